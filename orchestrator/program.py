@@ -16,3 +16,8 @@ _WORDS = [os.environ.get("ORCHESTRATOR_CALLED_BY"), os.environ.get("ORCHESTRATOR
 
 PROGRAM = shlex.join(word for word in _WORDS if word)
 """As it was called this time, such as ``./lab`` or ``sh lab``: the script ``lab`` says it in the environment."""
+
+
+def command(*words: str) -> str:
+    """A command of this program as it can be pasted: ``./lab run 'my file.yaml'``."""
+    return f"{PROGRAM} {shlex.join(words)}"

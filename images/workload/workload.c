@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// Times a function of the user's own; options and output as in bench.c.
+// Times a function of the user's own; options and output as in bench.c. With -o CALLS it tells instead what the system
+// calls of the function return, as in watched.h.
 #include "bench.h"
+#include "watched.h"
 #include "workload.h"
 #include "workload_loop.h"
 
@@ -37,5 +39,9 @@ int program(int argc, char **argv, char **environment)
 	};
 
 	(void)environment;
+	if (argc == 3 && text_equal(argv[1], "-o")) {
+		hold_output();
+		return watch_calls(parse_number(argv[2]), bench.prepare, bench.loop);
+	}
 	return run_bench(&bench, argc, argv);
 }

@@ -13,10 +13,11 @@ from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.compiler import bpf_tool, compiling_in
-from orchestrator.artifacts.inclusion import included, read_source
+from orchestrator.artifacts.compiler import Compiled, bpf_tool, build_environment, compiling_in
+from orchestrator.artifacts.inclusion import read_source
 from orchestrator.artifacts.kernel_types import kernel_types
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.own_sources import OwnSource, files_read, own_file
 from orchestrator.catalog.kernel_options import without_option
 from orchestrator.catalog.user_probe import BPF_SOURCE
 from orchestrator.elf import DAMAGED
@@ -40,11 +41,15 @@ _PLACE = re.compile(r"(/.+?:\d+)(?::\d+)?: (?:fatal )?error")
 
 @dataclass(frozen=True)
 class BpfObject:
-    """A user's object file, and what it needs in a guest: the programs that load it, and that ask the kernel of it."""
+    """A user's object file, and what it needs in a guest: the programs that load it, and that ask the kernel of it.
+
+    ``source`` is what it was made from.
+    """
 
     file: Path
     loader: Path
     tool: Path
+    source: OwnSource
 
 
 def bpf_object(context: BuildContext, kernel: Kernel, file: Path) -> BpfObject:
@@ -55,12 +60,12 @@ def bpf_object(context: BuildContext, kernel: Kernel, file: Path) -> BpfObject:
     are missing.
     """
     check_installed("bpf-packages.txt", "a BPF program of your own")
-    compiled = _compiled(context, kernel, file) if file.name.endswith(BPF_SOURCE) else _kept(context, file)
-    for section in _sections(file, compiled.read_bytes()):
+    made = _compiled(context, kernel, file) if file.name.endswith(BPF_SOURCE) else _kept(context, file)
+    for section in _sections(file, made.file.read_bytes()):
         if section.startswith(_ON_FPROBES) and kernel.config.get("CONFIG_FPROBE") != "y":
             lacking = without_option("CONFIG_FPROBE", ["CONFIG_DEBUG_INFO_BTF"], kernel.spec.arch)
             raise UnsupportedError(f"{section} needs fprobes: {lacking}")
-    return BpfObject(compiled, _loader(context), bpf_tool(context, kernel.spec.arch))
+    return BpfObject(made.file, _loader(context), bpf_tool(context, kernel.spec.arch), made.source)
 
 
 def _sections(file: Path, content: bytes) -> list[str]:
@@ -81,7 +86,7 @@ def _sections(file: Path, content: bytes) -> list[str]:
     return sections
 
 
-def _kept(context: BuildContext, file: Path) -> Path:
+def _kept(context: BuildContext, file: Path) -> Compiled:
     """A copy of the user's object, which stays what it is while the guest runs."""
     try:
         if file.stat().st_size > _LARGEST:
@@ -94,18 +99,21 @@ def _kept(context: BuildContext, file: Path) -> Path:
     def build(target: Path) -> None:
         (target / "own.bpf.o").write_bytes(content)
 
-    return context.cache.obtain("workloads", inputs, file.name, build).path / "own.bpf.o"
+    kept = context.cache.obtain("workloads", inputs, file.name, build).path / "own.bpf.o"
+    return Compiled(kept, own_file(file))
 
 
-def _compiled(context: BuildContext, kernel: Kernel, file: Path) -> Path:
+def _compiled(context: BuildContext, kernel: Kernel, file: Path) -> Compiled:
     check_installed("bpf-compiler-packages.txt", f"{file.name}, which is to be compiled,")
-    text = read_source(file)
-    headers = [*included(text, [file.parent]), *sorted(Path("/usr/include/bpf").glob("*.h"))]
-    flags = [f"-I{kernel_types(context, kernel)}", f"-I{_HOST_HEADERS}"]
+    read_source(file)
+    types = kernel_types(context, kernel)  # named by its path, which has a key
+    flags = [f"-I{types}", f"-I{_HOST_HEADERS}"]
+    source = own_file(file, files_read([*_CLANG, *flags, str(file)], build_environment()), types)
     inputs = {
         "compiler": _version(),
         "flags": [*_CLANG, *flags],
-        "sources": {str(file): text, **{str(one): read_source(one) for one in headers}},
+        "file": source.file,
+        "sources": source.digests,
     }
 
     def build(target: Path) -> None:
@@ -116,7 +124,7 @@ def _compiled(context: BuildContext, kernel: Kernel, file: Path) -> Path:
             place = next((found[1] for line in finished.stderr.splitlines() if (found := _PLACE.match(line))), "")
             raise BuildError(f"{file.name} does not compile", where=place, detail=words)
 
-    return context.cache.obtain("workloads", inputs, file.name, build).path / "own.bpf.o"
+    return Compiled(context.cache.obtain("workloads", inputs, file.name, build).path / "own.bpf.o", source)
 
 
 def _version() -> str:

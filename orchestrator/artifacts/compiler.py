@@ -7,11 +7,13 @@ import hashlib
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact
 from orchestrator.artifacts.inclusion import included, read_source
+from orchestrator.artifacts.own_sources import OwnSource, files_read, own_file
 from orchestrator.artifacts.toolchain import Toolchain, guest_toolchain
 from orchestrator.errors import BuildError, ConfigError
 from orchestrator.paths import data_dir
@@ -39,6 +41,7 @@ _SHARED = (*_CODE, "-fPIC", "-shared")
 _LOADERS = {"i386": "/lib/ld-linux.so.2", "x86_64": "/lib64/ld-linux-x86-64.so.2"}
 _WIDTH = {"i386": "-m32", "x86_64": "-m64"}
 _COMPILE_LIMIT = 60.0
+_COMPILED = (".c", ".S")
 _IN_A_LIBRARY = "a function that it calls has to be in one of benchmark.libraries, or in runtime.h"
 _PLACE = re.compile(r"(/.+?:\d+)(?::\d+)?: (?:fatal )?error")
 
@@ -96,7 +99,20 @@ def bpf_tool(context: BuildContext, arch: str) -> Path:
     return context.cache.obtain("programs", inputs, f"bpfprobe, {arch}", build).path / main.stem
 
 
+@dataclass(frozen=True)
+class Compiled:
+    """A user's C file, compiled, and what it was compiled from."""
+
+    file: Path
+    source: OwnSource
+
+
 def workload_program(context: BuildContext, arch: str, file: Path, libraries: Sequence[Path] = ()) -> Path:
+    """What ``compiled_workload`` makes."""
+    return compiled_workload(context, arch, file, libraries).file
+
+
+def compiled_workload(context: BuildContext, arch: str, file: Path, libraries: Sequence[Path] = ()) -> Compiled:
     """A user's C file, which defines ``workload()``, as a program that times it (``images/workload``).
 
     It is static, or linked with shared ``libraries``; its addresses are fixed either way. Raises BuildError with the
@@ -112,21 +128,23 @@ def workload_program(context: BuildContext, arch: str, file: Path, libraries: Se
     timed = included('#include "bench.h"\n', folders[1:])
     files = [file, *dict.fromkeys([*shared, *timed])]
     flags = (*_linked_with(arch, libraries), "-Wno-error") if libraries else (*_FLAGS, "-Wno-error")
+    source = _source(toolchain, arch, files, folders)
     inputs = {
         "arch": arch,
         "compiler": toolchain.version,
         "flags": flags,
         "libraries": {str(library): hashlib.sha256(library.read_bytes()).hexdigest() for library in libraries},
-        "sources": {str(other): read_source(other) for other in files},
+        "file": source.file,
+        "sources": source.digests,
     }
 
     def build(target: Path) -> None:
         _compile(toolchain, arch, files, folders, target / "workload", flags)
 
-    return context.cache.obtain("workloads", inputs, f"{file.name}, {arch}", build).path / "workload"
+    return Compiled(context.cache.obtain("workloads", inputs, f"{file.name}, {arch}", build).path / "workload", source)
 
 
-def shared_library(context: BuildContext, arch: str, file: Path) -> Path:
+def shared_library(context: BuildContext, arch: str, file: Path) -> Compiled:
     """A user's C file ``NAME.c`` as the shared library ``NAME.so``. It may include ``usdt.h``.
 
     Raises BuildError with the compiler's words, ConfigError for a file that cannot be read.
@@ -135,17 +153,26 @@ def shared_library(context: BuildContext, arch: str, file: Path) -> Path:
     folders = [file.parent, data_dir("images") / "workload"]
     files = [file, *(other for other in included(read_source(file), folders) if other != file)]
     flags = (*_SHARED, f"-Wl,-soname,{name}", "-Wno-error")
+    source = _source(toolchain, arch, files, folders)
     inputs = {
         "arch": arch,
         "compiler": toolchain.version,
         "flags": flags,
-        "sources": {str(other): read_source(other) for other in files},
+        "file": source.file,
+        "sources": source.digests,
     }
 
     def build(target: Path) -> None:
         _compile(toolchain, arch, files, folders, target / name, flags)
 
-    return context.cache.obtain("workloads", inputs, f"{name}, {arch}", build).path / name
+    return Compiled(context.cache.obtain("workloads", inputs, f"{name}, {arch}", build).path / name, source)
+
+
+def _source(toolchain: Toolchain, arch: str, files: Sequence[Path], folders: Sequence[Path]) -> OwnSource:
+    """The first of the files, with all that is compiled."""
+    sources = [str(file) for file in files if file.suffix in _COMPILED]
+    words = [toolchain.program("gcc"), _WIDTH[arch], *_CODE, *(f"-I{folder}" for folder in folders), *sources]
+    return own_file(files[0], [*files, *files_read(words, build_environment())])
 
 
 def _linked_with(arch: str, libraries: Sequence[Path]) -> tuple[str, ...]:
@@ -168,7 +195,7 @@ def _compile(
     target: Path,
     flags: Sequence[str] = _FLAGS,
 ) -> None:
-    sources = [str(file) for file in files if file.suffix in (".c", ".S")]
+    sources = [str(file) for file in files if file.suffix in _COMPILED]
     # A library counts for what stands before it.
     wanted = [*(f"-I{folder}" for folder in folders), "-o", str(target), *sources, *flags]
     argv = [toolchain.program("gcc"), _WIDTH[arch], *wanted]

@@ -55,7 +55,9 @@ def build_image(context: BuildContext, recipe: ImageRecipe, archive: Artifact, f
     prefix = as_root()
     packages = versions(archive)
     with _work_folder(prefix, archive.size() * _EXPANSION) as work:
-        context.say(f"building image {recipe.name} of {len(packages)} packages: about a minute")
+        context.say(
+            f"building image {recipe.name} of {len(packages)} packages: one to ten minutes, as fast as the host is"
+        )
         script = data_dir("images") / "recipes" / "build.sh"
         places = [str(place) for place in (archive.path, work, folder)]
         argv = [*prefix, "sh", str(script), *places, DEBIAN_ARCHITECTURE[recipe.arch], recipe.init, str(recipe.size)]

@@ -84,7 +84,7 @@ def _build(
     build, source = folder / "build", origin.path / "linux"
     similar = _similar(context, spec, origin, toolchain)
     if similar is not None:
-        time_needed = f"between half a minute and {CPU_MINUTES} minutes of one CPU"
+        time_needed = f"up to {CPU_MINUTES} minutes of one CPU"
         context.say(f"building {spec.name} from what {similar.label} left: {BUILD_GB} GB, {time_needed}")
         shutil.copytree(similar.path / "build", build, symlinks=True)
         made_in = similar.path.with_suffix(folder.suffix) / "build"  # under the name of an unfinished artifact

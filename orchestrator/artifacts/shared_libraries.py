@@ -18,6 +18,7 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.compiler import LIBRARIES, shared_library
 from orchestrator.artifacts.image_build import FILES
 from orchestrator.artifacts.images import Image, ready_image
+from orchestrator.artifacts.own_sources import OwnSource, own_file
 from orchestrator.catalog.images import image as image_recipe
 from orchestrator.catalog.kernels import Arch
 from orchestrator.catalog.user_elf import LARGEST
@@ -42,13 +43,14 @@ _READ_LIMIT = 120.0
 class SharedLibrary:
     """A library by its ``name`` in probe points: the ``file`` on the host, and its ``path`` in the guest.
 
-    ``is_brought`` where the guest's image has it not.
+    ``is_brought`` where the guest's image has it not; ``source`` is then what it was made from.
     """
 
     name: str
     file: Path
     path: str
     is_brought: bool
+    source: OwnSource | None = None
 
 
 def obtain_library(context: BuildContext, arch: Arch, image: str, library: UserLibrary) -> SharedLibrary:
@@ -58,8 +60,11 @@ def obtain_library(context: BuildContext, arch: Arch, image: str, library: UserL
     """
     if library.file is None:
         return library_of_image(context, arch, ready_image(context, image_recipe(image)), library.name)
-    file = shared_library(context, arch, library.file) if library.is_source else library.file
-    return SharedLibrary(library.name, file, f"{LIBRARIES}/{_loaded_as(file)}", is_brought=True)
+    file, source = library.file, own_file(library.file)
+    if library.is_source:
+        compiled = shared_library(context, arch, library.file)
+        file, source = compiled.file, compiled.source
+    return SharedLibrary(library.name, file, f"{LIBRARIES}/{_loaded_as(file)}", is_brought=True, source=source)
 
 
 def _loaded_as(file: Path) -> str:

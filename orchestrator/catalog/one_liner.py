@@ -19,6 +19,7 @@ _BY_CLOCK = re.compile(
     r"(?:^|[\s,])(interval|i|profile|p|software|s|hardware|h|watchpoint|w|asyncwatchpoint|aw):", re.ASCII
 )
 """Probes of bpftrace that no call hits, with their short names (bpftrace's docs/reference_guide.md)."""
+_COLUMN, _END = 60, 16
 _SHOWN = 24
 _DIGITS = 6
 
@@ -60,6 +61,12 @@ def _outside_of_braces(text: str) -> str:
         if depth == 0 and part[0] != '"':
             kept.append(" " if part == "}" else part)
     return "".join(kept)
+
+
+def shortened(text: str) -> str:
+    """The one-liner as a table's column shows it: its beginning, and its end."""
+    line = f"{PREFIX} {text}"
+    return line if len(line) <= _COLUMN else f"{line[: _COLUMN - _END - 5]} ... {line[-_END:]}"
 
 
 def shown_name(text: str) -> str:

@@ -78,4 +78,4 @@ class TwoCommits:
             *(("--make", variable) for variable in self.make),
         ]
         words = [word for option in options for word in option]
-        return ["orchestrator", "compare", "--config", str(self.config), *self.names, *words]
+        return ["compare", "--config", str(self.config), *self.names, *words]

@@ -15,6 +15,7 @@ from orchestrator.experiment.file import fields
 from orchestrator.experiment.file.fields import Strict
 from orchestrator.experiment.file.origin import TableOrigin
 from orchestrator.experiment.file.problems import Problem, conflict
+from orchestrator.experiment.file.source import Quoted
 from orchestrator.experiment.file.table_source import TABLES
 from orchestrator.experiment.kind import TableKind
 from orchestrator.experiment.table import Table
@@ -105,5 +106,17 @@ class Experiment:
         return plain
 
 
+class _Dumper(yaml.SafeDumper):
+    """Writes plain values, and texts in quotes that need them."""
+
+
+_Dumper.add_representer(
+    Quoted, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", str(text), style="'")
+)
+
+
 def _yaml(plain: dict[str, Any]) -> str:
-    return yaml.safe_dump(plain, sort_keys=False, default_flow_style=None, allow_unicode=True, width=100)
+    written: str = yaml.dump(
+        plain, Dumper=_Dumper, sort_keys=False, default_flow_style=None, allow_unicode=True, width=100
+    )
+    return written

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -14,6 +14,7 @@ from orchestrator.artifacts.compiler import workload_program
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.benchmarks.calls.call_programs import Argument, Calls, system_call, user_function
+from orchestrator.benchmarks.calls.outcome import always_failing, summary
 from orchestrator.benchmarks.calls.table import CallsBenchmark
 from orchestrator.benchmarks.calls.whole_program import parse_runs
 from orchestrator.benchmarks.calls.workload import Measurement
@@ -37,10 +38,14 @@ _SETTLING_LIMIT = 180.0
 
 @dataclass(frozen=True)
 class Counted:
-    """Instructions of one call, and what counts them one by one; None where the guest does not."""
+    """Instructions of one call, and what counts them one by one; None where the guest does not.
+
+    ``failing`` are the system calls that always failed, with what they returned.
+    """
 
     instructions: float
     profile: Callable[[], CellProfile] | None = None
+    failing: Sequence[str] = ()
 
 
 def settle(guest: Guest) -> None:
@@ -53,24 +58,38 @@ def settle(guest: Guest) -> None:
     guest.wait_until_succeeds(["grep", "-qx", "tsc", _CLOCKSOURCE_FILE], time_limit=_SETTLING_LIMIT)
 
 
-def count_call(guest: Guest, kernel: Kernel, call: str, arguments: Sequence[object]) -> Counted:
-    """Instructions of one system call, from user space and back. Raises EvidenceError where calls differ."""
-    try:
-        checked = CallsBenchmark.model_validate({"name": "syscall", "call": call, "arguments": arguments})
-    except ValidationError as error:
-        raise UsageError("; ".join(problem.sentence for problem in problems_of(error, lambda path: ""))) from None
+def count_call(guest: Guest, kernel: Kernel, call: str, arguments: Sequence[object], expect: object = None) -> Counted:
+    """Instructions of one system call, from user space and back.
+
+    Raises EvidenceError where calls differ, or one does not return what is expected.
+    """
+    checked = _checked({"name": "syscall", "call": call, "arguments": arguments}, expect)
     number = system_calls()[call].number(kernel.spec.arch, "auto")
     if number is None:
         raise UnsupportedError(f"kernel {kernel.spec.name} has no system call {call}")
     usual: Sequence[Argument] = next((one.arguments for one in benchmarks().values() if one.call == call), ())
     words = checked.arguments or usual
     calls = system_call(number, words, entry="auto", word_size=_WORD_SIZES[kernel.spec.arch], calls=_CALLS)
+    return _counted(guest, kernel, replace(calls, expected=checked.expect))
+
+
+def count_function(guest: Guest, workshop: BuildContext, kernel: Kernel, file: Path, expect: object = None) -> Counted:
+    """Instructions of one call of ``workload()``, which a C file defines, in user space and in the kernel.
+
+    Raises EvidenceError where calls differ, or a system call of it does not return what is expected.
+    """
+    calls = user_function(workload_program(workshop, kernel.spec.arch, file), calls=_CALLS)
+    if expect is not None:
+        calls = replace(calls, expected=_checked({"name": "workload", "file": str(file)}, expect).expect)
     return _counted(guest, kernel, calls)
 
 
-def count_function(guest: Guest, workshop: BuildContext, kernel: Kernel, file: Path) -> Counted:
-    """Instructions of one call of ``workload()``, which a C file defines, in user space and in the kernel."""
-    return _counted(guest, kernel, user_function(workload_program(workshop, kernel.spec.arch, file), calls=_CALLS))
+def _checked(benchmark: Mapping[str, object], expect: object) -> CallsBenchmark:
+    """A benchmark as in an experiment. Raises UsageError."""
+    try:
+        return CallsBenchmark.model_validate({**benchmark, **({} if expect is None else {"expect": expect})})
+    except ValidationError as error:
+        raise UsageError("; ".join(problem.sentence for problem in problems_of(error, lambda path: ""))) from None
 
 
 def count_command(guest: Guest, argv: Sequence[str]) -> Counted:
@@ -91,9 +110,24 @@ def _counted(guest: Guest, kernel: Kernel, calls: Calls) -> Counted:
     check_clocksource(guest)
     if not measured.samples:
         raise EvidenceError("nothing was counted")
+    failing = _failing(guest, calls, measured)
     if guest.machine.counter is None:
-        return Counted(measured.samples[0])
-    return Counted(measured.samples[0], lambda: _profile(guest, calls, measured))
+        return Counted(measured.samples[0], failing=failing)
+    return Counted(measured.samples[0], lambda: _profile(guest, calls, measured), failing)
+
+
+def _failing(guest: Guest, calls: Calls, measured: Measurement) -> Sequence[str]:
+    """The system calls that always failed, and were not expected to."""
+    if measured.outcome is not None:
+        results = measured.outcome.results
+        return [summary(results)] if results.failed == results.observed and calls.expected is None else []
+    try:
+        watched = calls.watch(guest, time_limit=_LIMIT)
+    except EvidenceError:
+        if calls.expected is not None:
+            raise
+        return []
+    return always_failing(watched) if calls.expected is None else []
 
 
 def _profile(guest: Guest, calls: Calls, measured: Measurement) -> CellProfile:

@@ -28,7 +28,7 @@ class BudgetExceeded(LabError):
 
 
 class BudgetWarning(UserWarning):
-    """Something takes fewer instructions than its hard budget allows."""
+    """Something takes fewer instructions than its hard budget allows, or all that it does is to fail."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,21 @@ class InstructionBudget:
     updates: bool
     _counted: dict[tuple[str, str], Budget] = field(default_factory=dict)
 
-    def call(self, call: str, arguments: Sequence[object] = (), *, label: str | None = None) -> float:
-        """Count one system call, from user space and back; arguments as in an experiment's ``benchmark``."""
-        return self._held(label or call, count_call(self.guest, self.kernel, call, arguments))
+    def call(
+        self, call: str, arguments: Sequence[object] = (), *, label: str | None = None, expect: str | int | None = None
+    ) -> float:
+        """Count one system call, from user space and back; arguments as in an experiment's ``benchmark``.
 
-    def function(self, path: str, *, label: str | None = None) -> float:
-        """Count one call of ``workload()``, which a C file beside the test defines: a region of code."""
-        counted = count_function(self.guest, self.workshop, self.kernel, self.guest.folder / path)
+        ``expect`` as there: what the call must return. One that always fails is a BudgetWarning without it.
+        """
+        return self._held(label or call, count_call(self.guest, self.kernel, call, arguments, expect))
+
+    def function(self, path: str, *, label: str | None = None, expect: str | int | None = None) -> float:
+        """Count one call of ``workload()``, which a C file beside the test defines: a region of code.
+
+        ``expect``: what each system call of it must return. One that always fails is a BudgetWarning without it.
+        """
+        counted = count_function(self.guest, self.workshop, self.kernel, self.guest.folder / path, expect)
         return self._held(label or path, counted)
 
     def command(self, argv: Sequence[str], *, label: str | None = None) -> float:
@@ -74,6 +82,9 @@ class InstructionBudget:
         count = counted.instructions
         machine = f"{self.kernel.spec.name} {self.kernel.release}, {self.guest.machine.cpu.name}"
         budget = self.file.find(self.test, label, machine)
+        if counted.failing:
+            text = f"{self.test}: {label} measures a failure, {'; '.join(counted.failing)}"
+            warnings.warn(f"{text}; where that is meant, say so: expect=...", BudgetWarning, stacklevel=3)
         if self.updates and (budget is None or not budget.is_limit):
             allowed = percent if budget is None else budget.percent
             self._counted[label, machine] = Budget(count, allowed, _symbols(counted))

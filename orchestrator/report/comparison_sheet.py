@@ -35,6 +35,8 @@ _SYMBOLS = 5
 _HEADINGS = ("before", "after", "change", "", "95 %", "", "budget")
 _TOGETHER = 4
 """Columns that are not parted where a table is wider than the terminal."""
+_NARROWEST = 16
+"""Characters of a cell's name on one line, at least, where the terminal is too narrow for the whole name."""
 _ALWAYS = 3
 """The first columns, which are there even without a figure."""
 _STYLES = {"dearer": "red", "failed": "red", "vanished": "red", "cheaper": "green", "mended": "green"}
@@ -65,7 +67,7 @@ def _grid(rows: Sequence[Row]) -> Grid:
     """The rows without the columns that no cell here has a figure for."""
     used = [index for index, _ in enumerate(_HEADINGS) if index < _ALWAYS or any(row.cells[index] for row in rows)]
     narrowed = [replace(row, cells=[row.cells[index] for index in used]) for row in rows]
-    return Grid([_HEADINGS[index] for index in used], [narrowed], together=_TOGETHER)
+    return Grid([_HEADINGS[index] for index in used], [narrowed], together=_TOGETHER, narrowest=_NARROWEST)
 
 
 def _nothing_changed(compared: ComparedRuns) -> Grid:

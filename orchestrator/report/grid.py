@@ -36,22 +36,26 @@ class Row:
 class Grid:
     """Columns under ``headings``, and ``blocks`` of rows with a rule above each.
 
-    Each run of ``together`` columns stays on one line.
+    Each run of ``together`` columns stays on one line. With ``narrowest``, labels are folded down to so many characters
+    where the columns fit on fewer lines then.
     """
 
     headings: Sequence[str]
     blocks: Sequence[Sequence[Row]]
     together: int = 1
+    narrowest: int | None = None
 
     def lines(self, width: int, rule: str) -> Iterator[Text]:
         """Set the grid in ``width`` characters, with rules made of the character ``rule``.
 
         Columns that do not fit follow below, under the same labels. Each part has at least one column.
         """
-        labels = max(len(row.indented) for block in self.blocks for row in block)
-        # The widest headings that leave the grid in the fewest parts.
-        fitted = (_Fitted(self, fold, width - labels) for fold in _HEADING_WIDTHS)
-        fitting = min(fitted, key=lambda one: (one.overflows, len(one.parts)))
+        whole = max(len(row.indented) for block in self.blocks for row in block)
+        folded = [] if self.narrowest is None else [_Fitted(self, fold, 0).needed for fold in _HEADING_WIDTHS]
+        widths = [whole, *(min(whole, max(self.narrowest or 0, width - needed)) for needed in folded)]
+        # The widest labels and headings that leave the grid in the fewest parts.
+        fitted = [(one, _Fitted(self, fold, width - one)) for one in widths for fold in _HEADING_WIDTHS]
+        labels, fitting = min(fitted, key=lambda one: (one[1].overflows, len(one[1].parts)))
         for index, part in enumerate(fitting.parts):
             if index:
                 yield Text()
@@ -68,7 +72,9 @@ class Grid:
         for block in self.blocks:
             yield Text(rule * (labels + sum(len(GAP) + width for width in widths)), style="dim")
             for row in block:
-                yield _line(row.indented, [row.cells[column] for column in columns], labels, widths, row.style)
+                label, *rest = _folded(row, labels)
+                yield _line(label, [row.cells[column] for column in columns], labels, widths, row.style)
+                yield from (Text(line, style=row.style) for line in rest)
 
 
 class _Fitted:
@@ -80,6 +86,7 @@ class _Fitted:
             max(len(text) for text in [*heading, *(row.cells[column] for block in grid.blocks for row in block)])
             for column, heading in enumerate(self.headings)
         ]
+        self.needed = sum(len(GAP) + one for one in self.widths)
         self.parts: list[list[int]] = []
         self.overflows = False
         used = width
@@ -92,6 +99,20 @@ class _Fitted:
                 used = 0
             self.parts[-1].extend(columns)
             used += needed
+
+
+def _folded(row: Row, width: int) -> list[str]:
+    """The label in lines of a width, parted behind a slash, an underscore or a dot if there is one."""
+    if len(row.indented) <= width:
+        return [row.indented]
+    indent = " " * row.depth
+    lines, rest = [], row.label
+    while len(rest) > width - len(indent):
+        room = rest[: width - len(indent)]
+        end = max(room.rfind(mark) for mark in "/_. ") + 1 or len(room)
+        lines.append(indent + rest[:end].rstrip())
+        indent, rest = " " * (row.depth + 1), rest[end:]
+    return [*lines, indent + rest]
 
 
 def _line(label: str, cells: Sequence[str], labels: int, widths: Sequence[int], style: str) -> Text:

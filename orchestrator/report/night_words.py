@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from orchestrator.counted import counted
+from orchestrator.program import command
 from orchestrator.report.comparison_figures import CellNames, difference_figures
 from orchestrator.report.comparison_figures import summary as comparison_summary
 from orchestrator.report.figures import COUNTED, figure, unit_name
@@ -120,13 +120,13 @@ def reproducers(night: Night) -> Iterator[str]:
     experiment = str(night.run.directory / "experiment.yaml")
     # A comma in an id would part the filter.
     only = [part for cell in wrong[:_NAMED] for part in ("--only", f"id={cell.id.replace(',', '?')}")]
-    yield shlex.join(["orchestrator", "run", experiment, *only])
+    yield command("run", experiment, *only)
     if night.compared is not None:
-        yield shlex.join(["orchestrator", "compare", night.compared.before.record.run, night.run.record.run])
+        yield command("compare", night.compared.before.record.run, night.run.record.run)
 
 
 def acceptance(night: Night) -> str | None:
     """The command that makes a night the one that later ones are compared with; None where it is, or has failed."""
     if night.is_good or night.failed or night.run.unfinished:
         return None
-    return shlex.join(["orchestrator", "baseline", "set", good_night(night.experiment), night.run.record.run])
+    return command("baseline", "set", good_night(night.experiment), night.run.record.run)

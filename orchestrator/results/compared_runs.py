@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.errors import LabError
+from orchestrator.program import command
 from orchestrator.results.comparison import CellChange, Comparison
 from orchestrator.results.origin import Origin, OriginDifference, host_differences, origin_differences
 from orchestrator.results.profile import load_profile
@@ -25,8 +25,8 @@ _EXPERIMENT_FILE = "experiment.yaml"
 class ComparedRuns:
     """Two runs, or one run twice for cells of its own, with their comparison.
 
-    ``origin`` is what they were not made with alike. ``again`` are the words of a command that measures both again;
-    empty where that is the experiment of ``after``.
+    ``origin`` is what they were not made with alike. ``again`` are the words, behind the program's name, of a command
+    that measures both again; empty where that is the experiment of ``after``.
     """
 
     before: Run
@@ -54,7 +54,9 @@ class ComparedRuns:
 
 def differing_origin(before: Origin, after: Origin, comparison: Comparison) -> Sequence[OriginDifference]:
     """What two runs were not made with alike; of the hosts only where times were compared."""
-    found = list(origin_differences(before, after))
+    pairs = [(one.pair.before, one.pair.after) for one in comparison.cells]
+    cells = [(one.id, other.id) for one, other in pairs if one is not None and other is not None]
+    found = list(origin_differences(before, after, cells))
     if any(one.pair.first.clock == "wall" for one in comparison.cells):
         found += host_differences(before, after)
     return found
@@ -73,14 +75,14 @@ def next_run(compared: ComparedRuns) -> str | None:
     repeats: dict[str | None, int] = {}
     for cell, count in wanted:
         repeats[cell.table] = max(count, repeats.get(cell.table, 0))
-    command = [*(compared.again or ("orchestrator", "run", str(compared.after.directory / _EXPERIMENT_FILE)))]
+    words = [*(compared.again or ("run", str(compared.after.directory / _EXPERIMENT_FILE)))]
     if len(wanted) <= _NAMED_CELLS:
         # A comma in an id would part the filter.
-        command += [word for cell, _ in wanted for word in ("--only", f"id={cell.id.replace(',', '?')}")]
+        words += [word for cell, _ in wanted for word in ("--only", f"id={cell.id.replace(',', '?')}")]
     for table, count in repeats.items():
         key = "benchmark.repeats" if table is None else f"tables.{table}.benchmark.repeats"
-        command += ["--set", f"{key}={count}"]
-    return shlex.join(command)
+        words += ["--set", f"{key}={count}"]
+    return command(*words)
 
 
 def unresolvable(changes: Iterable[CellChange]) -> Sequence[CellChange]:

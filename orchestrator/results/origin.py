@@ -81,6 +81,13 @@ class _Module(_Part):
     file_sha256: Text = ""
 
 
+class _Input(_Part):
+    """Something of the user's: a file by its name, or a line of the experiment."""
+
+    name: Text = ""
+    key: Text = ""
+
+
 class _Boot(_Part):
     name: Text = ""
     qemu: tuple[str, ...] = ()
@@ -89,6 +96,7 @@ class _Boot(_Part):
     work: Texts = {}
     initramfs_sha256: Text = ""
     modules: dict[Text, _Module] = {}
+    inputs: dict[Text, dict[Text, _Input]] = {}
     sources: dict[Text, Texts] = {}
 
     @property
@@ -151,8 +159,13 @@ def kernel_versions(origin: Origin) -> Mapping[str, str]:
     return {boot.kernel.name: boot.kernel.version for boot in origin.boots}
 
 
-def origin_differences(before: Origin, after: Origin) -> Sequence[OriginDifference]:
-    """What differs that a number of any clock may depend on: this program, QEMU, compiler, kernels, modules."""
+def origin_differences(
+    before: Origin, after: Origin, pairs: Iterable[tuple[str, str]] | None = None
+) -> Sequence[OriginDifference]:
+    """What differs that a number of any clock may depend on: sources, this program, QEMU, compiler, kernels, modules.
+
+    The sources come first, of the ``pairs`` of cells that are compared: by default those of one id.
+    """
     first, second = _session(before), _session(after)
     tools = [
         ("this program", first.orchestrator, second.orchestrator),
@@ -162,12 +175,14 @@ def origin_differences(before: Origin, after: Origin) -> Sequence[OriginDifferen
     ]
     # An earlier version did not record each of them.
     found = [OriginDifference(what, one, other) for what, one, other in tools if one != other and one and other]
+    named = None if pairs is None else list(pairs)
     return [
+        *_inputs(before, after, named),
+        *_modules(before, after, same_tools=not found),
         *found,
         *_kernels(before, after),
         *_images(before, after),
         *_machines(before, after),
-        *_modules(before, after, same_tools=not found),
     ]
 
 
@@ -234,6 +249,29 @@ def _machines(before: Origin, after: Origin) -> Iterator[OriginDifference]:
             yield OriginDifference(f"work in {name}", detail=changed)
 
 
+def _inputs(before: Origin, after: Origin, pairs: Sequence[tuple[str, str]] | None) -> Iterator[OriginDifference]:
+    """The user's files and lines that differ between cells; an earlier version did not record them."""
+    first, second = (
+        {cell: (boot, inputs) for boot in origin.boots for cell, inputs in boot.inputs.items()}
+        for origin in (before, after)
+    )
+    found: dict[OriginDifference, None] = {}
+    changed: dict[str, dict[str, None]] = {}
+    for cell, other_cell in [(cell, cell) for cell in first] if pairs is None else pairs:
+        if cell not in first or other_cell not in second:
+            continue
+        (boot, ones), (other_boot, others) = first[cell], second[other_cell]
+        for role in ones.keys() & others.keys():
+            one, other = ones[role], others[role]
+            if one.name != other.name:
+                found[OriginDifference(role, one.name, other.name)] = None
+            elif one.key != other.key:
+                titles = _differing(boot.sources.get(one.key, {}), other_boot.sources.get(other.key, {}))
+                changed.setdefault(f"{role} {one.name}", {}).update(dict.fromkeys(titles))
+    yield from (OriginDifference(what, detail=tuple(titles)) for what, titles in changed.items())
+    yield from found
+
+
 def _modules(before: Origin, after: Origin, *, same_tools: bool) -> Iterator[OriginDifference]:
     first, second = (
         {cell: (boot, module) for boot in origin.boots for cell, module in boot.modules.items()}
@@ -251,10 +289,16 @@ def _modules(before: Origin, after: Origin, *, same_tools: bool) -> Iterator[Ori
             # A key is that of sources, kernel and compiler. Earlier versions did not record the sources by themselves.
             rebuilt = one.key != other.key and same_tools and boot.kernel == other_boot.kernel
             changed = ["its sources"] if rebuilt else []
-        if changed:
+        if changed and not _has_named(boot, other_boot, cell):
             found.setdefault(f"module {one.name or f'of {cell}'}", {}).update(dict.fromkeys(changed))
     for what, files in found.items():
         yield OriginDifference(what, detail=tuple(files))
+
+
+def _has_named(boot: _Boot, other: _Boot, cell: str) -> bool:
+    """Whether the user's own file of the cell's module differs, which is then named by itself."""
+    one, another = (one.inputs.get(cell, {}).get("probe") for one in (boot, other))
+    return one is not None and another is not None and one != another
 
 
 def _source_title(file: str, module: str) -> str:

@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
 from orchestrator.results.contract import CellRecord
 
-_PROVENANCE, _MODULES = "provenance.json", "modules"
+_PROVENANCE, _MODULES, _OWN = "provenance.json", "modules", "sources"
 _LARGEST_PROVENANCE = 64 << 20
 _SOURCES = (".c", ".h", ".S", "Kbuild")
 _PLAIN = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9._+@-]*")
@@ -46,6 +46,7 @@ class Boot(BaseModel):
     qemu: Annotated[tuple[str, ...], Field(max_length=1000)] = ()
     kernel: _Kernel = _Kernel()
     modules: Mapping[str, _Module] = {}
+    inputs: Mapping[str, Mapping[str, _Module]] = {}
     cells: tuple[str, ...] = ()
     """The cells of the guest; empty in runs of earlier versions, whose modules name those that have one."""
 
@@ -106,7 +107,11 @@ def kept_file(directory: Path, path: str, most: int) -> KeptFile | None:
 
 
 def module_folders(directory: Path, boot: Boot, cell: CellRecord) -> Iterator[str]:
-    """The folders of the cell's modules in the run's directory; none for modules that are not kept."""
+    """The folders of the cell's modules, and of what else is the user's, in the run's directory, as far as kept."""
+    for one in boot.inputs.get(cell.id, {}).values():
+        if _PLAIN.fullmatch(one.key):
+            own = sorted((directory / _OWN).glob(f"*-{one.key[:8]}"))
+            yield from (f.relative_to(directory).as_posix() for f in own if f.is_dir())
     for key in boot.keys.get(cell.id, ()):
         kept = directory / _MODULES / boot.kernel.name
         if key and _PLAIN.fullmatch(boot.kernel.name) and _PLAIN.fullmatch(key):

@@ -57,7 +57,12 @@ def _origin(origins: Origins, point: Point, cell: str) -> Origin:
     query = "SELECT json_extract(record, '$.kernel') AS kernel FROM cells WHERE run = ? AND id = ?"
     kernel = origins.store.select(query, point.run, cell)[0]["kernel"]
     boots = [
-        boot.model_copy(update={"modules": {name: one for name, one in boot.modules.items() if _is_of(name, cell)}})
+        boot.model_copy(
+            update={
+                "modules": {name: one for name, one in boot.modules.items() if _is_of(name, cell)},
+                "inputs": {name: one for name, one in boot.inputs.items() if name == cell},
+            }
+        )
         for boot in origin.boots
         if boot.kernel.name == kernel
     ]

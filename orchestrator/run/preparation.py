@@ -14,8 +14,12 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_parameters import check_parameter_names
 from orchestrator.artifacts.module_source import ModuleSource
 from orchestrator.artifacts.modules import Module, build_modules
+from orchestrator.artifacts.own_sources import OwnSource, own_file, own_line
 from orchestrator.artifacts.prebuilt import prebuilt
 from orchestrator.catalog.given_parameters import written
+from orchestrator.catalog.images import SUFFIX
+from orchestrator.catalog.one_liner import PREFIX
+from orchestrator.catalog.probes import ProbeKind
 from orchestrator.errors import BuildError, UnsupportedError, UsageError
 from orchestrator.results.contract import Status
 
@@ -31,6 +35,8 @@ class Ready(Generic[SetupT]):
     notes: tuple[str, ...] = ()
     keys: Mapping[str, str] = field(default_factory=dict)
     """What names the exact content of anything else that the cell needs, by a name of its own."""
+    sources: Mapping[str, OwnSource] = field(default_factory=dict)
+    """What is the user's own, by what it is to the cell: ``probe``, ``workload``, ``library libmine.so``, ``image``."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,7 @@ class Refused:
     reason: str
     modules: tuple[Module, ...] = ()
     keys: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, OwnSource] = field(default_factory=dict)
 
 
 Prepared = Ready[SetupT] | Refused
@@ -83,6 +90,18 @@ def with_parameters(module: Module, given: Mapping[str, str]) -> Module | Refuse
     except UsageError as error:
         return Refused("failed", str(error), (module,))
     return replace(module, parameters=given)
+
+
+def own_sources(kind: ProbeKind, module: ModuleSource | Path | None, image: str | None) -> Mapping[str, OwnSource]:
+    """What of a cell's probe and image is the user's: a module with what it includes, a one-liner, a recipe."""
+    sources: dict[str, OwnSource] = {}
+    if kind.one_liner is not None:
+        sources["probe"] = own_line(f"{PREFIX} {kind.one_liner}")
+    if kind.file is not None:
+        sources["probe"] = own_file(kind.file, module.origins.values() if isinstance(module, ModuleSource) else [])
+    if image is not None and image.endswith(SUFFIX):
+        sources["image"] = own_file(Path(image))
+    return sources
 
 
 def smp_note(kernel: Kernel, cpus: int) -> tuple[str, ...]:

@@ -7,8 +7,10 @@ import hashlib
 import os
 import platform
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -16,12 +18,15 @@ from orchestrator import __version__
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.diagnostics import WARNINGS_FILE
 from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.own_sources import OwnSource
 from orchestrator.artifacts.toolchain import guest_toolchain
 from orchestrator.catalog.debian import debian
+from orchestrator.catalog.user_probe import shown_name
 from orchestrator.errors import LabError, UsageError
 from orchestrator.guest.emulator import qemu_version
 from orchestrator.run.artifacts import BootArtifacts
 from orchestrator.run.events import GuestBooted
+from orchestrator.run.preparation import Prepared
 from orchestrator.whole_file import write_whole
 
 _FILE = "provenance.json"
@@ -36,6 +41,29 @@ class _Content(BaseModel):
 
     sessions: list[dict[str, object]] = []
     boots: list[dict[str, object]] = []
+
+
+class _Input(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    file: str = ""
+    key: str = ""
+
+
+class _Recorded(BaseModel):
+    """What a boot recorded of sources; an earlier version had none of the user's but modules."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    modules: dict[str, _Input] = {}
+    sources: dict[str, dict[str, str]] = {}
+    inputs: dict[str, dict[str, _Input]] = {}
+
+    def places(self) -> Iterator[tuple[str, Mapping[str, str]]]:
+        """The digests by title of each file of the user's, by its path, and of each cell's modules and lines."""
+        for cell, inputs in self.inputs.items():
+            yield from ((one.file or cell, self.sources.get(one.key, {})) for one in inputs.values())
+        yield from ((name, self.sources.get(module.key, {})) for name, module in self.modules.items())
 
 
 def host_facts(context: BuildContext) -> dict[str, object]:
@@ -54,17 +82,17 @@ def host_facts(context: BuildContext) -> dict[str, object]:
 
 
 class Provenance:
-    """A run's ``provenance.json`` and ``modules/``; grows with every boot."""
+    """A run's ``provenance.json``, ``modules/`` and ``sources/``; grows with every boot."""
 
     def __init__(self, directory: Path) -> None:
         self._file = directory / _FILE
-        self._modules = directory / "modules"
+        self._modules, self._texts = directory / "modules", directory / "sources"
         self._content = _Content()
         if self._file.exists():
             try:
                 self._content = _Content.model_validate_json(self._file.read_bytes())
             except ValidationError:
-                raise LabError("damaged; the run cannot go on", where=str(self._file), hint=_BEGIN_ANEW) from None
+                raise self._damaged() from None
 
     def session(self, facts: dict[str, object]) -> None:
         """A process begins to work on the run. Raises UsageError when it counts with other tools than those before."""
@@ -80,10 +108,15 @@ class Provenance:
         that name, initramfs or image of that name: their baseline is not this guest's.
         """
         modules: dict[str, dict[str, object]] = {}
-        sources: dict[str, dict[str, str]] = {}  # by the module's key, since cells share modules
+        sources: dict[str, Mapping[str, str]] = {}  # by keys, since cells share modules and workloads
+        inputs: dict[str, dict[str, object]] = {}
         for cell, prepared in artifacts.cells.items():
-            for module in prepared.modules:
-                name = cell if len(prepared.modules) == 1 else f"{cell}: {module.name}"
+            for role, source in prepared.sources.items():
+                inputs.setdefault(cell, {})[role] = {"name": source.name, "file": source.file, "key": source.key}
+                if source.key not in sources:
+                    sources[source.key] = source.digests
+                    self._keep_texts(source)
+            for name, module in _modules_of(cell, prepared):
                 modules[name] = {"name": module.name, "file_sha256": _sha256(module.file), "key": module.key}
                 if module.parameters:
                     modules[name]["parameters"] = dict(module.parameters)
@@ -102,11 +135,47 @@ class Provenance:
                 "qemu": list(booted.command_line),
                 **content,
                 "modules": modules,
+                **({"inputs": inputs} if inputs else {}),
                 "sources": sources,
                 "cells": list(artifacts.cells),
             }
         )
         self._write()
+
+    def check_sources(self, artifacts: Iterable[BootArtifacts]) -> None:
+        """Raise UsageError where cells that are to be measured have other texts than those before: no table has both.
+
+        The user's files are compared by their paths, what the lab makes for a cell by the cell.
+        """
+        earlier: dict[tuple[str, str], str] = {}
+        for boot in self._recorded():
+            for place, digests in boot.places():
+                earlier |= {(place, title): digest for title, digest in digests.items()}
+        changed: dict[str, None] = {}
+        for cell, prepared in chain.from_iterable(one.cells.items() for one in artifacts):
+            places = [(source.file or cell, source.digests) for source in prepared.sources.values()]
+            places += [(name, _source_hashes(module)) for name, module in _modules_of(cell, prepared)]
+            for place, digests in places:
+                different = (
+                    title for title in digests if earlier.get((place, title), digests[title]) != digests[title]
+                )
+                changed |= dict.fromkeys(_path_of(place, title) for title in different)
+        if changed:
+            raise UsageError(
+                "changed since the run was begun: its figures and new ones would be of two texts",
+                where=next(iter(changed)),
+                detail=list(changed)[1:],
+                hint=f"{self._texts} has what the run was begun with; {_BEGIN_ANEW}",
+            )
+
+    def _recorded(self) -> Sequence[_Recorded]:
+        try:
+            return [_Recorded.model_validate(boot) for boot in self._content.boots]
+        except ValidationError:
+            raise self._damaged() from None
+
+    def _damaged(self) -> LabError:
+        return LabError("damaged; the run cannot go on", where=str(self._file), hint=_BEGIN_ANEW)
 
     def _check_same(self, before: Mapping[str, object], now: Mapping[str, object]) -> None:
         changed = [
@@ -129,6 +198,13 @@ class Provenance:
         else:
             kept.mkdir(parents=True, exist_ok=True)
             shutil.copy(module.file, kept)
+
+    def _keep_texts(self, source: OwnSource) -> None:
+        for title, text in source.texts.items():
+            # A file of a folder beside that of the main one stays below the run's own.
+            place = self._texts / f"{shown_name(Path(source.name))}-{source.key[:8]}" / title.replace("..", "_")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text)
 
     def _write(self) -> None:
         write_whole(self._file, self._content.model_dump_json(indent=1) + "\n")
@@ -189,6 +265,18 @@ def _parts(boot: Mapping[str, object]) -> dict[str, object]:
     if isinstance(modules, dict):
         flat |= modules.get("file_sha256", {})
     return {**flat, "initramfs_sha256": boot.get("initramfs_sha256")}
+
+
+def _modules_of(cell: str, prepared: Prepared[Any]) -> Iterator[tuple[str, Module]]:
+    """A cell's modules by the names that they are recorded by."""
+    for module in prepared.modules:
+        yield (cell if len(prepared.modules) == 1 else f"{cell}: {module.name}"), module
+
+
+def _path_of(place: str, title: str) -> str:
+    """A source as a person finds it: by its path, or as a file of a cell's module."""
+    path = Path(place)
+    return os.path.normpath(path.parent / title) if path.is_absolute() else f"{place}: {title}"
 
 
 def _source_hashes(module: Module) -> dict[str, str]:

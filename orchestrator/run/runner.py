@@ -126,6 +126,7 @@ class Runner:
     ) -> None:
         with storage_faults(entry.directory):
             provenance = Provenance(entry.directory)
+            provenance.check_sources(artifacts.values())
             provenance.session(facts)
         self.store.resume_run(entry.id)
         with step_log(entry.directory / LOG_NAME):

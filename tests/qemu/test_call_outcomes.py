@@ -120,14 +120,29 @@ def test_a_cell_whose_calls_end_as_required_is_measured(measured: Measure) -> No
     assert measured("name: gtodbench, calls: 100, repeats: 2, expect: 0").status == "ok"
 
 
-def test_of_a_function_and_of_a_program_the_exit_status_is_recorded(
+def test_of_a_function_its_system_calls_are_recorded_and_of_a_program_its_exit_status(
     measured: Measure, workshop: BuildContext, tmp_path: Path
 ) -> None:
     shutil.copy(WORKLOADS / "reading.c", tmp_path)
     compile_program(BuildContext(Cache(cache_dir())), "i386", WORKLOADS / "whole.c", tmp_path / "whole")
     table = "probes: [none]\npoints: [vfs_read]"
-    function = measured("name: workload, file: reading.c, calls: 100, repeats: 2", table)
+    function = measured("name: workload, file: reading.c, calls: 100, repeats: 2, expect: success", table)
     program = measured("name: workload, file: whole, repeats: 6", table)
     for record in (function, program):
         assert record.parameters["exit_status"] == 0
-        assert not any(name.startswith("result") for name in record.parameters)
+    assert not any(name.startswith("result") for name in program.parameters)
+    assert (function.parameters["outcome"], function.parameters["result_failed"]) == ("read always 1", 0)
+
+
+def test_a_function_whose_system_calls_fail_says_so(measured: Measure, tmp_path: Path) -> None:
+    text = (WORKLOADS / "reading.c").read_text()
+    (tmp_path / "failing.c").write_text(text.replace("/dev/zero", "/dev/nothing"))
+    table = "probes: [kprobe]\npoints: [ksys_read]"
+    failing = "name: workload, file: failing.c, calls: 100, repeats: 2"
+    record = measured(failing, table)
+    assert (record.status, record.parameters["outcome"]) == ("ok", "read always EBADF")
+    assert record.parameters["result_failed"] == record.parameters["result_calls"] == 100
+    assert measured(f"{failing}, expect: EBADF", table).value == record.value
+    for expected, found in (("success", "always EBADF"), ("EINVAL", "always EBADF")):
+        with pytest.raises(EvidenceError, match=f"expected {expected} of each call; the read ones returned {found}"):
+            measured(f"{failing}, expect: {expected}", table)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,8 @@ from orchestrator.benchmarks.calls.benchmarks import Buffer
 from orchestrator.benchmarks.calls.outcome import SUCCESS, Expected, Outcome, check_expected, listed, named
 from orchestrator.benchmarks.calls.results_line import parse_results
 from orchestrator.benchmarks.calls.workload import MarkedSamples, Measurement, together
+from orchestrator.catalog.kernels import Arch
+from orchestrator.catalog.system_calls import system_calls
 from orchestrator.errors import EvidenceError, LabError, UnsupportedError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.call_results import CallResults
@@ -47,6 +49,7 @@ _WARM_UP_CALLS = 100
 """Calls of a process before its timed ones, as in ``bench.c``."""
 _MOST_ALONE = 100_000
 """Calls of the process that shows which one is the first to fail: seconds. Timed ones may be a hundred million."""
+_WATCHED_CALLS = 100
 _USES_UP = "the call uses a resource up"
 _MOST_DIFFERENT = 4
 """Samples from an empty buffer that may differ from the others: what a discarded batch has left changes the cost of
@@ -72,6 +75,8 @@ _SAMPLE = re.compile(
 _CALLED = re.compile(
     rf"called calls={_NUMBER} pid={_NUMBER} result=({_WORD})(?: number={_NUMBER} arguments=({_WORD}(?:,{_WORD}){{5}}))?"
 )
+_WATCHED = re.compile(rf"watched bits=(32|64) calls={_NUMBER} kinds=(\d{{1,2}})")
+_WATCHED_CALL = re.compile(rf"call {_NUMBER} (results watched .+)")
 
 Argument = int | str | Buffer
 """A system call's argument: a number, a text to point to, or a buffer to point to."""
@@ -228,6 +233,20 @@ class Calls:
             check_expected(self.expected, called.results, "counted")
         return called
 
+    def watch(self, guest: Guest, *, time_limit: float) -> Mapping[str, CallResults]:
+        """What the system calls of a user's function return, by their names: of calls in a process that is traced.
+
+        Nothing where a system call is measured. Raises EvidenceError where one does not return what is ``expected``.
+        """
+        if self.number is not None:
+            return {}
+        seen = parse_watched(_checked(guest, [*self.argv, "-o", str(_WATCHED_CALLS)], time_limit))
+        if self.expected is not None and not seen:
+            raise EvidenceError(f"expected {self.expected} of each system call, and workload() makes none")
+        for name, results in seen.items():
+            check_expected(self.expected, results, name)
+        return seen
+
     def renewed(self, renew: Callable[[], None]) -> Calls:
         """The same calls, with something that is done before each sample."""
         return dataclasses.replace(self, renew=renew)
@@ -341,6 +360,22 @@ def _results(lines: Sequence[str], first: int, names: Sequence[str], entry: str)
     if len(lines) != first + len(expected):
         raise _unexpected(lines)
     return [parse_results(line, name, entry) for line, name in zip(lines[first:], expected, strict=True)]
+
+
+def parse_watched(output: str) -> Mapping[str, CallResults]:
+    """What a workload's system calls returned, by their names; raises EvidenceError for unexpected output."""
+    lines = output.splitlines()
+    head = _WATCHED.fullmatch(lines[0]) if lines else None
+    found = [match for line in lines[1:] if (match := _WATCHED_CALL.fullmatch(line))]
+    if head is None or len(found) != len(lines) - 1 or len(found) > int(head[3]):
+        raise _unexpected(lines)
+    arch: Arch = "x86_64" if head[1] == "64" else "i386"
+    entry = "syscall" if arch == "x86_64" else "int80"
+    names = {call.number(arch, entry): name for name, call in system_calls().items()}
+    return {
+        names.get(int(match[1]), f"system call {match[1]}"): parse_results(match[2], "watched", entry)
+        for match in found
+    }
 
 
 def _checked(guest: Guest, argv: list[str], time_limit: float) -> str:

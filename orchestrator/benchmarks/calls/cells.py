@@ -15,7 +15,8 @@ from orchestrator.benchmarks.calls.probe_kinds import call_probe
 from orchestrator.benchmarks.calls.table import CallsTable, FoundPoint
 from orchestrator.benchmarks.calls.task import CallCell, CallTask
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.catalog.probes import BASELINE, Handler
+from orchestrator.catalog.one_liner import shortened
+from orchestrator.catalog.probes import BASELINE, Handler, ProbeKind
 from orchestrator.catalog.reference import reference_table
 from orchestrator.catalog.user_library import find_library
 from orchestrator.catalog.user_probe import shown_name
@@ -91,7 +92,7 @@ def _cell(place: _Place, probe: str) -> CallCell:
             refusal=None if place.point is None else place.point.refusal_of(kind),
             libraries=benchmark.libraries or (),
         ),
-        parameters={**_parameters(table, call, place.point), **module_parameters(kind)},
+        parameters={**_parameters(table, call, place.point), **module_parameters(kind), **_line_of(kind)},
         published=_published(table.reference, kind.column),
         profile=table.profile or (),
         compared_with=() if probe == BASELINE or _is_refused(place) else (place.id(BASELINE),),
@@ -129,6 +130,11 @@ def _parameters(table: CallsTable, call: str | None, point: FoundPoint | None) -
         if found_by is not None:
             parameters["points"] = found_by
     return {**parameters, **_guest_parameters(table)}
+
+
+def _line_of(kind: ProbeKind) -> dict[str, str]:
+    """A one-liner as it heads its column; its name in results ends with a digest."""
+    return {} if kind.one_liner is None else {"one_liner": shortened(kind.one_liner)}
 
 
 def _guest_parameters(table: CallsTable) -> dict[str, str]:

@@ -3,6 +3,12 @@
 
 from __future__ import annotations
 
+import re
+from functools import reduce
+
+from pydantic import ValidationInfo
+
+from orchestrator.artifacts.header_constants import header_constant
 from orchestrator.benchmarks.calls.benchmarks import Buffer
 from orchestrator.benchmarks.calls.outcome import SUCCESS
 from orchestrator.catalog.errnos import error_numbers
@@ -12,10 +18,20 @@ from orchestrator.catalog.user_library import find_library
 from orchestrator.catalog.user_workload import find_workload
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.file.problems import Problem, conflict, mismatch, shown, wrong
+from orchestrator.experiment.file.source import Unquoted
 
 _LONGEST_TEXT = 200
 _LARGEST_BUFFER = 65536
 _MOST_ARGUMENTS = 6
+_OF_PROGRAMS = "workload"
+"""The benchmark whose arguments are all texts: what a program gets."""
+_PATHS = ("/", "./", "../")
+_WORDS = range(-(1 << 63), 1 << 64)
+_DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]{0,19})")
+_LIKE_A_NUMBER = re.compile(r"[-+~(]*\.?[0-9]")
+_CONSTANT = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,79}")
+_OR_A_NUMBER = ": write the number"
+_OR_A_TEXT = "; a text to point to stands in quotes"
 
 
 def arguments(value: object) -> object:
@@ -35,9 +51,15 @@ def call(value: object) -> object:
     return value
 
 
-def argument(value: object) -> object:
-    """A decimal number, a text of up to 200 characters to point to, or ``{buffer: BYTES}``, 1 to 65536, to point to."""
-    if isinstance(value, int) and not isinstance(value, bool) and -(1 << 63) <= value < 1 << 64:
+def argument(value: object, info: ValidationInfo) -> object:
+    """A decimal number, a constant of C, a text in quotes to point to, or ``{buffer: BYTES}``, 1 to 65536, to point to.
+
+    A constant is one that the headers of system calls have, or several: ``O_WRONLY|O_CREAT``. A text has up to 200
+    characters; a path (``/dev/null``) and what a program gets need no quotes.
+    """
+    if isinstance(value, Unquoted) and info.data.get("name") != _OF_PROGRAMS and not value.startswith(_PATHS):
+        value = _number(value)
+    if isinstance(value, int) and not isinstance(value, bool) and value in _WORDS:
         return value
     if isinstance(value, str) and len(value) <= _LONGEST_TEXT and "\0" not in value and value.isprintable():
         return value
@@ -51,6 +73,21 @@ def argument(value: object) -> object:
     raise mismatch(
         value, f"expected a number, a text of at most {_LONGEST_TEXT} characters, or {{buffer: 1 to {_LARGEST_BUFFER}}}"
     )
+
+
+def _number(text: str) -> int:
+    """What is written without quotes as a number: a decimal one of 64 bits, or constants of C, joined by ``|``."""
+    if _DECIMAL.fullmatch(text) and int(text) in _WORDS:
+        return int(text)
+    if _LIKE_A_NUMBER.match(text):
+        raise mismatch(text, f"numbers are decimal and whole, within 64 bits{_OR_A_TEXT}")
+    names = [name.strip() for name in text.split("|")]
+    if not all(_CONSTANT.fullmatch(name) for name in names):
+        raise mismatch(text, f"this is neither a number nor a constant of C{_OR_A_TEXT}")
+    try:
+        return reduce(int.__or__, map(header_constant, names))
+    except ConfigError as error:
+        raise mismatch(text, f"{error.what}{_OR_A_NUMBER}{_OR_A_TEXT}") from None
 
 
 def expected(value: object) -> object:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from orchestrator.benchmarks.calls.executed import Executed
@@ -12,6 +12,7 @@ from orchestrator.benchmarks.calls.probe_setup import SITES_WITHOUT_POINT
 from orchestrator.benchmarks.calls.task import CallCell, CallTask
 from orchestrator.catalog.probes import ProbeKind
 from orchestrator.errors import NotEntered
+from orchestrator.probes.call_results import CallResults
 
 _SameCalls = tuple[str, CallTask, int]
 
@@ -31,6 +32,7 @@ class Known:
     _baselines: dict[_SameCalls, Baseline] = field(default_factory=dict)
     _switched: int = 0
     _executed: dict[_SameCalls, Executed] = field(default_factory=dict)
+    _watched: dict[_SameCalls, Mapping[str, CallResults]] = field(default_factory=dict)
     _never: dict[tuple[_SameCalls, str | None], NotEntered] = field(default_factory=dict)
 
     def baseline(self, cell: CallCell) -> Baseline | None:
@@ -71,6 +73,13 @@ class Known:
         if same not in self._executed:
             self._executed[same] = find()
         return self._executed[same]
+
+    def watched(self, cell: CallCell, watch: Callable[[], Mapping[str, CallResults]]) -> Mapping[str, CallResults]:
+        """What the system calls of the cell's workload return, found out once for all cells that run it."""
+        same = _same_calls(cell)
+        if same not in self._watched:
+            self._watched[same] = watch()
+        return self._watched[same]
 
 
 def _same_calls(cell: CallCell) -> _SameCalls:

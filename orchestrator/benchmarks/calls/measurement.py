@@ -11,7 +11,7 @@ from pathlib import Path
 from orchestrator.benchmarks.calls.extras import extra_notes, extra_sizes, removal_notes, remove_extras
 from orchestrator.benchmarks.calls.figures import Figures, exact_baseline, exact_figures, paired_figures
 from orchestrator.benchmarks.calls.known import Known
-from orchestrator.benchmarks.calls.outcome import difference_note, outcome_parameters
+from orchestrator.benchmarks.calls.outcome import difference_note, outcome_parameters, watched_parameters
 from orchestrator.benchmarks.calls.preparation import CallSetup
 from orchestrator.benchmarks.calls.probe_kinds import call_probe
 from orchestrator.benchmarks.calls.proof import Counted, Proof, count_hits
@@ -123,8 +123,23 @@ def measure_call(
         ready.guest.check_console(mark)
         permitted_taint(ready.guest)
         raise
+    # Behind all that is measured: a process that is traced leaves its traces in the guest.
+    proof, notes = _watched(work, proof)
     ready.guest.check_console(mark)
-    return _record(work, figures, proof, prepared.notes)
+    return _record(work, figures, proof, (*prepared.notes, *notes))
+
+
+def _watched(work: _Work, proof: Proof) -> tuple[Proof, Sequence[str]]:
+    """The proof with what the system calls of a user's function return, and a note where that cannot be known."""
+    try:
+        found = work.known.watched(
+            work.cell, lambda: work.workload.watch(work.ready.guest, time_limit=work.deadline.left())
+        )
+    except EvidenceError as error:
+        if work.cell.task.expected is not None:
+            raise
+        return proof, [f"what the system calls of workload() return is not known: {error.what}"]
+    return replace(proof, watched=found), ()
 
 
 def _explained(work: _Work, error: OtherMechanism) -> str:
@@ -346,6 +361,7 @@ def _parameters(work: _Work, figures: Figures, proof: Proof) -> dict[str, str | 
         "point": proof.point.name,
         "accelerator": "kvm" if work.ready.artifacts.machine.timing == "kvm" else "tcg",
         **outcome_parameters(figures.outcome, proof.results),
+        **watched_parameters(proof.watched),
     }
     if proof.timed_in is not None:
         parameters["timed_in"] = proof.timed_in

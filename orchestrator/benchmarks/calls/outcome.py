@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -86,8 +86,7 @@ def summary(results: CallResults) -> str:
 def outcome_parameters(outcome: Outcome | None, counted: CallResults | None) -> dict[str, str | int]:
     """The parameters of a record: of ``outcome``, and of the counting pass where its calls' results are known.
 
-    Without ``outcome`` the cell ran a user's function or program, of which only the exit status is known. It is 0: with
-    another one the cell failed.
+    Without ``outcome`` the cell ran a user's function or program, whose exit status is 0: with another one it failed.
     """
     if outcome is None:
         return {"exit_status": 0}
@@ -104,6 +103,23 @@ def outcome_parameters(outcome: Outcome | None, counted: CallResults | None) -> 
     if counted is not None:
         parameters["result_counted"] = listed(counted)
     return parameters
+
+
+def watched_parameters(watched: Mapping[str, CallResults]) -> dict[str, str | int]:
+    """The parameters of a cell that ran a user's function: what its system calls returned, those that failed first."""
+    if not watched:
+        return {}
+    ordered = sorted(watched.items(), key=lambda one: not one[1].failed)
+    return {
+        "outcome": phrase("; ".join(f"{name} {summary(results)}" for name, results in ordered)),
+        "result_calls": sum(results.observed for results in watched.values()),
+        "result_failed": sum(results.failed for results in watched.values()),
+    }
+
+
+def always_failing(watched: Mapping[str, CallResults]) -> Sequence[str]:
+    """The system calls that never succeed, with what they return: ``ioctl: always ENOTTY``."""
+    return [f"{name}: {summary(one)}" for name, one in watched.items() if one.observed == one.failed > 0]
 
 
 def difference_note(outcome: Outcome | None, counted: CallResults | None) -> tuple[str, ...]:

@@ -12,10 +12,11 @@ from typing import TypeVar
 
 from orchestrator.artifacts.bpf_objects import BpfObject, bpf_object
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.compiler import bpf_tool, workload_program
+from orchestrator.artifacts.compiler import bpf_tool, compiled_workload
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import ModuleSource, check_parameters, render, render_own
 from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.own_sources import OwnSource, own_file
 from orchestrator.artifacts.program_code import find_in_library, find_in_program
 from orchestrator.artifacts.shared_libraries import SharedLibrary, obtain_library
 from orchestrator.benchmarks.calls import probe_setup
@@ -28,6 +29,7 @@ from orchestrator.benchmarks.calls.probe_setup import ProbeSetup
 from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.benchmarks.calls.whole_program import PROGRAM, WholeProgram
 from orchestrator.benchmarks.calls.workload import Workload
+from orchestrator.catalog.probes import ProbeKind
 from orchestrator.catalog.user_library import find_library
 from orchestrator.catalog.user_workload import find_workload
 from orchestrator.errors import BuildError, UnsupportedError
@@ -40,6 +42,7 @@ from orchestrator.run.preparation import (
     compiler_note,
     failed,
     module_outcomes,
+    own_sources,
     unsupported,
     with_parameters,
 )
@@ -97,8 +100,30 @@ def prepare_calls(
             attaches = tool()
         if probe.bpf_file is not None:
             attaches = own(probe.bpf_file)
-        prepared[cell.id] = _prepared(kernel, cell, setups[cell.id], modules.get(cell.id), program, attaches)
+        made = _prepared(kernel, cell, setups[cell.id], modules.get(cell.id), program, attaches)
+        if isinstance(made, Ready):
+            made = replace(made, sources=_own_sources(cell, probe, wanted[cell.id], program, attaches))
+        prepared[cell.id] = made
     return prepared
+
+
+def _own_sources(
+    cell: CallCell,
+    probe: ProbeKind,
+    module: ModuleSource | Path | None,
+    program: _Program | Refused | None,
+    attaches: Path | BpfObject | Refused | None,
+) -> Mapping[str, OwnSource]:
+    """What is the user's of a cell that is ready."""
+    sources = dict(own_sources(probe, module, cell.image))
+    if isinstance(attaches, BpfObject):
+        sources["probe"] = attaches.source
+    if isinstance(program, _Program):
+        sources["workload"] = program.source
+        sources |= {f"library {one.name}": one.source for one in program.libraries if one.source is not None}
+    elif cell.task.file is not None:
+        sources["workload"] = own_file(Path(cell.task.file))
+    return sources
 
 
 def _outcome(compile_it: Callable[[], _Made]) -> _Made | Refused:
@@ -112,9 +137,10 @@ def _outcome(compile_it: Callable[[], _Made]) -> _Made | Refused:
 
 @dataclass(frozen=True)
 class _Program:
-    """A user's C file, compiled, and the shared libraries that it was linked with."""
+    """A user's C file, compiled, what it was made from, and the shared libraries that it was linked with."""
 
     file: Path
+    source: OwnSource
     libraries: tuple[SharedLibrary, ...]
 
 
@@ -124,7 +150,8 @@ def _compiled(
     arch = kernel.spec.arch
     # A table refuses libraries without an image.
     linked = tuple(obtain_library(context, arch, image or "", find_library(library)) for library in libraries)
-    return _Program(workload_program(context, arch, file, [library.file for library in linked]), linked)
+    compiled = compiled_workload(context, arch, file, [library.file for library in linked])
+    return _Program(compiled.file, compiled.source, linked)
 
 
 def _prepared(
@@ -231,7 +258,8 @@ def _c_file(cell: CallCell) -> tuple[Path, tuple[str, ...], str | None] | None:
 def _workload(kernel: Kernel, cell: CallCell, program: _Program | None) -> Workload:
     task = cell.task
     if program is not None:
-        return user_function(program.file, calls=task.calls, hits=task.hits, libraries=program.libraries)
+        function = user_function(program.file, calls=task.calls, hits=task.hits, libraries=program.libraries)
+        return replace(function, expected=task.expected)
     if task.file is not None:
         return WholeProgram(Path(task.file), [str(argument) for argument in task.arguments], task.hits)
     number = call_number(kernel, cell)

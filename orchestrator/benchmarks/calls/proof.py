@@ -54,7 +54,7 @@ class Proof:
     many instructions of a hit that is, None where it was not measured; ``removed`` is what they were rid of.
     ``results`` is what the calls of the counting pass returned, None where that is not known. ``timed_in`` is the cell
     of the same guest that timed the same calls without a probe, None where this cell did. ``profile`` is the proof of
-    the cell's profile, None where it has none.
+    the cell's profile, None where it has none. ``watched`` is what the system calls of a user's function return.
     """
 
     point: ProbePoint
@@ -73,6 +73,7 @@ class Proof:
     removed: Sequence[Extra] = ()
     timed_in: str | None = None
     profile: ProfileEvidence | None = None
+    watched: Mapping[str, CallResults] = field(default_factory=dict)
 
 
 class _Work(Protocol):

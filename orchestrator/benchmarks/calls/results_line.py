@@ -12,13 +12,13 @@ from orchestrator.probes.call_results import MOST_VALUES, CallResults
 _NUMBER = r"(\d{1,18})"
 _WORD = r"0x[0-9a-f]{1,16}"
 _LINE = re.compile(
-    rf"results (timed|untimed) observed={_NUMBER} failed={_NUMBER} before={_NUMBER} other={_NUMBER}"
+    rf"results (timed|untimed|watched) observed={_NUMBER} failed={_NUMBER} before={_NUMBER} other={_NUMBER}"
     rf" last=({_WORD}) values=((?:{_WORD}:\d{{1,18}}(?:,(?!$)|$)){{0,{MOST_VALUES}}})"
 )
 
 
 def parse_results(line: str, name: str, entry: str) -> CallResults:
-    """Read a line on the calls of this ``name`` (timed, untimed), which entered the kernel by ``entry``.
+    """Read a line on the calls of this ``name`` (timed, untimed, watched), which entered the kernel by ``entry``.
 
     Raises EvidenceError for anything else, and for figures that contradict each other.
     """

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Self, get_args
+from typing import Annotated, Any, ClassVar, Self, get_args
 
 from pydantic import AfterValidator, BeforeValidator, PrivateAttr, ValidationInfo, model_validator
 
@@ -26,12 +25,11 @@ from orchestrator.experiment.cell import machine_id, whole_function
 from orchestrator.experiment.file import fields as file_fields
 from orchestrator.experiment.file.fields import EXECUTED, Entries, one_of, whole
 from orchestrator.experiment.file.problems import Problem, conflict, shown
+from orchestrator.experiment.file.source import Quoted
 from orchestrator.experiment.machine import Machine
 from orchestrator.experiment.program_point import in_program
 from orchestrator.experiment.table import DEFAULT_REPEATS, FEWEST_WALL_REPEATS, BenchmarkChoice, ProbedTable
 from orchestrator.probes.placement import ProbePlace, refusal_of
-
-_LIKE_A_NUMBER = re.compile(r"[-+]?(0[xo])?[0-9a-fA-F]*[0-9][0-9a-fA-F]*")
 
 
 class CallsBenchmark(BenchmarkChoice):
@@ -53,7 +51,10 @@ class CallsBenchmark(BenchmarkChoice):
     ] = ()
     """What each call of ``syscall`` passes, or the texts that a program of ``workload`` gets."""
     expect: Annotated[Expected, BeforeValidator(fields.expected)] | None = None
-    """What each call of ``gtodbench`` and ``syscall`` must return, else the cell fails. Without it, anything."""
+    """What each call of ``gtodbench`` and ``syscall`` must return, else the cell fails. Without it, anything.
+
+    Of ``workload``, what each system call of ``workload()`` must return.
+    """
     file: Annotated[str, BeforeValidator(fields.file)] | None = None
     """The workload; required of ``workload``. A C file defines ``workload()``; of a program a sample is a whole run."""
     libraries: Entries[Annotated[str, BeforeValidator(fields.library)]] | None = None
@@ -95,7 +96,7 @@ class CallsBenchmark(BenchmarkChoice):
             "file": self.name == "workload",
             "libraries": self.name == "workload" and not self.is_program,
             "arguments": names_its_call or self.is_program,
-            "expect": bool(spec.entries),
+            "expect": not self.is_program,
             "calls": not self.is_program,
         }
         for key, may in allowed.items():
@@ -104,9 +105,6 @@ class CallsBenchmark(BenchmarkChoice):
                 yield Problem((key,), f"{what}; leave it out")
         if self.is_program and not all(isinstance(argument, str) for argument in self.arguments):
             yield Problem(("arguments",), "a program's arguments are texts; put numbers in quotes")
-        for index, argument in enumerate(() if self.is_program else self.arguments):
-            if isinstance(argument, str) and _LIKE_A_NUMBER.fullmatch(argument):
-                yield Problem(("arguments", index), f"found {argument!r}, a text; numbers are decimal, within 64 bits")
 
 
 def _may_have_bpftrace(image: str | None) -> bool:
@@ -157,6 +155,13 @@ class CallsTable(ProbedTable):
     ``symbols``: by function; ``classes``: with loads, stores and taken branches; ``stacks``: by what called it;
     ``caches``: with misses in models of the CPU's caches; ``purposes``: with what a probe spends its overhead on.
     """
+
+    def resolved(self) -> dict[str, Any]:
+        """The table as plain values. Texts to point to are in quotes: ``O_RDONLY`` without them is a number."""
+        plain = super().resolved()
+        arguments = plain["benchmark"]["arguments"]
+        plain["benchmark"]["arguments"] = [Quoted(one) if isinstance(one, str) else one for one in arguments]
+        return plain
 
     @property
     def repeats(self) -> int:

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 from orchestrator.benchmarks.calls.outcome import Outcome
 from orchestrator.guest.guest import Guest
+from orchestrator.probes.call_results import CallResults
 from orchestrator.probes.called import Called
 from orchestrator.profile.sample import Timed
 
@@ -84,6 +85,9 @@ class Workload(Protocol):
 
     def call(self, guest: Guest, calls: int, *, caller: str | None, time_limit: float) -> Called:
         """Make ``calls`` calls, untimed. Their process writes its process id to the guest's file ``caller``."""
+
+    def watch(self, guest: Guest, *, time_limit: float) -> Mapping[str, CallResults]:
+        """What the system calls return that the workload makes of its own accord, by their names, if that is known."""
 
 
 @runtime_checkable

@@ -19,6 +19,7 @@ from orchestrator.run.preparation import (
     Refused,
     compiler_note,
     module_outcomes,
+    own_sources,
     parameters_note,
     smp_note,
     unsupported,
@@ -58,4 +59,5 @@ def prepare_cell(context: BuildContext, kernel: Kernel, cell: SystemCell) -> Pre
         *recording.passed_notes(kernel, cell),
     )
     setup = SystemSetup(inputs, recording.beside(cell, module))
-    return Ready(setup, () if module is None else (module,), notes, inputs.keys)
+    sources = own_sources(probe_kind(cell.task.probe), source, cell.task.image)
+    return Ready(setup, () if module is None else (module,), notes, inputs.keys, sources)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,7 +20,7 @@ from orchestrator.experiment.file.fields import QemuCpuNames, Strict, Surroundin
 from orchestrator.experiment.file.origin import TableOrigin
 from orchestrator.experiment.file.overrides import Origins, apply_overrides
 from orchestrator.experiment.file.problems import Problem, config_error, problems_of, shown
-from orchestrator.experiment.file.source import Data, KeyPath, Source, read_source
+from orchestrator.experiment.file.source import Data, KeyPath, Source, read_source, without_marks
 from orchestrator.experiment.file.table_source import BENCHMARK, TABLES, TableReader, TableSource
 from orchestrator.experiment.file.user_paths import Moved, as_written, make_absolute
 from orchestrator.experiment.kind import KindRegistry, TableKind, benchmark_keys
@@ -52,9 +52,11 @@ def load_experiment(
 def load_resolved(path: Path, kinds: KindRegistry[TableKind], qemu_cpu_names: QemuCpuNames | None) -> Experiment:
     """Load the resolved experiment of a run, which an earlier version may have written.
 
-    That wrote every default out, in a ``benchmark`` those of other kinds too. Raises ConfigError.
+    That wrote every default out, in a ``benchmark`` those of other kinds too, and texts without quotes where YAML needs
+    none. Raises ConfigError.
     """
     source = read_source(path)
+    source = replace(source, data=without_marks(source.data))
     _drop_defaults_of_other_kinds(source.data, kinds)
     return _load(_Read(path, source), kinds, qemu_cpu_names)
 

@@ -3,8 +3,9 @@
 
 The data has only text, whole numbers, true/false, null, lists and mappings with text keys: no experiment key takes a
 fraction or a date. Any other scalar (``1.5``, ``yes``, ``0x10``) stays text, so that the schema can quote it as it was
-written; so does ``+5``, since a budget of that is another than ``5``. Nodes are built from PyYAML's events: the nodes
-of its composer do not show whether a tag was written or where an alias is, and the composer recurses without a bound.
+written; so does ``+5``, since a budget of that is another than ``5``. It is ``Unquoted``, so that the schema can refuse
+it where only a text in quotes is meant as one. Nodes are built from PyYAML's events: the nodes of its composer do not
+show whether a tag was written or where an alias is, and the composer recurses without a bound.
 """
 
 from __future__ import annotations
@@ -38,6 +39,18 @@ _USE_OF_C = (
     "a workload in benchmark: {name: workload, file: ./mine.c}"
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class Unquoted(str):
+    """A text that stands in the file without quotes, and is not in a block of text."""
+
+    __slots__ = ()
+
+
+class Quoted(str):
+    """A text that is to be written in quotes, since it would be taken for something else without them."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -97,6 +110,15 @@ def parse(text: str, place: Callable[[int], str]) -> Source:
     return _Builder(text, place).build()
 
 
+def without_marks(data: Data) -> Data:
+    """The same data, in which no text is ``Unquoted``."""
+    if isinstance(data, list):
+        return [without_marks(item) for item in data]
+    if isinstance(data, dict):
+        return {key: without_marks(value) for key, value in data.items()}
+    return str(data) if isinstance(data, Unquoted) else data
+
+
 def _file_in(folder: Path) -> str:
     """Which of a folder's files may be meant."""
     try:
@@ -122,7 +144,7 @@ def _scalar(event: yaml.ScalarEvent) -> Scalar:
         return None
     if text in _BOOL:
         return _BOOL[text]
-    return int(text) if _INT.fullmatch(text) else text
+    return int(text) if _INT.fullmatch(text) else Unquoted(text)
 
 
 class _Builder:

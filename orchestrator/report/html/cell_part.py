@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -12,6 +11,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from orchestrator.program import command
 from orchestrator.report.figures import NOTHING, figure, published_figure, unit_name
 from orchestrator.report.html.frame import Link
 from orchestrator.report.sheet import Sheet
@@ -99,7 +99,7 @@ def repeat_command(directory: Path, record: CellRecord) -> str | None:
         return None
     # A comma would begin another condition of the filter.
     only = f"id={record.id.replace(',', '?')}"
-    return shlex.join(["orchestrator", "run", str((directory / _EXPERIMENT).absolute()), "--only", only])
+    return command("run", str((directory / _EXPERIMENT).absolute()), "--only", only)
 
 
 def _fields(model: Any) -> Mapping[str, Any]:

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from orchestrator.program import command
 from orchestrator.report.comparison_figures import budget_figure, difference_figures, side
 from orchestrator.report.figures import NOTHING, figure
 from orchestrator.report.grid import Grid, Row
@@ -107,15 +107,15 @@ def _commands(compared: ComparedRuns, change: CellChange) -> Iterator[Command]:
     if before is not None and after is not None:
         names = [f"{run.record.run}:{cell.id}" for run, cell in ((compared.before, before), (compared.after, after))]
         if before.profile is not None and after.profile is not None:
-            yield Command("Every symbol that differs", shlex.join(["orchestrator", "diff", *names, "--limit", "0"]))
+            yield Command("Every symbol that differs", command("diff", *names, "--limit", "0"))
     if compared.again:
         only = ["--only", f"id={change.pair.first.id.replace(',', '?')}"]
-        yield Command("Measure it again", shlex.join([*compared.again, *only]))
+        yield Command("Measure it again", command(*compared.again, *only))
         return
     for which, run, cell in (("before", compared.before, before), ("after", compared.after, after)):
-        command = None if cell is None else repeat_command(run.directory, cell)
-        if command is not None:
-            yield Command(f"Measure it again as {which}", command)
+        again = None if cell is None else repeat_command(run.directory, cell)
+        if again is not None:
+            yield Command(f"Measure it again as {which}", again)
 
 
 def unchanged_rows(cells: Sequence[tuple[str, CellRecord, str]]) -> Grid:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
+from orchestrator.program import PROGRAM
 from orchestrator.report.comparison_chart import comparison_chart
 from orchestrator.report.comparison_figures import (
     CellNames,
@@ -54,6 +55,7 @@ def comparison_page(compared: ComparedRuns) -> str:
         remarks=[*remarks(compared), *not_drawn],
         next=command(compared),
         runs=_runs(compared),
+        program=PROGRAM,
     )
 
 

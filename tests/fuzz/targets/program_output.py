@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from orchestrator.benchmarks.calls.call_programs import Sampling, parse, parse_called
+from orchestrator.benchmarks.calls.call_programs import Sampling, parse, parse_called, parse_watched
 from orchestrator.benchmarks.calls.results_line import parse_results
 from orchestrator.benchmarks.calls.whole_program import parse_runs
 from orchestrator.benchmarks.scaling.driver_output import read_driver
@@ -29,12 +29,14 @@ _SYSTEM: tuple[Callable[[str], object], ...] = (
 
 
 def read_call_output(data: bytes) -> None:
-    """Timed and untimed calls, and a user's whole program."""
+    """Timed, untimed and watched calls, and a user's whole program."""
     text = data.decode("utf-8", errors="replace")
     with suppress(EvidenceError):
         parse(text, _SAMPLING)
     with suppress(EvidenceError):
         parse_called(text, 10)
+    with suppress(EvidenceError):
+        parse_watched(text)
     parse_runs(text, 2)
 
 

@@ -18,6 +18,7 @@ from record_builders import cell, failed
 from stored_profiles import profile, record, store_run
 from typer.testing import CliRunner, Result
 
+from orchestrator import program
 from orchestrator.cli.compared_runs import compared_runs
 from orchestrator.cli.main import app
 from orchestrator.report.comparison_json import ComparisonJson
@@ -94,6 +95,24 @@ def refusal(*arguments: str, status: int = 2) -> str:
     assert (result.exit_code, result.stdout) == (status, ""), result.output
     assert "Traceback" not in result.stderr
     return " ".join(result.stderr.split())
+
+
+def test_a_table_fits_into_80_columns(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    names = ["bpftrace.kprobe_vfs_read_comm_cou.aeb1cc/noop/vfs_read", "kprobe/noop/__ia32_sys_gettimeofday+0x1234"]
+    budgets = "budgets: {'id=*': +1%}\n"
+    before, after = (
+        runs.add(*(exact("kprobe", value, id=f"{MACHINE}/{name}") for name in names), budgets=budgets)
+        for value in (1036.0, 1040123.0)
+    )
+    shown = orchestrator("compare", before, after).stdout
+    lines = shown.splitlines()
+    assert max(map(len, lines)) <= 80, shown
+    figures = ["1036", "1040123", "+1039087", "+100298.0", "%", "dearer", "beyond", "+1%"]
+    rows = [at for at, line in enumerate(lines) if line.split()[1:] == figures]
+    assert len(rows) == 2
+    name = "".join(line.split()[0] for line in lines[rows[1] : rows[1] + 3]).partition("overhead")[0]
+    assert name == "kprobe/__ia32_sys_gettimeofday+0x1234"
 
 
 def test_two_runs_as_a_table(runs: Runs) -> None:
@@ -269,7 +288,7 @@ def test_runs_of_two_experiments_name_both(runs: Runs) -> None:
     assert "experiment x -&gt; y" in orchestrator("compare", before, after, "--format", "markdown").stdout
 
 
-def test_times_without_a_verdict_say_what_to_run(runs: Runs, tmp_path: Path) -> None:
+def test_times_without_a_verdict_say_what_to_run(runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs.add(timed([1000.0 + n for n in range(5)]))
     runs.add(timed([2000.0 + n for n in range(5)]))
     found = answer(status=0)
@@ -283,8 +302,11 @@ def test_times_without_a_verdict_say_what_to_run(runs: Runs, tmp_path: Path) -> 
     assert "To decide: orchestrator run" in shown
     # What was measured at two commits is measured at both again.
     both = [find_run(run, tmp_path / "lab") for run in (found.before.run, found.after.run)]
-    commits = replace(compared_runs(*both), again=("orchestrator", "compare", "--config", "x.yaml", "./a@v1", "./a@v2"))
-    assert shlex.split(next_run(commits) or "") == [*commits.again, *words[3:]]
+    commits = replace(compared_runs(*both), again=("compare", "--config", "x.yaml", "./a@v1", "./a@v2"))
+    assert shlex.split(next_run(commits) or "") == ["orchestrator", *commits.again, *words[3:]]
+    with monkeypatch.context() as patch:
+        patch.setattr(program, "PROGRAM", "sh lab")
+        assert shlex.split(next_run(commits) or "")[:3] == ["sh", "lab", "compare"]
     runs.add(timed([2000.0 + n for n in range(5)], table="list5"))
     assert "--set tables.list5.benchmark.repeats=" in str(answer(status=0).next)
 

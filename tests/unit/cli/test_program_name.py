@@ -67,7 +67,25 @@ def test_no_message_spells_the_program() -> None:
         for text in texts(ast.parse(file.read_text()))
         if spelled.search(text)
     ]
+    found += [f"{page.name}: {line}" for page in PACKAGE.rglob("*.j2") for line in page.open() if spelled.search(line)]
     assert found == [], "messages take PROGRAM of orchestrator/program.py"
+
+
+def test_no_command_is_put_together_with_the_program_s_name() -> None:
+    commands = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    found = [
+        f"{file.relative_to(PACKAGE)}:{node.lineno}"
+        for file in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.List | ast.Tuple)
+        and _words(node)[:1] == ["orchestrator"]
+        and {*_words(node)} & commands
+    ]
+    assert found == [], "command() of orchestrator/program.py makes them"
+
+
+def _words(node: ast.List | ast.Tuple) -> list[object]:
+    return [one.value for one in node.elts if isinstance(one, ast.Constant)]
 
 
 def texts(tree: ast.AST) -> Iterator[str]:

@@ -81,6 +81,61 @@ def test_one_thing_that_changed(path: tuple[str | int, ...], to: Any, sentence: 
     assert sentences(changed(*path, to=to)) == [sentence]
 
 
+CELL, OTHER = "pentium4/debian-686/kprobe/noop", "pentium4/debian-686/kprobe/count"
+OWN: dict[str, Any] = {
+    "inputs": {
+        CELL: {
+            "workload": {"name": "reading.c", "file": "/a/reading.c", "key": "w1"},
+            "probe": {"name": "mine.c", "key": "p1"},
+        },
+        OTHER: {"workload": {"name": "reading.c", "file": "/a/reading.c", "key": "w1"}},
+    },
+    "sources": {**BOOT["sources"], "w1": {"reading.c": "d1", "shared.h": "d2"}, "p1": {"mine.c": "d3"}},
+}
+WITH_OWN: dict[str, Any] = {"sessions": [SESSION], "boots": [{**BOOT, **OWN}]}
+
+
+def another(key: str, to: str, title: str, **session: str) -> dict[str, Any]:
+    """The run with another digest of a file of the user's, for all cells."""
+    run = copy.deepcopy(WITH_OWN)
+    (boot,) = run["boots"]
+    boot["sources"][to] = {**boot["sources"][key], title: "changed"}
+    for inputs in boot["inputs"].values():
+        for one in inputs.values():
+            one["key"] = to if one["key"] == key else one["key"]
+    run["sessions"][0] |= session
+    return run
+
+
+def test_a_changed_file_of_the_user_s_is_named_first() -> None:
+    assert sentences(WITH_OWN, WITH_OWN) == []
+    after = another("w1", "w2", "shared.h", qemu="QEMU 10")
+    assert sentences(after, WITH_OWN) == [
+        "workload reading.c: shared.h changed",
+        "QEMU: QEMU emulator version 7.2.22 -> QEMU 10",
+    ]
+    assert sentences(another("p1", "p2", "mine.c"), WITH_OWN) == ["probe mine.c: mine.c changed"]
+
+
+def test_a_module_of_the_user_s_that_changed_is_not_named_twice() -> None:
+    after = another("p1", "p2", "mine.c")
+    after["boots"][0]["modules"][CELL]["key"] = "k2"
+    after["boots"][0]["sources"]["k2"] = {**BOOT["sources"]["k1"], "lab_kprobe_main.c": "changed"}
+    assert sentences(after, WITH_OWN) == ["probe mine.c: mine.c changed"]
+
+
+def test_of_cells_of_two_ids_their_lines_are_named() -> None:
+    ones, others = (copy.deepcopy(WITH_OWN) for _ in range(2))
+    ones["boots"][0]["inputs"] = {"a": {"probe": {"name": "bpftrace: kprobe:x { }", "key": "l1"}}}
+    others["boots"][0]["inputs"] = {"b": {"probe": {"name": "bpftrace: kprobe:y { }", "key": "l2"}}}
+    found = origin_differences(Origin.model_validate(ones), Origin.model_validate(others), [("a", "b")])
+    assert [one.sentence for one in found] == ["probe: bpftrace: kprobe:x { } -> bpftrace: kprobe:y { }"]
+
+
+def test_a_run_of_a_version_that_recorded_no_sources_differs_in_nothing_known() -> None:
+    assert sentences(WITH_OWN) == sentences(RUN, WITH_OWN) == []
+
+
 @pytest.mark.parametrize(
     ("path", "to"),
     [

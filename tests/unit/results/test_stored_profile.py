@@ -184,6 +184,13 @@ def test_cells_are_named_by_their_ids_or_by_parts_of_them() -> None:
     assert [one.probe for one in cells_named(record, "kprobe")] == ["kprobe"]
     assert [one.probe for one in cells_named(record, "noop/jprobe")] == ["jprobe"]
     assert len(cells_named(record, "pentium4")) == 3
+    for pattern in ("k*", "pent*/kprob?", "probe=kprobe", "probe=k*,cpu=pentium4", "id=*/kprobe/noop", "[k]probe"):
+        assert [one.probe for one in cells_named(record, pattern)] == ["kprobe"]
+    for wrong, said in (("cup=pentium4", "unknown key 'cup'"), ("probe=", "expected PATTERN or KEY=PATTERN")):
+        with pytest.raises(UsageError, match=said):
+            cells_named(record, wrong)
+    with pytest.raises(UsageError, match="has no cell 'bpf-\\*'"):
+        cells_named(record, "bpf-*")
     with pytest.raises(UsageError, match="has no cell 'kprob'") as error:
         cells_named(record, "kprob")
     assert error.value.hint == "did you mean 'kprobe'?"

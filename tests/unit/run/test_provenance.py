@@ -13,6 +13,7 @@ from host_toolchain import HOST_TOOLCHAIN
 
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.own_sources import own_file, own_line
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import UsageError
@@ -104,6 +105,88 @@ def test_the_kernel_s_own_modules_stay_the_same(tmp_path: Path, artifacts: BootA
     with pytest.raises(UsageError, match="begun with something else") as caught:
         Provenance(tmp_path / "run").boot(BOOTED, "boot4", with_vfat)
     assert caught.value.detail[0].startswith(f"vfat: was {digest}, is ")
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "shared.h").write_text("#define N 1")
+    (folder / "reading.c").write_text("void workload(void) {}")
+    (folder / "prog").write_bytes(b"\0binary")
+    return folder / "reading.c"
+
+
+def with_sources(artifacts: BootArtifacts, mine: Path, cell: str = "a") -> BootArtifacts:
+    """Artifacts of a cell with a workload and its header, a program and a line."""
+    sources = {
+        "workload": own_file(mine, [mine.with_name("shared.h"), Path("/usr/include/linux/fcntl.h")]),
+        "library x.so": own_file(mine.with_name("prog")),
+        "probe": own_line("bpftrace: kprobe:vfs_read { @ = count(); }"),
+    }
+    return replace(artifacts, cells={cell: Ready(None, sources=sources)})
+
+
+def test_what_is_the_user_s_is_recorded_and_kept_as_text(tmp_path: Path, artifacts: BootArtifacts, mine: Path) -> None:
+    begin(tmp_path / "run", with_sources(artifacts, mine))
+    (boot,) = json.loads((tmp_path / "run/provenance.json").read_text())["boots"]
+    used = boot["inputs"]["a"]
+    assert {role: one["name"] for role, one in used.items()} == {
+        "workload": "reading.c",
+        "library x.so": "prog",
+        "probe": "bpftrace: kprobe:vfs_read { @ = count(); }",
+    }
+    digests = boot["sources"][used["workload"]["key"]]
+    assert list(digests) == ["reading.c", "shared.h", "/usr/include/linux/fcntl.h"]
+    assert digests["shared.h"] == hashlib.sha256(b"#define N 1").hexdigest()
+    folder = tmp_path / "run/sources"
+    kept = {str(file.relative_to(folder)): file.read_text() for file in folder.rglob("*") if file.is_file()}
+    assert sorted(name.partition("/")[2] for name in kept) == ["line", "reading.c", "shared.h"]
+    assert "bpftrace: kprobe:vfs_read { @ = count(); }" in kept.values()
+
+
+@pytest.mark.parametrize("name", ["reading.c", "shared.h", "prog"])
+def test_a_run_does_not_go_on_with_another_source(
+    tmp_path: Path, artifacts: BootArtifacts, mine: Path, name: str
+) -> None:
+    begin(tmp_path / "run", with_sources(artifacts, mine))
+    Provenance(tmp_path / "run").check_sources([with_sources(artifacts, mine, "b")])
+    mine.with_name(name).write_text("changed")
+    with pytest.raises(UsageError, match="changed since the run was begun") as caught:
+        # Another cell has it, too: a table of two texts.
+        Provenance(tmp_path / "run").check_sources([with_sources(artifacts, mine, "b")])
+    assert caught.value.where == str(mine.with_name(name))
+
+
+def test_a_run_does_not_go_on_with_another_source_of_a_module(tmp_path: Path, artifacts: BootArtifacts) -> None:
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    (sources / "ring.c").write_text("a ring")
+
+    def ready() -> BootArtifacts:
+        key = hashlib.sha256((sources / "ring.c").read_bytes()).hexdigest()
+        return replace(
+            artifacts, cells={"a": Ready(None, (Module("lab_kprobe", artifacts.kernel.image, key, sources),))}
+        )
+
+    begin(tmp_path / "run", ready())
+    (sources / "ring.c").write_text("another ring")
+    with pytest.raises(UsageError, match="changed since the run was begun") as caught:
+        Provenance(tmp_path / "run").check_sources([ready()])
+    assert caught.value.where == "a: ring.c"
+
+
+def test_a_run_of_a_version_that_recorded_no_sources_goes_on(
+    tmp_path: Path, artifacts: BootArtifacts, mine: Path
+) -> None:
+    begin(tmp_path / "run", with_sources(artifacts, mine))
+    file = tmp_path / "run/provenance.json"
+    content = json.loads(file.read_text())
+    for key in ("inputs", "sources"):
+        del content["boots"][0][key]
+    file.write_text(json.dumps(content))
+    mine.write_text("changed")
+    Provenance(tmp_path / "run").check_sources([with_sources(artifacts, mine)])
 
 
 def test_a_modules_sources_are_recorded_once_for_its_cells(tmp_path: Path, artifacts: BootArtifacts) -> None:

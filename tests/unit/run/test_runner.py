@@ -38,7 +38,7 @@ class Refusing:
 
 
 def test_a_run_whose_boots_no_crew_takes_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.run.runner.prepare", lambda *given: SimpleNamespace(keys={}))
+    monkeypatch.setattr("orchestrator.run.runner.prepare", lambda *given: SimpleNamespace(keys={}, cells={}))
     monkeypatch.setattr("orchestrator.run.runner.host_facts", lambda context: {})
     monkeypatch.setattr("orchestrator.run.provenance._TOOLS", ())
     experiment = calls_experiment(probes=["none", "kprobe"])

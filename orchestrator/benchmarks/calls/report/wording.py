@@ -31,7 +31,9 @@ def called(cell: CellRecord) -> str:
 
 
 def probe_title(cell: CellRecord) -> str:
-    """Return the documents' name of the cell's probe."""
+    """Return the documents' name of the cell's probe; a bpftrace one-liner is its own, shortened."""
+    if "one_liner" in cell.parameters:
+        return str(cell.parameters["one_liner"])
     if cell.probe in capability_names():
         probe, capability = capability_names()[cell.probe]
         return f"{probe}, {capability_list().capabilities[capability].title}"
@@ -74,18 +76,26 @@ class Outcomes:
 def outcomes(cells: Sequence[CellRecord], name: Callable[[CellRecord], str]) -> Outcomes:
     """Return the outcome of each system call of the valid cells: ``close(-1): always EBADF``.
 
+    Of a user's function, that of its system calls: ``mine.c: ioctl always ENOTTY; read always 1``.
+
     Where cells of one call differ in it, ``name`` says whose it is. Runs of earlier versions have no outcomes.
     """
     calls: dict[str, list[CellRecord]] = {}
     for cell in cells:
         if cell.status == "ok" and "outcome" in cell.parameters:
-            arguments = str(cell.parameters.get("arguments", "[...]"))
-            calls.setdefault(f"{cell.parameters.get('call')}({arguments.strip('[]')})", []).append(cell)
+            calls.setdefault(_calls(cell), []).append(cell)
     sentences = {call: [f"{call}: {text}." for text in _outcomes(group, name)] for call, group in calls.items()}
     return Outcomes(
         failing=[text for call, texts in sentences.items() if _has_failed(calls[call]) for text in texts],
         others=[text for call, texts in sentences.items() if not _has_failed(calls[call]) for text in texts],
     )
+
+
+def _calls(cell: CellRecord) -> str:
+    if "call" not in cell.parameters:
+        return benchmark_title(cell)
+    arguments = str(cell.parameters.get("arguments", "[...]"))
+    return f"{cell.parameters['call']}({arguments.strip('[]')})"
 
 
 def _has_failed(group: Sequence[CellRecord]) -> bool:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from loaded_tables import only_table
+from record_builders import cell
 
 from orchestrator.benchmarks.calls.cells import call_cells
+from orchestrator.benchmarks.calls.report.wording import heading
 from orchestrator.benchmarks.calls.table import CallsTable
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.probes import probe_kind
@@ -61,6 +63,24 @@ def test_its_cell_is_compared_with_the_baseline(tmp_path: Path) -> None:
     baseline, probed = call_cells(None, only_table(loaded(tmp_path, f"'bpftrace: {COUNTING}'"), CallsTable))
     assert probed.task.probe == f"bpftrace: {COUNTING}"
     assert (probed.compared_with, probed.image) == ((baseline.id,), "debian-amd64-bpftrace")
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        (COUNTING, f"bpftrace: {COUNTING}"),
+        (WITH_SLASHES, "bpftrace: kretprobe:vfs_read /retval >= ... , retval / 2); }"),
+        (f"kprobe:vfs_read {{ @{'x' * 40} = 1; }}", "bpftrace: kprobe:vfs_read { @xxxxxxxxxx ... xxxxxxxxx = 1; }"),
+    ],
+)
+def test_its_column_is_headed_by_the_line_itself(tmp_path: Path, text: str, column: str) -> None:
+    quoted = text.replace("'", "''")
+    baseline, probed = call_cells(None, only_table(loaded(tmp_path, f"'bpftrace: {quoted}'"), CallsTable))
+    assert (baseline.parameters.get("one_liner"), probed.parameters["one_liner"]) == (None, column)
+    record = cell("kprobe").model_copy(update={"probe": probed.row, "parameters": dict(probed.parameters)})
+    assert heading(record) == column
+    # A run of an earlier version has its name.
+    assert heading(record.model_copy(update={"parameters": {}})) == probed.row
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is every file that a user's file is built from known, however it is included, and is the program built anew then?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from host_toolchain import HOST_TOOLCHAIN
+
+from orchestrator.artifacts import compiler
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.compiler import compiled_workload, shared_library
+from orchestrator.artifacts.own_sources import files_read, own_file
+from orchestrator.errors import ConfigError
+
+HEADERS = {
+    "beside.h": "plain",
+    "sub/below.h": "in a folder",
+    "sub/of a name.h": "included by one in a folder",
+    "../above/other.h": "in another folder",
+    "named.h": "by a macro",
+}
+
+
+@pytest.fixture(autouse=True)
+def _host_compiles() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler, "guest_toolchain", lambda context: HOST_TOOLCHAIN)
+        yield
+
+
+@pytest.fixture
+def main(tmp_path: Path) -> Path:
+    folder = tmp_path / "mine"
+    for name, text in HEADERS.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"/* {text} */\n")
+    (folder / "sub/below.h").write_text('#include "of a name.h"\n')
+    file = folder / "mine.c"
+    file.write_text(
+        '#include "workload.h"\n#include "beside.h"\n#include "sub/below.h"\n#include "../above/other.h"\n'
+        '#define NAMED "named.h"\n#include NAMED\n#include <linux/limits.h>\nvoid workload(void) { }\n'
+    )
+    return file
+
+
+@pytest.mark.parametrize("arch", ["i386", "x86_64"])
+def test_what_the_compiler_reads_is_known(main: Path, tmp_path: Path, arch: str) -> None:
+    source = compiled_workload(BuildContext(Cache(tmp_path / "cache")), arch, main).source
+    assert {*source.texts} == {"mine.c", *HEADERS}
+    assert source.texts["sub/of a name.h"] == "/* included by one in a folder */\n"
+    assert {"runtime.h", "workload.c", "/usr/include/linux/limits.h"} <= source.digests.keys() - source.texts.keys()
+    assert not any("stddef.h" in title for title in source.digests)  # the compiler's own: its version names them
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_another_header_makes_another_program(main: Path, tmp_path: Path, name: str) -> None:
+    context = BuildContext(Cache(tmp_path / "cache"))
+    other = main.with_name("libmine.c")
+    other.write_text(main.read_text().replace('#include "workload.h"', ""))
+    first, library = compiled_workload(context, "x86_64", main), shared_library(context, "x86_64", other)
+    assert compiled_workload(context, "x86_64", main) == first
+    (main.parent / name).write_text("static const int another = 1;\n")
+    second = compiled_workload(context, "x86_64", main)
+    assert second.file != first.file
+    assert shared_library(context, "x86_64", other).file != library.file
+    before, after = first.source.digests, second.source.digests
+    assert [title for title in after if before.get(title) != after[title]] == [name]
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read") as caught:
+        own_file(tmp_path / "gone.c")
+    assert caught.value.where == str(tmp_path / "gone.c")
+
+
+def test_of_a_file_that_does_not_compile_nothing_is_known(tmp_path: Path) -> None:
+    (tmp_path / "broken.c").write_text('#include "nowhere.h"\n')
+    assert files_read(["gcc", str(tmp_path / "broken.c")], {"LC_ALL": "C"}) == []
