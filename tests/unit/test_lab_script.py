@@ -138,7 +138,7 @@ def make_checkout(base: Path) -> Checkout:
         path.mkdir(parents=True)
     shutil.copy(ROOT / "lab", folder)
     (folder / "images/host-packages.txt").write_text(NEEDS)
-    for name in ("kernel", "type", "bpf", "bpf-compiler", "image", "module", "test"):
+    for name in ("kernel", "type", "header", "bpf", "bpf-compiler", "image", "module", "test"):
         (folder / f"images/{name}-packages.txt").write_text("# none\n")
     (folder / "pyproject.toml").write_text(PYPROJECT)
     (folder / "constraints.txt").write_text(CONSTRAINTS)
@@ -265,6 +265,7 @@ def test_doctor_runs_on_a_host_without_qemu(ready: Checkout) -> None:
         ("test", "kernel"),
         ("kernel", "type"),
         ("test", "type"),
+        ("test", "header"),
         ("test", "bpf"),
         ("test", "bpf-compiler"),
         ("test", "module"),
