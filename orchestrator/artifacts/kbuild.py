@@ -81,7 +81,8 @@ def tree_notes(kernel: Kernel) -> list[str]:
     """Why a module may not build for a user's tree; nothing for the lab's own kernels."""
     if kernel.spec.tree is None:
         return []
-    notes = [] if kernel.compiler_note is None else [kernel.compiler_note]
+    differs = compiler_in(kernel.config) not in (None, kernel.toolchain.compiler)
+    notes = [str(kernel.compiler_note)] if differs else []
     if kernel.config.get("CONFIG_TRIM_UNUSED_KSYMS") == "y":
         change = _without(kernel.spec.tree, "CONFIG_TRIM_UNUSED_KSYMS")
         notes.append(f"the kernel exports only what its own modules use (CONFIG_TRIM_UNUSED_KSYMS); {change}")

@@ -14,8 +14,8 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import digest
 from orchestrator.artifacts.diagnostics import (
     error_hint,
+    error_lines,
     error_place,
-    first_error,
     keep_warnings,
     kept_output,
     located,
@@ -36,7 +36,6 @@ from orchestrator.catalog.user_module import modinfo
 from orchestrator.errors import BuildError, ConfigError, UsageError
 
 _KIND = "module-folders"
-_QUOTED_LINES = 20
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _VALUE = re.compile(r"[A-Za-z0-9_./ +=-]{0,200}")
@@ -117,10 +116,9 @@ def _write(sources: Mapping[str, bytes], folder: Path, target: Path) -> None:
 
 
 def _build_error(kernel: Kernel, files: Mapping[str, Path], kept: str, folder: Path) -> BuildError:
-    first = first_error(kept)
     return BuildError(
         f"folder {folder.name} does not build",
         where=error_place(kept, files) or str(folder),
-        detail=located(kept, files)[first : first + _QUOTED_LINES],
-        hint="; ".join(filter(None, [error_hint(kept), *tree_notes(kernel)])),
+        detail=error_lines("\n".join(located(kept, files))),
+        hint="; ".join(filter(None, [error_hint(kept, folder, files), *tree_notes(kernel)])),
     )
