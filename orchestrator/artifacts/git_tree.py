@@ -12,6 +12,7 @@ import hashlib
 import re
 import shlex
 import shutil
+import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -43,6 +44,9 @@ _MOST_NAMES = 10_000
 """Tags and branches among which the nearest is looked for; a kernel's repository has a thousand tags."""
 
 _NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
+
+_FETCH_ENDED = (-signal.SIGPIPE, 128 + signal.SIGPIPE)
+"""git 2.39 writes what it lacks to a fetch of its own, and is killed where that has ended already."""
 
 _CONFIG = "lab.config"
 """In a clone's .git: it includes the configuration of the user's repository. Clones of earlier versions lack it."""
@@ -184,9 +188,9 @@ class GitTree:
 
     def git(self, *arguments: str) -> Finished:
         """Run git in the clone to its end, whatever its status."""
-        # Of a local folder a partial clone's objects may be fetched without a network.
         # It is the lab's own, whoever the file system says owns it.
         ours = ("-c", f"safe.directory={self.folder}")
+        # Of a local folder a partial clone's objects may be fetched without a network.
         return _git(self.folder, *ours, *arguments, settings={"GIT_ALLOW_PROTOCOL": "file"} if self.offline else {})
 
     def check_out(self, *commits: str) -> None:
@@ -200,7 +204,7 @@ class GitTree:
             if finished.status == 0:
                 continue
             words = finished.complaint()
-            if "promisor remote" in finished.stderr:
+            if "promisor remote" in finished.stderr or finished.status in _FETCH_ENDED:
                 see = f"its remote has to answer; see: git -C {shlex.quote(str(self.top))} fetch"
                 what = f"{self.top} is a partial clone, and what {commit[:12]} needs cannot be fetched"
                 raise HostError(what, detail=words, hint="leave out --offline" if self.offline else see)

@@ -13,6 +13,7 @@ import pytest
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.git_tree import GitTree, find_revision
 from orchestrator.errors import HostError, LabError, UsageError
+from orchestrator.process import Finished
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -250,6 +251,17 @@ def test_offline_a_partial_clone_fetches_from_a_folder_alone(upstream: Path) -> 
         content(mine, "HEAD", offline=True)
     assert caught.value.hint == "leave out --offline"
     assert any("not allowed" in line for line in caught.value.detail)
+
+
+@pytest.mark.parametrize("status", [-13, 141])
+def test_a_fetch_that_ends_before_git_has_asked_it_kills_git(
+    upstream: Path, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = cloned(upstream, "--filter=blob:none")
+    killed = Finished(("git", "checkout"), status, "", "fatal: transport 'https' not allowed\n")
+    monkeypatch.setattr(GitTree, "git", lambda *words: killed)
+    with pytest.raises(HostError, match="is a partial clone"):
+        content(mine, "HEAD", offline=True)
 
 
 def test_the_first_commit_is_checked_out_where_the_others_can_be(upstream: Path) -> None:
