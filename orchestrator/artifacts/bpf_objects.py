@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from elftools.elf.elffile import ELFFile
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.compiler import Compiled, bpf_tool, build_environment, compiling_in
+from orchestrator.artifacts.diagnostics import compile_error
 from orchestrator.artifacts.inclusion import read_source
 from orchestrator.artifacts.kernel_types import kernel_types
 from orchestrator.artifacts.kernels import Kernel
@@ -36,7 +36,6 @@ _LARGEST = 16 << 20
 _NOT_A_PROGRAM = ".text"
 """The section of functions that programs call."""
 _ON_FPROBES = ("kprobe.multi", "kprobe.session", "kretprobe.multi")
-_PLACE = re.compile(r"(/.+?:\d+)(?::\d+)?: (?:fatal )?error")
 
 
 @dataclass(frozen=True)
@@ -120,9 +119,7 @@ def _compiled(context: BuildContext, kernel: Kernel, file: Path) -> Compiled:
         argv = [*_CLANG, *flags, str(file), "-o", str(target / "own.bpf.o")]
         finished = run(argv, time_limit=_LIMIT, environment=compiling_in(target))
         if finished.status != 0:
-            words = finished.complaint()
-            place = next((found[1] for line in finished.stderr.splitlines() if (found := _PLACE.match(line))), "")
-            raise BuildError(f"{file.name} does not compile", where=place, detail=words)
+            raise compile_error(file.name, finished)
 
     return Compiled(context.cache.obtain("workloads", inputs, file.name, build).path / "own.bpf.o", source)
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact
+from orchestrator.artifacts.diagnostics import compile_error
 from orchestrator.artifacts.inclusion import included, read_source
 from orchestrator.artifacts.own_sources import OwnSource, files_read, own_file
 from orchestrator.artifacts.toolchain import Toolchain, guest_toolchain
-from orchestrator.errors import BuildError, ConfigError
+from orchestrator.errors import ConfigError
 from orchestrator.paths import data_dir
 from orchestrator.process import run
 
@@ -43,7 +43,6 @@ _WIDTH = {"i386": "-m32", "x86_64": "-m64"}
 _COMPILE_LIMIT = 60.0
 _COMPILED = (".c", ".S")
 _IN_A_LIBRARY = "a function that it calls has to be in one of benchmark.libraries, or in runtime.h"
-_PLACE = re.compile(r"(/.+?:\d+)(?::\d+)?: (?:fatal )?error")
 
 
 def build_environment() -> dict[str, str | None]:
@@ -201,8 +200,5 @@ def _compile(
     argv = [toolchain.program("gcc"), _WIDTH[arch], *wanted]
     finished = run(argv, time_limit=_COMPILE_LIMIT, environment=compiling_in(target.parent))
     if finished.status != 0:
-        words = finished.complaint()
-        place = next((found for line in words if (found := _PLACE.match(line))), None)
         without = "there is no C library: runtime.h has what there is" if "-static" in flags else _IN_A_LIBRARY
-        hint = without if folders else ""
-        raise BuildError(f"{files[0].name} does not compile", where=place[1] if place else "", detail=words, hint=hint)
+        raise compile_error(files[0].name, finished, without if folders else "")

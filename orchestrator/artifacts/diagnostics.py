@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The compiler's words on a module, with the places in the files that a person has written.
+"""What the programs of a build print: its first error, and the places in the files that a person has written.
 
 A module is built in a temporary folder. What is kept of the compiler's output names a place as ``<build>/FILE:LINE``;
 it is shown with the files that the module comes from at that time.
@@ -7,17 +7,29 @@ it is shown with the files that the module comes from at that time.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from orchestrator.catalog.build_hints import build_hint
+from orchestrator.errors import BuildError
+from orchestrator.process import Finished
 
 _BUILD = "<build>"
 WARNINGS_FILE = "warnings.txt"
 _PLACE = re.compile(rf"{_BUILD}/(?P<file>[^\s:]+)(?::(?P<line>\d+)(?P<column>:\d+)?)?")
-# Not the word alone, which may be in a path.
-_ERROR = re.compile(r"(?:error|ERROR): |undefined |\*\*\* ")
+_ANY_PLACE = re.compile(r"(/.+?:\d+)(?::\d+)?: (?:fatal )?error")
+# Of compilers, assemblers, modpost and objtool; not the word alone, which may be in a path. GNU ld says no such word.
+_ERROR = re.compile(
+    r"\b(?:error|Error|ERROR|FATAL): |undefined (?:reference|symbol)|multiple definition of "
+    r"|^\S*\bld(?:\.\w+)?: (?!.*\bwarning: )|\*\*\* (?!\[)"
+)
+_CONSEQUENCE = re.compile(r"make(?:\[\d+\])?: (?:\*\*\* \[|Target |Leaving |Entering )")
+_STEP = re.compile(r"make|  [A-Z]|\s*$")
+_CONTEXT = re.compile(r"In file included from |\s+from |.*: (?:In function|At top level|Assembler messages)")
+_QUOTED_LINES = 20
+_MISSING = re.compile(r"fatal error: '?([^\s':]+)'?(?:: No such file| file not found)")
 _WARNING = re.compile(r"\bwarning: ", re.IGNORECASE)
 # The kernel's build system, of itself: Makefile and scripts/Makefile.modfinal of Linux 6.1, and make.
 _OF_THE_BUILD = re.compile(
@@ -66,25 +78,71 @@ def located(kept: str, origins: Mapping[str, Path]) -> list[str]:
     return [_PLACE.sub(place, line) for line in kept.splitlines()]
 
 
-def first_error(kept: str) -> int:
-    """Return the number of the first line of kept output that tells of an error; 0 where none does."""
-    return next((number for number, line in enumerate(kept.splitlines()) if _ERROR.search(line)), 0)
+def error_lines(output: str) -> list[str]:
+    """The first twenty lines of a build's output from its first error on, whichever program printed that.
+
+    An error that comes again, such as a header's for each file that includes it, is left out, and so is what make says
+    of the failure.
+    """
+    lines = output.splitlines()
+    first = _first_error(lines)
+    shown: list[str] = []
+    context: list[str] = []
+    seen: set[str] = set()
+    is_repeated = False
+    for line in lines[first:]:
+        if _CONTEXT.match(line) and shown:
+            context.append(line)
+        elif not _CONSEQUENCE.match(line):
+            if _ERROR.search(line) or _WARNING.search(line):
+                is_repeated = line in seen
+                seen.add(line)
+            shown += [] if is_repeated else [*context, line]
+            context = []
+    return (shown or lines[first:])[:_QUOTED_LINES]
 
 
-def error_hint(kept: str) -> str:
-    """Return what to do about the first error; empty where nothing is known of it."""
-    lines = kept.splitlines()
-    return build_hint(lines[first_error(kept)]) if lines else ""
+def _first_error(lines: Sequence[str]) -> int:
+    """The number of the line; of a program that calls its error by no word of ours, of what it said before make did."""
+    found = next((number for number, line in enumerate(lines) if _ERROR.search(line)), None)
+    if found is None:
+        found = next((number for number, line in enumerate(lines) if _CONSEQUENCE.match(line)), 0)
+        while found and not _STEP.match(lines[found - 1]):
+            found -= 1
+    return found
+
+
+def error_hint(kept: str, beside: Path, files: Collection[str] = ()) -> str:
+    """What to do about the first error; empty where nothing is known of it.
+
+    ``beside`` is the folder of the sources, ``files`` are those of them that the build had, by their paths in it.
+    """
+    line = next(iter(error_lines(kept)), "")
+    missing = _MISSING.search(line)
+    name = "" if missing is None else os.path.normpath(missing[1])
+    had = next((path for path in files if path == name or path.endswith(f"/{name}")), None)
+    if name and had is not None:
+        flag = f"-I$(src)/{had.removesuffix(name)}".rstrip("/")
+        return f"{had} is there, and not where the compiler looks: a Kbuild has to have ccflags-y := {flag}"
+    if name and (beside / name).is_file():
+        return f'{name} is there: have a line #include "{name}", or name the module by its folder, with a Kbuild'
+    return build_hint(line)
 
 
 def error_place(kept: str, origins: Mapping[str, Path]) -> str | None:
-    """Return where the first error is, ``file:line``; None where that is in no file of ``origins``."""
-    lines = kept.splitlines()
-    match = _PLACE.match(lines[first_error(kept)]) if lines else None
+    """Where the first error is, ``file:line``; None where that is in no file of ``origins``."""
+    match = _PLACE.match(next(iter(error_lines(kept)), ""))
     origin = origins.get(match["file"]) if match is not None else None
     if match is None or origin is None or match["line"] is None:
         return None
     return _rendered(origin, match["line"]) if _is_template(origin) else f"{origin}:{match['line']}"
+
+
+def compile_error(name: str, finished: Finished, hint: str = "") -> BuildError:
+    """The error of a compiler that was called for a file of the user's, with the command and the first error."""
+    words = error_lines(finished.stderr or finished.stdout)
+    place = next((found[1] for line in words if (found := _ANY_PLACE.match(line))), "")
+    return BuildError(f"{name} does not compile", where=place, detail=[finished.complaint()[0], *words], hint=hint)
 
 
 def warning_note(module: str, lines: Sequence[str]) -> str:

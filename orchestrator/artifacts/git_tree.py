@@ -1,23 +1,28 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A user's tree under git at any of its revisions: a clone of its own, which keeps what was built in it.
 
-The user's repository is only read. The clone shares its objects, and has its own files and its own bisection.
+The user's repository is only read. The clone has its own files and its own bisection. It shares the repository's
+objects and configuration, and what a shallow one lacks, as they are when it is opened. So it can check out what the
+user's git can; what it fetches of a partial clone's objects it keeps itself.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 import shutil
-from collections.abc import Iterator
+import signal
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.compiler import build_environment
 from orchestrator.catalog.spelling import nearest
-from orchestrator.errors import LabError, UsageError
+from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.paths import AWKWARD, kbuild_takes, user_path
 from orchestrator.plain_text import plain_line
 from orchestrator.process import Finished, run
@@ -33,8 +38,28 @@ _LIMIT = 1800.0
 _LONGEST_SUBJECT = 200
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _PATHLESS = "a folder with a slash in its name, then @ and a commit: ./linux@v6.1"
+_ANCESTOR = re.compile(r"[~^].*")
+"""Ends the name of a commit that is counted from another one."""
 _MOST_NAMES = 10_000
 """Tags and branches among which the nearest is looked for; a kernel's repository has a thousand tags."""
+
+_NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
+
+_FETCH_ENDED = (-signal.SIGPIPE, 128 + signal.SIGPIPE)
+"""git 2.39 writes what it lacks to a fetch of its own, and is killed where that has ended already."""
+
+_CONFIG = "lab.config"
+"""In a clone's .git: it includes the configuration of the user's repository. Clones of earlier versions lack it."""
+_SETTINGS = """\
+[include]
+	path = "{}"
+[core]
+	bare = false
+	sparseCheckout = false
+	fsmonitor = false
+[gc]
+	auto = 0
+"""
 
 
 @dataclass(frozen=True)
@@ -95,7 +120,26 @@ def _other_commit(tree: str, folder: Path, name: str) -> str:
     named = _git(folder, "for-each-ref", "--format=%(refname:short)", f"--count={_MOST_NAMES}").stdout.split()
     guess = nearest(name, named)
     question = f"did you mean '{tree}@{guess}'? " if guess else ""
-    return f"{question}see: git -C {tree} log --oneline --all"
+    if not is_shallow(folder):
+        return f"{question}see: git -C {tree} log --oneline --all"
+    has_origin = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", _ANCESTOR.sub("", name))
+    if has_origin.status == 0:
+        return f"the tree is a shallow clone: {unshallowing(tree, whole=False)}"
+    return f"{question}the tree is a shallow clone: {unshallowing(tree, whole=True)}"
+
+
+def is_shallow(folder: Path) -> bool:
+    """Whether the repository of a folder lacks older commits that its remote has."""
+    return _git(folder, "rev-parse", "--is-shallow-repository").stdout.strip() == "true"
+
+
+def unshallowing(tree: str, *, whole: bool) -> str:
+    """The command that gets the commits a shallow clone lacks: of its branch, or of all branches and tags."""
+    command = f"git -C {shlex.quote(tree)} fetch --unshallow"
+    if not whole:
+        return command
+    remote = next(iter(_git(user_path(tree), "remote").stdout.split()), "origin")
+    return f"{command} --tags {shlex.quote(remote)} '+refs/heads/*:refs/remotes/{remote}/*'"
 
 
 def revisions(before: str, after: str) -> tuple[Revision, Revision]:
@@ -113,14 +157,18 @@ def tree_lock(folder: Path) -> str:
 
 @dataclass(frozen=True)
 class GitTree:
-    """The clone ``folder`` of the repository whose files are in ``top``; for the process that has it open."""
+    """The clone ``folder`` of the repository whose files are in ``top``; for the process that has it open.
+
+    With ``offline`` nothing is fetched for it over a network.
+    """
 
     top: Path
     folder: Path
+    offline: bool = False
 
     @classmethod
     @contextmanager
-    def open(cls, cache: Cache, top: Path) -> Iterator[GitTree]:
+    def open(cls, cache: Cache, top: Path, *, offline: bool = False) -> Iterator[GitTree]:
         """The tree's clone in the cache, which is made where it is missing. Raises LabError where it is in use."""
         name = re.sub(r"[^A-Za-z0-9._+-]+", "-", top.name).strip("-.+_") or "tree"
         folder = cache.root / FOLDER / f"{name[:40]}-{hashlib.sha256(str(top).encode()).hexdigest()[:6]}"
@@ -131,19 +179,38 @@ class GitTree:
         with cache.try_lock(tree_lock(folder)) as is_ours:
             if not is_ours:
                 raise LabError(f"another process works on {top}", where=str(folder), hint="wait until it has ended")
-            tree = cls(top, folder)
-            if not (folder / ".git" / "HEAD").is_file():
+            tree = cls(top, folder, offline)
+            if not (folder / ".git" / _CONFIG).is_file():
                 tree._clone()
             tree._unlock()
+            tree._share(folder / ".git")
             yield tree
 
     def git(self, *arguments: str) -> Finished:
         """Run git in the clone to its end, whatever its status."""
-        return _git(self.folder, *arguments)
+        # It is the lab's own, whoever the file system says owns it.
+        ours = ("-c", f"safe.directory={self.folder}")
+        # Of a local folder a partial clone's objects may be fetched without a network.
+        return _git(self.folder, *ours, *arguments, settings={"GIT_ALLOW_PROTOCOL": "file"} if self.offline else {})
 
-    def check_out(self, commit: str) -> None:
-        """Have the files of a commit in the clone; what was built there and is not under git stays. Raises LabError."""
-        self.succeed("checkout", "--quiet", "--force", "--detach", commit)
+    def check_out(self, *commits: str) -> None:
+        """Have the files of the first commit in the clone, when each of the others has proved that it can be had.
+
+        What was built there and is not under git stays. Raises HostError where a partial clone's objects cannot be
+        fetched, LabError for what else git cannot check out.
+        """
+        for commit in reversed(commits):
+            finished = self.git("checkout", "--quiet", "--force", "--detach", commit)
+            if finished.status == 0:
+                continue
+            words = finished.complaint()
+            if "promisor remote" in finished.stderr or finished.status in _FETCH_ENDED:
+                see = f"its remote has to answer; see: git -C {shlex.quote(str(self.top))} fetch"
+                what = f"{self.top} is a partial clone, and what {commit[:12]} needs cannot be fetched"
+                raise HostError(what, detail=words, hint="leave out --offline" if self.offline else see)
+            hint = f"see whether git can: git -C {shlex.quote(str(self.top))} archive {commit[:12]} >/dev/null"
+            hint += f"; if so, have the lab's copy made anew: rm -r {shlex.quote(str(self.folder))}"
+            raise LabError(f"git cannot check out {commit[:12]} of {self.top}", detail=words, hint=hint)
 
     def succeed(self, *arguments: str) -> str:
         """What git prints. Raises LabError where it fails."""
@@ -180,16 +247,47 @@ class GitTree:
 
     def _clone(self) -> None:
         unfinished = self.folder.with_name(self.folder.name + UNFINISHED)
-        shutil.rmtree(unfinished, ignore_errors=True)
-        command = ("clone", "--quiet", "--shared", "--no-checkout", "--template=", "--", str(self.top), str(unfinished))
-        finished = _git(self.folder.parent, *command)
-        if finished.status != 0:
-            raise LabError(f"{self.top} cannot be cloned", detail=finished.complaint())
+        for folder in (unfinished, self.folder):
+            shutil.rmtree(folder, ignore_errors=True)
+        form = self._asked("--show-object-format")
+        made = _git(self.folder.parent, "init", "--quiet", "--template=", f"--object-format={form}", str(unfinished))
+        if made.status != 0:
+            raise LabError(f"{self.top} cannot be cloned", detail=made.complaint())
+        self._share(unfinished / ".git")
+        with (unfinished / ".git" / "config").open("a") as config:
+            config.write(f"[include]\n\tpath = {_CONFIG}\n")
         unfinished.rename(self.folder)
 
+    def _share(self, repository: Path) -> None:
+        """Have what the user's repository has now: it may be another one, no longer shallow, or moved."""
+        objects, shallow, config = (Path(self._asked("--git-path", name)) for name in ("objects", "shallow", "config"))
+        (repository / "objects" / "info").mkdir(exist_ok=True)
+        (repository / "objects" / "info" / "alternates").write_text(f"{objects}\n")
+        quoted = str(config).replace("\\", "\\\\").replace('"', '\\"')
+        (repository / _CONFIG).write_text(_SETTINGS.format(quoted))
+        (repository / "shallow").unlink(missing_ok=True)
+        if shallow.is_file():
+            shutil.copyfile(shallow, repository / "shallow")
 
-def _git(folder: Path, *arguments: str) -> Finished:
-    # Without the user's variables, such as GIT_DIR of a hook that we are called by, and without prompts.
-    environment = {**build_environment(), "GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_NOSYSTEM": "1"}
+    def _asked(self, *question: str) -> str:
+        finished = _git(self.top, "rev-parse", "--path-format=absolute", *question)
+        if finished.status != 0:
+            raise LabError(f"git refuses {self.top}", detail=finished.complaint())
+        return finished.stdout.removesuffix("\n")
+
+
+def _git(folder: Path, *arguments: str, settings: Mapping[str, str] = _NO_SETTINGS) -> Finished:
+    # In the user's environment, in which the user's git can check out what it can; without prompts.
+    environment = {**_of_another_repository(), "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **settings}
     quiet = ("-c", "advice.detachedHead=false", "-c", "core.hooksPath=/dev/null")
     return run(["git", "-C", str(folder), *quiet, *arguments], time_limit=_LIMIT, environment=environment)
+
+
+@lru_cache(maxsize=1)
+def _of_another_repository() -> Mapping[str, None]:
+    """The variables that name another repository, such as GIT_DIR of a hook that we are called by, to be taken away.
+
+    Git lists configuration with them, which is the user's.
+    """
+    listed = run(["git", "rev-parse", "--local-env-vars"], time_limit=_LIMIT).stdout.split()
+    return {name: None for name in listed if not name.startswith("GIT_CONFIG_")}

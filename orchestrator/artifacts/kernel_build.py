@@ -12,6 +12,7 @@ from pathlib import Path
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact
 from orchestrator.artifacts.compiler import compiling_in
+from orchestrator.artifacts.diagnostics import error_lines
 from orchestrator.artifacts.kernel_config import check_granted, merged
 from orchestrator.artifacts.kernel_source import (
     UNPACKED_GB,
@@ -158,11 +159,4 @@ class _Progress:
 
 
 def _broken(spec: KernelSpec, finished: Finished) -> BuildError:
-    return BuildError(f"{spec.name} does not build", detail=first_errors(finished))
-
-
-def first_errors(finished: Finished) -> list[str]:
-    """The lines of a build from its first error on, the first twenty."""
-    lines = (finished.stdout + finished.stderr).splitlines()
-    first = next((n for n, line in enumerate(lines) if re.search(r": error|\bError \d|undefined reference", line)), 0)
-    return lines[first : first + 20]
+    return BuildError(f"{spec.name} does not build", detail=error_lines(finished.stdout + finished.stderr))

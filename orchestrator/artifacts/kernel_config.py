@@ -19,6 +19,8 @@ MAINLINE_HASH_BITS = "6"
 _PREEMPTION = {
     "CONFIG_PREEMPT_VOLUNTARY": "voluntary",
     "CONFIG_PREEMPT": "full",
+    "CONFIG_PREEMPT_LAZY": "lazy",  # since Linux 6.13 (commit 7c70cb94d29c)
+    "CONFIG_PREEMPT_RT": "real time",
     "CONFIG_PREEMPT_DYNAMIC": "dynamic",  # chosen when it boots; the code is that of a preemptible kernel
 }
 

@@ -20,7 +20,7 @@ from orchestrator.artifacts.function_entry import entry_offset, tracer_place
 from orchestrator.artifacts.kernel_build import built_kernel
 from orchestrator.artifacts.kernel_code import SYSTEM_MAP, VMLINUX, KernelCode, code_of_tree, write_code
 from orchestrator.artifacts.pins import origins, versions
-from orchestrator.artifacts.toolchain import Toolchain, matching_toolchain, release_in
+from orchestrator.artifacts.toolchain import Toolchain, compiler_in, matching_toolchain, release_in, tree_toolchain
 from orchestrator.catalog.debian import debian
 from orchestrator.catalog.kconfig import read_config
 from orchestrator.catalog.kernels import KernelSpec
@@ -83,12 +83,11 @@ class Kernel:
     @property
     def compiler_note(self) -> str | None:
         """A note for the reader where a module's compiler is not the kernel's, or not the guests' release's."""
-        own, usual = release_in(self.config), debian().compiler
-        if own != self.toolchain.release:
-            kernels_own = f"gcc {own}" if own else "another compiler"
-            return f"the module was compiled by gcc {self.toolchain.release}, the kernel by {kernels_own}"
+        own, usual = compiler_in(self.config), f"gcc {debian().compiler}"
+        if own != self.toolchain.compiler:
+            return f"the module was compiled by {self.toolchain.compiler}, the kernel by {own or 'another compiler'}"
         if self.spec.source is not None and own != usual:
-            return f"kernel and module were compiled by gcc {own}, and not by gcc {usual} as elsewhere"
+            return f"kernel and module were compiled by {own}, and not by {usual} as elsewhere"
         return None
 
     @property
@@ -138,7 +137,7 @@ def _user_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
         headers_makefile=spec.tree / "Makefile",
         packages={},
         config=config,
-        toolchain=matching_toolchain(context, release_in(config)),
+        toolchain=tree_toolchain(context, config),
         code_folder=None if is_whole else _uncompressed(context, spec.image, key, spec, config),
     )
 

@@ -14,14 +14,21 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import digest
 from orchestrator.artifacts.diagnostics import (
     error_hint,
+    error_lines,
     error_place,
-    first_error,
     keep_warnings,
     kept_output,
     located,
     shown_warnings,
 )
-from orchestrator.artifacts.kbuild import make_modules, plain_places, scratch_folder, strip_module
+from orchestrator.artifacts.kbuild import (
+    check_tree,
+    make_modules,
+    plain_places,
+    scratch_folder,
+    strip_module,
+    tree_notes,
+)
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module, show_warnings
 from orchestrator.artifacts.source_folder import read_sources
@@ -29,7 +36,6 @@ from orchestrator.catalog.user_module import modinfo
 from orchestrator.errors import BuildError, ConfigError, UsageError
 
 _KIND = "module-folders"
-_QUOTED_LINES = 20
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _VALUE = re.compile(r"[A-Za-z0-9_./ +=-]{0,200}")
@@ -45,7 +51,8 @@ def folder_modules(
     """Every module that a folder makes, by its name in the kernel; built where the cache has not got them.
 
     ``variables`` are given to make. Make runs what the folder's Kbuild says, with the rights of the user.
-    Raises ConfigError for a folder that makes no module, UsageError for a wrong variable, BuildError.
+    Raises ConfigError for a folder that makes no module, UsageError for a wrong variable, BuildError, and
+    UnusableTreeError where a user's kernel can have none.
     """
     sources = read_sources(folder)
     if not {"Kbuild", "Makefile"} & sources.keys():
@@ -56,12 +63,13 @@ def folder_modules(
     inputs = {"kernel": kernel.key, "compiler": kernel.toolchain.version, "files": content, "make": assignments}
 
     def build(place: Path) -> None:
+        check_tree(context, kernel)
         context.say(f"building {folder.name} for {kernel.spec.name}")
         with scratch_folder() as scratch, plain_places(kernel) as places:
             _write(sources, folder, scratch)
             finished = make_modules(kernel, places, scratch, assignments)
             if finished.status != 0:
-                raise _build_error(files, kept_output(finished.stdout + finished.stderr, scratch), folder)
+                raise _build_error(kernel, files, kept_output(finished.stdout + finished.stderr, scratch), folder)
             for file in sorted(scratch.rglob("*.ko")):
                 strip_module(kernel, file)
                 shutil.copy(file, place)
@@ -107,11 +115,10 @@ def _write(sources: Mapping[str, bytes], folder: Path, target: Path) -> None:
         shutil.copymode(folder / name, target / name)  # a program that make calls
 
 
-def _build_error(files: Mapping[str, Path], kept: str, folder: Path) -> BuildError:
-    first = first_error(kept)
+def _build_error(kernel: Kernel, files: Mapping[str, Path], kept: str, folder: Path) -> BuildError:
     return BuildError(
         f"folder {folder.name} does not build",
         where=error_place(kept, files) or str(folder),
-        detail=located(kept, files)[first : first + _QUOTED_LINES],
-        hint=error_hint(kept),
+        detail=error_lines("\n".join(located(kept, files))),
+        hint="; ".join(filter(None, [error_hint(kept, folder, files), *tree_notes(kernel)])),
     )

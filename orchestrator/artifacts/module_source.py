@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import traceback
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from pathlib import Path
 import jinja2
 from jinja2.sandbox import SandboxedEnvironment
 
-from orchestrator.artifacts.inclusion import included, read_source
+from orchestrator.artifacts.inclusion import included_as, read_source
 from orchestrator.catalog.spelling import unknown
 from orchestrator.errors import ConfigError, UsageError
 from orchestrator.paths import data_dir
@@ -38,20 +39,35 @@ _MARKERS = "marker.h"
 _FORMAT_ERRORS = "-Werror=format -Werror=format-extra-args"
 """A probe reads a marker's arguments as its format says: one that does not fit makes it read what was not passed."""
 
+_OWN_FOLDER = "-I$(src)"
+"""What the kernel's headers include of a module is found there, such as the header of its tracepoints."""
+
 Scalar = str | int
 Value = Scalar | tuple[Scalar, ...]
 
 
 @dataclass(frozen=True)
 class ModuleSource:
-    """A module's files by name, with its Kbuild. ``name`` is what the kernel lists.
+    """A module's files by their paths in its folder, with its Kbuild. ``name`` is what the kernel lists.
 
-    ``origins`` has the paths that the files come from, by name: what messages on them name.
+    A path may lead out of the folder (``../x.h``), or be absolute: that file stays where it is. ``origins`` has the
+    paths that the files come from, by the same: what messages on them name.
     """
 
     name: str
     files: Mapping[str, str]
     origins: Mapping[str, Path] = field(default_factory=dict)
+
+    def write(self, folder: Path) -> Path:
+        """Write the files in a folder, as deep in it as paths lead out; return where the module's folder is then."""
+        depth = max(Path(name).parts.count("..") for name in self.files)
+        place = folder.joinpath(*["module"] * depth)
+        for name, text in self.files.items():
+            if not Path(name).is_absolute():
+                file = Path(os.path.normpath(place / name))
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text)
+        return place
 
 
 @lru_cache(maxsize=1)
@@ -101,7 +117,7 @@ def render_as(name: str, file: Path, values: Mapping[str, Value]) -> ModuleSourc
     """Render a user's module as ``render_own`` does, and call it ``name``."""
     folders = [file.parent, *module_folders()]
     main = _rendered(file, folders, values) if file.name.endswith(TEMPLATE) else read_source(file)
-    return _source(name, main, folders, file)
+    return _source(name, main, folders, file, (_OWN_FOLDER,))
 
 
 def user_name(file: Path) -> str:
@@ -152,22 +168,34 @@ def _place(file: Path, error: Exception) -> str:
     return f"{file}:{lines[0]}" if lines else str(file)
 
 
-def _source(name: str, main: str, folders: Sequence[Path], main_file: Path) -> ModuleSource:
+def _source(name: str, main: str, folders: Sequence[Path], main_file: Path, flags: Sequence[str] = ()) -> ModuleSource:
     """A module's files: the main one, and all that it includes. A header that no folder has is the kernel's.
 
     Those of guests' programs come last: marks are the same in both (``region.h``).
 
     ``main_file`` is where ``main`` comes from: a header of that name must not bring it in a second time.
     """
-    shared = [file for file in included(main, [*folders, data_dir("images") / "guest"]) if file != main_file]
-    files = {f"{name}_main.c": main, **{file.name: read_source(file) for file in shared}}
-    objects = " ".join(f"{Path(file).stem}.o" for file in files if file.endswith((".c", ".S")))
-    flags = f"ccflags-y := {_FORMAT_ERRORS}\n" if _MARKERS in files else ""
+    found = included_as(main, [*folders, data_dir("images") / "guest"])
+    shared = {path: file for path, file in found.items() if not file.samefile(main_file)}
+    files = {f"{name}_main.c": main, **{path: read_source(file) for path, file in shared.items()}}
+    parts = [f"{name}_main.c", *(path for path in shared if _is_part(path, shared))]
+    objects = " ".join(str(Path(path).with_suffix(".o")) for path in parts)
+    flags = [*flags, *([_FORMAT_ERRORS] if _MARKERS in files else [])]
     return ModuleSource(
         name,
-        {**files, "Kbuild": f"obj-m := {name}.o\n{name}-y := {objects}\n{flags}"},
-        {f"{name}_main.c": main_file, **{file.name: file for file in shared}},
+        {**files, "Kbuild": f"obj-m := {name}.o\n{name}-y := {objects}\n{_ccflags(flags)}"},
+        {f"{name}_main.c": main_file, **shared},
     )
+
+
+def _is_part(path: str, files: Mapping[str, Path]) -> bool:
+    """Whether a source is compiled by itself: with its header, and not as a part of the file that includes it."""
+    source = Path(path)
+    return source.suffix in (".c", ".S") and not source.is_absolute() and str(source.with_suffix(".h")) in files
+
+
+def _ccflags(flags: Sequence[str]) -> str:
+    return f"ccflags-y := {' '.join(flags)}\n" if flags else ""
 
 
 def _check(key: str, value: Value) -> None:

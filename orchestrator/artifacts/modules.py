@@ -14,14 +14,22 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import digest
 from orchestrator.artifacts.diagnostics import (
     error_hint,
+    error_lines,
     error_place,
-    first_error,
     keep_warnings,
     kept_output,
     located,
     shown_warnings,
 )
-from orchestrator.artifacts.kbuild import Places, make_modules, plain_places, scratch_folder, strip_module
+from orchestrator.artifacts.kbuild import (
+    Places,
+    check_tree,
+    make_modules,
+    plain_places,
+    scratch_folder,
+    strip_module,
+    tree_notes,
+)
 from orchestrator.artifacts.kernel_source import sound_source
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import ModuleSource, Scalar
@@ -54,7 +62,8 @@ def build_modules(context: BuildContext, kernel: Kernel, sources: Sequence[Modul
     """Return the modules built for ``kernel``, in the order given; those not in the cache are built in parallel.
 
     Their warnings are shown, those of a module from the cache too. A module that does not build is a BuildError in its
-    place, with the file, the line and the compiler's output.
+    place, with the file, the line and the compiler's output. Raises UnusableTreeError where a user's kernel can have
+    none.
     """
     modules = _built_or_cached(context, kernel, sources)
     show_warnings(context, kernel, [module for module in modules if isinstance(module, Module)])
@@ -68,6 +77,7 @@ def _built_or_cached(
         return [_build(context, kernel, source, Places.of(kernel)) for source in sources]
     if kernel.spec.source is not None:
         sound_source(context, kernel.spec.source, kernel.spec.patches, kernel.spec.files)
+    check_tree(context, kernel)
     context.say(f"building {', '.join(dict.fromkeys(source.name for source in sources))} for {kernel.spec.name}")
     with (
         plain_places(kernel) as places,
@@ -97,17 +107,15 @@ def _try_to_build(context: BuildContext, kernel: Kernel, source: ModuleSource, p
 def _build(context: BuildContext, kernel: Kernel, source: ModuleSource, places: Places) -> Module:
     def build(folder: Path) -> None:
         with scratch_folder() as scratch:
-            for name, text in source.files.items():
-                (scratch / name).write_text(text)
-            finished = make_modules(kernel, places, scratch)
+            here = source.write(scratch)
+            finished = make_modules(kernel, places, here)
             if finished.status != 0:
-                raise _build_error(context, source, scratch, finished.stdout + finished.stderr)
-            strip_module(kernel, scratch / f"{source.name}.ko")
-            shutil.copy(scratch / f"{source.name}.ko", folder / f"{source.name}.ko")
+                raise _build_error(context, kernel, source, here, finished.stdout + finished.stderr)
+            strip_module(kernel, here / f"{source.name}.ko")
+            shutil.copy(here / f"{source.name}.ko", folder / f"{source.name}.ko")
             (folder / "sources").mkdir()
-            keep_warnings(folder / "sources", finished.stderr, scratch)
-            for name, text in source.files.items():
-                (folder / "sources" / name).write_text(text)
+            keep_warnings(folder / "sources", finished.stderr, here)
+            source.write(folder / "sources")
 
     label = f"{source.name} for {kernel.spec.name}"
     artifact = context.cache.obtain("modules", _inputs(kernel, source), label, build)
@@ -125,21 +133,19 @@ def _inputs(kernel: Kernel, source: ModuleSource) -> dict[str, object]:
     }
 
 
-def _build_error(context: BuildContext, source: ModuleSource, scratch: Path, output: str) -> BuildError:
+def _build_error(context: BuildContext, kernel: Kernel, source: ModuleSource, scratch: Path, output: str) -> BuildError:
     """Keep the sources that do not compile, and name the user's own files in the compiler's messages."""
     folder = context.cache.root / "failed-builds" / f"{source.name}-{digest(dict(source.files))}"
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in source.files.items():
-        (folder / name).write_text(text)
-    origins = {name: folder / name for name in source.files} | dict(source.origins)
+    place = source.write(folder)
+    origins = {name: place / name for name in source.files} | dict(source.origins)
     kept = kept_output(output, scratch)
-    first = first_error(kept)
-    hints = [error_hint(kept)]
+    main = source.origins.get(f"{source.name}_main.c", place)
+    hints = [error_hint(kept, main.parent, source.files), *tree_notes(kernel)]
     if not source.origins or any(origin.suffix == ".j2" for origin in source.origins.values()):
         hints.append(f"the rendered sources are in {folder}")
     return BuildError(
         f"module {source.name} does not build",
-        where=error_place(kept, origins) or str(source.origins.get(f"{source.name}_main.c", folder)),
-        detail=located(kept, origins)[first : first + 20],
+        where=error_place(kept, origins) or str(main),
+        detail=error_lines("\n".join(located(kept, origins))),
         hint="; ".join(filter(None, hints)),
     )

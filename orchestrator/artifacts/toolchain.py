@@ -7,8 +7,10 @@ Another compiler may put one instruction more into a path, and a number would th
 from __future__ import annotations
 
 import os
+import re
+import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -23,19 +25,29 @@ _KIND = "toolchains"
 _NAME = "compiler"
 _SCRIPT = Path(__file__).with_name("run-tool.sh")
 _LIMIT = 60.0
+_LLVM = {"LD": "ld.lld", **{tool.upper(): f"llvm-{tool}" for tool in ("ar", "nm", "strip", "objcopy", "readelf")}}
+"""Variables of a kernel's build, and the programs that LLVM=1 gives them."""
+_RELEASE = re.compile(r"\d+(?:\.\d+)+")
 
 
 @dataclass(frozen=True)
 class Toolchain:
     """A compiler and its binutils.
 
-    ``folder`` holds the programs by their plain names; None: they are found on the host's PATH. ``release`` is gcc's
-    version (``12.2.0``), ``version`` its own whole line.
+    ``folder`` holds the programs by their plain names; None: they are found on the host's PATH. ``release`` is the
+    compiler's version (``12.2.0``), ``version`` its own whole line. ``variables`` are make's for one on the PATH.
     """
 
     folder: Path | None
     release: str
     version: str
+    name: str = "gcc"
+    variables: tuple[str, ...] = ("CC=gcc",)
+
+    @property
+    def compiler(self) -> str:
+        """The compiler and its release, as text."""
+        return f"{self.name} {self.release}"
 
     def program(self, name: str) -> str:
         """What to call for ``gcc``, ``ld`` and their like."""
@@ -44,7 +56,7 @@ class Toolchain:
     def for_make(self, folder: Path | None = None) -> list[str]:
         """The variables by which the kernel's build system takes these tools, from ``folder`` where one is given."""
         folder = folder or self.folder
-        return ["CC=gcc"] if folder is None else [f"CROSS_COMPILE={folder}/", f"CC={folder}/gcc"]
+        return list(self.variables) if folder is None else [f"CROSS_COMPILE={folder}/", f"CC={folder}/gcc"]
 
 
 _found: dict[tuple[Path, str | None], Toolchain] = {}
@@ -70,6 +82,20 @@ def matching_toolchain(context: BuildContext, release: str | None) -> Toolchain:
     return _found[place]
 
 
+def tree_toolchain(context: BuildContext, config: Mapping[str, str]) -> Toolchain:
+    """The compiler of a user's kernel: of its own release, or else of its major one, where the host has it.
+
+    Else a gcc, as ``matching_toolchain`` does. Raises HostError as that does.
+    """
+    release = release_in(config)
+    if release is None:
+        return matching_toolchain(context, None)
+    if _is_clang(config):
+        return _installed_clang(release, config) or matching_toolchain(context, None)
+    found = matching_toolchain(context, release)
+    return found if found.release == release else _installed_gcc(release) or found
+
+
 def _matching(context: BuildContext, release: str | None) -> Toolchain:
     host = _host_toolchain()
     if release in (None, host.release) or release != debian().compiler:
@@ -82,11 +108,54 @@ def _matching(context: BuildContext, release: str | None) -> Toolchain:
 
 
 def release_in(config: Mapping[str, str]) -> str | None:
-    """The release of the gcc that a kernel was configured with, by its configuration; None where it was another."""
-    number = config.get("CONFIG_GCC_VERSION", "")
+    """The release of the compiler that a kernel was configured with; None where its configuration does not say it."""
+    number = config.get("CONFIG_CLANG_VERSION" if _is_clang(config) else "CONFIG_GCC_VERSION", "")
     if not number.isdecimal() or int(number) == 0:
         return None
     return f"{int(number) // 10000}.{int(number) // 100 % 100}.{int(number) % 100}"
+
+
+def compiler_in(config: Mapping[str, str]) -> str | None:
+    """The compiler that a kernel was configured with, and its release; None where that is not known."""
+    release = release_in(config)
+    return None if release is None else f"{'clang' if _is_clang(config) else 'gcc'} {release}"
+
+
+def llvm_programs(config: Mapping[str, str]) -> Mapping[str, str]:
+    """The programs that build a kernel's modules beside clang, by make's variables: none where GNU ld links it."""
+    return _LLVM if config.get("CONFIG_LD_IS_LLD") == "y" else {}
+
+
+def _is_clang(config: Mapping[str, str]) -> bool:
+    return config.get("CONFIG_CC_IS_CLANG") == "y"
+
+
+def _installed_gcc(release: str) -> Toolchain | None:
+    """A gcc of the same major release, as distributions call those beside their usual one."""
+    name = f"gcc-{_major(release)}"
+    return replace(_examined(name, None), variables=(f"CC={name}",)) if shutil.which(name) else None
+
+
+def _installed_clang(release: str, config: Mapping[str, str]) -> Toolchain | None:
+    """A clang of the same major release with what links the kernel; its programs are beside it, by plain names."""
+    major = _major(release)
+    for name in (f"clang-{major}", "clang", f"/usr/lib/llvm-{major}/bin/clang"):
+        place = shutil.which(name)
+        if place is None:
+            continue
+        printed = run([place, "--version"], time_limit=_LIMIT, environment={"LC_ALL": "C"}).stdout.partition("\n")[0]
+        number = _RELEASE.search(printed)
+        programs = {variable: Path(place).resolve().with_name(tool) for variable, tool in llvm_programs(config).items()}
+        if number is None or _major(number[0]) != major or not all(map(Path.is_file, programs.values())):
+            continue
+        linked_by = ["LLVM=1", *(f"{variable}={program}" for variable, program in programs.items())] if programs else []
+        assembled_by = ["LLVM_IAS=0"] if config.get("CONFIG_AS_IS_GNU") == "y" else []
+        return Toolchain(None, number[0], printed, "clang", (*linked_by, *assembled_by, f"CC={place}"))
+    return None
+
+
+def _major(release: str) -> str:
+    return release.partition(".")[0]
 
 
 @lru_cache(maxsize=1)

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Self
 
 from orchestrator.artifacts.compiler import build_environment
-from orchestrator.artifacts.kernel_build import IDENTITY, first_errors
+from orchestrator.artifacts.diagnostics import error_lines
+from orchestrator.artifacts.kernel_build import IDENTITY
 from orchestrator.catalog.kconfig import read_config
 from orchestrator.errors import BuildError, UsageError
 from orchestrator.process import run
@@ -70,4 +71,5 @@ class TreeBuild:
         command = ["make", "-C", str(tree), f"ARCH={self._arch}", *self.variables, *what]
         finished = run(command, time_limit=time_limit, environment={**build_environment(), **IDENTITY})
         if finished.status != 0:
-            raise BuildError("the kernel does not build", where=str(tree), detail=first_errors(finished))
+            words = error_lines(finished.stdout + finished.stderr)
+            raise BuildError("the kernel does not build", where=str(tree), detail=words)

@@ -153,12 +153,15 @@ def _from_source(name: str, base: _Base, variant: _Variant, number: str, version
 
 
 def kernel(name: str) -> KernelSpec:
-    """Return the catalogue's kernel ``name``, or the user's where it is a path (with a slash in it).
+    """Return the catalogue's kernel ``name``, or the user's where it is a path (with a slash in it), or ``NAME=PATH``.
 
     Raises ConfigError, with the nearest name, or with what is missing at the path.
     """
     if is_path(name):
-        return KernelSpec.model_validate(describe(name))
+        own = KernelSpec.model_validate(describe(name))
+        if own.name in kernels():
+            raise ConfigError(f"found {name!r}; {own.name} is a kernel of the lab's", hint="give yours another name")
+        return own
     spec = kernels().get(name)
     if spec is None:
         plain, _, version = name.partition("@")

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A user's kernel, named by the path of its build tree or of an image in it."""
+"""A user's kernel, by the path of its build tree or of an image in it, with a name or without: ``mine=./build``."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from orchestrator.catalog.kconfig import read_config
@@ -35,14 +35,29 @@ _NEEDED = {
 }
 
 
+_NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._+-]{0,39})=(.*/.*)", re.DOTALL)
+
+
 def is_path(name: str) -> bool:
     """Whether a kernel's name is a path: it has a slash in it, which no name of the catalogue has."""
     return "/" in name
 
 
+def named_path(name: str) -> tuple[str | None, str]:
+    """The name that the user has given to a kernel, if any, and its path: of ``mine=./build``, ``mine``."""
+    found = _NAMED.fullmatch(name)
+    return (None, name) if found is None or user_path(name).exists() else (found[1], found[2])
+
+
+def placed(name: str, place: Callable[[str], str]) -> str:
+    """A user's kernel with its path replaced by what ``place`` makes of that."""
+    given, path = named_path(name)
+    return place(path) if given is None else f"{given}={place(path)}"
+
+
 def find_tree(name: str) -> tuple[Path, Path]:
     """The build tree and the image at a path. Raises ConfigError with what is missing, and OSError."""
-    path = user_path(name)
+    path = user_path(named_path(name)[1])
     if path.is_dir():
         tree, image = path, path / IMAGE
     elif path.is_file():
@@ -86,8 +101,9 @@ def describe(name: str) -> dict[str, object]:
         image = bootable(tree, image, config)
         is_image = _is_image(image)
     except OSError as error:
-        file = f"{error.filename} " if error.filename and Path(error.filename) != user_path(name) else "it "
-        hint = _hint_of_installed(user_path(name))
+        path = user_path(named_path(name)[1])
+        file = f"{error.filename} " if error.filename and Path(error.filename) != path else "it "
+        hint = _hint_of_installed(path)
         raise ConfigError(f"found {name!r}; {file}cannot be read: {error.strerror}", hint=hint) from None
     lacking = [f"{option} ({why})" for option, why in _NEEDED.items() if config.get(option) != "y"]
     if "CONFIG_X86" not in config:
@@ -101,7 +117,7 @@ def describe(name: str) -> dict[str, object]:
     long_mode = config.get("CONFIG_X86_64") == "y"
     stem = re.sub(r"[^A-Za-z0-9._+-]+", "-", tree.name).strip("-.+_") or "kernel"
     return {
-        "name": f"own-{stem[:40]}-{hashlib.sha256(str(tree).encode()).hexdigest()[:6]}",
+        "name": named_path(name)[0] or f"own-{stem[:40]}-{hashlib.sha256(str(tree).encode()).hexdigest()[:6]}",
         "title": f"the kernel built in {tree}",
         "arch": "x86_64" if long_mode else "i386",
         "tree": tree,

@@ -58,7 +58,7 @@ def bisect(
     ends = revisions(good, bad)
     build = TreeBuild.of(ends[0].top, kconfig, make or ())
     measuring = Measuring(offline=offline, verbose=verbose)
-    with GitTree.open(Cache(cache_dir()), ends[0].top) as tree:
+    with GitTree.open(Cache(cache_dir()), ends[0].top, offline=offline) as tree:
         runs = CommitRuns(tree, config, tuple(overrides or ()), build, measuring, "-bisect")
         measured = MeasuredCommits(runs, cell)
         found = Bisection(tree, measured.measure, options.say).between(*ends)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from orchestrator import __version__
 from orchestrator.artifacts.git_tree import GitTree
+from orchestrator.artifacts.inclusion import included, read_source
 from orchestrator.artifacts.tree_build import TreeBuild, is_kernel_source
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.cli import options
@@ -135,7 +136,8 @@ class CommitRuns:
 def _stamps(path: Path) -> Iterator[str]:
     """What changes with a user's file or build tree: sizes and times, also of what a module may include."""
     beside = path.iterdir() if path.is_dir() else path.parent.glob("*.[chS]*")
-    for file in sorted({path, *beside}):
+    elsewhere = included(read_source(path), [path.parent]) if path.suffix in (".c", ".j2") else []
+    for file in sorted({path, *beside, *elsewhere}):
         if file.is_file():
             status = file.stat()
             yield f"{file} {status.st_size} {status.st_mtime_ns}"

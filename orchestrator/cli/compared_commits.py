@@ -52,7 +52,8 @@ class TwoCommits:
         if ends[0].commit == ends[1].commit:
             raise UsageError(f"{' and '.join(self.names)} are the same commit", hint="name two different ones")
         build = TreeBuild.of(ends[0].top, self.kconfig, self.make)
-        with GitTree.open(Cache(cache_dir()), ends[0].top) as tree:
+        with GitTree.open(Cache(cache_dir()), ends[0].top, offline=measuring.offline) as tree:
+            tree.check_out(*(end.commit for end in ends))
             runs = CommitRuns(tree, self.config, tuple(self.overrides), build, measuring, SUFFIX)
             commits = [tree.commit(end.commit) for end in ends]
             before, after = (self._run(runs, commit) for commit in commits)

@@ -51,9 +51,7 @@ def render(
     if out is None:
         typer.echo(source.files[f"{source.name}_main.c"], nl=False)
         return
-    out.mkdir(parents=True, exist_ok=True)
-    for name, text in source.files.items():
-        (out / name).write_text(text)
+    source.write(out)
     print(f"{len(source.files)} files in {out}", file=sys.stderr)
 
 

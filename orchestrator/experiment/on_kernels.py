@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.catalog.user_kernel import is_path
+from orchestrator.catalog.user_kernel import is_path, placed
 from orchestrator.errors import UsageError
 from orchestrator.experiment.experiment import Experiment, NamedTable
 from orchestrator.experiment.file.origin import error_of_tables
@@ -36,7 +36,7 @@ def on_kernels(experiment: Experiment, names: Sequence[str]) -> Experiment:
 
 def kernel_name(name: str) -> str:
     """A kernel's name as tables have it: paths, which are relative to the current folder, are absolute."""
-    return str(user_path(name)) if is_path(name) else name
+    return placed(name, lambda path: str(user_path(path))) if is_path(name) else name
 
 
 def _changed(one: NamedTable, kernels: tuple[str, ...]) -> NamedTable:

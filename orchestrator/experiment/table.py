@@ -81,7 +81,7 @@ class Table(Strict):
     Whole systems have by default the image that their work needs. Tables of scaling have none.
     """
     kernels: Entries[Kernel]
-    """The kernels that are measured."""
+    """The kernels that are measured; ``{NAME: PATH}`` gives names to those of your own."""
     machines: Entries[Machine]
     """The machines that are measured."""
     probes: Entries[Row]

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 
 from orchestrator.results.contract import CellRecord
 
-_OF_ONE_BOOT = re.compile(r"\[ *\d+\.\d+\]|\b(?:0x)?[0-9a-f]{8,16}\b")
-"""What differs between two guests whose kernels say the same: when it was said, and addresses."""
+_OF_ONE_BOOT = re.compile(r"\[ *\d+\.\d+\]|\b(?:0x)?[0-9a-f]{8,16}\b|\b[0-9a-f]{24}\b")
+"""What differs between two guests whose kernels say the same: when it was said, addresses, and places in the cache."""
 
 
 def shared_key(text: str) -> str:

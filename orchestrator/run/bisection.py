@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from orchestrator.artifacts.git_tree import GitTree, Revision
+from orchestrator.artifacts.git_tree import GitTree, Revision, is_shallow, unshallowing
 from orchestrator.errors import LabError, UsageError
 from orchestrator.program import PROGRAM
 from orchestrator.results.bisected import Commit, Found, Measured, Tried
@@ -37,10 +37,11 @@ class Bisection:
     def between(self, good: Revision, bad: Revision) -> Found:
         """The first bad commit.
 
-        Raises UsageError where ``bad`` is not behind ``good``, before anything is measured, and where the ends do not
-        differ; LabError where an end has no number.
+        Raises UsageError where ``bad`` is not behind ``good``, and LabError where an end cannot be checked out, before
+        anything is measured; UsageError where the ends do not differ, LabError where one has no number.
         """
         self._check_order(good, bad)
+        self.tree.check_out(good.commit, bad.commit)
         tried: list[Tried] = []
         ends = [self._end(revision, which, tried) for revision, which in ((good, "good"), (bad, "bad"))]
         least, most = (one.value for one in ends)
@@ -67,6 +68,13 @@ class Bisection:
             raise UsageError(
                 f"the bad commit, {bad.name}, is an ancestor of the good one, {good.name}",
                 hint="exchange --good and --bad: --good may be the dearer one",
+            )
+        if self.tree.git("merge-base", good.commit, bad.commit).status != 0:
+            is_cut = is_shallow(self.tree.folder)
+            where = " in this shallow clone" if is_cut else ""
+            raise UsageError(
+                f"{good.name} and {bad.name} have no history in common{where}",
+                hint=unshallowing(str(self.tree.top), whole=False) if is_cut else "name two commits of one history",
             )
 
     def _end(self, revision: Revision, which: str, tried: list[Tried]) -> Measured:

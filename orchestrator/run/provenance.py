@@ -283,7 +283,8 @@ def _source_hashes(module: Module) -> dict[str, str]:
     """SHA-256 of each file that a module is built from, by name; of one that the user has built, its own."""
     if module.sources is None:
         return {module.file.name: _sha256(module.file)}
-    return {path.name: _sha256(path) for path in sorted(module.sources.iterdir()) if path.name != WARNINGS_FILE}
+    files = (path for path in sorted(module.sources.rglob("*")) if path.is_file() and path.name != WARNINGS_FILE)
+    return {str(path.relative_to(module.sources)): _sha256(path) for path in files}
 
 
 def _sha256(path: Path) -> str:

@@ -29,6 +29,35 @@ module_init(echo_init);
 MODULE_LICENSE("GPL");
 """
 
+INCLUDES = """\
+#define CREATE_TRACE_POINTS
+#include "trace/echo_trace.h"
+#define NUMBERS "../echo-numbers/number.h"
+#include NUMBERS
+"""
+HEADERS = {
+    "../echo-numbers/number.h": "#define NUMBER number()\nint number(void);\n",
+    "../echo-numbers/number.c": '#include "number.h"\n\nint number(void)\n{\n\treturn 42;\n}\n',
+    "trace/echo_trace.h": """\
+#undef TRACE_SYSTEM
+#define TRACE_SYSTEM echo
+#if !defined(ECHO_TRACE_H) || defined(TRACE_HEADER_MULTI_READ)
+#define ECHO_TRACE_H
+#include <linux/tracepoint.h>
+#include "fields.h"
+TRACE_EVENT(echo_begun, TP_PROTO(int number), TP_ARGS(number),
+	TP_STRUCT__entry(FIELD), TP_fast_assign(__entry->number = number;), TP_printk("number=%d", __entry->number));
+#endif
+#undef TRACE_INCLUDE_PATH
+#define TRACE_INCLUDE_PATH trace
+#undef TRACE_INCLUDE_FILE
+#define TRACE_INCLUDE_FILE echo_trace
+#include <trace/define_trace.h>
+""",
+    "trace/fields.h": "#define FIELD __field(int, number)\n",
+}
+"""A tracepoint of the module's own, whose header the kernel's includes, and a file that a macro names."""
+
 
 @pytest.fixture
 def command(tmp_path: Path) -> CommandLine:
@@ -42,9 +71,13 @@ def test_a_folder_of_two_modules_with_parameters_and_a_variable(command: Command
 
 
 def test_a_c_file_a_template_and_a_built_module(command: CommandLine, tmp_path: Path) -> None:
-    (tmp_path / "echo.c").write_text(ECHO)
+    own = tmp_path / "own"
+    main = INCLUDES + ECHO.replace("return 0", "trace_echo_begun(NUMBER);\n\treturn 0")
+    for name, text in {**HEADERS, "echo.c": main}.items():
+        (own / name).parent.mkdir(parents=True, exist_ok=True)
+        (own / name).write_text(text)
     (tmp_path / "second-echo.c.j2").write_text(ECHO.replace("greeting: ", "greeting: {{ prefix }} "))
-    both = ("--module", tmp_path / "echo.c", "--module", tmp_path / "second-echo.c.j2", "--set", "prefix=rendered")
+    both = ("--module", own / "echo.c", "--module", tmp_path / "second-echo.c.j2", "--set", "prefix=rendered")
     parameters = ("--param", "echo.text=a b;c", "--param", "second-echo.text=$HOME")
     done = command.run(*GUEST, *both, *parameters, *GREETING)
     assert (done.returncode, done.stdout) == (0, "greeting: a b;c\ngreeting: rendered $HOME\n"), done.stderr

@@ -178,6 +178,7 @@ def make_tree(folder: Path) -> None:
     files = {
         ".config": "".join(f"CONFIG_{option}=y\n" for option in options),
         "include/config/kernel.release": "6.1.0-mine\n",
+        "Module.symvers": "",
         "arch/x86/boot/bzImage": "\0" * 0x202 + "HdrS",
     }
     for name, text in files.items():

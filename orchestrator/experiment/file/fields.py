@@ -29,7 +29,7 @@ from orchestrator.catalog.one_liner import PREFIX, is_one_liner, may_be_one_line
 from orchestrator.catalog.probes import ProbeKind, probe_in_catalogue, probe_kind, probes
 from orchestrator.catalog.spelling import choices_sentence, nearest
 from orchestrator.catalog.user_disk import find_disk, is_user_disk
-from orchestrator.catalog.user_kernel import is_path
+from orchestrator.catalog.user_kernel import is_path, placed
 from orchestrator.catalog.user_library import LIBRARY_NAME
 from orchestrator.catalog.user_module import named_modinfo
 from orchestrator.errors import ConfigError
@@ -185,7 +185,7 @@ def cpu(value: object, info: ValidationInfo) -> object:
 
 
 def kernel(value: object) -> object:
-    """A kernel of ``./lab list kernels``, or the path, with a slash in it, of one of your own.
+    """A kernel of ``./lab list kernels``, or the path, with a slash in it, of one of your own; ``NAME=PATH`` names it.
 
     Paths become absolute.
     """
@@ -198,11 +198,11 @@ def kernel(value: object) -> object:
             )
         return value
     try:
-        path = str(user_path(value))
-        kernel_spec(path)
+        placed_kernel = placed(value, lambda path: str(user_path(path)))
+        kernel_spec(placed_kernel)
     except ConfigError as error:
         raise refused(error) from None
-    return path
+    return placed_kernel
 
 
 _PATHS = "./linux/build, a build tree of your own or an image in it"

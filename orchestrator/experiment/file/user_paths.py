@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.catalog.given_parameters import split_path, with_path
+from orchestrator.catalog.user_kernel import is_path as is_kernel_path
+from orchestrator.catalog.user_kernel import placed
 from orchestrator.catalog.user_probe import is_path
 from orchestrator.experiment.file.overrides import Origins
 from orchestrator.experiment.file.source import Data, KeyPath
@@ -32,10 +34,11 @@ def make_absolute(
     """
     paths = _Paths(origins, folder, moved)
     for path, table in _tables_in(data):
-        for key in ("kernels", "probes"):
-            names = table.get(key)
-            if isinstance(names, list):
-                names[:] = [paths.of_name(name, (*path, key, index)) for index, name in enumerate(names)]
+        probes = table.get("probes")
+        if isinstance(probes, list):
+            probes[:] = [paths.of_name(name, (*path, "probes", index)) for index, name in enumerate(probes)]
+        if "kernels" in table:
+            table["kernels"] = paths.of_kernels(table["kernels"], (*path, "kernels"))
         if "image" in table:
             table["image"] = paths.of_name(table["image"], (*path, "image"))
         kernel_for, benchmark = table.get("kernel_for"), table.get(BENCHMARK)
@@ -73,9 +76,29 @@ class _Paths:
         file, parameters = split_path(name)
         return with_path(str(self.of_file(file, path)), parameters)
 
+    def of_kernel(self, name: Data, path: KeyPath) -> Data:
+        """A kernel's name, or the path of one of the user's own, which may have a name, absolute."""
+        if not isinstance(name, str) or not is_kernel_path(name):
+            return name
+        return placed(name, lambda file: str(self.of_file(file, path)))
+
+    def of_kernels(self, names: Data, path: KeyPath) -> Data:
+        """A list of kernels; a mapping of names to the user's own, or one in the list, becomes entries of it."""
+        if isinstance(names, dict) and names and all(isinstance(one, str) and "/" in one for one in names.values()):
+            return [self.of_kernel(f"{name}={file}", (*path, name)) for name, file in names.items()]
+        if not isinstance(names, list):
+            return names
+        entries: list[Data] = []
+        for index, one in enumerate(names):
+            found = self.of_kernels(one, (*path, index)) if isinstance(one, dict) else None
+            entries += found if isinstance(found, list) else [self.of_kernel(one, (*path, index))]
+        return entries
+
     def of_mapping(self, names: dict[str, Data], path: KeyPath) -> dict[str, Data]:
-        """Keys and values that are names or paths."""
-        return {str(self.of_name(key, (*path, key))): self.of_name(value, (*path, key)) for key, value in names.items()}
+        """Kernels by probes: keys and values that are names or paths."""
+        return {
+            str(self.of_name(key, (*path, key))): self.of_kernel(value, (*path, key)) for key, value in names.items()
+        }
 
 
 def _tables_in(data: Data) -> Iterator[tuple[KeyPath, dict[str, Data]]]:

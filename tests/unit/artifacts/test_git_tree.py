@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,7 +12,8 @@ import pytest
 
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.git_tree import GitTree, find_revision
-from orchestrator.errors import LabError, UsageError
+from orchestrator.errors import HostError, LabError, UsageError
+from orchestrator.process import Finished
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -144,3 +147,181 @@ def test_a_hook_of_the_user_s_is_not_run(tree: Path, tmp_path: Path, monkeypatch
     with GitTree.open(Cache(tmp_path / "cache"), tree) as clone:
         clone.check_out(git(tree, "rev-parse", "HEAD"))
     assert not witness.exists()
+
+
+# --- trees that lack something, or that only the user's configuration allows ---------------------
+
+
+@pytest.fixture
+def upstream(tmp_path: Path) -> Path:
+    """A repository of five commits, from which parts can be fetched, and a branch with a tag aside of them."""
+    top = tmp_path / "upstream"
+    (top / "sub").mkdir(parents=True)
+    git(top, "init", "--quiet")
+    for setting in ("allowFilter", "allowAnySHA1InWant"):
+        git(top, "config", f"uploadpack.{setting}", "true")
+    for number in range(1, 6):
+        commit(top, str(number))
+    git(top, "checkout", "--quiet", "-b", "topic", "HEAD~3")
+    commit(top, "aside")
+    git(top, "tag", "v0")
+    git(top, "checkout", "--quiet", "main")
+    return top
+
+
+def commit(top: Path, content: str) -> str:
+    (top / "sub" / "file").write_text(content)
+    git(top, "add", "sub")
+    git(top, "commit", "--quiet", "--message", content)
+    return git(top, "rev-parse", "HEAD")
+
+
+def cloned(upstream: Path, *options: str) -> Path:
+    """A clone of it, without files: nothing of them was fetched."""
+    git(upstream.parent, "clone", "--quiet", "--no-checkout", *options, f"file://{upstream}", "mine")
+    return upstream.parent / "mine"
+
+
+def worktree(top: Path) -> Path:
+    """Another worktree of a repository, without files."""
+    git(top, "worktree", "add", "--quiet", "--no-checkout", "--detach", "../worktree", "HEAD")
+    return top.parent / "worktree"
+
+
+def content(top: Path, name: str, *, offline: bool = False) -> str:
+    """What a commit has in the file, by the tree's clone in the cache."""
+    revision = find_revision(f"{top}@{name}")
+    with GitTree.open(Cache(top.parent / "cache"), revision.top, offline=offline) as clone:
+        clone.check_out(revision.commit)
+        return (clone.folder / "sub" / "file").read_text()
+
+
+def objects(top: Path) -> list[Path]:
+    return sorted((top / ".git" / "objects").rglob("*"))
+
+
+@pytest.mark.parametrize("aside", [False, True], ids=["clone", "worktree"])
+@pytest.mark.parametrize("lacking", ["--depth=2", "--filter=blob:none", "--filter=tree:0"])
+def test_what_a_part_of_a_repository_can_check_out(upstream: Path, lacking: str, aside: bool) -> None:
+    mine = cloned(upstream, lacking)
+    tree = worktree(mine) if aside else mine
+    before = objects(mine)
+    assert [content(tree, name) for name in ("HEAD~1", "HEAD")] == ["4", "5"]
+    assert objects(mine) == before
+    assert git(tree, "rev-parse", "HEAD") == git(upstream, "rev-parse", "main")
+    # What is fetched and committed later is there as well.
+    commit(upstream, "6")
+    git(mine, "fetch", "--quiet")
+    assert [content(tree, name) for name in ("origin/main", "origin/main~1")] == ["6", "5"]
+
+
+def test_a_shallow_clone_that_was_made_whole_has_all_commits(upstream: Path) -> None:
+    mine = cloned(upstream, "--depth=1")
+    assert content(mine, "HEAD") == "5"
+    git(mine, "fetch", "--quiet", "--unshallow")
+    assert content(mine, "HEAD~4") == "1"
+
+
+@pytest.mark.parametrize(("name", "found"), [("HEAD~4", "1"), ("v0", "aside"), ("origin/topic", "aside")])
+def test_the_command_that_is_named_gets_what_a_shallow_clone_lacks(upstream: Path, name: str, found: str) -> None:
+    mine = cloned(upstream, "--depth=2")
+    with pytest.raises(UsageError, match="has no commit") as caught:
+        find_revision(f"{mine}@{name}")
+    said, command = caught.value.hint.split(": ", 1)
+    assert said.endswith("the tree is a shallow clone")
+    subprocess.run(shlex.split(command), check=True, capture_output=True)
+    assert content(mine, name) == found
+
+
+def test_a_partial_clone_whose_remote_is_gone(upstream: Path) -> None:
+    mine = cloned(upstream, "--filter=blob:none")
+    away = upstream.rename(upstream.with_name("away"))
+    with pytest.raises(HostError, match="is a partial clone") as caught:
+        content(mine, "HEAD")
+    assert caught.value.hint == f"its remote has to answer; see: git -C {mine} fetch"
+    away.rename(upstream)
+    assert content(mine, "HEAD") == "5"
+
+
+def test_offline_a_partial_clone_fetches_from_a_folder_alone(upstream: Path) -> None:
+    mine = cloned(upstream, "--filter=blob:none")
+    assert content(mine, "HEAD~1", offline=True) == "4"
+    git(mine, "remote", "set-url", "origin", "https://example.invalid/upstream.git")
+    with pytest.raises(HostError, match="is a partial clone") as caught:
+        content(mine, "HEAD", offline=True)
+    assert caught.value.hint == "leave out --offline"
+    assert any("not allowed" in line for line in caught.value.detail)
+
+
+@pytest.mark.parametrize("status", [-13, 141])
+def test_a_fetch_that_ends_before_git_has_asked_it_kills_git(
+    upstream: Path, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = cloned(upstream, "--filter=blob:none")
+    killed = Finished(("git", "checkout"), status, "", "fatal: transport 'https' not allowed\n")
+    monkeypatch.setattr(GitTree, "git", lambda *words: killed)
+    with pytest.raises(HostError, match="is a partial clone"):
+        content(mine, "HEAD", offline=True)
+
+
+def test_the_first_commit_is_checked_out_where_the_others_can_be(upstream: Path) -> None:
+    mine = cloned(upstream, "--filter=blob:none")
+    commits = [find_revision(f"{mine}@{name}").commit for name in ("HEAD", "HEAD~1")]
+    content(mine, "HEAD")  # fetches what it needs
+    upstream.rename(upstream.with_name("away"))
+    with GitTree.open(Cache(mine.parent / "cache"), mine) as clone:
+        clone.check_out(commits[0])
+        with pytest.raises(HostError, match=commits[1][:12]):
+            clone.check_out(*commits)
+
+
+@pytest.mark.parametrize("place", ["system", "global", "count", "parameters"])
+def test_a_tree_of_another_user_s_that_the_configuration_allows(
+    tree: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    with pytest.raises(UsageError, match="git refuses") as caught:
+        find_revision(f"{tree}@HEAD")
+    assert any("safe.directory" in line for line in caught.value.detail)
+    file = tree.parent / "config"
+    file.write_text(f'[safe]\n\tdirectory = "{tree}"\n')
+    settings = {
+        "system": {"GIT_CONFIG_SYSTEM": str(file)},
+        "global": {"GIT_CONFIG_GLOBAL": str(file)},
+        "count": {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": str(tree)},
+        "parameters": {"GIT_CONFIG_PARAMETERS": f"'safe.directory'='{tree}'"},
+    }
+    for name, value in settings[place].items():
+        monkeypatch.setenv(name, value)
+    (tree / "sub" / "file").write_text("third")
+    assert content(tree, "HEAD~1") == "first"
+
+
+def test_a_filter_that_only_the_repository_s_configuration_has(tree: Path) -> None:
+    git(tree, "config", "filter.louder.smudge", "tr a-z A-Z")
+    (tree / ".gitattributes").write_text("file filter=louder\n")
+    git(tree, "add", ".gitattributes")
+    git(tree, "commit", "--quiet", "--message", "third")
+    assert content(tree, "HEAD") == "SECOND"
+
+
+def test_a_repository_whose_files_are_in_worktrees_only(upstream: Path) -> None:
+    git(upstream.parent, "clone", "--quiet", "--bare", str(upstream), "mine")
+    assert content(worktree(upstream.parent / "mine"), "HEAD~2") == "3"
+
+
+def test_a_copy_of_an_earlier_version_or_of_another_repository_is_no_obstacle(upstream: Path) -> None:
+    mine = cloned(upstream, "--depth=2")
+    with GitTree.open(Cache(mine.parent / "cache"), mine) as clone:
+        copy = clone.folder
+    shutil.rmtree(copy)
+    git(mine.parent, "clone", "--quiet", "--shared", "--no-checkout", str(upstream), str(copy))
+    assert content(mine, "HEAD~1") == "4"
+    # Another repository in its place: no commit of before is there.
+    shutil.rmtree(mine)
+    upstream.rename(mine)
+    assert content(mine, commit(mine, "of another one")) == "of another one"
+    shutil.rmtree(mine / ".git")
+    git(mine, "init", "--quiet")
+    commit(mine, "anew")
+    assert content(mine, commit(mine, "and again")) == "and again"

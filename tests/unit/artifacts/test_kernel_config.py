@@ -88,6 +88,9 @@ def test_a_configuration_is_read_as_it_is_written(tmp_path: Path) -> None:
             "no",
             "dynamic",
         ),
+        ({"CONFIG_KPROBES": "y", "CONFIG_PREEMPT_LAZY": "y", "CONFIG_PREEMPTION": "y"}, "no", "lazy"),
+        ({"CONFIG_PREEMPT_LAZY": "y", "CONFIG_PREEMPT_DYNAMIC": "y", "CONFIG_PREEMPTION": "y"}, "no", "dynamic"),
+        ({"CONFIG_PREEMPT": "y", "CONFIG_PREEMPT_RT": "y", "CONFIG_PREEMPTION": "y"}, "no", "real time"),
         ({}, "no", "none"),
     ],
 )

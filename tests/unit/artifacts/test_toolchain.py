@@ -15,7 +15,14 @@ from orchestrator.artifacts.apt import NoSuchPackageError
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact, Cache
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.toolchain import Toolchain, guest_toolchain, matching_toolchain, release_in
+from orchestrator.artifacts.toolchain import (
+    Toolchain,
+    compiler_in,
+    guest_toolchain,
+    matching_toolchain,
+    release_in,
+    tree_toolchain,
+)
 from orchestrator.catalog.debian import debian
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import HostError
@@ -133,6 +140,68 @@ def test_a_path_that_would_be_split_is_refused(tmp_path: Path) -> None:
 def test_a_kernels_configuration_names_its_compiler(number: str, release: str | None) -> None:
     assert release_in({"CONFIG_GCC_VERSION": number}) == release
     assert release_in({}) is None
+
+
+CLANG = {"CONFIG_CC_IS_CLANG": "y", "CONFIG_GCC_VERSION": "0", "CONFIG_CLANG_VERSION": "160006"}
+
+
+def test_a_configuration_names_clang_too() -> None:
+    assert compiler_in(CLANG) == "clang 16.0.6"
+    assert compiler_in({"CONFIG_GCC_VERSION": "120200"}) == "gcc 12.2.0"
+    assert compiler_in({}) is None
+
+
+def install(folder: Path, monkeypatch: pytest.MonkeyPatch, **programs: str) -> Path:
+    """Programs that print a version each, in place of all that is installed."""
+    folder.mkdir(exist_ok=True)
+    for name, printed in programs.items():
+        file = folder / name.replace("_", "-")
+        release = printed.split()[-1]
+        file.write_text(f"#!/bin/sh\n[ $1 = -dumpfullversion ] && echo {release} || echo '{printed}'\n")
+        file.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return folder
+
+
+@pytest.mark.parametrize(("name", "release"), [("clang_16", "16.0.6"), ("clang", "16.0.0")])
+def test_a_tree_built_by_clang_has_a_clang_of_its_major_release(
+    context: BuildContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, release: str
+) -> None:
+    place = install(tmp_path / "bin", monkeypatch, **{name: f"Some clang version {release}"}) / name.replace("_", "-")
+    found = tree_toolchain(context, {**CLANG, "CONFIG_AS_IS_GNU": "y", "CONFIG_LD_IS_BFD": "y"})
+    assert (found.compiler, found.for_make()) == (f"clang {release}", ["LLVM_IAS=0", f"CC={place}"])
+    assert tree_toolchain(context, CLANG).for_make() == [f"CC={place}"]
+
+
+def test_a_tree_linked_by_lld_has_all_of_llvm_or_none(
+    context: BuildContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = install(tmp_path / "bin", monkeypatch, clang="Some clang version 16.0.6")
+    config = {**CLANG, "CONFIG_LD_IS_LLD": "y"}
+    assert tree_toolchain(context, config) is NEWER
+    for tool in ("ld.lld", "llvm-ar", "llvm-nm", "llvm-strip", "llvm-objcopy", "llvm-readelf"):
+        (folder / tool).touch()
+    variables = tree_toolchain(context, config).for_make()
+    assert variables[0] == "LLVM=1"
+    assert {f"LD={folder}/ld.lld", f"OBJCOPY={folder}/llvm-objcopy", f"CC={folder}/clang"} <= set(variables)
+
+
+def test_a_clang_of_another_major_release_is_not_taken(
+    context: BuildContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path / "bin", monkeypatch, clang="Some clang version 15.0.7", clang_16="Some clang version 15.0.7")
+    assert tree_toolchain(context, CLANG) is NEWER
+
+
+def test_a_tree_built_by_another_gcc_has_that_one_where_it_is_installed(
+    context: BuildContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = {"CONFIG_GCC_VERSION": "110400"}
+    assert tree_toolchain(context, config) is NEWER
+    install(tmp_path / "bin", monkeypatch, gcc_11="gcc-11 (Some) 11.4.0")
+    found = tree_toolchain(context, config)
+    assert (found.compiler, found.for_make(), found.version) == ("gcc 11.4.0", ["CC=gcc-11"], "gcc (Some) 11.4.0")
+    assert tree_toolchain(context, {"CONFIG_GCC_VERSION": "140200"}) is NEWER
 
 
 @pytest.mark.parametrize(

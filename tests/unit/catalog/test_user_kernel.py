@@ -11,9 +11,13 @@ import pytest
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel, kernels
 from orchestrator.errors import ConfigError, HostError
+from orchestrator.experiment.file.loading import load_experiment
+from orchestrator.experiment.plan import plan
+from orchestrator.experiment.selection import select
 
 IMAGE = bytes(0x202) + b"HdrS"
 """As far as it is looked at."""
@@ -66,6 +70,61 @@ def test_a_vmlinux_that_qemu_cannot_start_stands_for_its_compressed_form(tmp_pat
     with (tree / ".config").open("a") as config:
         config.write("CONFIG_PVH=y\n")
     assert kernel(str(vmlinux)).image == vmlinux
+
+
+def test_a_tree_can_be_given_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = build_tree(tmp_path / "linux")
+    monkeypatch.chdir(tmp_path)
+    spec = kernel("mine=./linux")
+    assert (spec.name, spec.tree) == ("mine", tree)
+    assert spec == kernel(f"mine={tree}/arch/x86/boot/bzImage")
+    # A folder may have such a name itself.
+    assert kernel(str(build_tree(tmp_path / "a=b" / "linux").relative_to(tmp_path))).name.startswith("own-linux-")
+    with pytest.raises(ConfigError, match=r"found 'mine=\./linus'; there is no such kernel image or build tree"):
+        kernel("mine=./linus")
+    with pytest.raises(ConfigError, match="debian-686 is a kernel of the lab's") as refused:
+        kernel("debian-686=./linux")
+    assert refused.value.hint == "give yours another name"
+
+
+@pytest.mark.parametrize(
+    ("kernels_of_file", "names"),
+    [
+        ("{mine: ./linux, other: ./linux/arch/x86/boot/bzImage}", ["mine", "other"]),
+        ("[lab-i386-up, {mine: ./linux}]", ["lab-i386-up", "mine"]),
+        ("[mine=./linux]", ["mine"]),
+    ],
+)
+def test_an_experiment_names_its_trees(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernels_of_file: str, names: list[str]
+) -> None:
+    (tmp_path / "files").mkdir()
+    tree, file = build_tree(tmp_path / "files" / "linux"), tmp_path / "files" / "own.yaml"
+    file.write_text(
+        f"name: own\nkernels: {kernels_of_file}\nmachines: [{{cpu: pentium4}}]\nprobes: [none, kprobe]\n"
+        "benchmark: {name: gtodbench}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    experiment = load_experiment(file, kinds())
+    (one,) = experiment.tables
+    assert [kernel(name).name for name in one.table.kernels] == names
+    assert {kernel(name).tree for name in one.table.kernels} <= {None, tree}
+    assert {cell.id.split("/")[1] for cell in plan(experiment).cells} == set(names)
+    assert {cell.kernel for cell in select(plan(experiment), [f"kernel={names[-1]}"]).cells} == {one.table.kernels[-1]}
+
+
+def test_a_name_in_an_experiment_is_for_a_tree(tmp_path: Path) -> None:
+    file = tmp_path / "own.yaml"
+    rest = "machines: [{cpu: pentium4}]\nprobes: [none, kprobe]\nbenchmark: {name: gtodbench}\n"
+    for wrong, sentence in (
+        ("{mine: lab-i386-up}", "expected a list of 1 to 1000 entries"),
+        ("[{mine: lab-i386-up}]", "expected a kernel's name"),
+        ("{mine: ./linus}", "found 'mine="),
+    ):
+        file.write_text(f"name: own\nkernels: {wrong}\n{rest}")
+        with pytest.raises(ConfigError, match=r"own\.yaml:2") as refused:
+            load_experiment(file, kinds())
+        assert sentence in str(refused.value)
 
 
 def test_two_trees_of_one_name_are_two_kernels(tmp_path: Path) -> None:

@@ -113,3 +113,8 @@ def test_what_is_not_in_the_tree_may_change(tmp_path: Path, monkeypatch: pytest.
     assert [measured(), measured()] == [2, 2]
     (tmp_path / "elsewhere" / "notes").write_text("no module includes it")
     assert measured() == 2
+    (tmp_path / "apart.h").write_text("")
+    (tmp_path / "elsewhere" / "other.c.j2").write_text('#include "../apart.h"\n')
+    assert [measured(), measured()] == [3, 3]
+    (tmp_path / "apart.h").write_text("/* more */")
+    assert [measured(), measured()] == [4, 4]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.git_tree import GitTree, Revision
-from orchestrator.errors import LabError, UsageError
+from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.results.bisected import Commit, Found, Measured
 from orchestrator.run.bisection import Bisection, NotMeasured
 
@@ -147,3 +148,46 @@ def test_after_one_that_was_interrupted_it_begins_anew(history: tuple[GitTree, l
     with pytest.raises(KeyboardInterrupt):
         bisected(history, lambda n: next(costs))
     assert [one.subject for one in bisected(history, lambda n: Measured(float(n > 5))).candidates] == ["number 6"]
+
+
+def test_ends_that_a_shallow_clone_keeps_apart_are_refused_with_the_command_that_helps(
+    history: tuple[GitTree, list[str]], tmp_path: Path
+) -> None:
+    top, commits = history[0].top, history[1]
+    git(top, "tag", "old", commits[1])
+    git(tmp_path, "clone", "--quiet", "--depth=2", f"file://{top}", "mine")
+    git(tmp_path / "mine", "fetch", "--quiet", "--depth=1", "origin", "tag", "old")
+    good, bad = (Revision(tmp_path / "mine", commits[number], name) for number, name in ((1, "old"), (-1, "HEAD")))
+    measured = []
+
+    def measure(commit: Commit) -> Measured:
+        measured.append(commit.hash)
+        return Measured(float(commits.index(commit.hash) > 4))
+
+    def found() -> Found:
+        with GitTree.open(Cache(tmp_path / "cache"), tmp_path / "mine") as tree:
+            return Bisection(tree, measure, lambda text: None).between(good, bad)
+
+    with pytest.raises(UsageError, match="old and HEAD have no history in common in this shallow clone") as caught:
+        found()
+    assert not measured
+    subprocess.run(shlex.split(caught.value.hint), check=True, capture_output=True)
+    assert [one.hash for one in found().candidates] == [commits[5]]
+
+
+def test_an_end_that_cannot_be_checked_out_is_found_before_the_other_is_measured(
+    history: tuple[GitTree, list[str]], tmp_path: Path
+) -> None:
+    top, commits = history[0].top, history[1]
+    git(top, "config", "uploadpack.allowFilter", "true")
+    git(tmp_path, "clone", "--quiet", "--no-checkout", "--filter=blob:none", f"file://{top}", "mine")
+
+    def measure(commit: Commit) -> Measured:
+        pytest.fail(f"{commit.hash} is measured")
+
+    with GitTree.open(Cache(tmp_path / "cache"), tmp_path / "mine") as tree:
+        tree.check_out(commits[0])
+        git(tmp_path / "mine", "remote", "set-url", "origin", str(tmp_path / "away"))
+        ends = (Revision(tmp_path / "mine", commits[number], "") for number in (0, -1))
+        with pytest.raises(HostError, match=f"what {commits[-1][:12]} needs cannot be fetched"):
+            Bisection(tree, measure, lambda text: None).between(*ends)
