@@ -16,7 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -98,7 +98,7 @@ class Costs:
         """Keep a test's cost."""
         for name, value in report.user_properties:
             if name == _PROPERTY and report.when == "teardown":
-                seconds, processor, started = value
+                seconds, processor, started = cast(tuple[float, float, dict[str, int]], value)
                 self._tests[report.nodeid].add(Cost(seconds, processor, Counter(started)))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
