@@ -50,7 +50,7 @@ def guilty_function(lines: Sequence[str]) -> str | None:
 
 
 def interrupted_at(lines: Sequence[str]) -> Sequence[str]:
-    """The lines of a panic about an interrupt from where the CPU was, without the panic itself."""
+    """The lines about an interrupt from where the CPU was, without what the kernel says of the interrupt itself."""
     return list(dropwhile(lambda line: not _POINTER.search(line), lines)) or lines[1:]
 
 

@@ -14,7 +14,7 @@ from orchestrator.catalog.user_module import modinfo
 from orchestrator.errors import CommandTimeout, EvidenceError, GuestError, GuestHang, UsageError
 from orchestrator.guest.channel import COMMAND_LIMIT
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.guilty import guilty_function
+from orchestrator.guest.guilty import guilty_function, interrupted_at
 from orchestrator.guest.hang import is_stopped
 
 _WRONG_FORMAT = "invalid module format"
@@ -110,7 +110,7 @@ def _where_it_is(guest: Guest) -> Sequence[str]:
             mark = guest.console.length()
             guest.run(["sh", "-c", _RUNNING])
             guest.drain_console()
-            lines, _ = guest.console.whole_lines(mark)
+            lines = interrupted_at(guest.console.whole_lines(mark)[0])
     return [line for line in lines if line.strip()]
 
 
