@@ -232,7 +232,7 @@ class _Reader:
             last = self._lines[-_LAST_WORDS:] if self._words else ()
             yield from self.rest()
             self._lines.extend(last)
-        elif self._trouble is None and not self._is_cut:
+        elif self._trouble is None and not self._is_cut and self._heading is None:
             del self._lines[:-_LINES_BEFORE]
         elif len(self._lines) >= REPORT_LINES:
             yield from self.rest()

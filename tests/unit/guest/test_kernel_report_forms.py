@@ -87,6 +87,7 @@ DISGUISES: dict[str, Callable[[str], str]] = {
     "a caller's thread": lambda text: STAMP.sub(r"\1[    T1]", text),
     "a caller's CPU": lambda text: STAMP.sub(r"\1[    C0]", text),
     "a long uptime": lambda text: STAMP.sub("[123456.123456]", text),
+    "behind a long boot": lambda text: "[    0.500000] pci 0000:00:01.0: a line of the boot\n" * 100 + text,
     "behind a prompt": lambda text: STAMP.sub(r"~ # \1", text),
 }
 
