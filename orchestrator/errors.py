@@ -78,7 +78,7 @@ class GuestPanic(GuestError):
 
 
 class GuestOops(GuestError):
-    """The guest's kernel reported an oops, a BUG or a warning with a stack trace, and went on."""
+    """The guest's kernel reported trouble, or was tainted by it, and went on."""
 
 
 class GuestHang(GuestError):

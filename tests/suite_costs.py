@@ -191,5 +191,5 @@ def _table(reporter: pytest.TerminalReporter, title: str, costs: dict[str, Cost]
 def _write(record: Path, files: dict[str, Cost], total: Cost) -> None:
     dear = {name: round(cost.seconds, 1) for name, cost in files.items() if cost.seconds >= _WORTH_A_ROW}
     ordered = dict(sorted(dear.items(), key=lambda pair: -pair[1]))
-    head = "# SPDX-License-Identifier: GPL-2.0-only\n# Written by ./lab test --bare --costs tests/suite_costs.yaml.\n"
+    head = "# SPDX-License-Identifier: GPL-2.0-only\n# Written by ./lab test --bare --costs=tests/suite_costs.yaml.\n"
     record.write_text(head + yaml.safe_dump({"guests": total.guests, "files": ordered}, sort_keys=False))

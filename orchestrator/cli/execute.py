@@ -65,8 +65,8 @@ def execute(
 
     /scratch is an empty folder in the guest that the command may write to.
 
-    A kernel that reports trouble is a failure as well, and a file that --get does not find: with status 1 where the
-    command ended with 0.
+    A kernel that reports trouble, or is tainted by it, is a failure as well, and a file that --get does not find: with
+    status 1 where the command ended with 0.
     """
     from orchestrator.errors import GuestError
     from orchestrator.run.started_guest import started

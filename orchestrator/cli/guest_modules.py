@@ -101,12 +101,12 @@ class GuestModules:
     def load(self, guest: Guest, time_limit: float) -> None:
         """Load them in the order given, each within ``time_limit`` host seconds.
 
-        Raises RefusedError with the kernel's message, GuestHang.
+        Raises RefusedError with the kernel's message, GuestHang, CommandTimeout.
         """
-        from orchestrator.probes.loading import load
+        from orchestrator.probes.loading import WATCHED, load
 
         for module, parameters in self._built:
-            load(guest, module.name, module.file, parameters=parameters, time_limit=time_limit)
+            load(guest, module.name, module.file, parameters=parameters, time_limit=time_limit, insmod=WATCHED)
 
     def _parameters(self, asked_for: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, str]]:
         from orchestrator.catalog.spelling import unknown

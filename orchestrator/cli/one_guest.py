@@ -105,8 +105,8 @@ AllowOops = Annotated[
     list[str] | None,
     typer.Option(
         metavar="REGEX",
-        help="The kernel may report what this matches (oops, BUG, warning, lockdep, stall); may be repeated. Any other "
-        "report is a failure.",
+        help="The kernel may report trouble that this matches; may be repeated. Any other report is a failure; "
+        "docs/reference/guest.md lists what counts as one.",
     ),
 ]
 Fresh = Annotated[
@@ -258,11 +258,15 @@ def expected_reports(regexes: Sequence[str]) -> tuple[re.Pattern[str], ...]:
 
 
 def unexpected_trouble(guest: Guest) -> GuestOops | None:
-    """What the guest's kernel has reported since it booted and was not expected to, as an error for the user."""
+    """The trouble that the guest's kernel has reported since it booted, or that has tainted it, as an error for a user.
+
+    What was expected is none.
+    """
     from orchestrator.errors import GuestOops
 
     try:
         guest.check_console()
+        guest.check_taint(has_reported=bool(guest.reports()))
     except GuestOops as trouble:
         return reported(trouble, guest.console.path)
     return None
@@ -272,7 +276,7 @@ def reported(trouble: GuestOops, console: Path) -> GuestOops:
     """What a kernel has reported, with the console's log, which is kept then, and with what the user can do."""
     from orchestrator.errors import GuestOops
 
-    hint = "--allow-oops REGEX permits a report that is expected"
+    hint = "--allow-oops REGEX permits a report that is expected" if trouble.detail else trouble.hint
     return GuestOops(trouble.what, where=str(console), detail=trouble.detail, hint=hint)
 
 

@@ -49,7 +49,7 @@ def shell(
 ) -> None:
     """Start a guest and give its console to the terminal. `exit` or Ctrl-] ends it.
 
-    Where its kernel has reported trouble, or the console shows such a report, the status is 1.
+    Where its kernel has reported trouble or become tainted by it, or the console shows such a report, the status is 1.
     """
     from orchestrator.errors import GuestOops, UsageError
     from orchestrator.guest.terminal import ESCAPE_KEY, attend

@@ -135,6 +135,16 @@ def check_command(argv: Sequence[str], directory: str) -> None:
         raise GuestError(f"the command line is longer than {COMMAND_LINE_MAX} bytes", hint="put the data into a file")
 
 
+def command_name(argv: Sequence[str]) -> str:
+    """What a command is called in errors: its program, or what a shell's script was given as its name (``$0``)."""
+    match argv:
+        case ["sh", "-c", _, name, *_]:
+            return name
+        case [program, *_]:
+            return program
+    return "nothing"
+
+
 def guest_path(path: str) -> bytes:
     """A path in the guest, encoded. Raises GuestError for one that cannot be."""
     encoded = os.fsencode(path)

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
 from orchestrator.disk_room import is_full, room_left
 from orchestrator.errors import HostError
-from orchestrator.guest.kernel_reports import LINE_CHARACTERS, RANK, KernelReport, Trouble, reports_in, sign_in
+from orchestrator.guest.kernel_reports import KernelReport, reports_in
 from orchestrator.plain_text import plain_line, plain_text, without_sequences
 
 REPORTS_MAX = 100
@@ -18,7 +17,6 @@ REPORTS_MAX = 100
 _TAIL_BYTES = 16 * 1024
 _LINE_BYTES = 1024
 _QUOTED_LINES = 20
-_CONTEXT_LINES = 3
 _MOST_AT_ONCE = 1 << 20
 _PADDING = " \t\r\0"
 
@@ -44,25 +42,6 @@ class Console:
             return self.path.stat().st_size
         except FileNotFoundError:
             return 0
-
-    def trouble(self, after: int = 0) -> tuple[Trouble, list[str]] | None:
-        """The worst the kernel reported since the mark ``after``, with the lines around its first sign.
-
-        User space can print on the console as well, so this is a reason to look, not a proof.
-        """
-        worst: Trouble | None = None
-        before: deque[str] = deque(maxlen=_CONTEXT_LINES)
-        quoted: list[str] = []
-        room = 0
-        for line in self._all_lines(after):
-            sign = sign_in(line)
-            if sign is not None and (worst is None or RANK[sign] > RANK[worst]):
-                worst, quoted, room = sign, list(before), _QUOTED_LINES
-            if room:
-                quoted.append(line[:LINE_CHARACTERS])
-                room -= 1
-            before.append(line[:LINE_CHARACTERS])
-        return None if worst is None else (worst, quoted)
 
     def reports(self, after: int = 0) -> Iterator[KernelReport]:
         """All that the kernel reported since the mark ``after``, one report after the other."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orchestrator.errors import GuestConnectionLost, GuestError, GuestExit, GuestHang, GuestOops, GuestPanic
 from orchestrator.guest.console import Console
-from orchestrator.guest.guilty import guilty_function
+from orchestrator.guest.guilty import guilty_function, interrupted_at
 from orchestrator.guest.hang import is_stopped
 from orchestrator.guest.kernel_reports import KernelReport, Trouble, excerpt, sign_in
 from orchestrator.guest.panic import Panic, answers_interruption, panic_among
@@ -92,7 +92,8 @@ def _hang(error: GuestHang, doing: str, console: Console, process: Spawned | Non
     place, hint = "", error.hint or "its kernel may be spinning with interrupts off; see the console's log"
     # The kernel has not panicked but for our NMI: what else looks like a panic, a program has printed.
     before = next((report for report in console.reports() if report.trouble is not Trouble.PANIC), None)
-    interruption = panic_among(filter(answers_interruption, console.reports()))
+    answer = next(filter(answers_interruption, console.reports()), None)
+    interruption = None if answer is None else panic_among([answer])
     if process is not None and is_stopped(process.pid):
         place, hint = "; QEMU is stopped (by SIGSTOP or a debugger)", f"kill -CONT {process.pid}"
     elif interruption is not None and interruption.is_idle:
@@ -101,7 +102,10 @@ def _hang(error: GuestHang, doing: str, console: Console, process: Spawned | Non
         place, hint = f"; its CPU is in {interruption.guilty}", error.hint
     if before is not None:
         place += f"; its kernel had reported trouble ({_kind(before)})"
-    quoted = [*(excerpt(before.lines, _REPORT_LINES) if before else ()), *(interruption.lines if interruption else ())]
+    quoted = [
+        *(excerpt(before.lines, _REPORT_LINES) if before is not None else ()),
+        *(excerpt(interrupted_at(answer.lines), _REPORT_LINES) if answer is not None else ()),
+    ]
     return GuestHang(
         f"the guest hangs ({doing}): {error.what}{place}",
         where=str(console.path),

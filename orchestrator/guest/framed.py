@@ -29,8 +29,12 @@ from orchestrator.guest.channel import (
     TooMuchOutput,
     blocks,
     check_command,
+    command_name,
     guest_path,
 )
+
+DEATH_LIMIT = 3.0
+"""Seconds in which the agent kills a command; a guest that takes longer hangs."""
 
 PROTOCOL = 1
 PAYLOAD_MAX = 64 * 1024
@@ -103,10 +107,14 @@ class FramedChannel:
         except GuestHang:
             self._kill(request, argv, time_limit)
             raise CommandTimeout(
-                f"{argv[0]} did not end within {time_limit:g} s and was killed",
+                f"{command_name(argv)} did not end within {time_limit:g} s and was killed",
                 detail=output.last_lines(),
             ) from None
         return output.result(argv, status)
+
+    def stop(self) -> None:
+        """Kill the command whose end another thread is waiting for, which sends nothing meanwhile."""
+        self._send_frame(Frame.KILL, self._request, b"", Deadline(KILL_LIMIT))
 
     def put(self, content: bytes | Path, target: str, *, mode: int, time_limit: float) -> None:
         """Write a file in the guest. Raises GuestError with the guest's reason, OSError for the host's file."""
@@ -142,12 +150,13 @@ class FramedChannel:
                 raise GuestError(f"the guest cannot start the command: {_error_text(kind, payload)}")
 
     def _kill(self, request: int, argv: Sequence[str], time_limit: float) -> None:
-        self._send_frame(Frame.KILL, request, b"", Deadline(KILL_LIMIT))
+        deadline = Deadline(DEATH_LIMIT)
+        self._send_frame(Frame.KILL, request, b"", deadline)
         try:
-            self._collect(request, Output(lambda stream, data: None), Deadline(KILL_LIMIT))
+            self._collect(request, Output(lambda stream, data: None), deadline)
         except GuestHang:
             raise GuestHang(
-                f"{argv[0]} did not end within {time_limit:g} s, and the guest does not answer any more"
+                f"{command_name(argv)} did not end within {time_limit:g} s, and the guest does not answer any more"
             ) from None
 
     def _done(self, request: int, deadline: Deadline, failure: str = "the request failed", largest: int = 0) -> bytes:

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from orchestrator.deadline import Deadline
-from orchestrator.errors import CommandFailed, GuestConnectionLost, GuestError, UsageError
-from orchestrator.guest.channel import COMMAND_LIMIT, OUTPUT_MAX, Channel, CommandResult, Listener
+from orchestrator.errors import CommandFailed, GuestConnectionLost, GuestError, GuestExit, GuestOops, UsageError
+from orchestrator.guest.channel import COMMAND_LIMIT, OUTPUT_MAX, Channel, CommandResult, Listener, command_name
 from orchestrator.guest.console import REPORTS_MAX, plain_lines
 from orchestrator.guest.diagnosis import trouble_of
 from orchestrator.guest.end_of_log import wait_for_end_of_log
@@ -25,6 +25,7 @@ from orchestrator.guest.kernel_tests import kunit_results
 from orchestrator.guest.life import FAILURES, State
 from orchestrator.guest.panic import answers_interruption
 from orchestrator.guest.saving import SavableGuest
+from orchestrator.guest.taint import taint_mask, troubles
 from orchestrator.ktap.results import TestRun
 from orchestrator.steps import step
 
@@ -41,7 +42,7 @@ _QUOTED_BYTES = 4096
 _QUOTED_LINES = 10
 
 
-_WAITS_FOR_THE_HOST = re.compile(r"INFO: task .{1,60} blocked for more than")
+_WAITS_FOR_THE_HOST = re.compile(r"INFO: task .{1,60} blocked (?:in I/O wait )?for more than")
 """No report of a guest that counts instructions and has a disk: while the host reads the disk such a guest is idle, and
 its clock jumps from timer to timer. Minutes of it pass in a second of a busy host's."""
 
@@ -143,6 +144,11 @@ class Guest(SavableGuest):
         """
         return kunit_results(self, suites)
 
+    def stop_command(self) -> None:
+        """Kill the command that another thread runs in it; its ``run`` returns then."""
+        if self._qemu.agent is not None:
+            self._qemu.agent.stop()
+
     def read_memory(self, address: int, size: int) -> bytes:
         """Bytes of the guest's kernel memory, read by QEMU: the guest cannot forge them.
 
@@ -176,6 +182,24 @@ class Guest(SavableGuest):
         if unexpected:
             raise trouble_of(unexpected, self.console.path)
         self.console.check_room()
+
+    def check_taint(self, before: int = 0, *, has_reported: bool = False) -> None:
+        """Raise GuestOops where trouble has tainted the kernel since its mask was ``before``.
+
+        Where the kernel ``has_reported`` trouble, and that was expected, what comes with a report is none. Nothing is
+        asked of a guest that is gone.
+        """
+        if self.state is not State.READY or self.pid is None or self.has_failed:
+            return
+        try:
+            new = troubles(before, taint_mask(self), has_reported=has_reported)
+        except GuestError as error:
+            if isinstance(error, GuestExit) or not has_reported:
+                raise
+            return  # what was reported has stopped the agent as well
+        if new:
+            what = f"the guest's kernel has become tainted: {', '.join(new)}"
+            raise GuestOops(what, hint="the console shows no report of it; the kernel's log may: dmesg")
 
     def reports(self, mark: int = 0, expected: Sequence[re.Pattern[str]] = ()) -> list[KernelReport]:
         """What the kernel has reported since ``mark`` (a ``console.length()``) and was not ``expected``.
@@ -221,7 +245,7 @@ class Guest(SavableGuest):
     def _run(self, argv: Sequence[str], time_limit: float, listener: Listener | None = None) -> CommandResult:
         if isinstance(argv, str):
             raise UsageError(f"found {argv!r}; a command is a list of words", hint=f"{argv.split()!r}")
-        with self._explained(f"running {argv[0] if argv else 'nothing'}"):
+        with self._explained(f"running {command_name(argv)}"):
             return self._commands.run(argv, time_limit=time_limit, listener=listener)
 
     @property

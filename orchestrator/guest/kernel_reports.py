@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What trouble does a kernel report among the lines of its console? The signs are those of Linux 6.1."""
+"""What trouble does a kernel report among the lines of its console? What the catalogue knows by its first line.
+
+So is a call trace with the message above it, the shape that reports have (``kernel_reports.yaml`` has the lines).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
+from typing import Any, cast
 
+from orchestrator.catalog.data import Fact, read
 from orchestrator.errors import UsageError
 
 REPORT_LINES = 60
@@ -16,25 +22,50 @@ REPORT_LINES = 60
 LINE_CHARACTERS = 4096
 """Characters quoted of a line; the kernel's own have 1 KB (LOG_LINE_MAX of kernel/printk/printk.c)."""
 
+FUNCTION = (
+    r"(?P<name>[A-Za-z_]\w{0,511})(?:\.[\w.]{1,64})?\+0x[0-9a-f]{1,16}/0x[0-9a-f]{1,16}"
+    r"(?: \[(?P<module>\w{1,64})(?: [0-9a-f]{1,64})?\])?"
+)
+"""A place in a function (%pS of lib/vsprintf.c): behind the name what GCC adds to that of a function's part or copy
+(".cold", ".isra.0", ".constprop.0"), behind the module its build's identifier (CONFIG_STACKTRACE_BUILD_ID)."""
+
+FRAME = re.compile(
+    rf"(?:^|[\]>]) {{1,3}}(?:\[<[0-9a-f]{{1,16}}>\] )?{FUNCTION}(?: \(?[\w./+-]{{1,256}}:\d{{1,6}}[^\]]{{0,40}})?$"
+)
+"""A frame of a call trace, with its address (print_ip_sym()) or its line in the source (CONFIG_KALLSYMS_LINEINFO). One
+with a question mark is a word on the stack that may be a return address of an earlier call."""
+
 _OOPS_DISTANCE = 10
 """Lines from the sentence about a fault to the numbered line that belongs to it ("Oops: 0000 [#1]"), at most."""
 
-_BEGINNING = r"(?:^|\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? )"
+_BEGINNING = r"(?:^(?:<\d>)?|\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? )"
 """Where a kernel message begins: behind its time stamp, which may itself stand behind a line that user space began.
 
 With CONFIG_PRINTK_CALLER the thread or CPU follows the time stamp."""
 
-_STAMP = re.compile(r"\[ *\d+\.\d{6}\](?P<caller>\[ *[TC]\d+\])? ")
+_STAMP = re.compile(r"\[ *(?P<time>\d{1,12}\.\d{6})\](?P<caller>\[ *[TC]\d+\])? ")
 
 _CALLERS_MAX = 64
 """Callers whose reports are put together at a time."""
 
-_NUMBERED = r"[\w ,.:()/-]{1,120}: [0-9a-f]{4} \[#\d+\]"
-"""The line that die() prints for every exception of the kernel's own (arch/x86/kernel/dumpstack.c)."""
+_LINES_BEFORE = 40
+"""Lines kept that may belong to a call trace that follows; __show_regs() and the line of modules make some 20."""
+
+_MESSAGE_LINES = 3
+"""Lines of one message above its last at most; the kernel gives all of them the same time."""
+
+_LAST_WORDS = 3
+"""Lines behind a call trace that a report without a known first line ends with."""
+
+
+_GAP = 1.0
+"""Seconds between two lines that do not belong to one report."""
+
+_Entries = list[dict[str, Any]]
 
 
 class Trouble(StrEnum):
-    """What a kernel can report, the worst last."""
+    """What a kernel can report."""
 
     WARNING = "warning"
     STALL = "stall"
@@ -43,27 +74,32 @@ class Trouble(StrEnum):
     PANIC = "panic"
 
 
-RANK = {trouble: rank for rank, trouble in enumerate(Trouble)}
+class KnownReport(Fact):
+    """A report that is known by its first line: a pattern of that line's beginning, and an example.
 
-_SIGNS = {
-    Trouble.PANIC: r"Kernel panic - not syncing|(?:traps: )?PANIC: double fault",
-    Trouble.OOPS: rf"BUG: |BUG [\w-]+ \([^)]{{1,60}}\): |\[ BUG: |UBSAN: |Oops:|kernel BUG at|{_NUMBERED}|"
-    r"general protection fault|divide error: |invalid opcode: |double fault: |stack segment: |int3: ",
-    # mm/oom_kill.c; a control group that is out of memory ("Memory cgroup out of memory") is its owner's affair.
-    Trouble.MEMORY: r"Out of memory: Killed process|Out of memory and no killable processes",
-    Trouble.STALL: r"(?:rcu: )?INFO: \w+ (?:self-)?detected (?:expedited )?stall|watchdog: BUG: soft lockup|"
-    r"(?:(?:NMI )?watchdog: )?(?:CPU\d+: )?Watchdog detected hard LOCKUP|INFO: task .{1,60} blocked for more than",
-    # Behind "WARNING: CPU" come WARN() and its like; the rest is lockdep (kernel/locking/lockdep.c).
-    Trouble.WARNING: r"WARNING: CPU: \d+ PID:|WARNING: possible (?:circular|recursive|irq lock inversion)|"
-    r"WARNING: inconsistent lock state|WARNING: \S+-safe -> \S+-unsafe lock order|WARNING: chain_key collision|"
-    r"WARNING: Nested lock was not taken|WARNING: bad (?:unlock balance|contention) detected|"
-    r"WARNING: held lock freed|WARNING: .{1,60} still has locks held|WARNING: suspicious RCU usage|"
-    r"WARNING: lock held when returning to user space|INFO: trying to register non-static key|"
-    # mm/page_alloc.c and mm/kmemleak.c.
-    r".{1,64}: page allocation failure: order:|kmemleak: \d+ new suspected memory leaks",
-}
-_SIGN = re.compile(_BEGINNING + "(?:" + "|".join(f"(?P<{kind.name}>{signs})" for kind, signs in _SIGNS.items()) + ")")
-_NUMBERED_SIGN = re.compile(_BEGINNING + _NUMBERED)
+    ``is_alone`` where the report is this one line, which may stand in another one.
+    """
+
+    kind: Trouble
+    what: str
+    sign: str
+    example: str
+    is_alone: bool = False
+
+
+@lru_cache(maxsize=1)
+def known_reports() -> Sequence[KnownReport]:
+    """The catalogue's, the worst first."""
+    kinds = read("kernel_reports.yaml")
+    return [KnownReport(kind=Trouble(kind), **one) for kind, of in kinds.items() for one in cast(_Entries, of)]
+
+
+@lru_cache(maxsize=1)
+def _signs() -> re.Pattern[str]:
+    return re.compile(f"{_BEGINNING}(?:{'|'.join(f'({known.sign})' for known in known_reports())})")
+
+
+_NUMBERED_SIGN = re.compile(_BEGINNING + r"[\w ,.:()/-]{1,120}: [0-9a-f]{4} \[#\d+\]")
 _CUT = re.compile(_BEGINNING + r"-+\[ cut here \]-+")
 _TRACE = re.compile(_BEGINNING + "Call Trace:")
 _TRACE_LINES = 8
@@ -71,6 +107,20 @@ _TRACE_LINES = 8
 _REGISTERS = re.compile(_BEGINNING + r"(?:Code|R(?:SP|AX|DX|BP|10|13)|E(?:AX|SI)|[CDF]S|[CD]R\d|PKRU): ")
 """Lines of __show_regs() and show_opcodes() (arch/x86/kernel) other than that of the instruction pointer."""
 _END = re.compile(_BEGINNING + r"---\[ end (?:trace|Kernel panic)")
+_PREAMBLE = re.compile(
+    rf"{_REGISTERS.pattern}|{_BEGINNING}(?:RIP: |EIP: |CPU: \d+ (?:UID: \d+ )?PID: |Tainted: \[|Hardware name: |"
+    r"Workqueue: |Stopper: |Sched_ext: |Modules linked in:|Unloaded tainted modules|Preemption disabled at:|"
+    r"\[<[0-9a-f]{8}|irq event stamp: |(?:hard|soft)irqs last )"
+)
+"""Lines above a call trace that say nothing of its reason (lib/dump_stack.c, __show_regs())."""
+_STACK = re.compile(rf"{FRAME.pattern}|{_TRACE.pattern}|{_BEGINNING} {{1,3}}(?:\? |</?[A-Z]|0x[0-9a-f]{{8}})")
+_ASKED_FOR = re.compile(
+    _BEGINNING
+    + r"(?:sysrq: |task:|NMI backtrace for cpu|Sending NMI|rcu: |stack backtrace:|.{1,64} invoked oom-killer: |"
+    r"name \S{1,64}, interval \d+, probability |The following trace is a kernel self test)"
+)
+"""Messages above a call trace that is no trouble by itself: someone has asked for it (SysRq, fault injection), or it is
+a part of the report that another line begins."""
 
 
 @dataclass(frozen=True)
@@ -110,16 +160,27 @@ def report_patterns(regexes: Iterable[str]) -> tuple[re.Pattern[str], ...]:
 
 def sign_in(line: str) -> Trouble | None:
     """The trouble that a line is a sign of."""
-    found = _SIGN.search(line)
-    return Trouble[str(found.lastgroup)] if found is not None else None
+    known = _known(line)
+    return None if known is None else known.kind
+
+
+def is_dump(line: str) -> bool:
+    """Whether a line is of registers or of a stack, and no message."""
+    return _PREAMBLE.search(line) is not None or _STACK.search(line) is not None
+
+
+def _known(line: str) -> KnownReport | None:
+    found = _signs().search(line)
+    return None if found is None or found.lastindex is None else known_reports()[found.lastindex - 1]
 
 
 def reports_in(lines: Iterable[str]) -> Iterator[KernelReport]:
     """The reports in a console's lines, in their order.
 
     A report ends at its end mark, where its caller's next begins, and after ``REPORT_LINES``; one about memory is one
-    line. What a program or another caller prints in between is no part of it. User space can print on the console as
-    well, so a report is a reason to look, not a proof.
+    line, and one without a known first line ends some lines behind its call trace. What a program or another caller
+    prints in between is no part of it. User space can print on the console as well, so a report is a reason to look,
+    not a proof.
     """
     readers: dict[str | None, _Reader] = {}
     for line in lines:
@@ -143,37 +204,106 @@ class _Reader:
     """Puts the lines of one caller's reports together."""
 
     def __init__(self) -> None:
-        self._lines: list[str] = []
-        self._trouble: Trouble | None = None
-        self._is_numbered = False
+        self._begin(None, ())
+
+    def _begin(self, trouble: Trouble | None, lines: Sequence[str]) -> None:
+        self._trouble = trouble
+        self._lines = list(lines)  # of the report; else those that a call trace may be about
+        self._is_cut = self._is_numbered = self._has_trace = False
+        self._heading: int | None = None  # the line "Call Trace:" whose first frame is to come
+        self._words: int | None = None  # lines behind the call trace of a report without a known first line
 
     def take(self, line: str) -> Iterator[KernelReport]:
         """The reports that end with this line, or before it."""
-        sign, is_numbered = sign_in(line), _NUMBERED_SIGN.search(line) is not None
+        known = _known(line)
+        if known is not None and known.is_alone:
+            if self._words:
+                yield from self.rest()
+            yield KernelReport(known.kind, (line[:LINE_CHARACTERS],))
+            return
+        yield from self._look_for_beginning(line, known)
+        self._lines.append(line[:LINE_CHARACTERS])
+        yield from self._look_for_trace(self._lines[-1])
+        is_end = "---[ end " in line and _END.search(line) is not None
+        if is_end and self._is_cut:  # the first line is damaged, or of a kernel to come
+            self._trouble = Trouble.WARNING
+        # What is above the sentence about memory is a list of all processes, and below it nothing.
+        if is_end or self._trouble is Trouble.MEMORY or self._words == _LAST_WORDS:
+            last = self._lines[-_LAST_WORDS:] if self._words else ()
+            yield from self.rest()
+            self._lines.extend(last)
+        elif self._trouble is None and not self._is_cut and self._heading is None:
+            del self._lines[:-_LINES_BEFORE]
+        elif len(self._lines) >= REPORT_LINES:
+            yield from self.rest()
+
+    def _look_for_beginning(self, line: str, known: KnownReport | None) -> Iterator[KernelReport]:
+        is_numbered = known is not None and known.kind is Trouble.OOPS and _NUMBERED_SIGN.search(line) is not None
         if (
             is_numbered
             and self._trouble is Trouble.OOPS
             and not self._is_numbered
             and len(self._lines) <= _OOPS_DISTANCE
         ):
-            sign = None  # "BUG: ..." has begun this report
-        is_cut = _CUT.search(line) is not None
-        if self._trouble is not None and (is_cut or sign is not None):
+            known = None  # "BUG: ..." has begun this report
+        is_cut = "[ cut here ]" in line and _CUT.search(line) is not None
+        if self._trouble is not None and (is_cut or known is not None):
             yield from self.rest()
         if is_cut:  # above what WARN() was given to say, which is above the sign
-            self._lines = []
-        elif sign is not None:
-            self._trouble, self._is_numbered = sign, False
-        elif not self._lines:
-            return
+            self._begin(None, ())
+            self._is_cut = True
+        elif known is not None:
+            self._begin(known.kind, self._lines if self._is_cut else ())
         self._is_numbered = self._is_numbered or is_numbered
-        self._lines.append(line[:LINE_CHARACTERS])
-        # What is above the sentence about memory is a list of all processes, and below it nothing.
-        if _END.search(line) or len(self._lines) >= REPORT_LINES or self._trouble is Trouble.MEMORY:
-            yield from self.rest()
 
     def rest(self) -> Iterator[KernelReport]:
         """The report that was begun."""
         if self._trouble is not None:
             yield KernelReport(self._trouble, tuple(self._lines))
-        self._lines, self._trouble = [], None
+        self._begin(None, ())
+
+    def _look_for_trace(self, line: str) -> Iterator[KernelReport]:
+        if "Call Trace:" in line and _TRACE.search(line):
+            self._heading = len(self._lines) - 1
+        elif self._heading is not None and FRAME.search(line):
+            yield from self._add_trace(_message_above(self._lines, self._heading))
+        elif self._words is not None:
+            self._words = 0 if is_dump(line) else self._words + 1
+
+    def _add_trace(self, message: int | None) -> Iterator[KernelReport]:
+        """Take a call trace for a part of the report, or for a report of its own that begins with its message."""
+        self._heading = None
+        if self._is_cut:
+            self._trouble = Trouble.WARNING
+        elif message is not None and (self._trouble is None or self._is_over(message)):
+            lines = self._lines[message:]
+            del self._lines[message:]
+            yield from self.rest()
+            self._begin(Trouble.WARNING, lines)
+            self._words = 0
+        self._has_trace = self._trouble is not None
+
+    def _is_over(self, message: int) -> bool:
+        """Whether the report that was begun has ended before a message of its lines, above a call trace."""
+        if message == 0:
+            return False
+        before, after = (_STAMP.search(line) for line in self._lines[message - 1 : message + 1])
+        return self._has_trace or (
+            before is not None and after is not None and float(after["time"]) - float(before["time"]) >= _GAP
+        )
+
+
+def _message_above(lines: Sequence[str], heading: int) -> int | None:
+    """The line that begins the message above a call trace; None where it has none, or is no report by itself."""
+    last = heading - 1
+    while last >= 0 and _PREAMBLE.search(lines[last]):
+        last -= 1
+    if last < 0:
+        return 0
+    if _STACK.search(lines[last]) or _ASKED_FOR.search(lines[last]):
+        return None
+    stamp = _STAMP.search(lines[last])
+    for first in range(last, max(0, last - _MESSAGE_LINES), -1):
+        if stamp is None or stamp[0] not in lines[first - 1] or is_dump(lines[first - 1]):
+            return first
+    return max(0, last - _MESSAGE_LINES)

@@ -4,14 +4,34 @@
 from __future__ import annotations
 
 from orchestrator.errors import GuestError
-from orchestrator.guest.guest import Guest
-from orchestrator.guest.kernel_value import kernel_value, whole_number
+from orchestrator.guest.kernel_value import HasFiles, kernel_value, whole_number
 
 _FILE = "/proc/sys/kernel/tainted"
 _QUOTED = 40
 
+_TROUBLE = {
+    1: "a module was loaded by force",
+    3: "a module was unloaded by force",
+    4: "a machine check",
+    5: "a bad page",
+    7: "an oops or a BUG",
+    9: "a warning",
+    14: "a soft lockup",
+}
+"""The bits that mean trouble, from Documentation/admin-guide/tainted-kernels.rst. The others describe modules (P, C, O,
+E, K, N, X, T, J), firmware (A, I), the CPU (S) and what a user asked for (U)."""
 
-def taint_mask(guest: Guest) -> int:
+_REPORTED = frozenset({5, 7, 9, 14})
+"""The bits that come with a report on the console."""
+
+
+def troubles(before: int, after: int, *, has_reported: bool) -> list[str]:
+    """What has happened between two readings, without what comes with a report where the kernel ``has_reported``."""
+    new = {bit for bit in _TROUBLE if (after & ~before) >> bit & 1}
+    return [_TROUBLE[bit] for bit in sorted(new - _REPORTED if has_reported else new)]
+
+
+def taint_mask(guest: HasFiles) -> int:
     """The mask now. Raises GuestError where it cannot be read, or is no number."""
     text = kernel_value(guest, _FILE)
     mask = whole_number(text)

@@ -7,6 +7,7 @@ The agent starts the shell on the guest's end, so nothing else of the guest diff
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -19,8 +20,9 @@ from typing import TYPE_CHECKING, cast
 
 import pexpect
 
-from orchestrator.errors import GuestExit, HostError
+from orchestrator.errors import GuestError, GuestExit, GuestOops, HostError
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.taint import taint_mask
 from orchestrator.paths import data_dir
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ ESCAPE_KEY = "Ctrl-]"
 _ESCAPE = b"\x1d"
 _ATTENDED_LIMIT = 20 * 86_400.0  # a session may be long; poll() takes at most 24 days
 _DYING_LIMIT = 10.0
+_LEAVING_LIMIT = 3.0
 _PROGRAM = "/bin/console-shell"
 
 
@@ -108,8 +111,11 @@ class _Session(threading.Thread):
             finally:
                 # QEMU has opened it, or never will. While we hold it open, the other end sees no hang-up.
                 os.close(self._their_end)
+            before = taint_mask(self.guest)
             self._prepare(self.guest)
             self._attend(self.guest)
+            self.guest.check_console()
+            self.guest.check_taint(before, has_reported=bool(self.guest.reports()))
         except BaseException as error:
             self.error = error
         finally:
@@ -131,8 +137,8 @@ def attend(start: Callable[[str, Watch], Guest], prepare: Callable[[Guest], None
     it runs.
 
     Returns when the shell ends, the guest resets itself, or the user presses the escape key. Raises GuestError else,
-    GuestOops where the kernel has reported what is not among the guest's ``expected_reports``, and HostError where the
-    host has no pseudo-terminal.
+    GuestOops where the kernel has reported what is not among the guest's ``expected_reports``, or become tainted, and
+    HostError where the host has no pseudo-terminal.
     """
     try:
         ours, theirs = os.openpty()
@@ -145,15 +151,19 @@ def attend(start: Callable[[str, Watch], Guest], prepare: Callable[[Guest], None
     session.start()
     try:
         left = _converse(_Terminal(ours, session), token)
-        if not left:
-            # The console ends before QEMU does, and QEMU's exit status has the reason.
-            session.join(_DYING_LIMIT)
+        if left and session.guest is not None:
+            with contextlib.suppress(GuestError):
+                session.guest.stop_command()
+        # The console ends before QEMU does, and QEMU's exit status has the reason.
+        session.join(_LEAVING_LIMIT if left else _DYING_LIMIT)
     finally:
         session.abort()
         session.join()
         if session.guest is not None:
             session.guest.kill()
         os.close(ours)
+    if isinstance(session.error, GuestOops):
+        raise session.error
     if session.error is not None and not left and not _reset_itself(session.error):
         raise session.error
     if session.guest is not None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,9 +11,10 @@ from types import MappingProxyType
 
 from orchestrator.catalog.given_parameters import parameter_problem
 from orchestrator.catalog.user_module import modinfo
-from orchestrator.errors import CommandTimeout, EvidenceError, GuestHang, UsageError
+from orchestrator.errors import CommandTimeout, EvidenceError, GuestError, GuestHang, UsageError
 from orchestrator.guest.channel import COMMAND_LIMIT
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.guilty import guilty_function, interrupted_at
 from orchestrator.guest.hang import is_stopped
 
 _WRONG_FORMAT = "invalid module format"
@@ -27,6 +29,14 @@ _ENDLESS = (
     "an init function must return: look at its loops, and at what it waits for where the CPU is idle; one that is only "
     "slow gets more time by `time_limit:` of an experiment, --timeout of exec"
 )
+
+_INSMOD = ("insmod",)
+WATCHED = ("sh", "-c", 'insmod "$@"; exit $?', "insmod")
+"""Calls insmod so that the agent answers although the init function does not return: the shell can be killed. It is one
+process more, which a guest that is measured in has not got."""
+_STACK = "for task in $(grep -lx insmod /proc/[0-9]*/comm); do echo && cat ${task%comm}stack; done"
+_RUNNING = "echo l >/proc/sysrq-trigger"
+"""Makes the kernel print where each CPU is (drivers/tty/sysrq.c): a task that runs has no stack in /proc."""
 
 _INVALID = re.compile(r"`(.*)' invalid for parameter `(.*)'")
 _TIME = re.compile(r"^\[[ .0-9]+\] ")
@@ -49,19 +59,24 @@ def load(
     *,
     parameters: Mapping[str, str | int] = _NO_PARAMETERS,
     time_limit: float = COMMAND_LIMIT,
+    insmod: Sequence[str] = _INSMOD,
 ) -> None:
     """Load a module from a file of the host's. Raises RefusedError with its own message from the log, or GuestOops.
 
-    ``time_limit`` is in host seconds, for the module's init function. Raises GuestHang, or CommandTimeout where insmod
-    could be killed, when it is over, and UsageError for parameters that cannot be.
+    ``time_limit`` is in host seconds, for the module's init function. Raises GuestHang, or CommandTimeout where the
+    guest still answers, when it is over, and UsageError for parameters that cannot be. ``insmod`` may be ``WATCHED``.
     """
     arguments = [insmod_word(key, value) for key, value in parameters.items()]
     target = f"/tmp/{name}.ko"  # noqa: S108 - in the guest
     guest.put(file, target)
     mark = guest.console.length()
     try:
-        result = guest.run(["insmod", target, *arguments], time_limit=time_limit)
+        result = guest.run([*insmod, target, *arguments], time_limit=time_limit)
     except (GuestHang, CommandTimeout) as error:
+        if isinstance(error, CommandTimeout) and (lines := _where_it_is(guest)):
+            guilty = guilty_function(lines)
+            error.what = f"insmod did not end within {time_limit:g} s" + (f"; it is in {guilty}" if guilty else "")
+            error.detail = tuple(lines)
         if guest.pid is None or not is_stopped(guest.pid):
             error.what = f"the init function of module {name} has not returned: {error.what}"
             error.hint = _ENDLESS
@@ -83,6 +98,20 @@ def load(
     messages = messages or _once([line for line in log[-5:] if _LOADER.search(line) and "taint" not in line])
     silent = not messages and _WRONG_FORMAT not in said.casefold()
     raise RefusedError(name, reason, messages, hint=_SILENT if silent else _of_list(reason, parameters))
+
+
+def _where_it_is(guest: Guest) -> Sequence[str]:
+    """Lines of the kernel's that say where an insmod is that has not ended; none where it has."""
+    lines: Sequence[str] = ()
+    with contextlib.suppress(GuestError):
+        # As in a call trace, where a space is before each frame.
+        lines = [f" {line}" for line in guest.run(["sh", "-c", _STACK]).text.splitlines()]
+        if lines and not any(map(str.strip, lines)):
+            mark = guest.console.length()
+            guest.run(["sh", "-c", _RUNNING])
+            guest.drain_console()
+            lines = interrupted_at(guest.console.whole_lines(mark)[0])
+    return [line for line in lines if line.strip()]
 
 
 def _of_list(reason: str, parameters: Mapping[str, str | int]) -> str:

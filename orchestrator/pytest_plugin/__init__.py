@@ -67,8 +67,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", _MARK)
     config.addinivalue_line(
         "markers",
-        "allow_oops(*regexes): what the kernel of the test's guest may report on its console; any other oops, BUG, "
-        "warning, lockdep report or stall fails the test.",
+        "allow_oops(*regexes): what the kernel of the test's guest may report on its console; any other report of "
+        "trouble fails the test.",
     )
     config.addinivalue_line("markers", "qemu: a test that starts QEMU by itself, without a fixture")
 

@@ -122,6 +122,8 @@ def _is_sound(guest: Guest) -> bool:
     try:
         if guest.state is State.PAUSED:
             guest.resume()
-        return guest.console.trouble() is None and guest.run(["true"], time_limit=_ANSWER_LIMIT).status == 0
+        if next(guest.console.reports(), None) is not None:
+            return False
+        return guest.run(["true"], time_limit=_ANSWER_LIMIT).status == 0
     except GuestError:
         return False

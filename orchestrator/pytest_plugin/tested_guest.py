@@ -16,7 +16,6 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_parameters import check_parameter_names
 from orchestrator.artifacts.module_source import Value
 from orchestrator.artifacts.user_modules import user_modules
-from orchestrator.errors import GuestError, GuestExit, GuestOops
 from orchestrator.guest.channel import COMMAND_LIMIT
 from orchestrator.guest.diagnosis import trouble_of
 from orchestrator.guest.end_of_log import END_OF_LOG
@@ -26,7 +25,7 @@ from orchestrator.guest.life import State
 from orchestrator.guest.machine import Machine
 from orchestrator.guest.taint import taint_mask
 from orchestrator.probes import loading
-from orchestrator.pytest_plugin import expectations, taint
+from orchestrator.pytest_plugin import expectations
 from orchestrator.pytest_plugin.interaction import converse
 from orchestrator.pytest_plugin.loaded_module import LoadedModule
 from orchestrator.steps import step
@@ -107,9 +106,14 @@ class TestedGuest(Guest):
         check_parameter_names(module, parameters)
         with contextlib.ExitStack() as undo:
             for other in needed:
-                loading.load(self, other.name, other.file, time_limit=time_limit)
+                loading.load(self, other.name, other.file, time_limit=time_limit, insmod=loading.WATCHED)
                 undo.callback(loading.unload, self, other.name, time_limit=time_limit)
-            loading.load(self, module.name, module.file, parameters=parameters, time_limit=time_limit)
+            loading.load(
+                *(self, module.name, module.file),
+                parameters=parameters,
+                time_limit=time_limit,
+                insmod=loading.WATCHED,
+            )
             undo.pop_all()
         return LoadedModule(self, module.name, module.file, tuple(other.name for other in needed))
 
@@ -208,26 +212,13 @@ class TestedGuest(Guest):
         if was_lost or any(report.trouble is Trouble.PANIC for report in reports):
             return
         self.check_alive("the test ran")
-        try:
-            new = taint.troubles(self._test.taint, self._taint())
-        except GuestError as error:
-            if isinstance(error, GuestExit) or not reports:
-                raise
-            return  # what was reported, and expected, has stopped the agent as well
-        if len(reports) > len(unexpected):  # what was reported, and expected, has tainted it
-            new = {bit: what for bit, what in new.items() if bit not in taint.REPORTED}
-        if new:
-            raise GuestOops(f"the guest's kernel has become tainted: {', '.join(new.values())}")
+        self.check_taint(self._test.taint, has_reported=bool(reports))
 
     def _watch(self) -> None:
         self._test.expected.clear()
         self._test.mark = self._test.seen = self.console.length()
-        self._test.taint = self._taint()
-
-    def _taint(self) -> int:
-        if self.state is not State.READY or self.pid is None:
-            return self._test.taint
-        return taint_mask(self)
+        if self.state is State.READY and self.pid is not None:
+            self._test.taint = taint_mask(self)
 
     # --- a person ---------------------------------------------------------------------------------
 

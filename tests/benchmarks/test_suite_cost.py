@@ -2,7 +2,7 @@
 """Does the daily suite start more guests than it did when its costs were last recorded?
 
 Guests are what it takes its time for, and how many there are does not depend on the host. Where a test needs more of
-them, another one gives some up, or the costs are recorded anew: ``./lab test --bare --costs tests/suite_costs.yaml``.
+them, another one gives some up, or the costs are recorded anew: ``./lab test --bare --costs=tests/suite_costs.yaml``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REPEATED = 5
 def test_the_daily_suite_starts_no_more_guests_than_recorded(tmp_path: Path) -> None:
     costs = tmp_path / "costs.yaml"
     done = subprocess.run(
-        [ROOT / "lab", "test", "--bare", "--costs", costs], cwd=ROOT, capture_output=True, text=True, check=False
+        [ROOT / "lab", "test", "--bare", f"--costs={costs}"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout[-10_000:] + done.stderr
     assert recorded_costs(costs)["guests"] <= recorded_costs()["guests"] + REPEATED

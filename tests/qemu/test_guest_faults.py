@@ -34,6 +34,8 @@ SURVIVED = {
     "warn": "warning in lab_fault_warn [faulty]",
     "refcount": "warning in lab_fault_refcount [faulty]",
     "sleep": "oops in lab_fault_sleep [faulty]",
+    "twice": "warning in lab_fault_twice [faulty]",
+    "banner": "warning in lab_fault_banner [faulty]",
 }
 """Faults of tests/qemu/modules/faulty.c, and what is said of them."""
 
@@ -43,10 +45,10 @@ PANIC = r"panicked in lab_fault_panic \[faulty\] while running insmod: this is o
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A guest that has not answered for a second is taken for dead."""
-    monkeypatch.setattr("orchestrator.guest.framed.KILL_LIMIT", 1.0)
+    monkeypatch.setattr("orchestrator.guest.framed.DEATH_LIMIT", 1.0)
 
 
-@pytest.mark.parametrize("fault", ["null", "warn"])
+@pytest.mark.parametrize("fault", ["null", "warn", "twice"])
 def test_what_a_kernel_survives_names_the_function(guest: Guest, modules: ModuleMaker, fault: str) -> None:
     _survives(guest, modules, fault)
 

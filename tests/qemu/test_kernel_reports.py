@@ -46,6 +46,14 @@ def test_expected_reports_are_allowed_one_by_one(
     assert ("reported trouble" in done.stderr) == bool(quoted)
 
 
+def test_a_taint_without_a_report_fails_a_command(tmp_path: Path) -> None:
+    script = ("sh", "-c", "echo 512 >/proc/sys/kernel/tainted; echo hello")
+    done = CommandLine(tmp_path).run("exec", *GUEST, "--allow-oops", ".", "--", *script)
+    assert (done.returncode, done.stdout) == (1, "hello\n")
+    assert "the guest's kernel has become tainted: a warning\n" in done.stderr
+    assert "hint: the console shows no report of it; the kernel's log may: dmesg" in done.stderr
+
+
 def test_a_command_that_does_not_end_is_explained_by_the_report(late_oops: Path, tmp_path: Path) -> None:
     done = CommandLine(tmp_path).run("exec", *GUEST, "--module", late_oops, "--timeout", "3", "--", "sleep", "1000")
     assert done.returncode == 1

@@ -118,7 +118,7 @@ def test_a_probe_module_that_oopses_is_no_mere_refusal(
 def test_a_hang_is_raised_and_the_guest_can_be_killed(
     guest: Guest, modules: ModuleMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.guest.framed.KILL_LIMIT", 1.0)
+    monkeypatch.setattr("orchestrator.guest.framed.DEATH_LIMIT", 1.0)
     pid = pid_of(guest)
     guest.put(modules.rogue("spin").file, "/tmp/spin.ko")
     with pytest.raises(GuestHang, match=r"the guest hangs \(running insmod\): .* does not answer any more") as hang:
@@ -132,7 +132,7 @@ def test_a_hang_is_raised_and_the_guest_can_be_killed(
 
 
 def test_a_guest_that_stands_still_for_a_while_goes_on(shared_guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.guest.framed.KILL_LIMIT", 0.5)
+    monkeypatch.setattr("orchestrator.guest.framed.DEATH_LIMIT", 0.5)
     pid = pid_of(shared_guest)
     os.kill(pid, signal.SIGSTOP)
     try:

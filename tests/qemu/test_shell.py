@@ -128,6 +128,22 @@ def test_a_report_of_the_kernel_is_an_error(tmp_path: Path, late_oops: Path) -> 
     assert qemus_in(tmp_path) == []
 
 
+@pytest.mark.parametrize(
+    "end", [chr(29), pytest.param("exit\n", marks=pytest.mark.nightly("the other way out: a guest more"))]
+)
+def test_a_taint_without_a_report_is_an_error(end: str, tmp_path: Path) -> None:
+    with shell(tmp_path) as person:
+        person.expect_exact(PROMPT)
+        person.sendline("echo 512 >/proc/sys/kernel/tainted")
+        person.expect_exact(PROMPT)
+        person.send(end)
+        person.expect_exact("the guest's kernel has become tainted: a warning")
+        person.expect(pexpect.EOF)
+        person.wait()
+        assert person.exitstatus == 1
+    assert qemus_in(tmp_path) == []
+
+
 def test_a_qemu_that_dies_is_an_error(tmp_path: Path) -> None:
     with shell(tmp_path) as person:
         before = termios.tcgetattr(person.child_fd)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from orchestrator import errors
 from orchestrator.errors import LabError
 from orchestrator.guest.channel import CommandResult
+from orchestrator.guest.kernel_reports import known_reports
 from orchestrator.probes.loading import RefusedError
 from orchestrator.pytest_plugin.loaded_module import LoadedModule
 from orchestrator.pytest_plugin.tested_guest import TestedGuest
@@ -22,7 +23,15 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "Files": ("put", "get", "make_folder"),
     "Modules": ("load", "unload"),
     "Console and kernel log": ("dmesg", "wait_for_line", "printed", "drain_console", "reports"),
-    "Trouble": ("expect_oops", "expect_panic", "check_kernel", "has_reported", "check_console", "check_alive"),
+    "Trouble": (
+        "expect_oops",
+        "expect_panic",
+        "check_kernel",
+        "has_reported",
+        "check_console",
+        "check_taint",
+        "check_alive",
+    ),
     "Life": ("reboot", "pause", "resume", "kill", "power_off"),
     "From outside": ("read_memory", "counted_interrupts"),
     "Tests of the kernel's own": ("ktap",),
@@ -32,6 +41,7 @@ PROPERTIES = ("folder", "address", "pid", "command_line", "is_aborted")
 NOT_FOR_TESTS = frozenset(
     {
         *("boot", "restore", "reopen", "save", "keep", "abort", "take_slots", "counts_file"),  # who starts guests
+        "stop_command",  # a terminal, whose commands another thread waits for
         "begin_test",  # the plugin itself
     }
 )
@@ -68,6 +78,7 @@ def page() -> str:
             ),
             methods_table(("verb", "what"), {name: getattr(TestedGuest, name) for name in names}),
             *(part for title, group in GROUPS.items() for part in _group(title, group)),
+            *_known_reports(),
             "## Attributes",
             table(("attribute", "type", "what"), property_rows(TestedGuest, PROPERTIES)),
             *_results(),
@@ -88,6 +99,17 @@ def _group(title: str, names: Sequence[str]) -> Iterator[str]:
         yield from method_section(f"guest.{name}", getattr(TestedGuest, name))
         if name in vars(TestedGuest):
             yield _OF_TESTS
+
+
+def _known_reports() -> Iterator[str]:
+    yield "## What counts as a report"
+    yield filled(
+        """What the kernel prints on its console in one of these forms, of Linux 5.10 to 7.3. A call trace without any
+        of them is a warning, with the message above it; so is what stands between `[ cut here ]` and `[ end trace`.
+        What someone has asked for is none: SysRq, fault injection, a control group that runs out of its own memory."""
+    )
+    rows = ((known.kind, inline(known.what), f"`{known.example}`") for known in known_reports())
+    yield table(("kind", "what", "a first line"), rows)
 
 
 def _results() -> Iterator[str]:

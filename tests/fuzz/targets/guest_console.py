@@ -18,12 +18,11 @@ _NO_FAILURES: dict[str, str] = {}
 
 
 def read_console(data: bytes) -> None:
-    """The log that QEMU writes: its last lines, and the worst that is in it."""
+    """The log that QEMU writes: its last lines, and the reports in it."""
     console = Console(file("console", data))
     console.last_lines()
     shown = console.last_line()
     assert shown.isprintable(), "a terminal would obey the console's last line"
-    console.trouble()
     _blamed(list(console.reports()))
 
 

@@ -6,11 +6,13 @@
 #include <linux/delay.h>
 #include <linux/irqflags.h>
 #include <linux/jiffies.h>
+#include <linux/kobject.h>
 #include <linux/kthread.h>
 #include <linux/list.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
+#include <linux/panic.h>
 #include <linux/preempt.h>
 #include <linux/refcount.h>
 #include <linux/sched.h>
@@ -195,6 +197,29 @@ static noinline int lab_fault_large(void)
 	return room != NULL;
 }
 
+/* A sentence and a call trace, with neither a banner nor a taint. */
+static noinline int lab_fault_twice(void)
+{
+	struct kobject *first = kobject_create_and_add("lab_twice", kernel_kobj);
+	struct kobject *second = kobject_create_and_add("lab_twice", kernel_kobj);
+
+	kobject_put(second);
+	kobject_put(first);
+	return 0;
+}
+
+/* What __warn() of Linux 6.19 prints, on any kernel. */
+static noinline int lab_fault_banner(void)
+{
+	pr_warn("------------[ cut here ]------------\n");
+	pr_warn("WARNING: %s:%d at %pS, CPU#%d: %s/%d\n", "faulty.c", __LINE__, lab_fault_banner, raw_smp_processor_id(),
+		current->comm, current->pid);
+	dump_stack();
+	pr_warn("---[ end trace 0000000000000000 ]---\n");
+	add_taint(TAINT_WARN, LOCKDEP_STILL_OK);
+	return 0;
+}
+
 static const struct {
 	const char *name;
 	int (*act)(void);
@@ -219,6 +244,8 @@ static const struct {
 	{ "hung", lab_fault_hung },
 	{ "deadlock", lab_fault_deadlock },
 	{ "large", lab_fault_large },
+	{ "twice", lab_fault_twice },
+	{ "banner", lab_fault_banner },
 };
 
 static int __init faulty_init(void)

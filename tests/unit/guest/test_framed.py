@@ -107,7 +107,7 @@ def soon() -> Deadline:
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(framed, "KILL_LIMIT", 0.2)
+    monkeypatch.setattr(framed, "DEATH_LIMIT", 0.2)
 
 
 # --- the agent's first word ----------------------------------------------------------------------

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from orchestrator.guest import console as console_module
 from orchestrator.guest.console import Console
 from orchestrator.guest.guilty import guilty_function
-from orchestrator.guest.kernel_reports import KernelReport, excerpt, reports_in
+from orchestrator.guest.kernel_reports import KernelReport, KnownReport, Trouble, excerpt, known_reports, reports_in
 from orchestrator.guest.panic import answers_interruption, panic_among
 
 LOGS = expected_logs()
@@ -87,6 +87,7 @@ DISGUISES: dict[str, Callable[[str], str]] = {
     "a caller's thread": lambda text: STAMP.sub(r"\1[    T1]", text),
     "a caller's CPU": lambda text: STAMP.sub(r"\1[    C0]", text),
     "a long uptime": lambda text: STAMP.sub("[123456.123456]", text),
+    "behind a long boot": lambda text: "[    0.500000] pci 0000:00:01.0: a line of the boot\n" * 100 + text,
     "behind a prompt": lambda text: STAMP.sub(r"~ # \1", text),
 }
 
@@ -97,9 +98,10 @@ def test_the_form_of_the_lines_does_not_matter(name: str, disguise: str, tmp_pat
     assert meaning(reports_of(DISGUISES[disguise](text_of(name)), tmp_path)) == expected_meaning(name)
 
 
+@pytest.mark.parametrize("prefix", ["", "<4>"])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_log_without_time_stamps_says_the_same(name: str, tmp_path: Path) -> None:
-    text = re.sub(r"(?m)^\[ *\d+\.\d{6}\] ", "", text_of(name))
+def test_a_log_without_time_stamps_says_the_same(name: str, prefix: str, tmp_path: Path) -> None:
+    text = re.sub(r"(?m)^\[ *\d+\.\d{6}\] ", prefix, text_of(name))
     assert meaning(reports_of(text, tmp_path)) == expected_meaning(name)
 
 
@@ -155,6 +157,39 @@ def test_what_is_said_to_an_nmi_of_the_labs_is_no_trouble_of_the_kernels() -> No
     reports = {name: list(Console(FOLDER / f"{name}.log").reports()) for name in NAMES}
     answers = {name for name in NAMES if any(map(answers_interruption, reports[name]))}
     assert answers == {"faulty-spin-32", "faulty-spin-64"}
+
+
+@pytest.mark.parametrize("known", known_reports(), ids=lambda known: known.what)
+def test_what_is_listed_is_known_by_its_first_line(known: KnownReport) -> None:
+    (report,) = reports_in([f"[    1.000000] {known.example}"])
+    assert report.trouble is known.kind
+    assert next(other for other in known_reports() if re.match(other.sign, known.example)) is known
+
+
+def test_what_an_init_function_returns_is_its_own_fault() -> None:
+    lines = [
+        "do_init_module: 'lab_probe'->init suspiciously returned 5, it should follow 0/-E convention",
+        "do_init_module: loading module anyway...",
+        "CPU: 0 PID: 71 Comm: insmod Tainted: G           O       6.1.192-lab #1",
+        "Call Trace:",
+        " dump_stack_lvl+0x44/0x5c",
+        " do_init_module.cold+0x1f/0x40",
+    ]
+    (report,) = reports_in(f"[    1.000000] {line}" for line in lines)
+    assert (report.trouble, guilty_function(report.lines)) == (Trouble.WARNING, "init [lab_probe]")
+    assert len(report.lines) == len(lines)
+
+
+def test_a_call_trace_long_after_a_report_is_no_part_of_it() -> None:
+    bad = "[    1.000000] BUG: Bad rss-counter state mm:00000000c5bdc5a1 type:MM_FILEPAGES val:1"
+    trace = [
+        "lab: something else",
+        "CPU: 0 PID: 71 Comm: cat Not tainted 6.1.0 #1",
+        "Call Trace:",
+        " lab_read+0x1/0x2 [lab]",
+    ]
+    reports = list(reports_in([bad, *(f"[    3.000000] {line}" for line in trace)]))
+    assert meaning(reports) == [(Trouble.OOPS, None), (Trouble.WARNING, "lab_read [lab]")]
 
 
 @pytest.mark.parametrize("name", ["mem_cgroup_charge", "__mem_cgroup_charge", "memblock_free", "strp_recv"])

@@ -26,20 +26,22 @@ HINT = "kill -CONT 1"
 
 
 class Hanging:
-    """A guest in which insmod does not end."""
+    """A guest in which insmod does not end; it answers with its ``stack``, None where insmod could be killed."""
 
-    def __init__(self, error: GuestError, pid: int | None = None) -> None:
-        self.error, self.pid = error, pid
+    def __init__(self, error: GuestError, pid: int | None = None, stack: str | None = None) -> None:
+        self.error, self.pid, self.stack = error, pid, stack
         self.console = SimpleNamespace(length=lambda: 0)
         self.limits: list[float] = []
 
     def put(self, content: Path, target: str) -> None:
         assert target == f"/tmp/{content.name}"
 
-    def run(self, argv: Sequence[str], *, time_limit: float) -> None:
-        assert argv[0] == "insmod"
-        self.limits.append(time_limit)
-        raise self.error
+    def run(self, argv: Sequence[str], *, time_limit: float = 0.0) -> SimpleNamespace:
+        if "insmod" in argv:
+            self.limits.append(time_limit)
+            raise self.error
+        assert argv[:2] == ["sh", "-c"]
+        return SimpleNamespace(text="" if self.stack is None else f"\n{self.stack}")
 
 
 class Refusing:
@@ -87,6 +89,17 @@ def test_the_init_function_is_to_blame(kind: type[GuestError]) -> None:
         "its CPU is in sleepy_init [sleepy]"
     )
     assert "--timeout of exec" in error.value.hint
+
+
+def test_an_init_that_cannot_be_killed_is_where_its_stack_says() -> None:
+    stack = "[<0>] msleep+0x2e/0x50\n[<0>] hang_init+0x13/0x1000 [hang]\n[<0>] do_one_initcall+0x56/0x220\n"
+    guest = Hanging(CommandTimeout("insmod did not end within 3 s and was killed"), stack=stack)
+    with pytest.raises(CommandTimeout) as error:
+        load(cast("Guest", guest), "hang", Path("hang.ko"), time_limit=3.0, insmod=loading.WATCHED)
+    assert error.value.what == (
+        "the init function of module hang has not returned: insmod did not end within 3 s; it is in hang_init [hang]"
+    )
+    assert [line.strip() for line in error.value.detail] == stack.splitlines()
 
 
 def test_a_stopped_qemu_is_to_blame_itself(monkeypatch: pytest.MonkeyPatch) -> None:
