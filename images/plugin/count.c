@@ -13,8 +13,9 @@
 // FILE, written whenever a region is kept, so that it is complete though guests are killed:
 //   region TOTAL ENTRIES
 //   ADDRESS BYTES COUNT LOADS STORES TAKEN     ENTRIES times: numbers are decimal but the address and the bytes; the
-//                                              last three are 0 without detail. TAKEN is how often execution did not
-//                                              go on behind the instruction; the host knows which ones are branches.
+//                                              loads and stores are 0 without detail. TAKEN is how often execution
+//                                              did not go on behind the instruction: the host knows which ones are
+//                                              branches, and which ones repeat themselves (rep stos).
 //   stack COUNT ADDRESS FRAME ...              with stacks, behind a region's entries: instructions of the block at the
 //                                              address, and where each function that led to it was entered, in hex
 //   cache NAME HITS MISSES                     with caches (see caches.h), five times behind a region's entries
@@ -479,7 +480,8 @@ static void look_at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		count_executions(insn, index);
 		size++;
 	}
-	if (armed && (detailed || stacked) && index != RECORDS)
+	// Programs have more blocks than there is room for.
+	if (armed && index != RECORDS && (detailed || stacked || read.address >= together))
 		note_block(tb, &read, index, size);
 }
 

@@ -133,3 +133,19 @@ def test_an_instruction_that_crosses_into_another_page_counts_where_it_is_execut
     assert found.total == sum(found.stacks.values()) + 1
     taken = {code.code: one.taken for code, one in found.counts.items() if one.taken}
     assert taken == {CALL: 2, RETURN: 2, JUMP: 1}
+
+
+@pytest.mark.parametrize("options", [(), ("stacks=on",), ("detail=on",), (f"together={START:x}",)])
+def test_repetitions_are_told_from_executions(driver: Path, tmp_path: Path, options: tuple[str, ...]) -> None:
+    """Three calls: of three repetitions, of one, and of none, each with an execution that ends it."""
+    counts = tmp_path / "counts"
+    repeated = "f348ab"
+
+    def call(repetitions: int) -> Iterator[str]:
+        yield block(START, NOP, repeated)
+        yield from [block(START + 1, repeated)] * repetitions
+        yield block(START + 4, RETURN)
+
+    execute(driver, counts, [mark(ARM), *region(*call(3), *call(1), *call(0), block(START + 64, NOP))], *options)
+    found = read_regions(counts, 0)[0].counts[Code(START + 1, repeated)]
+    assert (found.executed, found.taken) == (7, 4)
