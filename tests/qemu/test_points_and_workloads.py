@@ -285,7 +285,7 @@ def test_a_module_for_another_kernel_is_unsupported(
 @pytest.mark.parametrize(
     ("kernel", "cpu", "kinds"),
     [
-        (KERNEL, "pentium4", ["kretprobe"]),
+        (KERNEL, "pentium4", ["kretprobe-boosted"]),
         pytest.param(
             "debian-amd64",
             "xeon-e5410",

@@ -316,12 +316,15 @@ def test_a_function_of_the_users(context: BuildContext, tmp_path: Path) -> None:
     record, profile = done.records["none"], done.profiles["none"]
     assert record.status == "ok", record.reason
     assert "workload" in by_symbol(profile)
-    assert profile.repetitions == 512 * profile.calls
+    # A 32-bit kernel copies its entry stack with rep movsb where it switches stacks.
+    own, calls = next(one for one in profile.symbols if one.name == "workload"), profile.calls
+    assert own.repetitions == 512 * calls <= profile.repetitions
     assert record.profile is not None
     assert record.profile.repetitions == profile.repetitions
-    value = record.value or 0
-    assert f"512 of {value:g} instructions are repetitions" in " ".join(record.notes)
-    assert f"{value - 512:g} without them" in " ".join(record.notes)
+    value, repeated = record.value or 0, profile.repetitions / calls
+    (note,) = (one for one in record.notes if "repetitions" in one)
+    assert note.startswith(f"{repeated:g} of {value:g} instructions are repetitions")
+    assert note.endswith(f"{value - repeated:g} without them")
 
 
 def test_a_module_of_the_users_and_a_workload_of_his(context: BuildContext, tmp_path: Path) -> None:
