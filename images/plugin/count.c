@@ -13,8 +13,9 @@
 // FILE, written whenever a region is kept, so that it is complete though guests are killed:
 //   region TOTAL ENTRIES
 //   ADDRESS BYTES COUNT LOADS STORES TAKEN     ENTRIES times: numbers are decimal but the address and the bytes; the
-//                                              last three are 0 without detail. TAKEN is how often execution did not
-//                                              go on behind the instruction; the host knows which ones are branches.
+//                                              loads and stores are 0 without detail. TAKEN is how often execution
+//                                              did not go on behind the instruction: the host knows which ones are
+//                                              branches, and which ones repeat themselves (rep stos).
 //   stack COUNT ADDRESS FRAME ...              with stacks, behind a region's entries: instructions of the block at the
 //                                              address, and where each function that led to it was entered, in hex
 //   cache NAME HITS MISSES                     with caches (see caches.h), five times behind a region's entries
@@ -57,7 +58,8 @@ static uint32_t slots[SLOTS];			// one more than the index of the instruction; 0
 static uint64_t executed[RECORDS];		// version 1
 static qemu_plugin_u64 board;			// version 2
 static struct counts counted[RECORDS], before[RECORDS], region[RECORDS];
-static struct block blocks[BLOCKS], *previous[VCPUS];
+static struct block blocks[BLOCKS];
+static const struct block *previous[VCPUS];
 static uint32_t block_slots[BLOCK_SLOTS];	// as slots
 static uint32_t used, used_blocks, in_region;
 static bool armed, detailed, stacked, cached, copies_data, is_counting, is_modelling, is_open, has_region, has_failed;
@@ -326,16 +328,33 @@ static void pass_mark(unsigned int vcpu, void *mark)
 	}
 }
 
+// QEMU decodes an instruction that crosses into another page, and leaves it to the next block: until 8.1 (commit
+// "plugins: Set final instruction count in plugin_gen_tb_end") it shows a plugin the bytes in front of the border as the
+// last instruction. With those bytes it is never executed.
+static bool is_cut_off(const struct block *block)
+{
+	return !board.score && executed[block->last] == 0;
+}
+
+static void leave_block(const struct block *block, uint64_t next)
+{
+	bool cut_off = is_cut_off(block);
+	uint64_t end = cut_off ? instructions[block->last].address : block->end;
+
+	if (end != next)
+		counted[block->last].taken++;
+	if (stacked && is_open) {
+		count_on_stack(block->start, block->size - cut_off);
+		follow(cut_off ? TRAPS : block->ending, end, next);
+	}
+}
+
 static void pass_block(unsigned int vcpu, void *data)
 {
-	struct block *block = data, **last = previous + vcpu % VCPUS;
+	const struct block *block = data, **last = previous + vcpu % VCPUS;
 
-	if (*last && (*last)->end != block->start)
-		counted[(*last)->last].taken++;
-	if (*last && stacked && is_open) {
-		count_on_stack((*last)->start, (*last)->size);
-		follow((*last)->ending, (*last)->end, block->start);
-	}
+	if (*last)
+		leave_block(*last, block->start);
 	*last = block;
 }
 
@@ -461,7 +480,8 @@ static void look_at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		count_executions(insn, index);
 		size++;
 	}
-	if (armed && (detailed || stacked) && index != RECORDS)
+	// Programs have more blocks than there is room for.
+	if (armed && index != RECORDS && (detailed || stacked || read.address >= together))
 		note_block(tb, &read, index, size);
 }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from orchestrator.probes.bpf_program import (
 )
 from orchestrator.probes.called import Called
 from orchestrator.probes.events import ARGUMENTS
-from orchestrator.probes.evidence import Observation
+from orchestrator.probes.evidence import MISSED_RETURNS, Observation
 from orchestrator.probes.optimiser import wait_until_armed, wait_until_untouched
 from orchestrator.probes.place import Place, place_of
 from orchestrator.probes.point import ProbePoint
@@ -35,6 +35,10 @@ from orchestrator.probes.tracer import CALL_BYTES
 from orchestrator.probes.user_point import UserPoint
 from orchestrator.probes.witness import Witness
 
+_ENTRIES = "lab-entries"
+_ENTERED_BY = {"kretprobe": "kprobe", "kretprobe-multi": "kprobe-multi"}
+"""What counts the entries of a function whose returns are probed: threads that are in it use up the kernel's instances
+(``maxactive``), and it counts none of the returns that it then misses where anybody could ask."""
 _NAMES = ("lab-a", "lab-b")
 """Folders in turn: a program is attached before the one that it replaces is detached."""
 
@@ -52,6 +56,7 @@ class BpfAttachment(Attachment):
         self._program = attach(guest, _NAMES[0], "noop", self._target)
         self._witness = Witness(guest, self._target)
         self._events: Sequence[BpfEvent] = ()
+        self._entries: Mapping[int, int] = {}
         self.point = place.point
 
     def observe(self) -> Observation:
@@ -89,10 +94,16 @@ class BpfAttachment(Attachment):
 
     @contextlib.contextmanager
     def one_caller(self) -> Iterator[None]:
-        """A witness counts by thread while the kernel counts the program's runs."""
+        """A witness counts by thread while the kernel counts the program's runs; of returns also the entries."""
+        entered_by = _ENTERED_BY.get(self._kind.program or "")
+        target = None if entered_by is None else Target(entered_by, self.point.symbol)
+        entries = None if target is None else attach(self._guest, _ENTRIES, "witness", target)
         self._witness.begin([("the BPF program", self._program)])
         yield
         self._witness.detach()
+        if entries is not None:
+            self._entries = entries.hits()
+            entries.detach()
         if isinstance(self.point, UserPoint):
             self._exchange(self._handler)
         else:
@@ -100,8 +111,12 @@ class BpfAttachment(Attachment):
         self._witness.end()
 
     def counts(self, called: Called) -> tuple[int, int | None]:
-        """What the witness saw."""
-        return self._witness.counts(called)
+        """What the witness saw. Raises EvidenceError where the calls entered a function more often than it returned."""
+        hits, others = self._witness.counts(called)
+        entered = sum(self._entries.get(pid, 0) for pid in called.pids)
+        if called.calls and entered > hits:
+            raise EvidenceError(f"the kernel missed {entered - hits} of {entered} returns", hint=MISSED_RETURNS)
+        return hits, others
 
     def recorded(self, called: Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
         """What the ring had; the witness must have seen as much."""

@@ -21,7 +21,7 @@ from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import Attachment
 from orchestrator.probes.called import Called
-from orchestrator.probes.evidence import Observation, check_untouched
+from orchestrator.probes.evidence import MISSED_RETURNS, Observation, check_untouched
 from orchestrator.probes.optimiser import allow_optimisation, wait_until_armed, wait_until_untouched
 from orchestrator.probes.place import Place, place_of
 from orchestrator.probes.point import ProbePoint
@@ -145,7 +145,8 @@ class EventAttachment(Attachment):
             return
         number = missed(self._guest)
         if number:
-            raise EvidenceError(f"the kernel skipped the event {number} times")
+            hint = MISSED_RETURNS if self._kind.event == "kretprobe" else ""
+            raise EvidenceError(f"the kernel skipped the event {number} times", hint=hint)
 
 
 def _words_of(event: str) -> tuple[str, ...]:

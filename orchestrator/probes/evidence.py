@@ -39,6 +39,12 @@ _JUMPS = frozenset({0xE9, 0xEB})
 
 _INT3 = 0xCC
 
+MISSED_RETURNS = (
+    "the kernel follows the returns of a limited number of threads at a time (maxactive): probe a function in which "
+    "fewer of them sleep"
+)
+"""What to do where returns are missed."""
+
 
 @dataclass(frozen=True)
 class _Look:

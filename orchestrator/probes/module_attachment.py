@@ -19,7 +19,15 @@ from orchestrator.guest.kernel_value import kernel_value, whole_number
 from orchestrator.probes.attachment import Attachment
 from orchestrator.probes.called import Called
 from orchestrator.probes.events import check_events, read_events, write_csv
-from orchestrator.probes.evidence import Observation, check_called, check_step, check_untouched, followed, observe
+from orchestrator.probes.evidence import (
+    MISSED_RETURNS,
+    Observation,
+    check_called,
+    check_step,
+    check_untouched,
+    followed,
+    observe,
+)
 from orchestrator.probes.loading import load
 from orchestrator.probes.optimiser import OPTIMISATION, allow_optimisation, wait_until_armed, wait_until_untouched
 from orchestrator.probes.point import ProbePoint, find_hook, find_static_branch
@@ -114,7 +122,7 @@ class ModuleAttachment(Attachment):
         if found is None:
             raise _reported("counts", counts)
         hits, others, missed = map(int, found.groups())
-        _check_missed(missed)
+        self._check_missed(missed)
         return hits - self._before, others
 
     def recorded(self, called: Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
@@ -133,7 +141,12 @@ class ModuleAttachment(Attachment):
 
     def check_missed(self) -> None:
         """Raise EvidenceError when the kernel skipped the handler at any hit since the module was loaded."""
-        _check_missed(self._number("missed") if self._has("missed") else 0)
+        self._check_missed(self._number("missed") if self._has("missed") else 0)
+
+    def _check_missed(self, missed: int) -> None:
+        if missed:
+            hint = MISSED_RETURNS if self._kind.template == "kretprobe" else ""
+            raise EvidenceError(f"the kernel skipped the handler {missed} times", hint=hint)
 
     def _hits(self) -> int:
         if not self._has("hits"):
@@ -241,11 +254,6 @@ class ModuleAttachment(Attachment):
         if number is None:
             raise _reported(name, text)
         return number
-
-
-def _check_missed(missed: int) -> None:
-    if missed:
-        raise EvidenceError(f"the kernel skipped the handler {missed} times")
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.bpf_program import BpfProgram, Target, attach, keep_statistics
 from orchestrator.probes.called import Called
+from orchestrator.probes.evidence import MISSED_RETURNS
 
 _NAME = "lab-witness"
 
@@ -51,6 +52,9 @@ class Witness:
             if info.missed:
                 raise EvidenceError(f"the kernel skipped {name} {info.missed} times")
             runs = info.runs - before
+            if runs < seen and ("kretprobe" in name or self._target.kind.startswith("kretprobe")):
+                missed = f"the kernel missed {seen - runs} of {seen} returns: {name} ran {runs} times"
+                raise EvidenceError(missed, hint=MISSED_RETURNS)
             if runs < seen:
                 raise EvidenceError(f"{name} ran {runs} times, and the witness beside it {seen} times")
         return seen

@@ -92,6 +92,7 @@ def stored(profile: CellProfile, file: Path) -> ProfileEvidence:
         calls=profile.calls,
         instructions=profile.executed,
         int3=sum(one.executed for one in profile.instructions if one.code == _INT3),
+        repetitions=profile.repetitions,
     )
 
 

@@ -110,6 +110,11 @@ def _counted(guest: Guest, kernel: Kernel, calls: Calls) -> Counted:
     check_clocksource(guest)
     if not measured.samples:
         raise EvidenceError("nothing was counted")
+    if measured.scatter:
+        raise EvidenceError(
+            f"a call takes {min(measured.samples):.10g} to {max(measured.samples):.10g} instructions: "
+            "what it finds in the kernel is not always the same, and there is no exact count"
+        )
     failing = _failing(guest, calls, measured)
     if guest.machine.counter is None:
         return Counted(measured.samples[0], failing=failing)

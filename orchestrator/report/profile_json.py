@@ -34,13 +34,17 @@ class CacheJson(_Answer):
 
 
 class SymbolJson(_Answer):
-    """A symbol of a profile; ``misses`` per call by kind, empty where no caches were modelled."""
+    """A symbol of a profile; ``misses`` per call by kind, empty where no caches were modelled.
+
+    ``repetitions`` of string instructions are among the ``instructions``.
+    """
 
     name: str
     place: str
     module: str | None
     address: str
     instructions: float
+    repetitions: float
     misses: dict[str, float]
 
 
@@ -50,6 +54,7 @@ class ProfileJson(_Answer):
     cell: str
     calls: int
     instructions: float
+    repetitions: float
     symbols: list[SymbolJson]
     classes: dict[str, float]
     caches: list[CacheJson]
@@ -148,6 +153,7 @@ def profile_json(profile: CellProfile, classes: Mapping[str, Fraction]) -> dict[
         cell=profile.cell,
         calls=profile.calls,
         instructions=float(Fraction(profile.executed, profile.calls)),
+        repetitions=float(Fraction(profile.repetitions, profile.calls)),
         symbols=[
             SymbolJson(
                 name=one.name,
@@ -155,6 +161,7 @@ def profile_json(profile: CellProfile, classes: Mapping[str, Fraction]) -> dict[
                 module=one.module,
                 address=f"{one.address:#x}",
                 instructions=float(Fraction(one.executed, profile.calls)),
+                repetitions=float(Fraction(one.repetitions, profile.calls)),
                 misses=_misses(profile, one.missed) if profile.caches else {},
             )
             for one in profile.symbols

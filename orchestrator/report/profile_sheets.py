@@ -30,24 +30,34 @@ def profile_sheet(profile: CellProfile, classes: Mapping[str, Fraction], limit: 
 
     Symbols behind the first ``limit`` share a row.
     """
-    total, unit = Fraction(profile.executed, profile.calls), profile.unit
-    listed, rest = _split(profile.symbols, limit)
-    symbols = [
-        Row(symbol_title(one), [per_call(Fraction(one.executed, profile.calls)), share(one.executed, profile.executed)])
-        for one in listed
-    ]
-    if rest:
-        executed = sum(one.executed for one in rest)
+    unit, all_repetitions = profile.unit, profile.repetitions
+
+    def row(name: str, executed: int, repetitions: int, style: str = "") -> Row:
         figures = [per_call(Fraction(executed, profile.calls)), share(executed, profile.executed)]
-        symbols.append(Row(others(len(rest)), figures))
-    by_class = [Row(name, [per_call(one), ""]) for name, one in classes.items()]
-    sums = [Row("all", [per_call(total), share(profile.executed, profile.executed)], "bold")]
+        repeated = per_call(Fraction(repetitions, profile.calls) if repetitions else None)
+        return Row(name, [*figures, repeated] if all_repetitions else figures, style)
+
+    listed, rest = _split(profile.symbols, limit)
+    symbols = [row(symbol_title(one), one.executed, one.repetitions) for one in listed]
+    if rest:
+        symbols.append(row(others(len(rest)), sum(one.executed for one in rest), sum(one.repetitions for one in rest)))
+    sums = [row("all", profile.executed, all_repetitions, "bold")]
+    sentences = ["Inlined functions count for the function that they are in."]
+    headings = [f"per {unit}", "share"]
+    if all_repetitions:
+        headings.append("repetitions")
+        sums.append(row("without repetitions", profile.executed - all_repetitions, 0))
+        sentences.append(
+            "Each repetition of a string instruction (rep) counts as an instruction, as on the clock; a CPU's counter "
+            "counts the whole as one."
+        )
+    by_class = [Row(name, [per_call(one), *[""] * (len(headings) - 1)]) for name, one in classes.items()]
     of = f"one {unit}" if profile.calls == 1 else f"mean of {profile.calls} {unit}s"
     return Sheet(
         title=profile.cell,
         facts=[f"instructions per {unit}, {of}; each was counted by QEMU"],
-        grid=Grid([f"per {unit}", "share"], [block for block in (symbols, sums, by_class) if block], together=2),
-        sentences=["Inlined functions count for the function that they are in."],
+        grid=Grid(headings, [block for block in (symbols, sums, by_class) if block], together=len(headings)),
+        sentences=sentences,
         footnotes=[],
         proofs=[],
     )

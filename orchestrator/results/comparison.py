@@ -209,7 +209,7 @@ def compare(
             done.append(_without_number(pair, budgets))
         elif (why := why_not_compared(*both)) is not None:
             refused.append(NotCompared(pair, why))
-        elif is_exact(both[0]):
+        elif is_exact(both[0]) and is_exact(both[1]):
             found = exact_difference(both[0].value or 0.0, both[1].value or 0.0)
             done.append(_judged(pair, both, found, budgets))
         elif both[0].work is not None and both[1].work is not None:

@@ -214,6 +214,8 @@ class ProfileEvidence(_Record):
     """All that these calls executed, as QEMU counted them one by one."""
     int3: Count
     """Breakpoint instructions among them."""
+    repetitions: Count | None = None
+    """Repetitions of string instructions (``rep stos``) among them, which a CPU's counter leaves out."""
     purposes: dict[Name, Instructions] | None = None
     """The instructions by what they are for, where that was asked for: see ``catalog.purposes``."""
     ticks: Count | None = None
@@ -231,7 +233,7 @@ class ProfileEvidence(_Record):
             return None if possible else f"the profile has {found}, with {self.faults} faults and {self.halts} halts"
         if evidence is None:
             return "a profile of a whole system has no ticks of the clock"
-        if self.instructions / self.calls not in samples:
+        if len(set(samples)) == 1 and self.instructions / self.calls != samples[0]:
             found = f"{self.instructions} instructions in {self.calls} calls"
             return f"the profile has {found}, and the samples are {', '.join(f'{one:.10g}' for one in samples[:4])}"
         if evidence.int3 is not None and self.int3 * evidence.calls != evidence.int3 * self.calls:
@@ -246,6 +248,8 @@ class ProfileEvidence(_Record):
         fields: dict[str, Any] = serialize(self)
         for name in ("ticks", "faults", "halts") if self.ticks is None else ():
             fields.pop(name)
+        if self.repetitions is None:
+            fields.pop("repetitions")
         return fields
 
 
@@ -296,11 +300,14 @@ class CellRecord(_Record):
     samples: tuple[Number, ...] = ()
     """Each repetition's result, in the order of measuring."""
     value: Number | None = None
-    """The mean of the samples where they are exact, else their median."""
+    """The mean of samples that are counted exactly, else their median."""
     overhead: Number | None = None
     """The value less that of the cell compared with; 0 in a baseline, null without one."""
     interval: Interval | None = None
-    """The 95 % interval of the overhead, where samples scatter: its low and its high end."""
+    """The 95 % interval of the overhead, where samples scatter: its low and its high end.
+
+    Of a baseline whose calls are counted and differ it is how far samples are from the value.
+    """
     parameters: dict[Name, Phrase | bool | Count | Number] = {}
     """Further facts that distinguish cells. ``kernel_release`` is printed in place of the kernel's name."""
     verdict: Literal["none"] | None = None

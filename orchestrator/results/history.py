@@ -103,8 +103,12 @@ class History:
 
     @property
     def is_exact(self) -> bool:
-        """Whether every difference is real: calls and loops are counted without anything that falls between them."""
-        return self.newest.clock == "instructions" and self.newest.metric != PER_RUN
+        """Whether every difference is real: calls and loops are counted without anything that falls between them.
+
+        Not where calls scatter: their interval has a width.
+        """
+        newest = self.newest
+        return newest.clock == "instructions" and newest.metric != PER_RUN and not newest.resolution
 
     @cached_property
     def numbers(self) -> Sequence[tuple[Point, float]]:

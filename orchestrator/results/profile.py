@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import re
 import zlib
 from collections.abc import Iterable
 from functools import cached_property
@@ -38,12 +39,17 @@ FunctionPlace = Annotated[str, StringConstraints(pattern=r"^[ -~]+$", max_length
 Folded = Annotated[str, StringConstraints(pattern=r"^[ -~]+$", max_length=1 << 17)]
 Unit = Literal["call", "run", "round", "probe"]
 
+_PREFIX = "26|2e|36|3e|64|65|66|67"
+_REPEATED = re.compile(rf"(?:{_PREFIX})*f[23](?:{_PREFIX}|f[23])*(?:4[0-9a-f])?(?:a[4-7a-f]|6[c-f])")
+"""A string instruction with a prefix that repeats it, and REX before its opcode."""
+
 
 class Instruction(NamedTuple):
     """An instruction ``offset`` bytes behind its symbol, and how often it was executed in all calls together.
 
-    ``loads``, ``stores`` and ``taken`` (executions that went on elsewhere than behind it) are 0 where they were not
-    counted. What the clock itself executes is subtracted. Without ``code`` it is all of user space, counted together.
+    ``loads`` and ``stores`` are 0 where they were not counted, as ``taken`` (executions that went on elsewhere than
+    behind it) in profiles of earlier versions. What the clock itself executes is subtracted. Without ``code`` it is all
+    of user space, counted together.
     """
 
     offset: Offset
@@ -52,6 +58,14 @@ class Instruction(NamedTuple):
     loads: Number = 0
     stores: Number = 0
     taken: Number = 0
+
+    @property
+    def repetitions(self) -> int:
+        """Executions of a string instruction (``rep stos``) that went on at itself.
+
+        QEMU's clock counts each of them, and a CPU's counter the whole instruction as one.
+        """
+        return self.taken if _REPEATED.fullmatch(self.code) else 0
 
 
 class _Stored(BaseModel):
@@ -77,6 +91,11 @@ class SymbolProfile(_Stored):
     def executed(self) -> int:
         """Instructions that were executed in it."""
         return sum(one.executed for one in self.instructions)
+
+    @cached_property
+    def repetitions(self) -> int:
+        """Repetitions of string instructions among them."""
+        return sum(one.repetitions for one in self.instructions)
 
     @cached_property
     def missed(self) -> Misses:
@@ -120,6 +139,11 @@ class CellProfile(_Stored):
     def executed(self) -> int:
         """Instructions of all calls together."""
         return sum(symbol.executed for symbol in self.symbols)
+
+    @property
+    def repetitions(self) -> int:
+        """Repetitions of string instructions among them."""
+        return sum(symbol.repetitions for symbol in self.symbols)
 
     @property
     def instructions(self) -> Iterable[Instruction]:

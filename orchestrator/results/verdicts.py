@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from orchestrator.results.contract import PER_RUN, CellRecord
+from orchestrator.results.contract import PER_CALL, PER_RUN, CellRecord
 from orchestrator.results.resolution import FEWEST_RUNS, Resolution
 from orchestrator.results.statistics import median_interval
 
@@ -69,8 +69,9 @@ class Difference:
 
 
 def is_exact(cell: CellRecord) -> bool:
-    """Whether its number is a count that is the same in every run."""
-    return cell.clock == "instructions" and cell.metric != PER_RUN
+    """Whether its number is a count that is the same in every run: not of whole runs, nor of calls that scatter."""
+    scatters = cell.metric == PER_CALL and len(set(cell.samples)) > 1
+    return cell.clock == "instructions" and cell.metric != PER_RUN and not scatters
 
 
 def exact_difference(before: float, after: float) -> Difference:
@@ -139,7 +140,7 @@ def overhead_difference(before: CellRecord, after: CellRecord) -> Difference | N
     """
     if before.overhead is None or after.overhead is None:
         return None
-    if is_exact(before):
+    if is_exact(before) and is_exact(after):
         return exact_difference(before.overhead, after.overhead)
     one, other = before.interval, after.interval
     if one is None or other is None:

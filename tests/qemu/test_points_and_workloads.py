@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command_line import CommandLine
 from elsewhere import ELSEWHERE
 from experiment_boot import boot_of, measured_call, prepared_for
 from module_maker import ModuleMaker
@@ -34,6 +36,22 @@ ENTRIES = {
 WORKLOADS = Path(__file__).with_name("workloads")
 GETPPID = "benchmark: {name: syscall, call: getppid, calls: 500}\n"
 GETTID = "benchmark: {name: syscall, call: gettid, calls: 500}\n"
+SLEEPERS = """\
+#include "workload.h"
+void workload_setup(void)
+{
+	for (int child = 0; child < 40; child++)
+		if (sys0(SYS_fork) == 0) {
+			long seconds[2] = {1000, 0};
+
+			for (;;)
+				sys2(SYS_nanosleep, seconds, 0);
+		}
+}
+void workload(void) { sys0(SYS_sched_yield); }
+"""
+"""Its children live on: in schedule(), where they use up a kretprobe's instances."""
+MISSED = r"the kernel (skipped the (handler|event) \d+ times|missed \d+ of \d+ returns)"
 READING = "benchmark: {name: workload, file: reading.c, calls: 500}\n"
 
 pytestmark = pytest.mark.guest(kernel=KERNEL, timing="instructions")
@@ -263,3 +281,34 @@ def test_a_module_for_another_kernel_is_unsupported(
     (folder / "broken.ko").write_bytes(built[:100])
     with pytest.raises(LabError, match="is no kernel module"):
         measured("probes: [./broken.ko]\n" + GETPPID)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "cpu", "kinds"),
+    [
+        (KERNEL, "pentium4", ["kretprobe-boosted"]),
+        pytest.param(
+            "debian-amd64",
+            "xeon-e5410",
+            ["kretprobe", "kretprobe-ftrace", "kretprobe-event", "bpf-kretprobe"],
+            marks=pytest.mark.nightly("each kind of kretprobe beside sleepers: half a minute"),
+        ),
+    ],
+)
+def test_returns_that_the_kernel_misses_are_named(tmp_path: Path, kernel: str, cpu: str, kinds: list[str]) -> None:
+    """And the children of one cell's workload do not keep the next one from beginning."""
+    (tmp_path / "sleepers.c").write_text(SLEEPERS)
+    config = tmp_path / "sleepers.yaml"
+    config.write_text(
+        f"name: sleepers\nkernels: [{kernel}]\nmachines: [{{cpu: {cpu}}}]\npoints: [schedule]\n"
+        f"probes: [none, {', '.join(kinds)}]\n"
+        "benchmark: {name: workload, file: sleepers.c, calls: 200, repeats: 2}\n"
+    )
+    command = CommandLine(tmp_path / "lab")
+    command.run("run", config)
+    cells = {cell.probe: cell for cell in command.cells().values()}
+    assert cells["none"].status == "ok", cells["none"].reason
+    for kind in kinds:
+        reason = cells[kind].reason or ""
+        assert re.match(MISSED, reason), reason
+        assert "hint: the kernel follows the returns of a limited number of threads" in reason

@@ -241,30 +241,90 @@ def test_caches_miss_the_same_in_two_guests(context: BuildContext, tmp_path: Pat
         assert missed == {"kprobe_record [lab_kprobe]": 1}
 
 
-@pytest.mark.kernels("lab-x86_64-smp")
-def test_a_64_bit_kernel(context: BuildContext, tmp_path: Path) -> None:
-    wanted = boot("lab-x86_64-smp", *COUNTED, cpu="xeon-e5410", probes=["none", "kprobe"])
-    done = Done(context, wanted, tmp_path)
+EVERY_PART = ("symbols", "stacks", "purposes", "classes", "caches")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "cpu", "probes"),
+    [
+        # The path of an int3 has instructions there that cross into another page: they count once.
+        ("debian-amd64", "xeon-e5410", ["none", "kprobe"]),
+        *(
+            pytest.param(kernel, cpu, ["none", "kprobe", "kprobe-optimized", *more], marks=pytest.mark.nightly(why))
+            for why in ["every part of a profile on four kernels: a minute"]
+            for kernel, cpu, more in [
+                ("debian-amd64@6.12", "xeon-e5410", ["bpf-fentry"]),
+                ("debian-amd64", "xeon-e5410", ["bpf-fentry"]),
+                ("debian-686", "pentium4", []),
+                ("debian-686-pae", "pentium4", []),
+            ]
+        ),
+    ],
+)
+def test_every_part_of_a_profile(
+    context: BuildContext, tmp_path: Path, kernel: str, cpu: str, probes: list[str]
+) -> None:
+    done = Done(context, boot(kernel, *EVERY_PART, cpu=cpu, probes=probes), tmp_path)
     for probe, profile in done.profiles.items():
-        assert profile.arch == "x86_64"
-        assert profile.executed == profile.calls * (done.records[probe].value or 0)
-        assert "entry_SYSCALL_64" in by_symbol(profile)
-    assert "kprobe_func [lab_kprobe]" in by_symbol(done.profiles["kprobe"])
+        record = done.records[probe]
+        assert record.status == "ok", record.reason
+        assert profile.executed == profile.calls * (record.value or 0) == sum(count for _, count in profile.stacks)
+        assert profile.has_details
+        assert {one.name for one in profile.caches} == {"l1i", "l1d", "l2", "itlb", "dtlb"}
+        assert sum(record.purposes.values()) == record.overhead
+        assert profile.arch == ("x86_64" if "amd64" in kernel else "i386")
+        # Each call ends where it began: nothing is left on the stack for the next one.
+        assert max(stack.count(";") for stack, _ in profile.stacks) < 24
+    assert set(done.profiles) == set(probes)
+
+
+CROSSING = """\
+#include "workload.h"
+__asm__(".text\\n.p2align 12\\n.skip 4094\\ncrosses: mov $1, %eax\\n"
+	".skip 4090, 0x90\\ncall 1f\\nret\\n1: ret\\n");
+void crosses(void);
+static char page[512];
+static void fill(unsigned long times)
+{
+	void *to = page;
+
+	__asm__ volatile("rep stosb" : "+D"(to), "+c"(times) : "a"(0) : "memory");
+}
+void workload(void)
+{
+	crosses();
+	fill(512);
+	fill(0);
+	sys0(SYS_getpid);
+}
+"""
 
 
 def test_a_function_of_the_users(context: BuildContext, tmp_path: Path) -> None:
+    """Of 512 repetitions, in code whose instructions cross into other pages."""
     file = tmp_path / "getpid.c"
-    file.write_text('#include "workload.h"\nvoid workload(void)\n{\n\tsys0(SYS_getpid);\n}\n')
+    file.write_text(CROSSING)
     wanted = boot(
         "lab-i386-up",
         "symbols",
+        "stacks",
         points=["__ia32_sys_getpid"],
         probes=["none"],
         benchmark={"name": "workload", "file": str(file), "repeats": 2},
     )
     done = Done(context, wanted, tmp_path / "run")
-    assert done.values == {"none": done.records["none"].value}, done.values
-    assert "workload" in by_symbol(done.profiles["none"])
+    record, profile = done.records["none"], done.profiles["none"]
+    assert record.status == "ok", record.reason
+    assert "workload" in by_symbol(profile)
+    # A 32-bit kernel copies its entry stack with rep movsb where it switches stacks.
+    own, calls = next(one for one in profile.symbols if one.name == "workload"), profile.calls
+    assert own.repetitions == 512 * calls <= profile.repetitions
+    assert record.profile is not None
+    assert record.profile.repetitions == profile.repetitions
+    value, repeated = record.value or 0, profile.repetitions / calls
+    (note,) = (one for one in record.notes if "repetitions" in one)
+    assert note.startswith(f"{repeated:g} of {value:g} instructions are repetitions")
+    assert note.endswith(f"{value - repeated:g} without them")
 
 
 def test_a_module_of_the_users_and_a_workload_of_his(context: BuildContext, tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ def extra_notes(extras: Sequence[Extra], sizes: Mapping[Extra, float] | None) ->
     """A note for the report on each extra of a cell's hits; without ``sizes``, their size was not measured."""
     for extra in extras:
         if sizes is None:
-            yield f"a hit passes {_WHAT[extra]}; clock 'instructions' measures what that costs"
+            where = "where calls do not scatter, clock 'instructions' measures what that costs"
+            yield f"a hit passes {_WHAT[extra]}; {where}"
         elif extra in sizes:
             yield f"{sizes[extra]:g} instructions of a hit are {_WHAT[extra]}"

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -38,12 +38,30 @@ class Figures:
 
 def exact_baseline(measured: Measurement) -> Figures:
     """Figures in instructions of the cell without a probe."""
-    return _figures([measured], measured.samples, mean(measured.samples), _Effect(0.0, (0.0, 0.0)))
+    value = mean(measured.samples)
+    interval = (min(measured.samples) - value, max(measured.samples) - value)
+    return _figures([measured], measured.samples, value, _Effect(0.0, interval, None, _exact_notes(measured)))
 
 
 def exact_figures(measured: Measurement) -> Figures:
     """Figures in instructions of a cell with a probe; its overhead follows from its baseline (``exact_overhead``)."""
-    return _figures([measured], measured.samples, mean(measured.samples), _Effect())
+    effect = _Effect(notes=_exact_notes(measured))
+    return _figures([measured], measured.samples, mean(measured.samples), effect)
+
+
+def _exact_notes(measured: Measurement) -> tuple[str, ...]:
+    notes = []
+    if measured.scatter:
+        low, high = min(measured.samples), max(measured.samples)
+        notes.append(
+            f"samples lie between {low:.10g} and {high:.10g} instructions ({100 * measured.scatter / low:.2g} %): what "
+            "a call finds in the kernel is not always the same, and the mean is no exact count"
+        )
+    if measured.warming:
+        notes.append(
+            f"the first calls after a timer tick cost something else: {measured.warming} before each batch do not count"
+        )
+    return tuple(notes)
 
 
 def exact_overhead(value: float, baseline: float) -> float:
@@ -68,10 +86,16 @@ def overhead_by_purpose(probed: ProfileEvidence | None, plain: ProfileEvidence |
     return {name: float(value) for name, value in added.items() if value}
 
 
-def paired_figures(plain: Sequence[Measurement], probed: Sequence[Measurement], clock: Clock) -> Figures:
+def paired_figures(
+    plain: Sequence[Measurement],
+    probed: Sequence[Measurement],
+    clock: Clock,
+    centre: Callable[[Sequence[float]], float] = median,
+) -> Figures:
     """Figures of samples that scatter. ``plain`` samples, without the probe, are taken around and between ``probed``.
 
-    They are in the clock's unit: nanoseconds, or instructions of runs that include timer ticks.
+    They are in the clock's unit: nanoseconds, or instructions of runs with timer ticks and of calls that scatter.
+    The value is the ``centre`` of the samples.
 
     Each sample with the probe is compared with the mean of its two neighbours; the overhead is the median of these
     differences. There is no verdict where the baseline's drift exceeds the overhead, or where the interval contains
@@ -82,7 +106,7 @@ def paired_figures(plain: Sequence[Measurement], probed: Sequence[Measurement], 
         [(one.nanoseconds if clock == "wall" else one.samples)[0] for one in measured] for measured in (plain, probed)
     )
     if not probed:
-        return _figures(plain, before, median(before), _Effect(0.0, (0.0, 0.0)))
+        return _figures(plain, before, centre(before), _Effect(0.0, (0.0, 0.0)))
     pairs = pairwise(before)
     differences = [sample - (one + other) / 2 for sample, (one, other) in zip(samples, pairs, strict=True)]
     overhead, interval = median(differences), median_interval(differences)
@@ -96,7 +120,7 @@ def paired_figures(plain: Sequence[Measurement], probed: Sequence[Measurement], 
     elif interval[0] <= 0:
         notes.append(f"no verdict: the overhead lies between {interval[0]:.0f} and {interval[1]:.0f} {unit}")
     verdict: Literal["none"] | None = "none" if notes else None
-    return _figures(probed, samples, median(samples), _Effect(overhead, interval, verdict, tuple(notes)))
+    return _figures(probed, samples, centre(samples), _Effect(overhead, interval, verdict, tuple(notes)))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from orchestrator.benchmarks.calls.preparation import CallSetup
 from orchestrator.benchmarks.calls.probe_kinds import call_probe
 from orchestrator.benchmarks.calls.proof import Counted, Proof, count_hits
 from orchestrator.benchmarks.calls.task import CallCell
-from orchestrator.benchmarks.calls.workload import ExactWorkload, Measurement, Workload
+from orchestrator.benchmarks.calls.workload import ExactWorkload, Measurement, Workload, together
 from orchestrator.catalog.probes import Extra, ProbeKind
 from orchestrator.errors import EvidenceError, NotEntered, OtherMechanism, UnsupportedError
 from orchestrator.guest.guest import Guest
@@ -29,7 +29,7 @@ from orchestrator.probes.point import ProbePoint, find_entry, find_place
 from orchestrator.probes.user_point import UserPoint, observe_program
 from orchestrator.profile.profiled import Counter, stored
 from orchestrator.profile.purposes import by_purpose
-from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence
+from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence, centre_of
 from orchestrator.results.validity import valid_result
 from orchestrator.run.deadline import CellDeadline
 from orchestrator.run.guest_checks import CLOCKSOURCE
@@ -53,12 +53,14 @@ class _Work:
     deadline: CellDeadline
     known: Known
     profile: Path | None = None
+    scatters: bool = False
 
     @property
     def exact(self) -> ExactWorkload | None:
         """The workload where all its samples must be equal."""
         workload = self.workload
-        return workload if self.cell.clock == "instructions" and isinstance(workload, ExactWorkload) else None
+        is_exact = self.cell.clock == "instructions" and not self.scatters
+        return workload if is_exact and isinstance(workload, ExactWorkload) else None
 
 
 @dataclass(frozen=True)
@@ -184,21 +186,33 @@ def _unprobed(guest: Guest, point: ProbePoint) -> Observation:
 
 
 def _exact(work: _Work, workload: ExactWorkload, events: Path | None) -> tuple[Figures, Proof]:
+    """Figures of samples that are equal; where the calls differ without the probe or with it, of interleaved ones."""
+    baseline = work.known.baseline(work.cell)
+    scattered = replace(work, scatters=True)
+    if baseline is not None and len(set(baseline.figures.samples)) > 1:
+        return _paired(scattered, events)
     with _armed(work) as armed:
         renew = armed.attachment.renewal()
         if renew is not None:
             workload = workload.renewed(renew)
             work = replace(work, workload=workload)
         measured = _timed_between(work, armed)
-        mechanism = mechanism_seen(work.kind, armed.attachment.point, armed.seen)
-        profile = _profile(work, workload, measured, mechanism)
-        counted = count_hits(work, armed.attachment, events)
-        armed.check_same("while the hits were counted")
-        proof = replace(_proof(work, armed, counted), profile=profile)
-        if proof.extras:
-            # Last: nothing puts an extra back.
-            proof = replace(proof, extra_sizes=_extra_sizes(work, workload, armed, measured, counted))
-    return exact_figures(measured), proof
+        if not measured.scatter:
+            return exact_figures(measured), _counted(work, workload, armed, measured, events)
+    return _paired(scattered, events)
+
+
+def _counted(work: _Work, workload: ExactWorkload, armed: _Armed, measured: Measurement, events: Path | None) -> Proof:
+    """The proof of samples that are equal: the profile, the hits, and the sizes of what a hit passes besides."""
+    mechanism = mechanism_seen(work.kind, armed.attachment.point, armed.seen)
+    profile = _profile(work, workload, measured, mechanism)
+    counted = count_hits(work, armed.attachment, events)
+    armed.check_same("while the hits were counted")
+    proof = replace(_proof(work, armed, counted), profile=profile)
+    if proof.extras:
+        # Last: nothing puts an extra back.
+        proof = replace(proof, extra_sizes=_extra_sizes(work, workload, armed, measured, counted))
+    return proof
 
 
 def _profile(work: _Work, workload: ExactWorkload, measured: Measurement, mechanism: str) -> ProfileEvidence | None:
@@ -231,21 +245,25 @@ def _extra_sizes(
 
 
 def _paired(work: _Work, events: Path | None) -> tuple[Figures, Proof]:
-    """Samples with and without the probe, interleaved, so that changes on the host affect both.
+    """Samples with and without the probe, interleaved, so that changes on the host or in the kernel affect both.
 
     The hits of the first and the last round are counted.
     """
     rounds = range(work.cell.repeats)
     plain, probed = [_timed(work)], []
+    profile = None
     for number in rounds:
         with _armed(work) as armed:
             probed.append(_timed_between(work, armed))
+            if number == rounds[-1] and isinstance(work.workload, ExactWorkload):
+                mechanism = mechanism_seen(work.kind, armed.attachment.point, armed.seen)
+                profile = _profile(work, work.workload, together(probed), mechanism)
             if number in (rounds[0], rounds[-1]):
                 counted = count_hits(work, armed.attachment, events)
                 armed.check_same("while the hits were counted")
-                proof = _proof(work, armed, counted)
+                proof = replace(_proof(work, armed, counted), profile=profile)
         plain.append(_timed(work))
-    return paired_figures(plain, probed, work.cell.clock), proof
+    return paired_figures(plain, probed, work.cell.clock, centre_of(work.cell.clock, work.cell.metric)), proof
 
 
 @contextmanager
@@ -334,7 +352,13 @@ def _record(work: _Work, figures: Figures, proof: Proof, notes: tuple[str, ...])
             **identity(cell),
             parameters=_parameters(work, figures, proof),
             status="ok",
-            notes=(*notes, *_extra_notes(proof), *figures.notes, *difference_note(figures.outcome, proof.results)),
+            notes=(
+                *notes,
+                *_extra_notes(proof),
+                *figures.notes,
+                *_repetition_note(proof.profile),
+                *difference_note(figures.outcome, proof.results),
+            ),
             samples=figures.samples,
             value=figures.value,
             overhead=figures.overhead,
@@ -343,6 +367,16 @@ def _record(work: _Work, figures: Figures, proof: Proof, notes: tuple[str, ...])
             evidence=evidence,
             profile=proof.profile,
             reference=cell.published,
+        )
+
+
+def _repetition_note(profile: ProfileEvidence | None) -> Iterator[str]:
+    """How many instructions are repetitions, and the figure without them."""
+    if profile is not None and profile.repetitions:
+        total, repeated = profile.instructions / profile.calls, profile.repetitions / profile.calls
+        yield (
+            f"{repeated:.10g} of {total:.10g} instructions are repetitions of string instructions (rep), which a CPU's "
+            f"counter leaves out: {total - repeated:.10g} without them"
         )
 
 

@@ -22,7 +22,8 @@ class Measurement:
     by the guest's clock. ``disturbed`` counts the batches that were discarded and repeated. ``number`` and ``outcome``
     are of system calls; of a user's function or program only the exit status is known, which is 0. ``batch`` is the
     calls of a batch, at most; ``empty`` the TSC units of an empty one, and ``ticks`` those of each sample behind its
-    number of batches, with nothing subtracted. ``is_uniform`` where one call costs what one of many does.
+    number of batches, with nothing subtracted. ``is_uniform`` where one call costs what one of many does. ``warming``
+    calls preceded each batch and are not in it.
     """
 
     samples: tuple[float, ...]
@@ -37,6 +38,12 @@ class Measurement:
     empty: int = 0
     ticks: tuple[tuple[int, int], ...] = ()
     is_uniform: bool = False
+    warming: int = 0
+
+    @property
+    def scatter(self) -> float:
+        """How far samples are apart, in their unit: 0 where all calls cost the same on the exact clock."""
+        return max(self.samples) - min(self.samples) if self.samples else 0.0
 
 
 def together(ones: Sequence[Measurement]) -> Measurement:
@@ -92,10 +99,10 @@ class Workload(Protocol):
 
 @runtime_checkable
 class ExactWorkload(Workload, Protocol):
-    """Calls whose samples of one boot must be equal on the exact clock."""
+    """Calls whose samples of one boot are equal on the exact clock, unless single calls are shown to differ."""
 
     def measure_exact(self, guest: Guest, *, repeats: int, ticks_per_second: int, time_limit: float) -> Measurement:
-        """Measure ``repeats`` samples; raises EvidenceError when they differ."""
+        """Measure ``repeats`` samples; raises EvidenceError when they differ and single calls do not."""
 
     def renewed(self, renew: Callable[[], None]) -> ExactWorkload:
         """The same calls, with something that is done before each sample."""

@@ -3,7 +3,8 @@
 //
 // Arguments: the plugin's. Input, one line each:
 //   ADDRESS BYTES ...     a block of instructions, one behind the other, is translated unless it is known already, and
-//                         executed; numbers in hex
+//                         executed; numbers in hex. One whose bytes begin with - is shown and not executed, as QEMU 7.2
+//                         shows the beginning of an instruction that crosses into another page.
 // Blocks are translated anew once the plugin has asked for that.
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,7 @@ struct qemu_plugin_insn {
 	uint64_t address;
 	size_t size;
 	uint8_t bytes[LENGTH];
+	int is_left_out;
 	uint64_t *counter;
 	struct callback executed;
 };
@@ -164,7 +166,8 @@ static struct qemu_plugin_tb *read_block(const char *text)
 		struct qemu_plugin_insn *one = tb->instructions + tb->size++;
 
 		one->address = address;
-		for (at++; *at > ' '; at += 2)
+		one->is_left_out = at[1] == '-';
+		for (at += 1 + one->is_left_out; *at > ' '; at += 2)
 			sscanf(at, "%2hhx", one->bytes + one->size++);
 		address += one->size;
 	}
@@ -188,6 +191,8 @@ static void execute(const struct qemu_plugin_tb *tb)
 {
 	call(tb->executed);
 	for (size_t i = 0; i < tb->size; i++) {
+		if (tb->instructions[i].is_left_out)
+			continue;
 		call(tb->instructions[i].executed);
 		if (tb->instructions[i].counter)
 			++*tb->instructions[i].counter;

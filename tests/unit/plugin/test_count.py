@@ -110,3 +110,42 @@ def test_stacks_have_what_led_to_each_block(driver: Path, tmp_path: Path) -> Non
         (inner, one, one): 1,
         (inner, other, other): 1,
     }
+
+
+@pytest.mark.parametrize("beginning", ["e8", "48", "8945", "ff", "cc", "f3"])
+def test_an_instruction_that_crosses_into_another_page_counts_where_it_is_executed(
+    driver: Path, tmp_path: Path, beginning: str
+) -> None:
+    """Whatever its first bytes look like: QEMU 7.2 shows them as the end of the block before."""
+    counts = tmp_path / "counts"
+    call, inner = START, START + 0x2000
+    before, after = block(inner, NOP, NOP, f"-{beginning}"), block(inner + 2, "48c7c001000000", RETURN)
+    blocks = [block(call, CALL), before, after, block(call + 5, NOP), block(call + 6, JUMP)]
+    execute(driver, counts, [mark(ARM), *region(*blocks, *blocks)], "stacks=on", "detail=on")
+    found: Region = read_regions(counts, 0)[0]
+    assert found.stacks == {
+        (call,): 2,
+        (inner, inner): 4,
+        (inner, inner + 2): 4,
+        (call + 5,): 2,
+        (call + 6,): 1,  # a block is counted when the next one begins
+    }
+    assert found.total == sum(found.stacks.values()) + 1
+    taken = {code.code: one.taken for code, one in found.counts.items() if one.taken}
+    assert taken == {CALL: 2, RETURN: 2, JUMP: 1}
+
+
+@pytest.mark.parametrize("options", [(), ("stacks=on",), ("detail=on",), (f"together={START:x}",)])
+def test_repetitions_are_told_from_executions(driver: Path, tmp_path: Path, options: tuple[str, ...]) -> None:
+    """Three calls: of three repetitions, of one, and of none, each with an execution that ends it."""
+    counts = tmp_path / "counts"
+    repeated = "f348ab"
+
+    def call(repetitions: int) -> Iterator[str]:
+        yield block(START, NOP, repeated)
+        yield from [block(START + 1, repeated)] * repetitions
+        yield block(START + 4, RETURN)
+
+    execute(driver, counts, [mark(ARM), *region(*call(3), *call(1), *call(0), block(START + 64, NOP))], *options)
+    found = read_regions(counts, 0)[0].counts[Code(START + 1, repeated)]
+    assert (found.executed, found.taken) == (7, 4)

@@ -87,3 +87,20 @@ def test_programs_that_ran_less_often(runs: int, missed: int, said: str) -> None
     lazy.runs, lazy.missed, diligent.runs = runs, missed, 1000
     with pytest.raises(EvidenceError, match=f"^{said}$"):
         witness.look()
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize(
+    ("at", "name"),
+    [("kretprobe", "the BPF program"), ("kretprobe-multi", "f"), ("kprobe", "the BPF program f (kretprobe/schedule)")],
+)
+def test_returns_that_were_missed_are_named(at: str, name: str) -> None:
+    """Those of a user's own program, too, beside which the witness counts entries."""
+    lazy = Program()
+    witness = Witness(cast(Guest, Switches()), Target(at, "schedule"))
+    witness.begin([(name, cast(BpfProgram, lazy))])
+    lazy.runs = 3
+    with pytest.raises(EvidenceError) as raised:
+        witness.look()
+    assert raised.value.what == f"the kernel missed 100 of 103 returns: {name} ran 3 times"
+    assert "maxactive" in raised.value.hint

@@ -56,6 +56,45 @@ def printed(sheet: Sheet) -> str:
     return out.getvalue()
 
 
+def test_a_profile_shows_repetitions_apart() -> None:
+    """513 executions of a rep stos are one instruction, and 512 repetitions."""
+    clears = SymbolProfile(
+        name="clear_page",
+        place="kernel",
+        address=0,
+        instructions=(Instruction(5, "f348ab", 513 * 500, taken=512 * 500),),
+    )
+    found = AFTER.model_copy(update={"symbols": (clears, *AFTER.symbols)})
+    lines = [line.split() for line in printed(profile_sheet(found, {"traps": Fraction(2)})).splitlines()]
+    assert ["per", "call", "share", "repetitions"] in lines
+    assert ["clear_page", "513", "94.0", "%", "512"] in lines
+    assert ["get_kprobe", "17", "3.1", "%", "-"] in lines
+    assert ["all", "546.002", "100.0", "%", "512"] in lines
+    assert ["without", "repetitions", "34.002", "6.2", "%", "-"] in lines
+    assert profile_json(found, {})["repetitions"] == profile_json(found, {})["symbols"][0]["repetitions"] == 512
+
+
+@pytest.mark.parametrize(
+    ("code", "repeats"),
+    [
+        ("f3ab", True),
+        ("f348a5", True),
+        ("66f3a5", True),
+        ("f26766a7", True),
+        ("f2ae", True),
+        ("f36c", True),
+        ("ab", False),  # once
+        ("f390", False),  # pause
+        ("f30f1efa", False),  # endbr64
+        ("f3c3", False),  # a return that an old branch predictor likes
+        ("ebfe", False),
+        ("", False),
+    ],
+)
+def test_only_repeated_string_instructions_have_repetitions(code: str, repeats: bool) -> None:
+    assert Instruction(0, code, 8, taken=7).repetitions == 7 * repeats
+
+
 def test_a_profile_lists_symbols_their_sum_and_classes() -> None:
     lines = [line.split() for line in printed(profile_sheet(AFTER, {"traps": Fraction(2)})).splitlines()]
     assert ["get_kprobe", "17", "51.5", "%"] in lines
@@ -98,6 +137,7 @@ def test_json_has_numbers_per_call() -> None:
         "module": None,
         "address": "0x0",
         "instructions": 17.0,
+        "repetitions": 0.0,
         "misses": {},
     }
     found = difference_json(difference(BEFORE, AFTER))

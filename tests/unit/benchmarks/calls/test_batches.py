@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import cast
 
 import pytest
 
 from orchestrator.benchmarks.calls.call_programs import Calls
+from orchestrator.benchmarks.calls.figures import exact_baseline
+from orchestrator.benchmarks.calls.workload import Measurement
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.channel import CommandResult
 from orchestrator.guest.guest import Guest
@@ -24,18 +27,18 @@ class Program:
         self.batch_cost = batch_cost
         self.empty = empty
         self.runs: list[tuple[int, int, int]] = []
+        self.is_warm = False
 
     def run(self, argv: Sequence[str], *, time_limit: float) -> CommandResult:
         options = dict(zip(argv[1::2], argv[2::2], strict=True))
         calls, batch, repeats, untimed = (int(options[name]) for name in ("-n", "-b", "-r", "-u"))
         self.runs.append((calls, batch, untimed))
+        self.is_warm = "-w" in options
         sizes = [batch] * (calls // batch) + ([calls % batch] if calls % batch else [])
-        taken = sum(map(self.batch_cost, sizes))
         lines = ["entry int80", f"empty tsc={self.empty} ns=1"]
-        lines += [
-            f"sample {number} calls={calls} batches={len(sizes)} tsc={taken} ns={taken} disturbed=0"
-            for number in range(repeats)
-        ]
+        for number in range(repeats):
+            taken = sum(map(self.batch_cost, sizes))
+            lines.append(f"sample {number} calls={calls} batches={len(sizes)} tsc={taken} ns={taken} disturbed=0")
         # Of timed calls, the result of the warm-up and one of each batch.
         observed = {"timed": 1 + len(sizes) * repeats, "untimed": untimed}
         lines += [
@@ -46,10 +49,20 @@ class Program:
         return CommandResult(tuple(argv), 0, "\n".join(lines).encode(), b"")
 
 
-def measured(program: Program) -> tuple[float, ...]:
+def measurement(program: Program) -> Measurement:
     calls = Calls(["callbench"], 10_000)
     guest = cast("Guest", program)
-    return calls.measure_exact(guest, repeats=2, ticks_per_second=TICKS_PER_SECOND, time_limit=1.0).samples
+    return calls.measure_exact(guest, repeats=2, ticks_per_second=TICKS_PER_SECOND, time_limit=1.0)
+
+
+def measured(program: Program) -> tuple[float, ...]:
+    return measurement(program).samples
+
+
+def each_call(cost: Callable[[int], int]) -> Program:
+    """Calls of which the first, second, third ... of all costs ``cost(0)``, ``cost(1)``, ``cost(2)`` ..."""
+    made = count()
+    return Program(lambda calls: EMPTY + sum(cost(next(made)) for _ in range(calls)))
 
 
 def test_calls_that_cost_the_same_need_no_further_batches() -> None:
@@ -77,3 +90,53 @@ def test_calls_that_differ_from_each_other_are_made_again_in_smaller_batches() -
 def test_batches_that_are_not_their_calls_are_refused(program: Program) -> None:
     with pytest.raises(EvidenceError, match=r"^in batches of \d+ calls one takes 42[12]\.\d+ instructions, and 42"):
         measured(program)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        each_call(lambda number: EACH + 30 * (number % 7 == 0)),
+        each_call(lambda number: EACH + number % 64),
+        each_call(lambda number: EACH + number // 2000),
+    ],
+    ids=["a slower way now and then", "what the last one left", "a list that grows"],
+)
+def test_calls_that_differ_have_a_mean_with_its_spread(program: Program) -> None:
+    found = measurement(program)
+    assert len(set(found.samples)) == 2
+    assert program.runs[-1] == (1, 1, 0)
+    figures = exact_baseline(found)
+    assert figures.value == sum(found.samples) / 2
+    assert figures.interval == (min(found.samples) - figures.value, max(found.samples) - figures.value)
+    (note,) = figures.notes
+    assert note.startswith(
+        f"samples lie between {min(found.samples):.10g} and {max(found.samples):.10g} instructions ("
+    )
+
+
+def test_samples_that_differ_though_calls_do_not_are_refused() -> None:
+    """An error of the clock's or of the lab's, and not the calls'."""
+    taken = count()
+    program = Program(lambda calls: EMPTY + EACH * calls + (next(taken) == 52))
+    with pytest.raises(
+        EvidenceError, match=r"^samples of one boot differ: 422, 422\.0001; 200 of 200 single calls take 422"
+    ):
+        measured(program)
+
+
+def test_samples_that_differ_much_are_refused() -> None:
+    program = each_call(lambda number: EACH + number // 10)
+    with pytest.raises(
+        EvidenceError, match=r"^samples of one boot differ: \d.*; single calls take \d+ to \d+ instr"
+    ) as raised:
+        measured(program)
+    assert "let each call undo what it does" in raised.value.hint
+
+
+@pytest.mark.parametrize("due", [302, -3], ids=["a time of access", "a way that is warm"])
+def test_what_is_due_once_a_tick_is_left_out(due: int) -> None:
+    program = Program(lambda calls: EMPTY + EACH * calls + due * (calls > 0 and not program.is_warm))
+    found = measurement(program)
+    assert (found.samples, found.warming) == ((EACH, EACH), 3)
+    (note,) = exact_baseline(found).notes
+    assert note.endswith("3 before each batch do not count")
