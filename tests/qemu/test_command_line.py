@@ -187,7 +187,7 @@ def test_exec_loads_modules_runs_a_command_and_exits_as_it_does(tmp_path: Path) 
     assert "complaint\n" in done.stderr
     assert (tmp_path / "logs" / "guest.console").stat().st_size > 0
     steps = (tmp_path / "logs" / "lab.log").read_text()
-    for text in ("restore guest on pentium4 (", "  put /tmp/lab_kprobe.ko (", "  run insmod /tmp/lab_kprobe.ko ("):
+    for text in ("restore guest on pentium4 (", "  put /tmp/lab_kprobe.ko (", " insmod /tmp/lab_kprobe.ko ("):
         assert text in steps
         assert text in done.stderr
     assert command.qemus() == []

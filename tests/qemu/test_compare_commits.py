@@ -45,7 +45,7 @@ def test_two_commits_of_a_probe(tree: Path, tmp_path: Path) -> None:
     (probed, _) = found.cells
     assert (probed.value.difference, probed.overhead.difference) == (10, 10)
     assert [(one.symbol.split()[0], one.change) for one in probed.symbols] == [("kprobe_func", 10)]
-    assert [one.what for one in found.differs] == ["commit", "module own_own"]
+    assert [one.what for one in found.differs] == ["commit", "probe own.c.j2"]
     subjects = [side.partition(" ")[2] for side in (found.differs[0].before, found.differs[0].after)]
     assert subjects == ["add a probe", "mend the build"]
     assert found.differs[1].detail == ["work.h"]
