@@ -66,13 +66,13 @@ def test_three_instructions_more_in_a_handler(mine: Mine) -> None:
     assert [(one.symbol, one.change) for one in cell.symbols] == [("djprobe_func [own_mine]", 3.0)]
     assert cell.beyond == ["value +3 instructions, allowed +0"]
     assert baseline.change == "unchanged"
-    assert [(one.what, one.detail) for one in found.differs] == [("module own_mine", ["its main file"])]
+    assert [(one.what, one.detail) for one in found.differs] == [("probe mine.c.j2", ["mine.c.j2"])]
     # B alone is compared with the run before it, which is the same one here.
     assert mine.compare("latest", status=1) == found
     assert mine.compare("latest", "before", status=0).cells[0].change == "cheaper"
     table = mine.command.run("compare").stdout
     assert "djprobe_func [own_mine]" in table
-    assert "different module own_mine: its main file changed" in table
+    assert "different probe mine.c.j2: mine.c.j2 changed" in table
 
     mine.run(nops=3, budgets="budgets: {mine.c.j2: +3, none: {value: +0, overhead: +1%}}")
     assert not mine.compare("before", "latest", status=0).beyond
