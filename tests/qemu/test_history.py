@@ -46,7 +46,7 @@ def test_a_changed_handler_is_a_step_of_its_own_instructions(tmp_path: Path) -> 
     assert (step["before"], step["after"]) == (second["run"], third["run"])
     assert step["change"] == 10
     (cause,) = step["causes"]
-    assert cause["what"].startswith("module")
+    assert cause["what"] == "probe own.c.j2"
     assert "own" in cause["sentence"]
 
     printed = command.run("history", "own:own.c.j2").stdout
