@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The environment of all tests: the same whatever terminal, language, time zone, umask and signals the caller has."""
+"""The environment of all tests: the same whatever terminal, language, time zone, umask and signals the caller has.
+
+Temporary files are below one folder, which is removed in the end, whatever ends the tests.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
@@ -45,3 +50,11 @@ def neutralise_environment(config: pytest.Config) -> None:
         os.umask(umask)
 
     config.add_cleanup(restore)
+    if not hasattr(config, "workerinput"):  # a worker of pytest-xdist has the folder of the process that started it
+        patch.setenv("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # pytest keeps what failed tests have written
+        folder = tempfile.TemporaryDirectory(prefix="lab-tests-", ignore_cleanup_errors=True)
+        Path(folder.name).chmod(0o1777)  # some tests become another user
+        config.add_cleanup(folder.cleanup)
+        patch.setenv("TMPDIR", folder.name)
+        tempfile.tempdir = None
+        config.add_cleanup(lambda: setattr(tempfile, "tempdir", None))
