@@ -77,3 +77,16 @@ def test_calls_that_differ_from_each_other_are_made_again_in_smaller_batches() -
 def test_batches_that_are_not_their_calls_are_refused(program: Program) -> None:
     with pytest.raises(EvidenceError, match=r"^in batches of \d+ calls one takes 42[12]\.\d+ instructions, and 42"):
         measured(program)
+
+
+def test_what_the_first_call_of_a_batch_pays_for_all_is_no_part_of_a_call() -> None:
+    """One call before each batch pays for it, and only where the batches are not their calls without."""
+    program = Program(lambda calls: EMPTY + EACH * calls + 230 * (calls > 0))
+    warmed = Program(lambda calls: EMPTY + EACH * calls)
+
+    class Warmed(Program):
+        def run(self, argv: Sequence[str], *, time_limit: float) -> CommandResult:
+            return (warmed if "-w" in argv else program).run(argv, time_limit=time_limit)
+
+    assert measured(Warmed(program.batch_cost)) == (EACH, EACH)
+    assert [len(one.runs) for one in (program, warmed)] == [3, 2]
