@@ -52,8 +52,8 @@ def unsupported(reason: str) -> Refused:
 
 
 def failed(error: BuildError) -> Refused:
-    """Something of the cell's did not build."""
-    return Refused("failed", str(error))
+    """Something of the cell's did not build, or cannot be built for its kernel."""
+    return Refused("unsupported" if isinstance(error, UnsupportedError) else "failed", str(error))
 
 
 def module_outcomes(
