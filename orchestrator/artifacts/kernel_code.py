@@ -33,8 +33,6 @@ _RODATA, _TEXT = ".rodata", ".text"
 _ALTERNATIVES = (".altinstructions", ((12, 10), (14, 12)))
 _PARAVIRTUAL = ".parainstructions"
 RETPOLINES, RETURNS, CALLS = ".retpoline_sites", ".return_sites", ".call_sites"
-LOCKS = ".smp_locks"
-SEALS = ".ibt_endbr_seal"
 """Sections of places, each relative to its own entry."""
 
 
@@ -179,10 +177,6 @@ class KernelCode:
         offsets = struct.unpack_from(f"<{part.size // 4}i", self.image, part.place)
         memory = 1 << 8 * self.word
         return [(entry + offset) % memory for entry, offset in zip(count(part.address, 4), offsets, strict=False)]
-
-    def named_sections(self, prefix: str) -> Sequence[str]:
-        """The names of all sections that begin so."""
-        return [name for name in self.sections if name.startswith(prefix)]
 
     @cached_property
     def _patched(self) -> Sequence[tuple[int, int]]:
