@@ -253,9 +253,10 @@ def packages_at_hand(context: BuildContext, spec: KernelSpec) -> Artifact:
 def _parts(apt: AptRoot, image: str, arch: str) -> list[Package]:
     """The packages of an image: since Linux 6.19 it has parts. Without headers where the archive no longer has them."""
     release, found = image.removeprefix("linux-image-"), apt.show(image, arch)
-    parts = [
-        apt.show(name, arch) for name in _dependencies(found, rf"linux-(?:base|binary|modules)-{re.escape(release)}")
-    ]
+    names = _dependencies(found, rf"linux-(?:binary|modules)-{re.escape(release)}")
+    if names:  # the configuration is in none of them
+        names.insert(0, _dependency(found, f"linux-base-{re.escape(release)}"))
+    parts = [apt.show(name, arch) for name in names]
     try:
         headers = _headers(apt, f"linux-headers-{release}", arch)
     except NoSuchPackageError:

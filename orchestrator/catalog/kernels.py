@@ -25,6 +25,9 @@ NEWEST = "newest"
 """The version of the newest kernel at hand."""
 
 _PLAIN = "plain"
+_BEFORE = {"nopreempt": ["lazy", "nopreempt"]}
+"""What stands for a fragment in versions without an entry: the last line that such a kernel can have decides."""
+
 _VERSION = re.compile(r"\d{1,3}\.\d{1,3}(?:\.\d{1,3})?", re.ASCII)
 
 
@@ -197,7 +200,9 @@ def _of_version(plain: KernelSpec, version: str) -> KernelSpec:
     nearest = known[max((one for one in known if _numbers(one) <= wanted), key=_numbers, default=plain.version)]
     update: dict[str, object] = {"name": f"{plain.name}@{version}", "version": version, "is_searched": True}
     update |= {"title": f"{plain.title}, Linux {version}", "source": plain.source and f"linux-source-{version}"}
-    update["packages"] = plain.packages
+    # Which options it no longer has is not known here: it is listed when the kernel is built.
+    fragments = [one for name in nearest.fragments for one in _BEFORE.get(name, [name])]
+    update |= {"packages": plain.packages, "without": [], "fragments": fragments}
     return nearest.model_copy(update=update)
 
 

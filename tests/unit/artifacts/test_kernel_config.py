@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.artifacts.kernel_config import check_granted, features, merged
+from orchestrator.artifacts.kernel_config import check_granted, features, merged, not_granted
 from orchestrator.catalog.kconfig import read_config
 from orchestrator.catalog.kernels import kernel, kernels
 from orchestrator.errors import BuildError, ConfigError
@@ -57,7 +57,11 @@ def test_a_version_without_an_entry_is_as_the_nearest_before_it() -> None:
     assert kernel("debian-amd64@newest").entry_offset == 9
     assert kernel("debian-amd64@6.1") == kernel("debian-amd64")
     assert kernel("debian-amd64@6.12") == kernels()["debian-amd64@6.12"]
-    assert kernel("lab-x86_64-smp-bpf@7.3").source == "linux-source-7.3"
+    lab, known = kernel("lab-x86_64-smp-bpf@7.3"), kernel("lab-x86_64-smp-bpf@6.12")
+    assert (lab.source, lab.without) == ("linux-source-7.3", [])
+    assert [one for one in lab.fragments if one != "lazy"] == known.fragments
+    wanted = merged(lab)
+    assert wanted.index("CONFIG_PREEMPT_LAZY=y") < wanted.index("CONFIG_PREEMPT_NONE=y")
 
 
 def test_a_later_fragment_has_the_last_word() -> None:
@@ -78,6 +82,12 @@ def test_an_option_that_was_not_taken_is_named(wanted: str, config: dict[str, st
         check_granted(wanted, config, "lab-x")
     assert refused.value.what == "the configuration of lab-x is not what its fragments say"
     assert refused.value.detail == (words,)
+
+
+def test_what_another_version_has_instead_is_listed() -> None:
+    wanted = "CONFIG_A=y\nCONFIG_GONE=y\n# CONFIG_B is not set\n"
+    listed = not_granted(wanted, {"CONFIG_A": "y", "CONFIG_B": "y"})
+    assert listed == ["CONFIG_GONE: wanted y, got off", "CONFIG_B: wanted off, got y"]
 
 
 def test_a_configuration_is_read_as_it_is_written(tmp_path: Path) -> None:

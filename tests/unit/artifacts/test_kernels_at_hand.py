@@ -35,7 +35,9 @@ def image(release: str, *, is_split: bool = False, has_headers: bool = True) -> 
         **dict.fromkeys(["libgcc-s1", "zlib1g", "pahole"], "libc6"),
     }
     parts = [f"linux-{part}-{release}-amd64" for part in ("base", "binary", "modules")] if is_split else []
-    named = {f"linux-image-{release}-amd64": ", ".join(["kmod", "linux-base (>= 4.3~)", *parts])}
+    # The image that is whole has its configuration itself.
+    needs = parts or [f"linux-base-{release}-amd64"]
+    named = {f"linux-image-{release}-amd64": ", ".join(["kmod", "linux-base (>= 4.3~)", *needs])}
     return {**named, **dict.fromkeys(parts, ""), **(headers if has_headers else {})}
 
 
