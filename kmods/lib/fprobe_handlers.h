@@ -14,12 +14,14 @@
 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 14, 0)
 /* Of the registers those of arguments, or of the return value, are there, and no instruction pointer. */
-#define FPROBE_PASSED		struct fprobe *fp, unsigned long ip, unsigned long caller, struct ftrace_regs *fregs, void *data
+#define FPROBE_PASSED							\
+	struct fprobe *fp, unsigned long ip, unsigned long caller, struct ftrace_regs *fregs, void *data
 #define FPROBE_BODY(body)	body(&arch_ftrace_regs(fregs)->regs, caller)
 #define FPROBE_CALLS(number)
 #else
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 5, 0)
-#define FPROBE_PASSED		struct fprobe *fp, unsigned long ip, unsigned long caller, struct pt_regs *regs, void *data
+#define FPROBE_PASSED							\
+	struct fprobe *fp, unsigned long ip, unsigned long caller, struct pt_regs *regs, void *data
 #else
 #define FPROBE_PASSED		struct fprobe *fp, unsigned long ip, struct pt_regs *regs, void *data
 #endif
