@@ -42,7 +42,7 @@ class DebianMirror:
         """
         options, security = f"[signed-by={archive_keyring()}]", suites.security_suite
         lines = {suite: f"deb {options} {self.archive} {suite} main\n" for suite in suites.suites}
-        if self.security is not None and security is not None:
+        if self.security is not None and security:
             lines[security] = f"deb {options} {self.security} {security} main\n"
         return lines
 

@@ -83,6 +83,8 @@ def _found(
             found.append((apt, apt.with_suites(packages)))
         except HostError as error:
             failures.append(error)
+            if wanted.places and not isinstance(error, NoSuchPackageError):
+                context.say(f"going on without {suites.title}: {error.what}")
         if found and not wanted.is_newest:
             break
     if not found:

@@ -12,13 +12,13 @@ class Suites(Fact):
     """Suites that packages are taken from together, by the name of their ``release``.
 
     ``suites`` are those of the main archive, the first of which must be there; ``security_suite`` is in an archive of
-    its own.
+    its own; empty where there is none.
     """
 
     release: str
     title: str
     suites: list[str]
-    security_suite: str | None = None
+    security_suite: str = ""
 
 
 class DebianRelease(Suites):

@@ -86,7 +86,11 @@ def at_hand(
 
     monkeypatch.setattr(pins, "AptRoot", Root)
     monkeypatch.setattr(unpacking, "_unpack", lambda *_: None)
-    return packages_at_hand(BuildContext(Cache(folder), offline=offline), kernel(name))
+    return packages_at_hand(BuildContext(Cache(folder), say=said.append, offline=offline), kernel(name))
+
+
+said: list[str] = []
+"""What was said to the user last, in all calls."""
 
 
 def names(found: Artifact) -> set[str]:
@@ -123,6 +127,18 @@ def test_the_guests_own_release_needs_no_libraries(tmp_path: Path, monkeypatch: 
         "linux-headers-6.12.95+deb12-common",
         "linux-kbuild-6.12.95+deb12",
     }
+
+
+def test_suites_that_cannot_be_read_are_named_and_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said.clear()
+    there = {"trixie-backports": TRIXIE}
+    assert "linux-image-7.3.4+deb13-amd64" in names(at_hand("debian-amd64@newest", tmp_path, monkeypatch, there))
+    assert [line for line in said if line.startswith("going on without")] == [
+        "going on without Debian 12 with its backports: the mirror has no Debian 12 with its backports",
+        "going on without Debian unstable: the mirror has no Debian unstable",
+    ]
+    with pytest.raises(HostError, match=r"^the mirror has no Debian unstable"):
+        at_hand("debian-amd64@newest", tmp_path / "other", monkeypatch, {})
 
 
 @pytest.mark.parametrize("name", ["debian-amd64@5.19", "debian-amd64@7.30", "debian-amd64@6.18.1", "debian-amd64@7.1"])

@@ -65,8 +65,8 @@ class Kernel:
         self.words(0x2000, *fields, 0x77)
         self.functions_at = 0x2000 + word * (len(fields) - 1)
         self.memory[0x1F80:0x1F8A] = b"sys_enter\0"
-        registering = (0, 0x77) if has_ext else (self.base + 0x800, self.base + 0x900, 0)
-        self.words(0x2800, self.base + 0x1F80, *key, 0, 0, self.base + 0x700, *stub, *registering)
+        behind = [0, 0x77] if has_ext else [self.base + 0x800, self.base + 0x900, 0]
+        self.words(0x2800, self.base + 0x1F80, *key, 0, 0, self.base + 0x700, *stub, *behind)
 
     def words(self, at: int, *values: int) -> None:
         struct.pack_into(f"<{len(values)}{self._code}", self.memory, at, *values)
