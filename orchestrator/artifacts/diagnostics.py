@@ -19,11 +19,11 @@ _PLACE = re.compile(rf"{_BUILD}/(?P<file>[^\s:]+)(?::(?P<line>\d+)(?P<column>:\d
 # Not the word alone, which may be in a path.
 _ERROR = re.compile(r"(?:error|ERROR): |undefined |\*\*\* ")
 _WARNING = re.compile(r"\bwarning: ", re.IGNORECASE)
-# The kernel's build system, of itself: Makefile and scripts/Makefile.modfinal of Linux 6.1, and make.
+# The kernel's build system, of itself: Makefile and scripts/Makefile.modfinal of Linux 6.1 and 7.3, and make.
 _OF_THE_BUILD = re.compile(
     r"make(?:\[\d+\])?: "
-    r"|warning: the compiler differs from the one used to build the kernel$"
-    r"|  The kernel was built by: "
+    r"|warning: (?:the compiler|pahole version) differs from the one used to build the kernel$"
+    r"|  The kernel was built (?:by|with): "
     r"|  You are using: "
     r"|Skipping BTF generation for "
 )
