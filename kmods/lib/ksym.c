@@ -3,7 +3,6 @@
 #include <linux/kallsyms.h>
 #include <linux/kprobes.h>
 
-#include "function.h"
 #include "ksym.h"
 
 unsigned long ksym_lookup(const char *name)
