@@ -7,12 +7,10 @@
 #include "runtime.h"
 
 #ifdef __i386__
-enum { SYS_bpf = 357, SYS_perf_event_open = 336, SYS_old_mmap = 90 };
+enum { SYS_bpf = 357, SYS_perf_event_open = 336 };
 #else
-enum { SYS_bpf = 321, SYS_perf_event_open = 298, SYS_mmap = 9 };
+enum { SYS_bpf = 321, SYS_perf_event_open = 298 };
 #endif
-
-enum { PROT_READ = 1, PROT_WRITE = 2, MAP_SHARED = 1, MAP_PRIVATE = 2, MAP_ANONYMOUS = 0x20 };
 
 enum {
 	BPF_MAP_CREATE = 0, BPF_MAP_LOOKUP_ELEM = 1, BPF_MAP_UPDATE_ELEM = 2, BPF_MAP_GET_NEXT_KEY = 4,
@@ -158,8 +156,5 @@ struct event_request {
 enum { PERF_TYPE_TRACEPOINT = 2, PERF_FLAG_FD_CLOEXEC = 8 };
 
 long bpf(int command, union bpf_request *request, size_t size);
-// Memory, or a negative errno as an address.
-void *map_memory(int fd, size_t size, size_t offset, int protection, int flags);
-int is_error(const void *address);
 
 #endif

@@ -15,7 +15,7 @@ enum {
 	SYS_poll = 168, SYS_nanosleep = 162, SYS_rt_sigprocmask = 175, SYS_chdir = 12, SYS_dup2 = 63,
 	SYS_getdents64 = 220, SYS_exit_group = 252, SYS_signalfd4 = 327, SYS_pipe2 = 331,
 	SYS_finit_module = 350, SYS_clock_gettime64 = 403, SYS_getrusage = 77, SYS_unlink = 10,
-	SYS_getpid = 20, SYS_ioctl = 54, SYS_chroot = 61, SYS_ptrace = 26,
+	SYS_getpid = 20, SYS_ioctl = 54, SYS_chroot = 61, SYS_ptrace = 26, SYS_old_mmap = 90,
 };
 #else
 enum {
@@ -25,12 +25,13 @@ enum {
 	SYS_fchmod = 91, SYS_gettimeofday = 96, SYS_getrusage = 98, SYS_setpgid = 109, SYS_mount = 165,
 	SYS_reboot = 169, SYS_getdents64 = 217, SYS_exit_group = 231, SYS_clock_gettime64 = 228,
 	SYS_signalfd4 = 289, SYS_pipe2 = 293, SYS_finit_module = 313, SYS_unlink = 87,
-	SYS_getpid = 39, SYS_ioctl = 16, SYS_chroot = 161, SYS_ptrace = 101,
+	SYS_getpid = 39, SYS_ioctl = 16, SYS_chroot = 161, SYS_ptrace = 101, SYS_mmap = 9,
 };
 #endif
 
 enum { O_RDONLY = 0, O_WRONLY = 1, O_RDWR = 2, O_CREAT = 0100, O_TRUNC = 01000, O_NONBLOCK = 04000,
        O_CLOEXEC = 02000000 };
+enum { PROT_READ = 1, PROT_WRITE = 2, MAP_SHARED = 1, MAP_PRIVATE = 2, MAP_ANONYMOUS = 0x20 };
 enum { E_NOENT = 2, E_INTR = 4, E_AGAIN = 11, E_EXIST = 17 };
 
 // Every call returns what the kernel returned: a negative errno on failure.
@@ -41,6 +42,10 @@ long syscall5(long number, long a, long b, long c, long d, long e);
 #define sys3(n, a, b, c) syscall5(n, (long)(a), (long)(b), (long)(c), 0, 0)
 #define sys4(n, a, b, c, d) syscall5(n, (long)(a), (long)(b), (long)(c), (long)(d), 0)
 #define sys5(n, a, b, c, d, e) syscall5(n, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e))
+
+// Memory, or a negative errno as an address.
+void *map_memory(int fd, size_t size, size_t offset, int protection, int flags);
+int is_error(const void *address);
 
 void *memcpy(void *to, const void *from, size_t size);
 void *memset(void *to, int byte, size_t size);

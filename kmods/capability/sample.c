@@ -3,7 +3,6 @@
 #include <linux/errno.h>
 #include <linux/jhash.h>
 #include <linux/math64.h>
-#include <linux/prandom.h>
 #include <linux/sched.h>
 
 #include "ksym.h"
@@ -61,7 +60,7 @@ int sample_take(struct sample *sample, struct placement *room)
 	for (draw = 0; draw < DRAWS_MAX && sample->functions < SAMPLE_FUNCTIONS && !err; draw++) {
 		struct function function;
 
-		number = next_pseudo_random32(number);
+		number = number * 1664525 + 1013904223;
 		if (!find_function(start + (unsigned long)(mul_u32_u32(number, end - start) >> 32), &function))
 			continue;
 		if (function.end > end || was_drawn(drawn, sample->functions, function.start))

@@ -27,7 +27,8 @@ static struct {
 	typeof(within_kprobe_blacklist) *blacklisted;
 	/* Null where the kernel is built without the feature. */
 	typeof(ftrace_text_reserved) *ftrace_reserved;
-	typeof(alternatives_text_reserved) *alternatives_reserved;
+	/* Gone with the alternatives of lock prefixes, in Linux 7.3. */
+	int (*alternatives_reserved)(void *first, void *last);
 	typeof(static_call_text_reserved) *static_call_reserved;
 	typeof(jump_label_text_reserved) *jump_label_reserved;
 	typeof(jump_label_lock) *jump_label_lock;
@@ -38,7 +39,7 @@ int djprobe_site_init(void)
 {
 	site.blacklisted = KSYM(within_kprobe_blacklist);
 	site.ftrace_reserved = KSYM(ftrace_text_reserved);
-	site.alternatives_reserved = KSYM(alternatives_text_reserved);
+	site.alternatives_reserved = (int (*)(void *, void *))ksym_lookup("alternatives_text_reserved");
 	site.static_call_reserved = KSYM(static_call_text_reserved);
 	site.jump_label_reserved = KSYM(jump_label_text_reserved);
 	site.jump_label_lock = KSYM(jump_label_lock);

@@ -83,7 +83,7 @@ static __always_inline void jprobe_return(void)
 	 * One instruction: a pointer called in C goes through a thunk where the
 	 * kernel has retpolines.
 	 */
-	asm volatile(ANNOTATE_RETPOLINE_SAFE
+	asm volatile(ANNOTATE_RETPOLINE_SAFE "\n"
 		     "call *%[exit]\n"
 		     : ASM_CALL_CONSTRAINT : [exit] "m" (jprobe_exit) : "memory");
 }

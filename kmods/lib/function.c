@@ -2,7 +2,6 @@
 /* Which function does an address lie in, and where is that function's entry? */
 #include <linux/ftrace.h>
 #include <linux/kallsyms.h>
-#include <asm/ibt.h>
 
 #include "function.h"
 #include "ksym.h"
@@ -37,7 +36,7 @@ bool find_function(unsigned long address, struct function *function)
 	function->start = address - offset;
 	function->end = function->start + size;
 	function->entry = function->start;
-	if (is_endbr(*(u32 *)function->entry))
+	if (endbr_at(function->entry))
 		function->entry += sizeof(u32);
 	behind = behind_ftrace_nop(function->start);
 	if (behind)

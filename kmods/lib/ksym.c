@@ -2,7 +2,6 @@
 /* Where is a kernel function or object that is not exported to modules? */
 #include <linux/kallsyms.h>
 #include <linux/kprobes.h>
-#include <asm/ibt.h>
 
 #include "ksym.h"
 
@@ -27,7 +26,7 @@ unsigned long ksym_lookup(const char *name)
 		address = (unsigned long)kp.addr;
 		unregister_kprobe(&kp);
 		/* With IBT a kprobe goes behind the endbr that an indirect call needs. */
-		if (is_endbr(*(u32 *)(address - sizeof(u32))))
+		if (endbr_at(address - sizeof(u32)))
 			address -= sizeof(u32);
 		lookup = (typeof(lookup))address;
 	}

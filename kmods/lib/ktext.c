@@ -21,6 +21,8 @@ static struct {
 int ktext_init(void)
 {
 	ktext.poke_bp = KSYM(text_poke_bp);
+	if (!ktext.poke_bp)
+		ktext.poke_bp = (typeof(ktext.poke_bp))ksym_lookup("smp_text_poke_single");
 	ktext.poke_copy = KSYM(text_poke_copy);
 	/* An object, so without CONFIG_KALLSYMS_ALL its address is not to be had. */
 	ktext.mutex = KSYM(text_mutex);

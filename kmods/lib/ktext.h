@@ -6,6 +6,9 @@
 #include <linux/types.h>
 #include <asm/text-patching.h>
 
+/* As older kernels declare it; newer ones have it as smp_text_poke_single(). */
+void text_poke_bp(void *addr, const void *opcode, size_t len, const void *emulate);
+
 /* -EOPNOTSUPP where this kernel lacks what the functions below need. May sleep. */
 int ktext_init(void);
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Packages of the guests' Debian release, of any architecture, without root and without changing the host.
+"""Packages of a Debian release, of any architecture, without root and without changing the host.
 
 apt works in a private root here: its lists, its status, its archives and its sources are ours, while the mirror, the
 keys and the way to the network are the host's. apt verifies what it downloads against the signed lists.
@@ -24,7 +24,7 @@ from orchestrator.artifacts.debian_mirror import (
     debian_mirror,
     without_passwords,
 )
-from orchestrator.catalog.debian import debian
+from orchestrator.catalog.debian import Suites, debian
 from orchestrator.errors import HostError
 from orchestrator.process import Finished, run
 
@@ -88,24 +88,29 @@ def package_of(stanza: str) -> Package:
 
 
 class AptRoot:
-    """A private root for ``apt`` with the packages of ``architectures`` (Debian's names, the host's first)."""
+    """A private root for ``apt`` with the packages of ``architectures`` (Debian's names, the host's first).
 
-    def __init__(self, context: BuildContext, architectures: Sequence[str]) -> None:
+    They are those of ``suites``, by default of the guests' release.
+    """
+
+    def __init__(self, context: BuildContext, architectures: Sequence[str], suites: Suites | None = None) -> None:
         self._context = context
         self._architectures = tuple(architectures)
-        self._root = context.cache.root / "apt" / "-".join([debian().release, *architectures])
+        self.suites = suites or debian()
+        self._root = context.cache.root / "apt" / "-".join([self.suites.release, *architectures])
 
     def refresh(self) -> None:
         """Fetch the package lists. A suite that fails twice is left out; the main one has to be there.
 
         Raises HostError where the host's mirror has no such release, or the host's keyring no key of it.
         """
-        self._context.need_network(f"the package lists of {debian().title}")
+        title = self.suites.title
+        self._context.need_network(f"the package lists of {title}")
         mirror = debian_mirror()
-        sources = mirror.sources()
+        sources = mirror.sources(self.suites)
         if self._is_fresh(sources):
             return
-        self._context.say(f"fetching the package lists of {debian().title} ({', '.join(self._architectures)})")
+        self._context.say(f"fetching the package lists of {title} ({', '.join(self._architectures)})")
         self._prepare("".join(sources.values()))
         for attempt in range(_ATTEMPTS):
             if attempt:
@@ -114,8 +119,8 @@ class AptRoot:
             if finished.status == 0:
                 break
         left_out = failed_suites(finished.stderr, sources) if finished.status != 0 else []
-        if (finished.status != 0 and not left_out) or debian().release in left_out:
-            raise _without_lists(mirror, finished)
+        if (finished.status != 0 and not left_out) or self.suites.suites[0] in left_out:
+            raise _without_lists(mirror, self.suites, finished)
         if left_out:
             why = next(line for line in finished.stderr.splitlines() if failed_suites(line, left_out))
             self._context.say(f"going on without {' and '.join(left_out)}: {why[:_LONGEST].strip()}")
@@ -131,8 +136,14 @@ class AptRoot:
             with contextlib.suppress(NoSuchPackageError):
                 return replace(package_of(finished.stdout.split("\n\n")[0]), name=name, architecture=architecture)
         raise NoSuchPackageError(
-            f"the suites of {debian().title} have no {name} for {architecture}", detail=finished.complaint()
+            f"the suites of {self.suites.title} have no {name} for {architecture}", detail=finished.complaint()
         )
+
+    def names(self, pattern: str) -> list[str]:
+        """The packages whose whole names match, in the order of the numbers in them."""
+        finished = self._apt("apt-cache", "pkgnames", time_limit=_RESOLVE_LIMIT)
+        found = [name for name in finished.stdout.split() if re.fullmatch(pattern, name)]
+        return sorted(found, key=numbers_in)
 
     def simulate(self, wanted: Sequence[str]) -> list[str]:
         """What installing these (names, or apt's patterns) on an empty disk installs: exact names for ``stanzas``.
@@ -144,7 +155,7 @@ class AptRoot:
         if finished.status != 0:
             head, errors = finished.complaint()[:1], finished.stderr.splitlines()
             detail = [*head, *finished.stdout.splitlines()[-_QUOTED:], *errors]
-            raise HostError(f"the suites of {debian().title} cannot make a system", detail=detail)
+            raise HostError(f"the suites of {self.suites.title} cannot make a system", detail=detail)
         found = re.findall(r"^Inst (\S+) \((\S+) ", finished.stdout, re.MULTILINE)
         return [f"{name}={version}" for name, version in found]
 
@@ -265,13 +276,18 @@ def failed_suites(printed: str, suites: Iterable[str]) -> list[str]:
     return [suite for suite in suites if suite in found]
 
 
+def numbers_in(version: str) -> tuple[int, ...]:
+    """The numbers in a version or in a name, by which one of two is the newer."""
+    return tuple(map(int, re.findall(r"\d{1,9}", version)))
+
+
 def _qualified(name: str, architecture: str) -> str:
     return name if architecture == "all" else f"{name}:{architecture}"
 
 
-def _without_lists(mirror: DebianMirror, finished: Finished) -> HostError:
+def _without_lists(mirror: DebianMirror, suites: Suites, finished: Finished) -> HostError:
     """Why there are no package lists: the way to the mirror, the mirror, or the keyring."""
-    title, printed = debian().title, finished.stdout + finished.stderr
+    title, printed = suites.title, finished.stdout + finished.stderr
     answers = set(_ANSWER.findall(printed))
     if answers - {_NOT_FOUND}:
         what = f"the mirror {mirror.shown} gives out no {title}: it answers {', '.join(sorted(answers))}"
@@ -280,7 +296,7 @@ def _without_lists(mirror: DebianMirror, finished: Finished) -> HostError:
         what = f"none of the keys of Debian's archive on this host has signed the {title} of {mirror.shown}"
         hint = f"{KEYRING_HINT}, or {ANOTHER_MIRROR}"
     elif answers or _NO_SUITE.search(printed):
-        what, hint = f"the mirror {mirror.shown} has no {title} ({debian().release})", ANOTHER_MIRROR
+        what, hint = f"the mirror {mirror.shown} has no {title} ({suites.suites[0]})", ANOTHER_MIRROR
     elif _NO_SIGNATURE.search(printed):
         what, hint = f"the mirror {mirror.shown} has no signature of {title}", ANOTHER_MIRROR
     else:

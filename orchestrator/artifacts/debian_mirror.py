@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.catalog.debian import debian
+from orchestrator.catalog.debian import Suites, debian
 from orchestrator.errors import HostError, UsageError
 from orchestrator.process import run
 
@@ -35,15 +35,15 @@ class DebianMirror:
         """The archive's address for people: without a user's name and password."""
         return without_passwords(self.archive)
 
-    def sources(self) -> dict[str, str]:
-        """A line of apt's source list for each suite of the release. All must be signed with Debian's own keys.
+    def sources(self, suites: Suites) -> dict[str, str]:
+        """A line of apt's source list for each of the suites. All must be signed with Debian's own keys.
 
         Raises HostError where the host does not have those.
         """
-        release, options = debian(), f"[signed-by={archive_keyring()}]"
-        lines = {suite: f"deb {options} {self.archive} {suite} main\n" for suite in release.suites}
-        if self.security is not None:
-            lines[release.security_suite] = f"deb {options} {self.security} {release.security_suite} main\n"
+        options, security = f"[signed-by={archive_keyring()}]", suites.security_suite
+        lines = {suite: f"deb {options} {self.archive} {suite} main\n" for suite in suites.suites}
+        if self.security is not None and security:
+            lines[security] = f"deb {options} {self.security} {security} main\n"
         return lines
 
 

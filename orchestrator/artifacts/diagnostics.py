@@ -31,11 +31,11 @@ _CONTEXT = re.compile(r"In file included from |\s+from |.*: (?:In function|At to
 _QUOTED_LINES = 20
 _MISSING = re.compile(r"fatal error: '?([^\s':]+)'?(?:: No such file| file not found)")
 _WARNING = re.compile(r"\bwarning: ", re.IGNORECASE)
-# The kernel's build system, of itself: Makefile and scripts/Makefile.modfinal of Linux 6.1, and make.
+# The kernel's build system, of itself: Makefile and scripts/Makefile.modfinal of Linux 6.1 and 7.3, and make.
 _OF_THE_BUILD = re.compile(
     r"make(?:\[\d+\])?: "
-    r"|warning: the compiler differs from the one used to build the kernel$"
-    r"|  The kernel was built by: "
+    r"|warning: (?:the compiler|pahole version) differs from the one used to build the kernel$"
+    r"|  The kernel was built (?:by|with): "
     r"|  You are using: "
     r"|Skipping BTF generation for "
 )

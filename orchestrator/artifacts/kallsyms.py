@@ -5,7 +5,8 @@ Debian's images have no ELF symbols, and its packages an empty System.map. CONFI
 and nothing points to it there: it is found by its form. A table of 256 tokens is followed by a table of their offsets,
 which must agree in every entry; the markers before it must agree with the names before those.
 
-The addresses are before the names up to Linux 6.3, and behind the tokens since 6.4 (commit 404bad70fcf7).
+The addresses are before the names up to Linux 6.3, and behind the tokens since 6.4 (commit 404bad70fcf7). Since 7.0
+the tables are aligned to 4 bytes, and each address is relative to its own place.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ _LONGEST_TOKEN = 128
 _LARGEST_TOKEN_TABLE = 1 << 16
 _LARGEST_SEQUENCE_TABLE = 3 << 20
 _FEWEST_MARKERS = 8
+_FIRST = b"_stext"
 # A character that names have is a token of its own, so every table has ten digits in a row.
 _DIGITS = b"".join(b"%d\0" % digit for digit in range(10))
 
@@ -39,7 +41,7 @@ class Symbol:
 
 @dataclass(frozen=True)
 class _Image:
-    """The bytes that the list is among. ``word`` is the size of a pointer, in bytes."""
+    """The bytes that the list is among. ``word`` is what the tables are aligned to, in bytes."""
 
     data: bytes
     word: int
@@ -54,26 +56,46 @@ class _Image:
         return struct.unpack_from(f"<{whole}{form}", self.data, place) if whole else ()
 
 
-def find_symbols(data: bytes, *, word: int, absolute_percpu: bool) -> list[Symbol] | None:
+def find_symbols(
+    data: bytes, *, word: int, absolute_percpu: bool, start: int = 0, text: int = 0
+) -> list[Symbol] | None:
     """The symbols in the read-only data of an image, by address; None where no list is found.
 
     ``word`` is the size of a pointer in bytes. With ``absolute_percpu`` (CONFIG_KALLSYMS_ABSOLUTE_PERCPU) an offset
-    that is not negative is the address itself.
+    that is not negative is the address itself. ``start`` is the address of the data, and ``text`` that of the text.
     """
+    # A table of distances may look like one of offsets from a base, but no other has the text where it is.
+    image = _Image(data, 4)
+    for (_, behind), names in _lists_in(image) if text else ():
+        addresses = _relative_addresses(image, behind, len(names), start)
+        if addresses is not None and (text, _FIRST) in (
+            (at, name[1:]) for at, name in zip(addresses, names, strict=True)
+        ):
+            return _symbols(addresses, names)
     image = _Image(data, word)
-    for digits in re.finditer(re.escape(_DIGITS), data):
+    for ends, names in _lists_in(image):
+        addresses = _addresses(image, ends, len(names), absolute_percpu=absolute_percpu)
+        if addresses is not None:
+            return _symbols(addresses, names)
+    return None
+
+
+def _symbols(addresses: Sequence[int], names: Sequence[bytes]) -> list[Symbol]:
+    return [
+        Symbol(address, chr(name[0]), name[1:].decode("ascii", errors="replace"))
+        for address, name in zip(addresses, names, strict=True)
+    ]
+
+
+def _lists_in(image: _Image) -> Iterator[tuple[tuple[int, int], list[bytes]]]:
+    """Lists of names, and between which places each is: the number of names, and the end of the tokens' offsets."""
+    for digits in re.finditer(re.escape(_DIGITS), image.data):
         tokens = _tokens_around(image, digits.start())
         if tokens is None:
             continue
         start, behind, texts = tokens
         for count_at, names in _names_before(image, start, texts):
-            addresses = _addresses(image, (count_at, behind), len(names), absolute_percpu=absolute_percpu)
-            if addresses is not None:
-                return [
-                    Symbol(address, chr(name[0]), name[1:].decode("ascii", errors="replace"))
-                    for address, name in zip(addresses, names, strict=True)
-                ]
-    return None
+            yield (count_at, behind), names
 
 
 def _tokens_around(image: _Image, digits: int) -> tuple[int, int, list[bytes]] | None:
@@ -160,3 +182,10 @@ def _addresses(image: _Image, ends: tuple[int, int], count: int, *, absolute_per
         if base and len(addresses) == count and addresses == sorted(addresses):
             return addresses
     return None
+
+
+def _relative_addresses(image: _Image, offsets_at: int, count: int, start: int) -> list[int] | None:
+    """The addresses of the names, each by the distance from its own place; the image is at ``start``."""
+    offsets = image.numbers(offsets_at, count, "i")
+    addresses = [start + offsets_at + 4 * number + offset for number, offset in enumerate(offsets)]
+    return addresses if len(addresses) == count and addresses == sorted(addresses) else None

@@ -16,12 +16,19 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.compiler import compiling_in
 from orchestrator.artifacts.kernels import Kernel, UnusableTreeError
 from orchestrator.artifacts.toolchain import compiler_in, llvm_programs
-from orchestrator.errors import BuildError
+from orchestrator.errors import BuildError, UnsupportedError
 from orchestrator.paths import kbuild_takes
 from orchestrator.process import Finished, run
 from orchestrator.scratch import ScratchFolder
 
 _BUILD_LIMIT = 300.0
+_NEWER_FLAGS = {"CONFIG_CC_HAS_MIN_FUNCTION_ALIGNMENT": "-fmin-function-alignment=16"}
+"""Options that a kernel has by its compiler, with flags that others do not know; Linux does without them."""
+
+
+class NoHeadersError(BuildError, UnsupportedError):
+    """No module can be built for a kernel, as its headers are not to be had."""
+
 
 _SIGNED = (
     "CONFIG_MODULE_SIG_FORCE",
@@ -104,12 +111,31 @@ class Places:
 
 
 def make_modules(kernel: Kernel, places: Places, folder: Path, variables: Sequence[str] = ()) -> Finished:
-    """Run make on the Kbuild in ``folder``, whatever its status; ``variables`` are of the form ``NAME=VALUE``."""
+    """Run make on the Kbuild in ``folder``, whatever its status; ``variables`` are of the form ``NAME=VALUE``.
+
+    Raises NoHeadersError.
+    """
+    if not places.headers.is_dir():
+        raise NoHeadersError(f"no module can be built for {kernel.release}: Debian's archive no longer has its headers")
     tools = kernel.toolchain.for_make(places.tools)
     where = ["-C", str(places.headers), "-f", str(places.makefile), f"M={folder}"]
+    if places.makefile.parent != places.headers:
+        # Else a Makefile since Linux 6.13 takes the source's folder for that of the configured headers.
+        where.append(f"KBUILD_OUTPUT={places.headers}")
     return run(
-        ["make", *where, *tools, *variables, "modules"], time_limit=_BUILD_LIMIT, environment=compiling_in(folder)
+        ["make", *where, *tools, *_other_options(kernel), *variables, "modules"],
+        time_limit=_BUILD_LIMIT,
+        environment=compiling_in(folder),
     )
+
+
+def _other_options(kernel: Kernel) -> list[str]:
+    """Options of a packaged kernel that are off for modules: what takes pahole, and what this compiler cannot do."""
+    if kernel.spec.packages is None:
+        return []
+    lacking = ["CONFIG_DEBUG_INFO_BTF_MODULES"]
+    lacking += [option for option, flag in _NEWER_FLAGS.items() if not kernel.toolchain.takes(flag)]
+    return [f"{option}=" for option in lacking if kernel.config.get(option) == "y"]
 
 
 def strip_module(kernel: Kernel, file: Path) -> None:

@@ -13,7 +13,7 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact
 from orchestrator.artifacts.compiler import compiling_in
 from orchestrator.artifacts.diagnostics import error_lines
-from orchestrator.artifacts.kernel_config import check_granted, merged
+from orchestrator.artifacts.kernel_config import check_granted, merged, not_granted
 from orchestrator.artifacts.kernel_source import (
     UNPACKED_GB,
     kernel_source,
@@ -99,7 +99,12 @@ def _build(
     finished = run([*make, "allnoconfig"], time_limit=_CONFIGURE_LIMIT, environment=environment)
     if finished.status != 0:
         raise BuildError(f"{spec.name} cannot be configured", detail=finished.complaint())
-    check_granted(wanted, read_config(build / ".config"), spec.name)
+    config = read_config(build / ".config")
+    if not spec.is_searched:
+        check_granted(wanted, config, spec.name)
+    elif different := not_granted(wanted, config):
+        # The fragments are of the versions that the catalogue has: another may have renamed an option, or dropped it.
+        context.warn("\n".join([f"{spec.name} is configured otherwise than its fragments say:", *different]))
     progress = _Progress(context, spec.name)
     jobs = f"-j{len(os.sched_getaffinity(0))}"
     finished = run(

@@ -27,14 +27,12 @@ FUNCTION_TYPES = frozenset("tTwW")
 """The types of symbols that kprobes can be at."""
 
 VMLINUX, SYSTEM_MAP = "vmlinux", "System.map"
-_RODATA = ".rodata"
+_RODATA, _TEXT = ".rodata", ".text"
 # struct alt_instr of arch/x86/include/asm/alternative.h: two relative addresses, the CPU's feature in 2 bytes (in 4
 # since Linux 6.3, commit 5d1dd961e743), and the lengths of the code and of its replacement.
 _ALTERNATIVES = (".altinstructions", ((12, 10), (14, 12)))
 _PARAVIRTUAL = ".parainstructions"
 RETPOLINES, RETURNS, CALLS = ".retpoline_sites", ".return_sites", ".call_sites"
-LOCKS = ".smp_locks"
-SEALS = ".ibt_endbr_seal"
 """Sections of places, each relative to its own entry."""
 
 
@@ -195,10 +193,6 @@ class KernelCode:
         memory = 1 << 8 * self.word
         return [(entry + offset) % memory for entry, offset in zip(count(part.address, 4), offsets, strict=False)]
 
-    def named_sections(self, prefix: str) -> Sequence[str]:
-        """The names of all sections that begin so."""
-        return [name for name in self.sections if name.startswith(prefix)]
-
     @cached_property
     def _patched(self) -> Sequence[tuple[int, int]]:
         return sorted(
@@ -245,11 +239,12 @@ def write_code(folder: Path, elf: bytes, *, absolute_percpu: bool) -> None:
     """
     (folder / VMLINUX).write_bytes(elf)
     code = _of_elf(elf, ())
-    part = None if code is None else code.sections.get(_RODATA)
-    if code is None or part is None:
+    part, text = (None, None) if code is None else map(code.sections.get, (_RODATA, _TEXT))
+    if code is None or part is None or text is None:
         return
     rodata = elf[part.place : part.place + part.size]
-    symbols = find_symbols(rodata, word=code.word, absolute_percpu=absolute_percpu)
+    places = {"start": part.address, "text": text.address}
+    symbols = find_symbols(rodata, word=code.word, absolute_percpu=absolute_percpu, **places)
     if symbols is not None:
         lines = (f"{one.address:0{2 * code.word}x} {one.type} {one.name}\n" for one in symbols)
         (folder / SYSTEM_MAP).write_text("".join(lines))

@@ -37,19 +37,24 @@ def _option(line: str) -> str | None:
     return found[1] if found is not None else None
 
 
-def check_granted(wanted: str, config: Mapping[str, str], name: str) -> None:
-    """Raise BuildError when the kernel's build system did not take an option as the fragments have it."""
+def not_granted(wanted: str, config: Mapping[str, str]) -> list[str]:
+    """The options that the kernel's build system did not take as the fragments have them, each with what it has."""
     last: dict[str, str | None] = {}
     for line in wanted.splitlines():
         if found := _SET.match(line):
             last[found[1]] = found[2]
         elif found := _UNSET.match(line):
             last[found[1]] = None
-    refused = [
+    return [
         f"{option}: wanted {value or 'off'}, got {config.get(option, 'off')}"
         for option, value in last.items()
         if config.get(option) != value
     ]
+
+
+def check_granted(wanted: str, config: Mapping[str, str], name: str) -> None:
+    """Raise BuildError where an option is not as the fragments have it."""
+    refused = not_granted(wanted, config)
     if refused:
         raise BuildError(
             f"the configuration of {name} is not what its fragments say",

@@ -6,9 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from orchestrator.artifacts.apt import AptRoot, NoSuchPackageError, Package
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact
 from orchestrator.artifacts.debian import unpacked_packages
+from orchestrator.artifacts.debian_mirror import ANOTHER_MIRROR
+from orchestrator.catalog.debian import debian
 from orchestrator.errors import BuildError, HostError
 from orchestrator.paths import data_dir
 from orchestrator.process import run
@@ -17,7 +20,7 @@ from orchestrator.requirements import check_installed
 UNPACKED_GB = 1.7
 """Disk for the package and the unpacked source; a patched copy shares all files but those that it changes."""
 
-_KIND = "kernel-source"
+_KIND, _PACKAGE = "kernel-source", "linux-source-"
 _UNPACK_LIMIT = 900.0
 
 
@@ -29,7 +32,7 @@ def kernel_source(
     ``files`` are sources of ``kmods`` by the new paths that they are copied to. Raises HostError when it cannot be had,
     BuildError for a patch that does not apply or a file whose place is taken. Offline, nothing is unpacked.
     """
-    archive = unpacked_packages(context, package, "x86_64", lambda apt: [apt.show(package, "all")])
+    archive = _archive(context, package)
 
     def unpack(folder: Path) -> None:
         context.say(f"unpacking {package} ({UNPACKED_GB} GB)")
@@ -64,6 +67,22 @@ def kernel_source(
     if added:  # a source without any keeps the key it always had
         inputs["files"] = added
     return _obtain(context, inputs, source_label(package, patches, added), patch)
+
+
+def _archive(context: BuildContext, package: str) -> Artifact:
+    """The unpacked package, of the first suites at hand that have it. Raises HostError with what they have."""
+    at_hand: list[str] = []
+
+    def choose(apt: AptRoot) -> list[Package]:
+        versions = [name.removeprefix(_PACKAGE) for name in apt.names(rf"{_PACKAGE}\d+\.\d+")]
+        at_hand.append(f"{apt.suites.title} has {', '.join(versions) or 'none'}")
+        return [apt.show(package, "all")]
+
+    try:
+        places = (debian(), *debian().elsewhere)
+        return unpacked_packages(context, package, "x86_64", choose, places=places)
+    except NoSuchPackageError:
+        raise HostError(f"Debian has no {package} at hand: {'; '.join(at_hand)}", hint=ANOTHER_MIRROR) from None
 
 
 def source_label(package: str, patches: Sequence[str] = (), files: Mapping[str, str] | None = None) -> str:

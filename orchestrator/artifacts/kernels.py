@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.artifacts import vmlinux
-from orchestrator.artifacts.apt import AptRoot, NoSuchPackageError, Package
+from orchestrator.artifacts.apt import AptRoot, NoSuchPackageError, Package, numbers_in
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import digest
+from orchestrator.artifacts.cache import Artifact, digest
 from orchestrator.artifacts.debian import DEBIAN_ARCHITECTURE, HOST_ARCHITECTURE, unpacked_packages
 from orchestrator.artifacts.debian_mirror import ANOTHER_MIRROR
 from orchestrator.artifacts.flat_image import flat_image
@@ -23,7 +23,7 @@ from orchestrator.artifacts.pins import origins, versions
 from orchestrator.artifacts.toolchain import Toolchain, compiler_in, matching_toolchain, release_in, tree_toolchain
 from orchestrator.catalog.debian import debian
 from orchestrator.catalog.kconfig import read_config
-from orchestrator.catalog.kernels import KernelSpec
+from orchestrator.catalog.kernels import NEWEST, KernelSpec
 from orchestrator.catalog.user_kernel import RELEASE
 from orchestrator.errors import HostError, LabError
 from orchestrator.steps import step
@@ -168,19 +168,21 @@ def _lab_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
 
 def _debian_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
     """The newest kernel of ``spec`` in the release's suites, fetched once. Raises HostError where it cannot be had."""
-    artifact = unpacked_packages(context, spec.name, spec.arch, lambda apt: _choose(apt, spec))
+    artifact = packages_at_hand(context, spec) if spec.is_searched else _packages(context, spec)
     root = artifact.path
     try:
         # From Debian 13 on, packages have all below /usr.
         modules = next(p for p in (root / "lib/modules", root / "usr/lib/modules") if p.is_dir())
         release = next(p.name for p in sorted(modules.iterdir()))
         headers = root / "usr/src" / f"linux-headers-{release}"
-        common = next(p for p in sorted((root / "usr/src").glob("linux-headers-*-common")))
-        config = read_config(headers / ".config")
+        common = next((p for p in sorted((root / "usr/src").glob("linux-headers-*-common"))), headers)
+        # The image is in the modules' folder since Linux 6.19.
+        places = [root / f"boot/config-{release}", modules / release / "config", headers / ".config"]
+        config = read_config(next(place for place in places if place.exists()))
+        compressed = next(p for p in (root / f"boot/vmlinuz-{release}", modules / release / "vmlinuz") if p.exists())
     except (StopIteration, OSError) as error:
         hint = f"remove it and run again: rm -r '{root}'"
         raise LabError(f"the unpacked packages of {spec.name} are not whole ({error})", hint=hint) from None
-    compressed = root / "boot" / f"vmlinuz-{release}"
     code_folder = _uncompressed(context, compressed, artifact.key, spec, config)
     image = _startable(context, compressed, code_folder / "vmlinux", spec, config)
     return Kernel(
@@ -200,25 +202,88 @@ def _debian_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
     )
 
 
-def _choose(apt: AptRoot, spec: KernelSpec) -> list[Package]:
+def _packages(context: BuildContext, spec: KernelSpec) -> Artifact:
+    """The newest kernel of a flavour in the release's suites, and its headers."""
     assert spec.packages is not None
-    arch = DEBIAN_ARCHITECTURE[spec.arch]
+    arch, image, headers = DEBIAN_ARCHITECTURE[spec.arch], spec.packages.image, spec.packages.headers
+
+    def choose(apt: AptRoot) -> list[Package]:
+        try:
+            newest = apt.show(_dependency(apt.show(image, arch), r"linux-image-[0-9]\S*"), arch)
+            return [newest, *_headers(apt, _dependency(apt.show(headers, arch), r"linux-headers-[0-9]\S*"), arch)]
+        except NoSuchPackageError as error:
+            raise HostError(f"no kernel {spec.name}: {error.what}", detail=error.detail, hint=ANOTHER_MIRROR) from None
+
+    return unpacked_packages(context, spec.name, spec.arch, choose)
+
+
+def packages_at_hand(context: BuildContext, spec: KernelSpec) -> Artifact:
+    """The newest kernel of a version in any of the suites at hand, with its headers where those are still there.
+
+    Raises HostError with the versions that there are.
+    """
+    assert spec.packages is not None
+    arch, is_newest = DEBIAN_ARCHITECTURE[spec.arch], spec.version == NEWEST
+    # 7.3.4+deb13, 7.4~rc1+deb14 and, up to Debian 12, 6.1.0-41.
+    release = r"\d+\.\d+[.~][a-z0-9.+~]+(?:-\d+)?"
+    wanted = re.compile(r".*" if is_newest else rf"linux-image-{re.escape(spec.version)}(?!\d).*")
+    at_hand: list[str] = []
+    gone: list[str] = []
+
+    def choose(apt: AptRoot) -> list[Package]:
+        images = apt.names(rf"linux-image-{release}-{spec.packages.flavour}") if spec.packages else []
+        versions = dict.fromkeys(".".join(map(str, numbers_in(name)[:2])) for name in images)
+        at_hand.append(f"{apt.suites.title} has {', '.join(versions) or 'none'}")
+        for name in filter(wanted.fullmatch, reversed(images)):
+            try:
+                return _parts(apt, name, arch)
+            except NoSuchPackageError as error:
+                gone.append(error.what)
+        raise NoSuchPackageError(f"no {spec.name}")
+
     try:
-        image = apt.show(_dependency(apt.show(spec.packages.image, arch), r"linux-image-[0-9]\S*"), arch)
-        headers = apt.show(_dependency(apt.show(spec.packages.headers, arch), r"linux-headers-[0-9]\S*"), arch)
-        common = apt.show(_dependency(headers, r"linux-headers-\S*-common"), "all")
-        kbuild = apt.show(_dependency(headers, r"linux-kbuild-\S+"), HOST_ARCHITECTURE)
-    except NoSuchPackageError as error:
-        raise HostError(f"no kernel {spec.name}: {error.what}", detail=error.detail, hint=ANOTHER_MIRROR) from None
-    return [image, headers, common, kbuild]
+        places = debian().elsewhere
+        return unpacked_packages(context, spec.name, spec.arch, choose, places=places, is_newest=is_newest)
+    except NoSuchPackageError:
+        what = f"Debian has no kernel {spec.name} at hand: {'; '.join(at_hand)}{f' ({gone[0]})' if gone else ''}"
+        raise HostError(what, hint=ANOTHER_MIRROR) from None
+
+
+def _parts(apt: AptRoot, image: str, arch: str) -> list[Package]:
+    """The packages of an image: since Linux 6.19 it has parts. Without headers where the archive no longer has them."""
+    release, found = image.removeprefix("linux-image-"), apt.show(image, arch)
+    names = _dependencies(found, rf"linux-(?:binary|modules)-{re.escape(release)}")
+    if names:  # the configuration is in none of them
+        names.insert(0, _dependency(found, f"linux-base-{re.escape(release)}"))
+    parts = [apt.show(name, arch) for name in names]
+    try:
+        headers = _headers(apt, f"linux-headers-{release}", arch)
+    except NoSuchPackageError:
+        headers = []
+    return [found, *parts, *headers]
+
+
+def _headers(apt: AptRoot, name: str, arch: str) -> list[Package]:
+    """What modules are built with; of another release than the guests' with what its programs are linked with."""
+    headers = apt.show(name, arch)
+    common = apt.show(_dependency(headers, r"linux-headers-\S*-common"), "all")
+    found = [apt.show(_dependency(headers, r"linux-kbuild-\S+"), HOST_ARCHITECTURE)]
+    for package in found if apt.suites.suites[0] != debian().release else ():
+        known = {one.name for one in found}
+        libraries = _dependencies(package, r"(?:lib|zlib)\S+")
+        found += [apt.show(name, HOST_ARCHITECTURE) for name in libraries if name not in known]
+    return [headers, common, *found]
 
 
 def _dependency(package: Package, pattern: str) -> str:
-    for alternative in re.split(r"[,|]", package.depends):
-        name = alternative.split("(")[0].strip()
-        if re.fullmatch(pattern, name):
-            return name
+    for name in _dependencies(package, pattern):
+        return name
     raise NoSuchPackageError(f"{package.name} {package.version} depends on no package like {pattern}")
+
+
+def _dependencies(package: Package, pattern: str) -> list[str]:
+    names = [alternative.split("(")[0].strip() for alternative in re.split(r"[,|]", package.depends)]
+    return [name for name in names if re.fullmatch(pattern, name)]
 
 
 def _uncompressed(
@@ -232,7 +297,7 @@ def _uncompressed(
         if elf is not None:
             write_code(folder, elf, absolute_percpu=config.get("CONFIG_KALLSYMS_ABSOLUTE_PERCPU") == "y")
 
-    inputs = {"kernel": key, "contents": "image, symbols; xz, zstd"}  # earlier versions had less
+    inputs = {"kernel": key, "contents": "image, symbols; xz, zstd; relative"}  # earlier versions had less
     return context.cache.obtain("vmlinux", inputs, spec.name, build).path
 
 

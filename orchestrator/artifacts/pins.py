@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from orchestrator.artifacts.apt import AptRoot, Package
+from orchestrator.artifacts.apt import AptRoot, NoSuchPackageError, Package, numbers_in
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact
-from orchestrator.errors import LabError
+from orchestrator.catalog.debian import Suites, debian
+from orchestrator.errors import HostError, LabError
 from orchestrator.whole_file import write_whole
 
 _UNKNOWN = "suite unknown"
@@ -26,11 +27,16 @@ Filling = Callable[[AptRoot, Sequence[Package], Path], None]
 
 @dataclass(frozen=True)
 class PackageSet:
-    """A set of packages to choose: its name, whose ``arch`` it is, and the architectures that apt needs."""
+    """A set of packages to choose: its name, whose ``arch`` it is, and the architectures that apt needs.
+
+    ``places`` are suites to look in, the first that have them. With ``is_newest`` it is chosen anew each time.
+    """
 
     name: str
     arch: str
     architectures: tuple[str, ...]
+    places: tuple[Suites, ...] = ()
+    is_newest: bool = False
 
     def pin(self, context: BuildContext) -> Path:
         """The file that remembers the choice."""
@@ -44,24 +50,46 @@ def pinned_artifact(context: BuildContext, kind: str, wanted: PackageSet, choose
     Raises HostError when they cannot be had.
     """
     name, pin = wanted.name, wanted.pin(context)
-    found = _ready(context, kind, chosen(pin))
+    keeps = context.offline or not wanted.is_newest
+    found = _ready(context, kind, chosen(pin)) if keeps else None
     if found is not None:
         return found
     with context.cache.lock(f"pin-{name}"):
-        apt = AptRoot(context, wanted.architectures)
-        pinned = chosen(pin)
+        pinned = chosen(pin) if keeps else None
         found = _ready(context, kind, pinned)
         if found is not None:
             return found
         context.need_network(name)
         with context.cache.lock(f"apt-{wanted.arch}"):
-            apt.refresh()
-            # An archive keeps only the newest versions, so what was pinned and then lost is chosen anew.
-            packages = apt.with_suites(pinned if pinned is not None and apt.has(pinned) else choose(apt))
+            apt, packages = _found(context, wanted, pinned, choose)
             artifact = context.cache.obtain(kind, inputs_of(packages), name, lambda folder: fill(apt, packages, folder))
         pin.parent.mkdir(exist_ok=True)
         write_whole(pin, json.dumps([asdict(p) for p in packages], indent=1))
     return artifact
+
+
+def _found(
+    context: BuildContext, wanted: PackageSet, pinned: Sequence[Package] | None, choose: Choice
+) -> tuple[AptRoot, Sequence[Package]]:
+    """The packages, and the suites that have them. Raises HostError where none has, of several those that were read."""
+    found: list[tuple[AptRoot, Sequence[Package]]] = []
+    failures: list[HostError] = []
+    for suites in wanted.places or (debian(),):
+        apt = AptRoot(context, wanted.architectures, suites)
+        try:
+            apt.refresh()
+            # An archive keeps only the newest versions, so what was pinned and then lost is chosen anew.
+            packages = pinned if pinned is not None and apt.has(pinned) else choose(apt)
+            found.append((apt, apt.with_suites(packages)))
+        except HostError as error:
+            failures.append(error)
+            if wanted.places and not isinstance(error, NoSuchPackageError):
+                context.say(f"going on without {suites.title}: {error.what}")
+        if found and not wanted.is_newest:
+            break
+    if not found:
+        raise next((error for error in reversed(failures) if isinstance(error, NoSuchPackageError)), failures[-1])
+    return max(found, key=lambda one: numbers_in(one[1][0].version))
 
 
 def _ready(context: BuildContext, kind: str, pinned: Sequence[Package] | None) -> Artifact | None:

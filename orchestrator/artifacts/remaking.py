@@ -20,6 +20,7 @@ from orchestrator.artifacts.module_source import ModuleSource
 from orchestrator.artifacts.modules import build_modules
 from orchestrator.artifacts.toolchain import guest_toolchain
 from orchestrator.catalog.images import images
+from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import HostError
 
@@ -37,8 +38,8 @@ def remake(context: BuildContext, artifact: Artifact) -> bool:
 
 def _packages(context: BuildContext, artifact: Artifact) -> None:
     name = artifact.label
-    if name in kernels():
-        ready_kernel(context, kernels()[name])
+    if name.partition("@")[0] in kernels():
+        ready_kernel(context, kernel_spec(name))
     elif name.startswith("busybox-"):
         for kernel in _kernels_at_hand(context):
             if kernel.spec.arch == name.removeprefix("busybox-"):
@@ -57,9 +58,9 @@ def _source(context: BuildContext, artifact: Artifact) -> None:
 
 
 def _kernel(context: BuildContext, artifact: Artifact) -> None:
-    spec = kernels().get(artifact.label)
-    if spec is None:
+    if artifact.label.partition("@")[0] not in kernels():
         return
+    spec = kernel_spec(artifact.label)
     if spec.source is not None:
         source = kernel_source(context, spec.source, spec.patches, spec.files)
         if (source.key, merged(spec)) != (artifact.inputs.get("source"), artifact.inputs.get("config")):

@@ -53,6 +53,10 @@ class Toolchain:
         """What to call for ``gcc``, ``ld`` and their like."""
         return name if self.folder is None else str(self.folder / name)
 
+    def takes(self, flag: str) -> bool:
+        """Whether the compiler knows a flag."""
+        return _takes(self.program("gcc"), flag)
+
     def for_make(self, folder: Path | None = None) -> list[str]:
         """The variables by which the kernel's build system takes these tools, from ``folder`` where one is given."""
         folder = folder or self.folder
@@ -187,6 +191,11 @@ def _debian_toolchain(context: BuildContext) -> Toolchain:
     inputs = {"packages": packages.key, "script": script, "tools": tools}
     made = context.cache.obtain(_KIND, inputs, f"gcc {debian().compiler} of {debian().title}", build)
     return _examined(str(made.path / "bin/gcc"), made.path / "bin")
+
+
+@lru_cache
+def _takes(gcc: str, flag: str) -> bool:
+    return run([gcc, flag, "-E", "-x", "c", "/dev/null"], time_limit=_LIMIT).status == 0
 
 
 def _examined(gcc: str, folder: Path | None) -> Toolchain:

@@ -8,16 +8,26 @@ from functools import lru_cache
 from orchestrator.catalog.data import Fact, read
 
 
-class DebianRelease(Fact):
-    """A release by its code name, its suites, and the compiler (a version of gcc) that its kernels were built with.
+class Suites(Fact):
+    """Suites that packages are taken from together, by the name of their ``release``.
 
-    ``suites`` are those of the main archive, the release's own first; ``security_suite`` is in an archive of its own.
+    ``suites`` are those of the main archive, the first of which must be there; ``security_suite`` is in an archive of
+    its own; empty where there is none.
     """
 
     release: str
     title: str
     suites: list[str]
-    security_suite: str
+    security_suite: str = ""
+
+
+class DebianRelease(Suites):
+    """A release by its code name, its suites, and the compiler (a version of gcc) that its kernels were built with.
+
+    ``elsewhere`` has the suites in which kernels of other versions are looked for.
+    """
+
+    elsewhere: list[Suites]
     keyrings: list[str]
     other_releases: list[str]
     compiler: str

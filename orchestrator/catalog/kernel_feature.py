@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import StringConstraints
 
@@ -14,10 +14,14 @@ _NUMBERS = re.compile(r"\d+(?:\.\d+)+")
 
 
 class Change(Fact):
-    """A change of Linux: the first ``release`` that has it (``6.6``, or ``6.1.28``), and its ``commit``."""
+    """A change of Linux: the first ``release`` that has it (``6.6``, or ``6.1.28``), and its ``commit``.
+
+    One that matters on a single architecture has an ``arch``.
+    """
 
     release: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+(\.\d+)*$")]
     commit: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12}$")]
+    arch: Literal["i386", "x86_64"] | None = None
 
     def __str__(self) -> str:
         return f"{self.release} (commit {self.commit})"
@@ -38,12 +42,13 @@ class KernelFeature(Fact):
     since: Change | None = None
     until: Change | None = None
 
-    def lacking_in(self, release: str) -> str | None:
-        """Why a kernel of this release does not have it; None where it does."""
+    def lacking_in(self, release: str, arch: str) -> str | None:
+        """Why a kernel of this release and architecture does not have it; None where it does."""
         if self.since is not None and not self.since.is_in(release):
             return f"Linux has this since {self.since}, and the kernel is {release}"
-        if self.until is not None and self.until.is_in(release):
-            return f"Linux has this no more since {self.until}, and the kernel is {release}"
+        if self.until is not None and self.until.arch in (None, arch) and self.until.is_in(release):
+            on = f" on {arch}" if self.until.arch else ""
+            return f"Linux has this no more{on} since {self.until}, and the kernel is {release}"
         return None
 
 

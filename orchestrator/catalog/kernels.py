@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -20,7 +21,14 @@ from orchestrator.program import PROGRAM
 
 Arch = Literal["i386", "x86_64"]
 
+NEWEST = "newest"
+"""The version of the newest kernel at hand."""
+
 _PLAIN = "plain"
+_BEFORE = {"nopreempt": ["lazy", "nopreempt"]}
+"""What stands for a fragment in versions without an entry: the last line that such a kernel can have decides."""
+
+_VERSION = re.compile(r"\d{1,3}\.\d{1,3}(?:\.\d{1,3})?", re.ASCII)
 
 
 class DebianPackages(Fact):
@@ -29,6 +37,11 @@ class DebianPackages(Fact):
     image: str
     headers: str
 
+    @property
+    def flavour(self) -> str:
+        """What the names of its packages end with."""
+        return self.image.rpartition("-image-")[2]
+
 
 class KernelSpec(Fact):
     """A kernel: Debian's, built from source, or a user's own.
@@ -36,7 +49,8 @@ class KernelSpec(Fact):
     Debian's has ``packages``. One from source is the ``source`` package changed by ``patches``, with ``files`` of
     ``kmods`` by their path in it, and configured by ``fragments``. A user's own has a build ``tree`` and an ``image``.
     ``cpu_family`` is the oldest that a 32-bit one runs on, its CONFIG_X86_MINIMUM_CPU_FAMILY.
-    ``version`` is that of Linux, empty for a user's own; the fragments' options in ``without`` are no choice in it.
+    ``version`` is that of Linux, empty for a user's own, or ``newest``; the fragments' options in ``without`` are no
+    choice in it. One that ``is_searched`` has no entry: it is looked for in all of Debian's suites at hand.
     ``entry_offset`` is in bytes from the symbol of most functions to the first instruction behind any endbr and nop.
     ``kernel_parameters`` are those that it needs besides every kernel's.
     """
@@ -45,6 +59,7 @@ class KernelSpec(Fact):
     title: str
     arch: Arch
     version: str = ""
+    is_searched: bool = False
     packages: DebianPackages | None = None
     source: str | None = None
     fragments: list[str] = Field(default_factory=list)
@@ -72,7 +87,7 @@ class KernelSpec(Fact):
     def origin(self) -> str:
         """Where it comes from, as text."""
         if self.packages is not None:
-            return self.packages.image
+            return f"linux-image-{self.version}*-{self.packages.flavour}" if self.is_searched else self.packages.image
         if self.source is not None:
             return " + ".join([f"built from {self.source}", *(f"{patch}.patch" for patch in self.patches)])
         return str(self.image)
@@ -166,10 +181,33 @@ def kernel(name: str) -> KernelSpec:
     if spec is None:
         plain, _, version = name.partition("@")
         if version and plain in kernels():
-            versions = [other.version for other in kernels().values() if other.name.partition("@")[0] == plain]
-            raise ConfigError(f"kernel '{plain}' is of Linux {' or '.join(versions)}, and not of {version}")
+            return _of_version(kernels()[plain], version)
         hint = (
             f"all: {PROGRAM} list kernels; a kernel of your own is named by its build tree's path, with a slash in it"
         )
         raise ConfigError(unknown("kernel", name, kernels()), hint=hint)
     return spec
+
+
+def _of_version(plain: KernelSpec, version: str) -> KernelSpec:
+    """A kernel of a version that has no entry: as that of the nearest one before. Raises ConfigError for no version."""
+    known = {other.version: other for other in kernels().values() if other.name.partition("@")[0] == plain.name}
+    if version in known:
+        return known[version]
+    # Of the lab's own, a variant of one version has patches for that.
+    is_any = plain.packages is not None or set(known) == {one.version for one in kernels().values()}
+    if not is_any or not (_VERSION.fullmatch(version) or (version == NEWEST and plain.packages is not None)):
+        hint = f"another version is named by its numbers, as {plain.name}@7.3" if is_any else ""
+        raise ConfigError(f"kernel '{plain.name}' is of Linux {' or '.join(known)}, and not of {version}", hint=hint)
+    wanted = _numbers(version) if version != NEWEST else max(map(_numbers, known))
+    nearest = known[max((one for one in known if _numbers(one) <= wanted), key=_numbers, default=plain.version)]
+    update: dict[str, object] = {"name": f"{plain.name}@{version}", "version": version, "is_searched": True}
+    update |= {"title": f"{plain.title}, Linux {version}", "source": plain.source and f"linux-source-{version}"}
+    # Which options it no longer has is not known here: it is listed when the kernel is built.
+    fragments = [one for name in nearest.fragments for one in _BEFORE.get(name, [name])]
+    update |= {"packages": plain.packages, "without": [], "fragments": fragments}
+    return nearest.model_copy(update=update)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))

@@ -29,6 +29,7 @@ class MachineFacts(Fact):
     host_time: Settings
     instructions: Settings
     recorded: Settings
+    stopping: list[str]
 
 
 @lru_cache(maxsize=1)

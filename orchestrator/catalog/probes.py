@@ -74,9 +74,9 @@ class ProbeKind(KernelFeature):
     ``title`` heads its column in a report, ``column`` is its key in the published tables (None: not published),
     ``int3_per_hit`` its breakpoint traps, ``site`` the place that is read for evidence. What arms it is a ``template``
     of ``kmods``, an ``event`` of tracefs, or a BPF ``program``, which the kernel compiles or not (``is_compiled``);
-    with none of them nothing of the lab's does. ``called`` is the function that the function tracer must call, by
-    default kprobes' or the module's own. ``tracepoint`` is the one that it is at, as SYSTEM.NAME where it is an event
-    there. ``optimisation`` is the value of ``debug.kprobes-optimization`` while it is
+    with none of them nothing of the lab's does. ``fprobe`` is the side of its fprobe's handler: the function tracer
+    must call fprobes' function, else kprobes' or the module's own. ``tracepoint`` is the one that it is at, as
+    SYSTEM.NAME where it is an event there. ``optimisation`` is the value of ``debug.kprobes-optimization`` while it is
     armed. ``extras`` is what becomes of the aggregator and the post-handler that its hits would pass: kept and
     measured, or removed; none where there are none to speak of. A user's module has a ``file`` and is loaded with
     ``parameters``, a user's BPF programs have a ``bpf_file``, those that bpftrace makes of a text a ``one_liner``;
@@ -92,7 +92,7 @@ class ProbeKind(KernelFeature):
     event: Literal["kprobe", "kretprobe", "trace", "uprobe", "uretprobe"] | None = None
     program: Program | None = None
     is_compiled: bool = True
-    called: str | None = None
+    fprobe: Literal["entry", "return"] | None = None
     tracepoint: str | None = None
     site: Site
     mechanism: Mechanism

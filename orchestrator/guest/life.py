@@ -26,7 +26,7 @@ from typing import Self
 from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestConnectionLost, GuestError, GuestExit, GuestHang, GuestPanic
 from orchestrator.guest.boot_stub import BootStub
-from orchestrator.guest.boot_watch import Listener, wait_for_boot, watch_boot
+from orchestrator.guest.boot_watch import Listener, OwnStop, wait_for_boot, watch_boot
 from orchestrator.guest.channel import Channel
 from orchestrator.guest.console import Console
 from orchestrator.guest.console_bound import CONSOLE_MAX
@@ -126,12 +126,18 @@ class GuestLife:
             with step("take slots of the host"):
                 self._slots = take_slots(self.machine.memory_mib, self.say, self._qemu.check_aborted)
 
-    def boot(self, time_limit: float = BOOT_LIMIT, listener: Listener | None = None) -> None:
+    def boot(
+        self,
+        time_limit: float = BOOT_LIMIT,
+        listener: Listener | None = None,
+        before_work: Callable[[], None] = lambda: None,
+    ) -> None:
         """Start QEMU and wait for the agent. On failure nothing is left running; the error quotes the console.
 
         Raises GuestError, and UnsupportedError where the kernel refuses the CPU.
 
         With a ``listener``, which gets every line of the console, the limit is for the time without console output.
+        ``before_work`` is called while a guest that works alone has stopped itself before its work.
         """
         with self._starting("boot", "booting", "booted"):
             with step("start QEMU"):
@@ -142,11 +148,13 @@ class GuestLife:
                 self._start(HostFiles(self.console.path, memory=memory, passed=passed))
             deadline = Deadline(time_limit)
             with step("wait for the agent"), self._qemu.drained_console():
-                stub = self._boot_stub()
+                assert self._qemu.monitor is not None
+                stub = BootStub(self._qemu.monitor, self.console, self.machine.cpu.name)
+                stop = OwnStop(self._qemu.monitor, before_work, is_expected=self.machine.works_alone)
                 if listener is None:
-                    wait_for_boot(self._agent, stub, deadline)
+                    wait_for_boot(self._agent, stub, stop, deadline)
                 else:
-                    watch_boot(self._agent, self.console, stub, time_limit, listener)
+                    watch_boot(self._agent, self.console, stub, stop, time_limit, listener)
             with step(f"open the {self.machine.channel} channel"):
                 mount_data(self._agent, self.machine)
                 self._channel = open_channel(self._qemu, self.machine, self._keys, deadline)
@@ -206,10 +214,6 @@ class GuestLife:
         with self._explained(f"becoming {after}"):
             self._qemu.monitor.command(command)
         self.state = after
-
-    def _boot_stub(self) -> BootStub:
-        assert self._qemu.monitor is not None
-        return BootStub(self._qemu.monitor, self.console, self.machine.cpu.name)
 
     @property
     def _agent(self) -> FramedChannel:

@@ -209,6 +209,7 @@ def qemu_command(machine: Machine, wiring: Wiring) -> list[str]:
         # until the host sends its first request, a guest then executes the same instructions in every boot.
         *("-device", "virtio-serial-pci-non-transitional,max_ports=2,ioeventfd=off"),
         *("-device", f"virtserialport,chardev=agent,name={AGENT_PORT}"),
+        *(facts.stopping if machine.works_alone else ()),
         *_disks(machine, wiring),
         *(_network() if machine.channel == "ssh" else ()),
         *(_lan(machine.lan) if machine.lan is not None else ()),

@@ -133,7 +133,8 @@ class EventAttachment(Attachment):
         if self._kind.event == "kretprobe":
             function = self.point.address - self.point.offset
             is_return = len(addresses) == 2 and self.point.is_callers(addresses[0], symbols)
-            right = is_return and addresses[1] == function
+            # With an endbr newer kernels name the function by the tracer's place behind that: "<- vfs_read <...794>".
+            right = is_return and addresses[1] in (function, self.point.address)
         else:
             right = addresses == [self.point.address]
         if not event.said.startswith("probe: (") or not right:

@@ -24,6 +24,7 @@ from orchestrator.probes.tracer import (
     TRACED_FUNCTIONS,
     Traced,
     called_by_tracer,
+    called_for_fprobe,
     direct_trampoline,
     find_traced,
 )
@@ -37,7 +38,7 @@ JUMP_BYTES = 5
 _JUMPS = frozenset({0xE9, 0xEB})
 
 
-_INT3 = 0xCC
+_INT3, _JMP = 0xCC, 0xE9
 
 MISSED_RETURNS = (
     "the kernel follows the returns of a limited number of threads at a time (maxactive): probe a function in which "
@@ -62,7 +63,7 @@ _LOOKS: dict[tuple[Site, Mechanism], _Look] = {
     ("kprobe", "ftrace"): _Look("the function tracer", frozenset({0xE8}), "[FTRACE]"),
     ("kprobe", "jmp"): _Look("a djprobe's own jump", frozenset({0xE9}), ""),
     ("ftrace", "ftrace"): _Look("the function tracer", frozenset({0xE8}), "[TRACED]"),
-    ("ftrace", "direct"): _Look("a direct call", frozenset({0xE8}), "[TRACED]"),
+    ("ftrace", "direct"): _Look("a direct call", frozenset({0xE8, 0xE9}), "[TRACED]"),
     ("tracepoint", "tracepoint"): _Look("a static branch that is taken", _JUMPS, "[ENABLED]"),
     ("hook", "pointer"): _Look("a pointer", None, ""),
     ("program", "int3"): _Look("a uprobe's int3", frozenset({0xCC}), ""),
@@ -167,6 +168,11 @@ def check_armed(kind: ProbeKind, point: ProbePoint, seen: Observation, when: str
     if kind.mechanism in ("ftrace", "direct") and (seen.traced is None or seen.traced.users != 1):
         users = seen.traced.users if seen.traced else 0
         raise EvidenceError(f"{when}, the function tracer has {users} users of {point.symbol}, not one")
+    # BPF trampolines that call the function are jumped to since Linux 6.19 (DYNAMIC_FTRACE_WITH_JMP).
+    if kind.mechanism == "direct" and seen.traced is not None and seen.traced.jumps != (seen.live[0] == _JMP):
+        listed = "a jump" if seen.traced.jumps else "a call"
+        live = seen.live[:JUMP_BYTES].hex(" ")
+        raise EvidenceError(f"{when}, the kernel lists {listed} at {point.symbol}, and there is {live}")
     if kind.mechanism in ("int3", "detour") and seen.live[1:] != point.original[1:]:
         raise EvidenceError(f"{when}, more than the first byte changed at {point.name}: {seen.live.hex(' ')}")
 
@@ -202,16 +208,20 @@ def check_same(kind: ProbeKind, before: Observation, after: Observation, point: 
         )
 
 
-def check_called(kind: ProbeKind, point: ProbePoint, seen: Observation, module: str, when: str) -> None:
+def check_called(
+    kind: ProbeKind, point: ProbePoint, seen: Observation, module: str, when: str, symbols: Callable[[], Symbols]
+) -> None:
     """Raise EvidenceError unless the tracer calls kprobes' handler, or of a tracer's own probe the ``module``'s.
 
-    Where the users have no trampolines of their own (on i386), it calls all of them for a module's handler or fprobe:
-    then this must be the only traced function. A direct call must lead into the module, or into BPF's trampoline.
+    For an fprobe it must call what the kernel, by its ``symbols``, has for those. Where the users have no trampolines
+    of their own (on i386), it calls all of them for a module's handler or fprobe: then this must be the only traced
+    function. A direct call must lead into the module, or into BPF's trampoline.
     """
     assert seen.traced is not None
     is_sole_user = seen.called == ALL_USERS and seen.traced.functions == 1
-    if kind.called is not None:
-        right, expected = seen.called == kind.called or is_sole_user, kind.called
+    if kind.fprobe is not None:
+        expected = called_for_fprobe(symbols(), kind.fprobe)
+        right = seen.called == expected or is_sole_user
     elif kind.mechanism == "direct" and kind.template is None:
         right, expected = seen.called == BPF_TRAMPOLINE, BPF_TRAMPOLINE
     elif kind.mechanism == "direct":

@@ -212,7 +212,7 @@ class ModuleAttachment(Attachment):
         if self._kind.mechanism == "pointer":
             self._check_pointer(seen)
         if self._kind.mechanism in ("ftrace", "direct"):
-            check_called(self._kind, self.point, seen, self.module_name, "after loading")
+            check_called(self._kind, self.point, seen, self.module_name, "after loading", lambda: self._symbols)
         if self._kind.template in _WITH_STEP:
             check_step(self._kind, self.parameter("step"))
         return seen

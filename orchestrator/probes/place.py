@@ -52,7 +52,7 @@ class _Function(Place):
 
     def check_called(self, seen: Observation, when: str) -> None:
         if self._kind.mechanism in ("ftrace", "direct"):
-            check_called(self._kind, self.point, seen, "", when)
+            check_called(self._kind, self.point, seen, "", when, lambda: self._symbols)
 
 
 class _Tracepoint(Place):

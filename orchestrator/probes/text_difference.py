@@ -7,7 +7,7 @@ and static calls are patched at boot, or on behalf of a tracer or a probe: what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -37,18 +37,16 @@ Content = Sequence[bytes]
 
 @dataclass(frozen=True)
 class Settled:
-    """The text as it should be and as it is; static branches that the kernel has switched are all that differs."""
+    """The text as it is; static branches that the kernel has switched are all that differs."""
 
-    expected: Content
     content: Content
     switched: tuple[SwitchedBranch, ...]
 
 
 @dataclass(frozen=True)
 class _Look:
-    """The text as it should be and as it is, the branches that were switched, and the addresses of ``others``."""
+    """The text as it is, the branches that were switched, and the addresses of ``others``."""
 
-    expected: Content
     content: Content
     switched: tuple[SwitchedBranch, ...]
     others: dict[int, str]
@@ -65,34 +63,33 @@ class GuestText:
         with at_rest(self._guest):
             return self._spans()
 
-    def settled(self, expected_of: Callable[[Content], Content]) -> Settled:
-        """The text, compared with what it should be, which may depend on what it is.
+    def settled(self, expected: Content) -> Settled:
+        """The text, compared with what it should be.
 
         Raises EvidenceError for every difference that is not a static branch which the kernel has switched for itself,
         and for a tracepoint that is enabled on one side only.
         """
-        look = self._look(expected_of)
+        look = self._look(expected)
         for _ in range(_TURNS):
             if not look.others:
                 break
             self._guest.succeed(["sleep", _TURN])
-            look = self._look(expected_of, look)
+            look = self._look(expected, look)
         if look.others:
-            lines = list(islice(self._shown(look.expected, look.content, look.others), _MOST_SHOWN + 1))
+            lines = list(islice(self._shown(expected, look.content, look.others), _MOST_SHOWN + 1))
             if len(lines) > _MOST_SHOWN:
                 lines[_MOST_SHOWN] = "and more"
             raise EvidenceError("the cell left the kernel's text changed", detail=lines)
-        return Settled(look.expected, look.content, look.switched)
+        return Settled(look.content, look.switched)
 
-    def _look(self, expected_of: Callable[[Content], Content], last: _Look | None = None) -> _Look:
+    def _look(self, expected: Content, last: _Look | None = None) -> _Look:
         """The text now; where it is what it was at the ``last`` look, the same again."""
         # A resting guest lets QEMU read the text of a Debian kernel (10 MB) in 5 ms instead of 20.
         with at_rest(self._guest):
             content = self._spans()
             if last is not None and content == last.content:
                 return last
-            expected = expected_of(content)
-            return _Look(expected, content, *self._differences(expected, content))
+            return _Look(content, *self._differences(expected, content))
 
     def _spans(self) -> Content:
         return [self._guest.read_memory(span.start, span.size) for span in self._layout.text]

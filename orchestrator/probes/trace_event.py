@@ -16,7 +16,7 @@ from orchestrator.errors import CommandFailed, EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.kernel_value import kernel_value, whole_number
 
-TRACEFS = "/sys/kernel/debug/tracing"
+TRACEFS = "/sys/kernel/tracing"
 INSTANCE = f"{TRACEFS}/instances/lab"
 
 _GROUP, _NAME = "lab", "probe"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.catalog.spelling import nearest
@@ -20,11 +20,11 @@ from orchestrator.probes.symbols import Symbols
 
 _ITERATOR, _STUB, _CALL = "__traceiter_", "__probestub_", "__SCT__tp_func_"
 """Functions that every tracepoint has; the stub since Linux 6.4, the static call where the architecture has any."""
-_NAMES = re.compile(_ITERATOR + r"\w{1,100}")
+_NAMES, _STUBS = re.compile(_ITERATOR + r"\w{1,100}"), re.compile(_STUB + r"\w{1,100}")
 _ITERATOR_FIELD = 5
 """Words before ``iterator``: name, key (two), static_call_key, static_call_tramp."""
-_FUNCTIONS_FIELD = 8
-"""Words before ``funcs``: those, iterator, regfunc, unregfunc; the stub is one more."""
+_REGISTERING, _REGISTERS = "sys_enter", "syscall_regfunc"
+"""A tracepoint of each kernel whose ``regfunc`` is known."""
 _KEY_FIELD = 1
 _TYPE_BITS = 3
 """Low bits of a key's second word, which are no part of the address of its first jump_entry."""
@@ -96,20 +96,38 @@ def find_tracepoint(guest: Guest, symbols: Symbols, name: str) -> Tracepoint:
             f"the guest's kernel has no tracepoint {name}", hint=f"did you mean {guess}?" if guess else ""
         )
     word = _word_of(iterator)
-    address = symbols.anywhere(f"__tracepoint_{name}") or _searched(guest, symbols, name, iterator)
+    address = _struct_at(guest, symbols, name, iterator)
     entries = _number(guest, address + (_KEY_FIELD + 1) * word.size, word) & ~_TYPE_BITS
     if not entries:
         raise EvidenceError(f"no code of the guest's kernel has the tracepoint {name}")
     # struct jump_entry begins with the distance from itself to the branch.
     (distance,) = struct.unpack("<i", guest.read_memory(entries, 4))
-    stubs = 1 if symbols.functions(_STUB + name) else 0
     return Tracepoint(
         name,
         address,
-        address + (_FUNCTIONS_FIELD + stubs) * word.size,
+        address + _functions_field(guest, symbols, word, iterators) * word.size,
         symbols.address(_CALL + name) if symbols.functions(_CALL + name) else None,
         find_static_branch(guest, entries + distance, name),
     )
+
+
+def _functions_field(guest: Guest, symbols: Symbols, word: struct.Struct, iterators: Mapping[str, int]) -> int:
+    """Words before ``funcs``: those before the iterator, itself, and the stub where there is one.
+
+    Up to Linux 6.13 regfunc and unregfunc are between them, which were put into a struct of their own (``ext``).
+    """
+    iterator = iterators.get(_ITERATOR + _REGISTERING)
+    stubs = 1 if symbols.functions_like(_STUBS) else 0
+    behind = _ITERATOR_FIELD + 1 + stubs
+    if iterator is not None and symbols.functions(_REGISTERS):
+        one = _struct_at(guest, symbols, _REGISTERING, iterator)
+        if _number(guest, one + behind * word.size, word) != symbols.address(_REGISTERS):
+            return behind
+    return behind + 2
+
+
+def _struct_at(guest: Guest, symbols: Symbols, name: str, iterator: int) -> int:
+    return symbols.anywhere(f"__tracepoint_{name}") or _searched(guest, symbols, name, iterator)
 
 
 def _searched(guest: Guest, symbols: Symbols, name: str, iterator: int) -> int:

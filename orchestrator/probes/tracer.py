@@ -11,7 +11,7 @@ from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, Symbols
 
-TRACED_FUNCTIONS = "/sys/kernel/debug/tracing/enabled_functions"
+TRACED_FUNCTIONS = "/sys/kernel/tracing/enabled_functions"
 KPROBES_HANDLER = "kprobe_ftrace_handler"
 """What the tracer calls for a kprobe."""
 ALL_USERS = "ftrace_ops_list_func"
@@ -24,9 +24,12 @@ _BPF_TRAMPOLINE = "bpf_trampoline_"
 CALL_BYTES = 5
 _ENTRIES = {"ftrace_regs_caller": "ftrace_regs_call", "ftrace_caller": "ftrace_call"}
 """The tracer's entries that all users share, and the place of the call in each."""
-_LINE = re.compile(r"^(\S{1,200})( \[\w{1,60}\])? \((\d{1,6})\)(.{0,1000})(?:\n\tdirect-->(.{0,300}))?", re.MULTILINE)
+_LINE = re.compile(
+    r"^(\S{1,200})( \[\w{1,60}\])? \((\d{1,6})\)(.{0,1000})(?:\n\tdirect(\(jmp\))?-->(.{0,300}))?", re.MULTILINE
+)
 _FUNCTION = r"\S{1,200}?\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[\w{1,60}\])?"
 _TRAMPOLINE = re.compile(rf"tramp: (0x[0-9a-f]{{1,16}}|{_FUNCTION}) \(({_FUNCTION})\)(?: ->({_FUNCTION}))?")
+_GRAPH, _OFFSET = re.compile(r"\{([^{}]{1,400})\}"), re.compile(r"\+0x[0-9a-f]+/0x[0-9a-f]+")
 _PLACE = re.compile(r"(\S+?)\+(0x[0-9a-f]+)/0x[0-9a-f]+ (\[\w+\])")
 _A_TRAMPOLINE = "ftrace_trampoline\t[__builtin__ftrace]"
 """What /proc/kallsyms lists at each trampoline (ftrace_get_trampoline_kallsym() of kernel/trace/ftrace.c)."""
@@ -40,7 +43,8 @@ class Traced:
     (``ftrace_func [lab_ftrace]``), which are the same unless the tracer has put a guard between them. In place of the
     address is the symbol of an init function where a module's was before its memory was freed: the tracer remembers it.
 
-    ``direct`` is the symbol that the function calls directly, as the kernel writes it.
+    ``direct`` is the symbol that the function calls directly, as the kernel writes it, or jumps to. ``graph`` has what
+    the function graph tracer calls for its users, which are one user here: ``ent:fprobe_entry ret:fprobe_return``.
     """
 
     users: int
@@ -48,6 +52,8 @@ class Traced:
     trampoline: int | str | None = None
     callees: frozenset[str] = frozenset()
     direct: str | None = None
+    jumps: bool = False
+    graph: tuple[str, ...] = ()
 
 
 def find_traced(listing: str, names: Collection[str], module: str | None = None) -> Traced | None:
@@ -57,24 +63,26 @@ def find_traced(listing: str, names: Collection[str], module: str | None = None)
 
     A line of Linux 6.1 (t_show() of kernel/trace/ftrace.c) has the number of users, "R" where registers are saved, and
     the trampoline: "getname (1) R   tramp: 0xffffffffc020e000 (kprobe_ftrace_handler+0x0/0x1b0) ->kprobe_ftrace_...".
-    What a function calls directly has a line of its own behind it.
+    What a function calls directly has a line of its own behind it; since Linux 6.19 it may be jumped to.
     """
     mine, functions = [], 0
     listed = "" if module is None else f" [{module}]"
-    for name, owner, users, rest, direct in (line.groups() for line in _LINE.finditer(listing)):
+    for name, owner, users, rest, jumps, direct in (line.groups() for line in _LINE.finditer(listing)):
         functions += 1
         if name in names and (owner or "") == listed:
-            mine.append((int(users), rest, direct))
+            mine.append((int(users), rest, direct, jumps is not None))
     if not mine:
         return None
-    users = sum(count for count, _, _ in mine)
-    direct = mine[0][2] if len(mine) == 1 else None
-    trampolines = [found for _, rest, _ in mine for found in _TRAMPOLINE.findall(rest)]
+    users = sum(count for count, *_ in mine)
+    direct, jumps = mine[0][2:] if len(mine) == 1 else (None, False)
+    trampolines = [found for _, rest, *_ in mine for found in _TRAMPOLINE.findall(rest)]
     if len(trampolines) != 1:
-        return Traced(users, functions, direct=direct)
+        return Traced(users, functions, direct=direct, jumps=jumps)
+    graph = tuple(_OFFSET.sub("", user) for _, rest, *_ in mine for user in _GRAPH.findall(rest))
     ((address, *callees),) = trampolines
     trampoline = int(address, 16) if address.startswith("0x") else address
-    return Traced(users, functions, trampoline, frozenset(map(_without_offset, filter(None, callees))), direct)
+    called = frozenset(map(_without_offset, filter(None, callees)))
+    return Traced(users, functions, trampoline, called, direct, jumps, graph)
 
 
 def called_by_tracer(guest: Guest, symbols: Symbols, traced: Traced, target: int) -> str:
@@ -86,7 +94,8 @@ def called_by_tracer(guest: Guest, symbols: Symbols, traced: Traced, target: int
         if not _is_at(guest, traced.trampoline, target):
             listed = traced.trampoline if isinstance(traced.trampoline, str) else f"{traced.trampoline:#x}"
             raise EvidenceError(f"the call leads to {target:#x}, and its trampoline is at {listed}")
-        return " by way of ".join(sorted(traced.callees))
+        graph = f" for {' and '.join(traced.graph)}" if traced.graph else ""
+        return " by way of ".join(sorted(traced.callees)) + graph
     for entry, place in _ENTRIES.items():
         if target == symbols.address(entry):
             return _called_at(guest, symbols, symbols.address(place))
@@ -106,6 +115,19 @@ def direct_trampoline(guest: Guest, target: int) -> str:
     symbol, owner = line.groups()
     is_bpf = owner == "bpf" and symbol.startswith(_BPF_TRAMPOLINE)
     return BPF_TRAMPOLINE if is_bpf else f"{symbol} [{owner}]"
+
+
+def called_for_fprobe(symbols: Symbols, side: str) -> str:
+    """What ``called_by_tracer`` must find for an fprobe with a handler at that side, by a kernel's functions.
+
+    Linux 6.14 put fprobes on the function graph tracer (commit 4346ba160409), 6.19 those without a return back.
+    """
+    if symbols.functions("fprobe_handler"):
+        return "fprobe_handler"
+    if symbols.functions("fprobe_ftrace_entry") and side == "entry":
+        return "fprobe_ftrace_entry"
+    entry = "fprobe_fgraph_entry" if symbols.functions("fprobe_fgraph_entry") else "fprobe_entry"
+    return f"ftrace_graph_func for ent:{entry} ret:fprobe_return"
 
 
 def _is_at(guest: Guest, trampoline: int | str, target: int) -> bool:

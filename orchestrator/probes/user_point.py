@@ -16,8 +16,9 @@ from orchestrator.errors import CommandFailed, EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import Observation
 from orchestrator.probes.point import ProbePoint
+from orchestrator.probes.trace_event import TRACEFS
 
-EVENTS = "/sys/kernel/debug/tracing/uprobe_events"
+EVENTS = f"{TRACEFS}/uprobe_events"
 
 _LARGEST = 1 << 16
 _PAGE = 1 << 12

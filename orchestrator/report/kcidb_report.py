@@ -63,7 +63,7 @@ def _checkout(run: RunRecord, origin: Origin, system: str, kernel: str) -> dict[
 
 
 def _build(run: RunRecord, origin: Origin, system: str, kernel: str) -> dict[str, Any]:
-    known = kernels().get(kernel)
+    known = kernels().get(kernel.partition("@")[0])
     booted = next((boot.kernel for boot in origin.boots if boot.kernel.name == kernel), None)
     return {
         "id": _id(run, system, kernel),

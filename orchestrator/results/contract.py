@@ -183,13 +183,13 @@ class SwitchedBranch(_Record):
     key: Phrase
     """The static key that decides about it, by its name, or by its address on kernels that do not list data."""
     before: HexBytes
-    """The bytes before the cell, or of the image."""
+    """The bytes before the cell."""
     after: HexBytes
     """The bytes after the cell."""
 
 
 class TextEvidence(_Record):
-    """The proof that a cell left the kernel's text as it was, or as its boot makes it; QEMU reads it from outside."""
+    """The proof that a cell left the kernel's text as it was; QEMU reads it from outside."""
 
     digest: HexBytes
     """SHA-256 of the text after the cell: of the kernel (``_stext`` to ``_etext``), then of ``modules``."""
@@ -198,9 +198,9 @@ class TextEvidence(_Record):
     modules: tuple[Phrase, ...] = ()
     """The modules that were loaded before the first cell."""
     switched: tuple[SwitchedBranch, ...] = ()
-    """The static branches that differ from the text before the cell, or from the image: see ``patched``."""
+    """The static branches that differ from the text before the cell."""
     patched: dict[Phrase, Count] | None = None
-    """Of a guest that worked unattended: the other places that its boot has patched in the image's text, by kind."""
+    """Of earlier runs' guests that worked unattended: what a boot had patched in the image's text, by kind."""
 
 
 class ProfileEvidence(_Record):

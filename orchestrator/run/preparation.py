@@ -52,6 +52,8 @@ class Refused:
 
 Prepared = Ready[SetupT] | Refused
 
+_LOCKS = ".smp_locks"
+
 
 def unsupported(reason: str) -> Refused:
     """The kernel, by its own configuration, cannot have the cell."""
@@ -59,8 +61,8 @@ def unsupported(reason: str) -> Refused:
 
 
 def failed(error: BuildError) -> Refused:
-    """Something of the cell's did not build."""
-    return Refused("failed", str(error))
+    """Something of the cell's did not build, or cannot be built for its kernel."""
+    return Refused("unsupported" if isinstance(error, UnsupportedError) else "failed", str(error))
 
 
 def module_outcomes(
@@ -108,7 +110,9 @@ def smp_note(kernel: Kernel, cpus: int) -> tuple[str, ...]:
     """The note of an SMP kernel on one virtual CPU; none of any other."""
     if not kernel.smp or cpus != 1:
         return ()
-    return ("an SMP kernel on one virtual CPU, its lock prefixes kept (noreplace-smp)",)
+    # Linux 7.3 has no table of lock prefixes any more, and never takes them away.
+    has_table = kernel.code is None or _LOCKS in kernel.code.sections
+    return ("an SMP kernel on one virtual CPU" + (", its lock prefixes kept (noreplace-smp)" if has_table else ""),)
 
 
 def compiler_note(kernel: Kernel, module: Module | None) -> tuple[str, ...]:

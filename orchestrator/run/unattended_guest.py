@@ -8,12 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.unattended import OUTPUT, STATUS
 from orchestrator.errors import EvidenceError, GuestError, GuestHang, UnsupportedError
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.kernel_text import text_as_booted
+from orchestrator.probes.kernel_text import text_since
+from orchestrator.probes.static_branches import Span
+from orchestrator.probes.symbols import Symbols
+from orchestrator.probes.text_layout import TextLayout
 from orchestrator.results.contract import TextEvidence
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.validity import valid_result
@@ -42,17 +44,18 @@ class Work:
 
 
 @contextmanager
-def worked(session: Session, work: Work) -> Iterator[Guest]:
+def worked(session: Session, work: Work) -> Iterator[Worked]:
     """A guest that has ended its work well, for as long as results are read from it; it is killed at the end.
 
     Raises EvidenceError with the work's last lines, GuestError with how far it had got, and UnsupportedError where the
-    kernel's image is not there to compare its text with.
+    kernel's symbols are not there to find its text by.
     """
-    code = _code(session.artifacts.kernel)
+    span = _text_of(session.artifacts.kernel)
+    before: list[bytes] = []
     directory, machine, cpu = session.task.directory, session.artifacts.machine, session.task.boot.cpu
     name, kernel = session.guest_name(), session.artifacts.kernel.spec.name
     file = directory / f"{name}.initramfs"
-    counting = counting_together(machine, code.named("_stext")[0].address)
+    counting = counting_together(machine, span.start)
     guest = Guest(replace(counting, initramfs=file, works_alone=True), directory, name)
     progress = WorkProgress(
         session.report, f"{kernel}, {work.what}", lambda: kernel_seconds(guest, session.artifacts.kernel)
@@ -64,12 +67,16 @@ def worked(session: Session, work: Work) -> Iterator[Guest]:
         session.watch(guest)
         session.report(f"booting {kernel} on {cpu} with {work.what} to do")
         try:
-            guest.boot(work.time_limit, progress.listen)
+            guest.boot(
+                work.time_limit, progress.listen, lambda: before.append(guest.read_memory(span.start, span.size))
+            )
             file.unlink(missing_ok=True)
             session.emit(GuestBooted(name, guest.command_line, work.inputs))
             check_cpus(guest)
             _check_status(guest)
-            yield guest
+            if not before:
+                raise EvidenceError("the guest did not stop before its work, so what it changed is not known")
+            yield Worked(guest, before[0], span)
         finally:
             guest.kill()
     except GuestError as error:
@@ -90,6 +97,15 @@ def output_of(guest: Guest) -> str:
 
 
 @dataclass(frozen=True)
+class Worked:
+    """A guest that has worked, and the kernel's text before that: QEMU read it at ``span``."""
+
+    guest: Guest
+    text: bytes
+    span: Span
+
+
+@dataclass(frozen=True)
 class Ending:
     """What a guest is after its work: the kernel's taint mask, and its text."""
 
@@ -97,11 +113,12 @@ class Ending:
     text: TextEvidence
 
 
-def close(guest: Guest, kernel: Kernel) -> Ending:
+def close(worked: Worked) -> Ending:
     """What the work has left. Raises EvidenceError where something went wrong beside it, or changed text is left.
 
-    Raises UnsupportedError where the text differs on a kernel of which it is not known what its boot patches.
+    Raises UnsupportedError where the kernel is of another build than its symbols.
     """
+    guest = worked.guest
     guest.check_console()
     # The kernel takes it a second of its own time after it has booted, and a short work may have ended before. On an
     # idle host that second passes while the guest waits for us; on a busy one it had not.
@@ -109,18 +126,18 @@ def close(guest: Guest, kernel: Kernel) -> Ending:
         wait_for_clocksource(guest)
     check_clocksource(guest)
     taint = permitted_taint(guest)
-    with step("compare the kernel's text with its image"), valid_result():
-        return Ending(taint, text_as_booted(guest, _code(kernel), kernel.release))
+    with step("compare the kernel's text with what it was"), valid_result():
+        return Ending(taint, text_since(guest, worked.text, worked.span))
 
 
-def _code(kernel: Kernel) -> KernelCode:
+def _text_of(kernel: Kernel) -> Span:
     code = kernel.code
     if code is None:
         raise UnsupportedError(
             f"what is left in the text of '{kernel.spec.name}' cannot be known: "
             "its vmlinux and System.map are not at hand"
         )
-    return code
+    return TextLayout.of_kernel(Symbols.of_image(code)).text[0]
 
 
 def _check_status(guest: Guest) -> None:

@@ -18,7 +18,7 @@ from orchestrator.errors import EvidenceError
 from orchestrator.experiment.file.loading import load_experiment
 from orchestrator.experiment.plan import plan
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.kernel_text import KernelText, text_as_booted
+from orchestrator.probes.kernel_text import KernelText
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.boot import BootTask, run_task
 from orchestrator.run.events import Event, GuestBooted, Outcome
@@ -78,57 +78,9 @@ def test_an_int3_that_unattended_work_leaves_fails_its_cell(workshop: BuildConte
     for probe in ("none", "idle.c"):
         text = records[probe].text
         assert text is not None, records[probe].reason
-        assert text.patched is not None
-        assert text.patched["alternative"] > 100
-        assert "__use_tsc" in {branch.key for branch in text.switched}
-
-
-@DEBIAN
-def test_a_tracer_that_is_on_is_no_part_of_the_boot(ready: ReadyGuest) -> None:
-    kernel = ready.artifacts.kernel
-    code = kernel.code
-    assert code is not None
-    booted = text_as_booted(ready.guest, code, kernel.release).patched
-    assert booted is not None
-    assert booted["traced function"] > 10_000
-    with kprobe_at(ready.guest, "__ia32_sys_sethostname"), pytest.raises(EvidenceError, match=LEFT) as left:
-        text_as_booted(ready.guest, code, kernel.release)
-    assert re.search(r"^0x[0-9a-f]+ ftrace_call\+0x1: .* became ", "\n".join(left.value.detail), re.M)
-    text_as_booted(ready.guest, code, kernel.release)
-
-
-NEWER = [
-    pytest.param(
-        marks=[pytest.mark.kernels(name), pytest.mark.guest(kernel=name, cpu=cpu, timing="instructions")],
-        id=f"{name} on {cpu}",
-    )
-    for name, cpu in {
-        "lab-x86_64-smp@6.12": "xeon-e5410",
-        "lab-x86_64-smp-bpf@6.12": "xeon-e5410",
-        "lab-i386-smp-bpf@6.12": "pentium4",
-    }.items()
-] + [
-    pytest.param(
-        marks=[
-            pytest.mark.nightly("fetches a kernel of 100 MB"),
-            pytest.mark.guest(kernel="debian-amd64@6.12", cpu="xeon-e5410", timing="instructions"),
-        ],
-        id="debian-amd64@6.12",
-    )
-]
-
-
-@pytest.mark.parametrize((), NEWER)
-def test_a_newer_kernels_boot_is_explained_and_a_probe_is_not(ready: ReadyGuest) -> None:
-    kernel = ready.artifacts.kernel
-    code = kernel.code
-    assert code is not None
-    booted = text_as_booted(ready.guest, code, kernel.release).patched
-    assert booted is not None
-    assert booted["runtime constant"] >= 10
-    with kprobe_at(ready.guest, "vfs_read+0x9"), pytest.raises(EvidenceError, match=LEFT) as left:
-        text_as_booted(ready.guest, code, kernel.release)
-    assert re.search(r"^0x[0-9a-f]+ vfs_read\+0x[0-9a-f]: .* became ", "\n".join(left.value.detail), re.M)
+        assert (text.modules, text.patched) == ((), None)
+        # It switched none but what it does in any cell: the clock's key is of the boot.
+        assert {branch.key for branch in text.switched} <= {"crng_is_ready", "__use_tsc"}
 
 
 @contextmanager

@@ -132,7 +132,7 @@ def test_counts_are_exact_wherever_each_process_has_the_library(ready: ReadyGues
             for _ in range(PROCESSES):
                 attachment.handle("record")
                 called = setup.workload.call(ready.guest, CALLS, caller=None, time_limit=60.0)
-                trace = ready.guest.get("/sys/kernel/debug/tracing/instances/lab/trace").decode()
+                trace = ready.guest.get("/sys/kernel/tracing/instances/lab/trace").decode()
                 addresses |= {line.partition("probe: (")[2] for line in trace.splitlines() if "probe: (" in line}
                 attachment.handle("noop")
                 assert attachment.recorded(called, ready.symbols, None) == (CALLS, 0)

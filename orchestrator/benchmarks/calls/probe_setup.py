@@ -58,7 +58,7 @@ def unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
     why_not = calls_unsupported_reason(kernel, cell) or _place_unsupported_reason(kernel, cell, kind)
     if kind.has_own_programs and cell.handler == "record":
         why_not = why_not or "BPF programs of your own have no handlers, so they cannot record"
-    why_not = why_not or kind.lacking_in(kernel.release)
+    why_not = why_not or kind.lacking_in(kernel.release, kernel.spec.arch)
     if why_not is not None:
         return why_not
     for option in _needs(kind):

@@ -71,13 +71,14 @@ def _work(session: Session, cells: Sequence[ScalingCell]) -> _Done:
     def write(file: Path) -> None:
         file.write_bytes(image)
 
-    with worked(session, Work(write, f"{task.size} probes", cell.time_limit)) as guest:
+    with worked(session, Work(write, f"{task.size} probes", cell.time_limit)) as worker:
+        guest = worker.guest
         if functions(guest.get(KALLSYMS, largest=KALLSYMS_MAX)) != functions(lists.symbols):
             raise EvidenceError("the guest's kernel has its functions elsewhere than in the boot that listed them")
         figures = work.read(output_of(guest), task.size)
         counts = None if guest.machine.counter is None else WorkCounts.of(guest, module)
         profiles = {} if counts is None else _profiles(session, cells, counts, figures)
-        ending = close(guest, kernel)
+        ending = close(worker)
     facts = _kernel_facts(kernel)
     cache = Symbols(lists.symbols).object_size(_CACHE) if facts["kprobe_cache"] else None
     if cache is not None:

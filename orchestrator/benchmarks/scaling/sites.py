@@ -12,6 +12,7 @@ from itertools import accumulate
 from orchestrator.errors import EvidenceError, UnsupportedError
 
 _SYMBOL = re.compile(rb"^([0-9a-f]{8,16}) ([tT]) ([A-Za-z0-9_.$]{1,200})$", re.MULTILINE)
+_PADDING = b"__pfx_"
 _FORBIDDEN = re.compile(rb"^0x([0-9a-f]{8,16})-0x([0-9a-f]{8,16})\s", re.MULTILINE)
 SPARE = 1.1
 """Candidates for each address that is needed: kprobes refuse one function in a hundred."""
@@ -90,7 +91,8 @@ def functions(listing: bytes) -> list[int]:
     if len(bounds) != 2:
         raise EvidenceError("the guest's kernel does not list the bounds of its text (_stext, _etext)")
     low, high = bounds[b"_stext"], bounds[b"_etext"]
-    found = sorted({address for address, _ in symbols if low <= address < high})
+    # CONFIG_CALL_PADDING puts nops before each function, with a symbol, where kprobes refuse to be (since Linux 6.2).
+    found = sorted({address for address, name in symbols if low <= address < high and not name.startswith(_PADDING)})
     if not found:
         raise EvidenceError("the guest's kernel lists no functions of its own, or hides their addresses")
     return found

@@ -78,11 +78,12 @@ def _work(session: Session, cell: SystemCell) -> _Done:
 
     inputs = {"name": f"{cell.benchmark} {task.scope} {task.image or ''}".strip(), **work.inputs}
     what = f"{cell.benchmark} ({task.scope})" if task.scope else cell.benchmark
-    with worked(session, Work(write, what, cell.time_limit, inputs)) as guest:
+    with worked(session, Work(write, what, cell.time_limit, inputs)) as worker:
+        guest = worker.guest
         figures = work.read(output_of(guest))
         recorded = read_recorded(guest, kind, task.warm) if kind else None
         profiled = profiled_runs(session, cell, guest, figures)
-        return _Done(figures, recorded, _mechanism(cell), close(guest, artifacts.kernel), profiled)
+        return _Done(figures, recorded, _mechanism(cell), close(worker), profiled)
 
 
 def _mechanism(cell: SystemCell) -> str:

@@ -61,4 +61,4 @@ def read_changed_text(data: bytes) -> None:
     """The kernel's text, and behind it the table that says what it may have changed there."""
     layout = TextLayout([Span("kernel", _START, _END)], [Span("kernel", _END, _END + _DATA_BYTES)])
     text = GuestText(cast(Guest, _Memory(b"", b"", data)), Symbols(_LISTING.encode()), layout)
-    text.settled(lambda content: [_TEXT])
+    text.settled([_TEXT])

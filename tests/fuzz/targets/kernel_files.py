@@ -11,7 +11,7 @@ from orchestrator.artifacts.drivers import module_info
 from orchestrator.artifacts.flat_image import flat_image
 from orchestrator.artifacts.function_entry import entry_offset
 from orchestrator.artifacts.kallsyms import find_symbols
-from orchestrator.artifacts.kernel_code import LOCKS, RETPOLINES, KernelCode, code_of_tree, write_code
+from orchestrator.artifacts.kernel_code import RETPOLINES, KernelCode, code_of_tree, write_code
 from orchestrator.artifacts.module_parameters import check_parameter_names
 from orchestrator.artifacts.modules import Module
 from orchestrator.artifacts.program_code import find_in_library, find_in_program
@@ -19,8 +19,7 @@ from orchestrator.artifacts.vmlinux import extract
 from orchestrator.benchmarks.markers.codesize.object_file import read_object
 from orchestrator.catalog.user_module import modinfo
 from orchestrator.catalog.user_workload import find_workload
-from orchestrator.errors import EvidenceError, LabError
-from orchestrator.probes.boot_patches import booted_text
+from orchestrator.errors import LabError
 from orchestrator.probes.marker_sites import marker_code
 from orchestrator.probes.module_symbols import functions_at
 from orchestrator.probes.static_point import wrong_point_reason
@@ -33,8 +32,6 @@ c1000020 T _etext
 c1000020 D __start_kernel_markers
 c1000040 D __stop_kernel_markers
 """
-_TEXT_BYTES = 8
-"""What the seeds have of getpid. A guest's memory has the end of an input there."""
 
 
 def _code(name: str, symbols: bytes, image: bytes) -> KernelCode | None:
@@ -60,10 +57,7 @@ def read_vmlinux(data: bytes) -> None:
             wrong_point_reason(code, symbol, 3)
             entry_offset(code, symbol)
         code.sites(RETPOLINES)
-        code.sites(LOCKS)
         marker_code(code)
-        with suppress(EvidenceError):
-            booted_text(code, 0xC1000000, data[-_TEXT_BYTES:])
     packaged = folder() / "packaged"
     packaged.mkdir(exist_ok=True)
     write_code(packaged, data, absolute_percpu=False)

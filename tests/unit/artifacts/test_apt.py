@@ -16,7 +16,7 @@ import pytest
 from debian_archive import DebianArchive, SigningKey
 from namespaces import OWN_MOUNTS, call_with_mount
 
-from orchestrator.artifacts import apt, debian_mirror
+from orchestrator.artifacts import apt, debian_mirror, pins
 from orchestrator.artifacts.apt import AptRoot, NoSuchPackageError, package_of
 from orchestrator.artifacts.archive import system_archive
 from orchestrator.artifacts.build_context import BuildContext
@@ -84,7 +84,8 @@ def bench(folder: str, home: str) -> tuple[BuildContext, AptRoot, list[str]]:
     keyrings = [str(SigningKey(Path(home)).public)]
     ours = debian().model_copy(update={"keyrings": keyrings, "suites": [debian().release]})
     patch = pytest.MonkeyPatch()  # of a process that ends with the check
-    patch.setattr(debian_mirror, "debian", lambda: ours)
+    for module in (debian_mirror, apt, pins):
+        patch.setattr(module, "debian", lambda: ours)
     patch.setattr(apt, "_PAUSE", 0.0)
     printed: list[str] = []
     context = BuildContext(Cache(Path(folder) / "a cache"), say=printed.append)
@@ -323,7 +324,9 @@ def test_the_suites_that_apt_complains_of(printed: str, failed: list[str]) -> No
 @pytest.mark.parametrize("status", [401, 403, 407, 404, 500])
 def test_a_mirror_that_gives_nothing_out_is_distinguished_from_one_that_lacks_the_release(status: int) -> None:
     words = f"Err:1 http://a.invalid/debian bookworm InRelease\n  {status}  Something\nE: The repository is not signed."
-    error = apt._without_lists(DebianMirror("http://me:secret@a.invalid/debian", None), Finished((), 100, "", words))
+    error = apt._without_lists(
+        DebianMirror("http://me:secret@a.invalid/debian", None), debian(), Finished((), 100, "", words)
+    )
     assert (f"it answers {status}" in error.what) == (status != 404)
     assert ("has no Debian 12" in error.what) == (status == 404)
     assert "secret" not in str(error)

@@ -109,13 +109,13 @@ def test_every_suite_asks_for_debians_own_signature(monkeypatch: pytest.MonkeyPa
     release = debian().model_copy(update={"keyrings": [str(tmp_path / "none.gpg"), str(keyring)]})
     monkeypatch.setattr(module, "debian", lambda: release)
     with pytest.raises(HostError, match="keys of Debian's archive") as caught:
-        DebianMirror(A, None).sources()
+        DebianMirror(A, None).sources(debian())
     assert "debian-archive-keyring" in caught.value.hint
     keyring.touch()
     assert archive_keyring() == keyring
-    lines = DebianMirror(A, SECURITY).sources()
+    lines = DebianMirror(A, SECURITY).sources(debian())
     assert lines == {
         **{suite: f"deb [signed-by={keyring}] {A} {suite} main\n" for suite in ("bookworm", "bookworm-updates")},
         "bookworm-security": f"deb [signed-by={keyring}] {SECURITY} bookworm-security main\n",
     }
-    assert "bookworm-security" not in DebianMirror(A, None).sources()
+    assert "bookworm-security" not in DebianMirror(A, None).sources(debian())

@@ -12,6 +12,7 @@ from orchestrator.artifacts.kallsyms import Symbol, find_symbols
 
 CHARACTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz.$"
 BASE = {4: 0xC1000000, 8: 0xFFFFFFFF81000000}
+START = {word: base + (1 << 23) for word, base in BASE.items()}
 
 
 def some_symbols(word: int, number: int) -> list[Symbol]:
@@ -25,7 +26,10 @@ def some_symbols(word: int, number: int) -> list[Symbol]:
 
 
 def listed(symbols: list[Symbol], word: int, layout: str, *, absolute_percpu: bool = False) -> bytes:
-    """The symbols as scripts/kallsyms.c writes them. Layouts: ``6.1``, ``6.2`` with numbers by name, and ``6.4``."""
+    """The symbols as scripts/kallsyms.c writes them.
+
+    Layouts: ``6.1``, ``6.2`` with numbers by name, ``6.4``, and ``7.0`` at ``START``.
+    """
     tokens = [chr(code) if chr(code) in CHARACTERS else f"{CHARACTERS[code % 60]}{code:x}_" for code in range(256)]
     index = [len("".join(tokens[:code])) + code for code in range(256)]
     names, markers = b"", []
@@ -37,7 +41,7 @@ def listed(symbols: list[Symbol], word: int, layout: str, *, absolute_percpu: bo
         names += length + text
 
     def aligned(part: bytes) -> bytes:
-        return part + bytes(-len(part) % word)
+        return part + bytes(-len(part) % (4 if layout == "7.0" else word))
 
     base = symbols[0].address
     offsets = [base - 1 - symbol.address if absolute_percpu else symbol.address - base for symbol in symbols]
@@ -52,10 +56,16 @@ def listed(symbols: list[Symbol], word: int, layout: str, *, absolute_percpu: bo
         aligned("".join(f"{token}\0" for token in tokens).encode()),
         aligned(struct.pack("<256H", *index)),
     ]
-    content = b"".join([*parts, addresses, aligned(by_name)] if layout == "6.4" else [addresses, *parts])
     # Other read-only data is around it, which has ten digits in a row as well.
     digits = b"".join(b"%d\0" % digit for digit in range(10))
-    return (bytes(64) + digits).ljust(256, b"\xff") + content + b"\x7f" * 64
+    before = (bytes(64) + digits).ljust(256, b"\xff")
+    if layout == "7.0":
+        behind = START[word] + len(before) + sum(map(len, parts))
+        relative = [symbol.address - behind - 4 * number for number, symbol in enumerate(symbols)]
+        addresses = struct.pack(f"<{len(relative)}i", *relative)
+    is_old = layout in ("6.1", "6.2")
+    content = b"".join([addresses, *parts] if is_old else [*parts, addresses, aligned(by_name)])
+    return before + content + b"\x7f" * 64
 
 
 @pytest.mark.parametrize("layout", ["6.1", "6.2", "6.4"])
@@ -66,6 +76,22 @@ def test_a_list_is_found(word: int, layout: str, number: int) -> None:
     for absolute_percpu in (False, True):
         data = listed(symbols, word, layout, absolute_percpu=absolute_percpu)
         assert find_symbols(data, word=word, absolute_percpu=absolute_percpu) == symbols
+
+
+@pytest.mark.parametrize("word", [4, 8])
+@pytest.mark.parametrize("number", range(2100, 2108))
+def test_a_list_of_distances_is_found_where_the_text_begins_with_its_first_function(word: int, number: int) -> None:
+    symbols = some_symbols(word, number)
+    symbols[7] = Symbol(symbols[7].address, "T", "_stext")
+    data = listed(symbols, word, "7.0")
+    first = symbols[7].address
+    assert find_symbols(data, word=word, absolute_percpu=False, start=START[word], text=first) == symbols
+    # As a table of offsets from a base it is read wrong, if at all.
+    for start, text in ((START[word], first + 16), (START[word] + 16, first), (0, 0)):
+        assert find_symbols(data, word=word, absolute_percpu=False, start=start, text=text) != symbols
+    for layout in ("6.1", "6.4"):
+        data = listed(symbols, word, layout)
+        assert find_symbols(data, word=word, absolute_percpu=False, start=START[word], text=first) == symbols
 
 
 def test_what_is_no_list() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.artifacts.kernel_config import check_granted, features, merged
+from orchestrator.artifacts.kernel_config import check_granted, features, merged, not_granted
 from orchestrator.catalog.kconfig import read_config
 from orchestrator.catalog.kernels import kernel, kernels
 from orchestrator.errors import BuildError, ConfigError
@@ -37,13 +37,31 @@ def test_a_version_has_every_kernel_that_no_patch_ties_to_another() -> None:
     ("name", "words"),
     [
         ("lab-i386-up-hook@6.12", "kernel 'lab-i386-up-hook' is of Linux 6.1, and not of 6.12"),
-        ("lab-i386-up@6.13", "kernel 'lab-i386-up' is of Linux 6.1 or 6.12, and not of 6.13"),
+        ("lab-i386-up@latest", "kernel 'lab-i386-up' is of Linux 6.1 or 6.12, and not of latest"),
+        ("lab-i386-up@newest", "kernel 'lab-i386-up' is of Linux 6.1 or 6.12, and not of newest"),
+        ("debian-amd64@7", "kernel 'debian-amd64' is of Linux 6.1 or 6.12, and not of 7"),
     ],
 )
 def test_a_version_that_a_kernel_has_not_is_named(name: str, words: str) -> None:
     with pytest.raises(ConfigError) as refused:
         kernel(name)
     assert refused.value.what == words
+
+
+def test_a_version_without_an_entry_is_as_the_nearest_before_it() -> None:
+    newer, older = kernel("debian-amd64@7.3"), kernel("debian-amd64@6.5")
+    assert (newer.version, newer.origin, newer.is_searched) == ("7.3", "linux-image-7.3*-amd64", True)
+    assert (newer.entry_offset, newer.kernel_parameters) == (9, ["randomize_kstack_offset=off"])
+    assert (older.entry_offset, older.kernel_parameters) == (5, [])
+    assert newer.title == "Debian's x86_64 kernel, Linux 7.3"
+    assert kernel("debian-amd64@newest").entry_offset == 9
+    assert kernel("debian-amd64@6.1") == kernel("debian-amd64")
+    assert kernel("debian-amd64@6.12") == kernels()["debian-amd64@6.12"]
+    lab, known = kernel("lab-x86_64-smp-bpf@7.3"), kernel("lab-x86_64-smp-bpf@6.12")
+    assert (lab.source, lab.without) == ("linux-source-7.3", [])
+    assert [one for one in lab.fragments if one != "lazy"] == known.fragments
+    wanted = merged(lab)
+    assert wanted.index("CONFIG_PREEMPT_LAZY=y") < wanted.index("CONFIG_PREEMPT_NONE=y")
 
 
 def test_a_later_fragment_has_the_last_word() -> None:
@@ -64,6 +82,12 @@ def test_an_option_that_was_not_taken_is_named(wanted: str, config: dict[str, st
         check_granted(wanted, config, "lab-x")
     assert refused.value.what == "the configuration of lab-x is not what its fragments say"
     assert refused.value.detail == (words,)
+
+
+def test_what_another_version_has_instead_is_listed() -> None:
+    wanted = "CONFIG_A=y\nCONFIG_GONE=y\n# CONFIG_B is not set\n"
+    listed = not_granted(wanted, {"CONFIG_A": "y", "CONFIG_B": "y"})
+    assert listed == ["CONFIG_GONE: wanted y, got off", "CONFIG_B: wanted off, got y"]
 
 
 def test_a_configuration_is_read_as_it_is_written(tmp_path: Path) -> None:

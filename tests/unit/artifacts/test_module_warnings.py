@@ -101,6 +101,8 @@ $(info a line on standard output)
 $(shell echo 'warning: the compiler differs from the one used to build the kernel' >&2)
 $(shell echo '  The kernel was built by: gcc-12 (Debian 12.2.0-14) 12.2.0' >&2)
 $(shell echo '  You are using:           gcc (Debian 12.2.0-14) 12.2.0' >&2)
+$(shell echo 'warning: pahole version differs from the one used to build the kernel' >&2)
+$(shell echo '  The kernel was built with: 130' >&2)
 $(shell echo 'Skipping BTF generation for x.ko due to unavailability of vmlinux' >&2)
 """
     kernel.headers_makefile.write_text(kernel.headers_makefile.read_text() + chatter)

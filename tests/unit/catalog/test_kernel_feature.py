@@ -38,13 +38,16 @@ def test_a_change_is_in_a_release(release: str, kernel: str, is_there: bool) -> 
 
 def test_what_a_release_lacks_is_said_with_the_change() -> None:
     both = KernelFeature(since=change("5.5"), until=change("6.10"))
-    assert both.lacking_in("6.1.192-lab") is None
-    assert both.lacking_in("5.4.0-x") == "Linux has this since 5.5 (commit fec56f5890d9), and the kernel is 5.4.0-x"
+    assert both.lacking_in("6.1.192-lab", "x86_64") is None
     assert (
-        both.lacking_in("6.12.117-lab")
+        both.lacking_in("5.4.0-x", "x86_64")
+        == "Linux has this since 5.5 (commit fec56f5890d9), and the kernel is 5.4.0-x"
+    )
+    assert (
+        both.lacking_in("6.12.117-lab", "x86_64")
         == "Linux has this no more since 6.10 (commit fec56f5890d9), and the kernel is 6.12.117-lab"
     )
-    assert KernelFeature().lacking_in("2.4.37") is None
+    assert KernelFeature().lacking_in("2.4.37", "x86_64") is None
 
 
 @pytest.mark.parametrize(
@@ -62,3 +65,10 @@ def test_what_a_release_lacks_is_said_with_the_change() -> None:
 def test_a_wrong_fact_is_refused(fields: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         Change.model_validate(fields)
+
+
+def test_a_feature_may_end_on_one_architecture_alone() -> None:
+    ended = KernelFeature(until=Change(release="6.14", commit="4346ba160409", arch="i386"))
+    assert ended.lacking_in("7.3.4", "x86_64") is ended.lacking_in("6.13.12", "i386") is None
+    words = "Linux has this no more on i386 since 6.14 (commit 4346ba160409), and the kernel is 7.3.4"
+    assert ended.lacking_in("7.3.4", "i386") == words

@@ -94,7 +94,7 @@ def test_any_line_is_an_event_or_refused(line: str) -> None:
 
 
 def test_hits_that_the_kernel_skipped_are_read() -> None:
-    file = "/sys/kernel/debug/tracing/kprobe_profile"
+    file = "/sys/kernel/tracing/kprobe_profile"
     assert (
         missed(guest_with({file: b"  probe                                                     21               4\n"}))
         == 4

@@ -20,10 +20,19 @@ NOP, JUMP = bytes.fromhex("0f1f440000"), bytes.fromhex("e910000000")
 class Kernel:
     """A kernel's memory with one tracepoint, ``wake``: its words are of 4 or of 8 bytes, newer ones have a stub.
 
-    From the beginning: text (one function each 256 bytes), the table of static branches, the struct, its array.
+    From the beginning: text (one function each 256 bytes), the table of static branches, the struct, its array, and
+    the struct of ``sys_enter``. With ``has_ext`` the functions that register are in a struct of their own.
     """
 
-    def __init__(self, *, word: int, has_stub: bool = False, has_call: bool = False, is_listed: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        word: int,
+        has_stub: bool = False,
+        has_call: bool = False,
+        is_listed: bool = True,
+        has_ext: bool = False,
+    ) -> None:
         self.base = 0xC1000000 if word == 4 else 0xFFFFFFFF_81000000
         self._code = {4: "I", 8: "Q"}[word]
         self._word = word
@@ -34,6 +43,8 @@ class Kernel:
             "__traceiter_wake": ("T", 0x200),
             "first": ("t", 0x300),
             "second": ("t", 0x400),
+            "__traceiter_sys_enter": ("T", 0x700),
+            "syscall_regfunc": ("T", 0x800),
             "_etext": ("T", 0x1000),
             "_sinittext": ("T", 0x3F00),
         }
@@ -43,14 +54,19 @@ class Kernel:
             self.symbols["__SCT__tp_func_wake"] = ("T", 0x600)
         if is_listed:
             self.symbols["__tracepoint_wake"] = ("D", 0x2000)
+            self.symbols["__tracepoint_sys_enter"] = ("D", 0x2800)
         self.memory[0x104:0x109] = NOP
         self.words(0x1800, self.base + 0x104 - (self.base + 0x1800) & 0xFFFFFFFF)
         self.memory[0x1F00:0x1F05] = b"wake\0"
         stub = (self.base + 0x500,) if has_stub else ()
         key = (0, self.base + 0x1800 | 1)
-        fields = (self.base + 0x1F00, *key, 0, 0, self.base + 0x200, *stub, 0, 0, 0)
-        self.words(0x2000, *fields)
+        registering = () if has_ext else (0, 0)
+        fields = (self.base + 0x1F00, *key, 0, 0, self.base + 0x200, *stub, *registering, 0)
+        self.words(0x2000, *fields, 0x77)
         self.functions_at = 0x2000 + word * (len(fields) - 1)
+        self.memory[0x1F80:0x1F8A] = b"sys_enter\0"
+        behind = [0, 0x77] if has_ext else [self.base + 0x800, self.base + 0x900, 0]
+        self.words(0x2800, self.base + 0x1F80, *key, 0, 0, self.base + 0x700, *stub, *behind)
 
     def words(self, at: int, *values: int) -> None:
         struct.pack_into(f"<{len(values)}{self._code}", self.memory, at, *values)
@@ -89,6 +105,8 @@ KERNELS = [
     pytest.param({"word": 8, "has_call": True}, id="static call"),
     pytest.param({"word": 8, "has_call": True, "has_stub": True}, id="stub"),
     pytest.param({"word": 4, "has_stub": True, "is_listed": False}, id="i386 with a stub"),
+    pytest.param({"word": 8, "has_call": True, "has_stub": True, "has_ext": True}, id="ext"),
+    pytest.param({"word": 4, "has_stub": True, "has_ext": True, "is_listed": False}, id="i386 with ext"),
 ]
 
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -17,7 +19,7 @@ from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.tracer import BPF_TRAMPOLINE, Traced, called_by_tracer, direct_trampoline, find_traced
 
 NAME = "__x64_sys_gettimeofday"
-KPROBES = frozenset({"kprobe_ftrace_handler"})
+KPROBES, GRAPH = frozenset({"kprobe_ftrace_handler"}), frozenset({"ftrace_graph_func"})
 # Lines as Debian's kernels 6.1 print them.
 LISTS = {
     f"{NAME} (1) R    \n": Traced(1, 1),
@@ -44,6 +46,22 @@ LISTS = {
     f"{NAME} (1)      \ttramp: lab_ftrace_init+0x0/0x1000 [lab_ftrace] (ftrace_record+0x0/0x90 [lab_ftrace]) "
     "->ftrace_record+0x0/0x90 [lab_ftrace]\n": Traced(
         1, 1, "lab_ftrace_init+0x0/0x1000 [lab_ftrace]", frozenset({"ftrace_record [lab_ftrace]"})
+    ),
+    # As Linux 6.18 and 7.3 print them.
+    f"{NAME} (1)            \ttramp: 0xffffffffc0220000 (ftrace_graph_func+0x0/0x60) ->ftrace_graph_func+0x0/0x60\t"
+    "subops: {ent:fprobe_entry+0x0/0x2a0 ret:fprobe_return+0x0/0x160}\n": Traced(
+        1, 1, 0xFFFFFFFFC0220000, GRAPH, graph=("ent:fprobe_entry ret:fprobe_return",)
+    ),
+    f"{NAME} (1)            \ttramp: 0xffffffffc0220000 (ftrace_graph_func+0x0/0x70) ->ftrace_graph_func+0x0/0x70\t"
+    "subops: {ent:graph_entry+0x0/0x10 ret:graph_return+0x0/0x130} {ent:mine+0x0/0x20 [mine] ret:0x0}\n": Traced(
+        1,
+        1,
+        0xFFFFFFFFC0220000,
+        GRAPH,
+        graph=("ent:graph_entry ret:graph_return", "ent:mine [mine] ret:0x0"),
+    ),
+    f"{NAME} (1) R   D\t\n\tdirect(jmp)-->bpf_trampoline_6442453466+0x0/0x1000\n": Traced(
+        1, 1, direct="bpf_trampoline_6442453466+0x0/0x1000", jumps=True
     ),
 }
 
@@ -243,8 +261,48 @@ def test_a_traced_function_has_one_user(kind: str, seen: Observation) -> None:
 )
 def test_the_tracer_must_call_the_probe_s_handler(kind: str, called: str, functions: int, right: bool) -> None:
     seen = replace(ONE_KPROBE, called=called, traced=Traced(1, functions))
-    if right:
-        check_called(probes()[kind], POINT, seen, "lab_ftrace", "now")
-        return
-    with pytest.raises(EvidenceError, match=r"^now, the function tracer calls "):
-        check_called(probes()[kind], POINT, seen, "lab_ftrace", "now")
+    with contextlib.nullcontext() if right else pytest.raises(EvidenceError, match=r"^now, the function tracer calls "):
+        check_called(probes()[kind], POINT, seen, "lab_ftrace", "now", lambda: WITH_FPROBES["fprobe_handler"])
+
+
+WITH_FPROBES = {
+    functions: Symbols("".join(f"c105b900 t {name}\n" for name in functions.split()).encode())
+    for functions in (
+        "fprobe_handler",
+        "fprobe_entry fprobe_return",
+        "fprobe_ftrace_entry fprobe_fgraph_entry fprobe_return",
+    )
+}
+BY_GRAPH = "ftrace_graph_func for ent:{} ret:fprobe_return"
+
+
+@pytest.mark.parametrize(
+    ("functions", "at_entry", "at_return"),
+    [
+        ("fprobe_handler", "fprobe_handler", "fprobe_handler"),
+        ("fprobe_entry fprobe_return", BY_GRAPH.format("fprobe_entry"), BY_GRAPH.format("fprobe_entry")),
+        (
+            "fprobe_ftrace_entry fprobe_fgraph_entry fprobe_return",
+            "fprobe_ftrace_entry",
+            BY_GRAPH.format("fprobe_fgraph_entry"),
+        ),
+    ],
+)
+def test_an_fprobe_has_the_path_of_its_kernel_and_no_other(functions: str, at_entry: str, at_return: str) -> None:
+    paths = {at_entry, at_return, "fprobe_handler", "fprobe_ftrace_entry", "ftrace_graph_func"}
+    paths |= {BY_GRAPH.format("trace_graph_entry"), BY_GRAPH.format("fprobe_entry") + " and ent:other ret:other"}
+    for kind, right in (("fprobe", at_entry), ("fprobe-exit", at_return), ("bpf-kretprobe-multi", at_return)):
+        for called in paths:
+            seen = replace(ONE_FPROBE, called=called)
+            wrong = pytest.raises(EvidenceError, match=f"calls {re.escape(called)} at {NAME}, not {re.escape(right)}")
+            with contextlib.nullcontext() if called == right else wrong:
+                check_called(probes()[kind], POINT, seen, "", "now", lambda: WITH_FPROBES[functions])
+
+
+@pytest.mark.parametrize("jumps", [False, True])
+def test_a_direct_call_is_entered_as_the_kernel_lists_it(jumps: bool) -> None:
+    jump = b"\xe9" + LIVE[1:]
+    seen = Observation(jump if jumps else LIVE, "[TRACED]", traced=Traced(1, 1, direct="f", jumps=jumps))
+    check_armed(probes()["bpf-fexit"], POINT, seen, "now")
+    with pytest.raises(EvidenceError, match=rf"^now, the kernel lists a (jump|call) at {NAME}, and there is e[89] "):
+        check_armed(probes()["bpf-fexit"], POINT, replace(seen, live=LIVE if jumps else jump), "now")

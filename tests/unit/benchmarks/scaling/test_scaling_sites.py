@@ -50,6 +50,7 @@ def test_modules_data_weak_symbols_and_what_is_freed_are_no_functions_of_the_ker
             (START + 0x50, "W", "weak"),
             (END + 0x40, "t", "freed_after_boot"),
             (START + 0x60, "t", "of_a_module\t[module]"),
+            (START + 0xF0, "t", "__pfx_function_c1000100"),
             (START + 0x100, "T", "another_name_for_a_function"),
         ]
     )
