@@ -108,7 +108,7 @@ UNSHARE = ["unshare", "--mount"]
 def test_each_list_has_lines() -> None:
     assert {name: bool(listed) for name, listed in read_lists().items()} == {
         f"{name}-packages.txt": True
-        for name in ("bpf", "bpf-compiler", "host", "image", "kernel", "module", "test", "type")
+        for name in ("bpf", "bpf-compiler", "header", "host", "image", "kernel", "module", "test", "type")
     }
 
 
