@@ -37,7 +37,13 @@ def expected(lab: CommandLine, tmp_path_factory: pytest.TempPathFactory) -> dict
     return found
 
 
-@pytest.mark.parametrize("crew", CREWS, ids=["threads", "fleet"])
+@pytest.mark.parametrize(
+    "crew",
+    [
+        pytest.param(CREWS[0], id="threads"),
+        pytest.param(CREWS[1], id="fleet", marks=pytest.mark.nightly("an interrupted run on a fleet: half a minute")),
+    ],
+)
 def test_an_interrupted_run_goes_on_to_the_numbers_of_one_guest_at_a_time(
     crew: tuple[str, str], lab: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path
 ) -> None:

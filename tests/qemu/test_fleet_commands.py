@@ -75,6 +75,7 @@ def sockets_while_it_goes_on(run: subprocess.Popen[str], command: CommandLine, h
     return found
 
 
+@pytest.mark.nightly("a run on a fleet that is interrupted, and one without: half a minute")
 def test_an_interrupted_run_goes_on_and_counts_what_one_process_counts(
     two_workers: CommandLine, undisturbed: FinishedRun, tmp_path: Path
 ) -> None:

@@ -136,6 +136,7 @@ def test_a_worker_that_stops_is_given_up_and_what_it_says_later_is_dropped(
     assert left_after([one for worker in workers_of(keeper) for one in qemus_of(worker)]) == []
 
 
+@LONG
 def test_a_killed_client_leaves_no_guest_and_a_run_to_go_on_with(
     fleet: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path
 ) -> None:

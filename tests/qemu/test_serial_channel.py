@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from channel_contract import MEGABYTE, ChannelContract
+from elsewhere import ELSEWHERE
 
 from orchestrator.guest.guest import Guest
 
@@ -28,6 +29,7 @@ done
 """
 
 
+@ELSEWHERE
 class TestSerialChannel(ChannelContract):
     """The contract over a console, which carries some ten thousand bytes a second on a busy host."""
 

@@ -47,6 +47,7 @@ def starved(pid: int) -> Iterator[None]:
         busy.wait()
 
 
+@pytest.mark.nightly("a boot that takes fifteen times as long: a minute")
 def test_a_guest_that_gets_hardly_any_processor_is_no_hang(guest: Guest) -> None:
     assert guest.pid is not None
     before = processor_seconds(guest.pid)

@@ -78,7 +78,7 @@ def rendered() -> Iterator[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def checkpatch() -> Sequence[str]:
-    """The command: the oldest script among the unpacked kernel sources of the cache. Newer ones need fewer exceptions."""
+    """The command: the oldest script of the kernel sources in the cache. Newer ones need fewer exceptions."""
     scripts = list(cache_dir().glob("kernel-source/*/linux/scripts/checkpatch.pl"))
     if not scripts:
         pytest.skip("no kernel's source is unpacked in the cache; building a kernel unpacks it: ./lab kernel build")
