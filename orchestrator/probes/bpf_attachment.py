@@ -96,7 +96,7 @@ class BpfAttachment(Attachment):
     def one_caller(self) -> Iterator[None]:
         """A witness counts by thread while the kernel counts the program's runs; of returns also the entries."""
         entered_by = _ENTERED_BY.get(self._kind.program or "")
-        target = None if entered_by is None else Target(entered_by, self.point.symbol)
+        target = None if entered_by is None else Target(entered_by, *self.point.place(0))
         entries = None if target is None else attach(self._guest, _ENTRIES, "witness", target)
         self._witness.begin([("the BPF program", self._program)])
         yield
