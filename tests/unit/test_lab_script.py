@@ -630,6 +630,11 @@ def test_pytest_gets_what_is_asked_for_and_its_status_is_the_labs(ready: Checkou
         done = ready.lab("test", "-k", "a or b", "--failed", pytest_status=str(status))
         told = f"pytest --qemu {workers} -o cache_dir={ready.cache}/checks/pytest -k a or b --failed-first\n"
         assert (done.stdout, done.returncode) == (told, status)
+    everything = ready.lab("test")
+    assert (everything.stdout, everything.stderr) == (
+        f"pytest --qemu {workers} -o cache_dir={ready.cache}/checks/pytest\n",
+        "",
+    )
     assert ready.files() == before
 
 
