@@ -95,6 +95,10 @@ static void stop_for_host(void)
 		return;
 	}
 	child = sys0(SYS_fork);
+	if (child < 0) {
+		complain("cannot stop for the host: ", "fork", child);
+		return;
+	}
 	if (child == 0)
 		__asm__ volatile("movb $1, (%0)\n1:\tjmp 1b" : : "r"(device) : "memory");
 	sys2(SYS_nanosleep, some_ticks, NULL);

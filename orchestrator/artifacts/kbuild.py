@@ -66,7 +66,7 @@ def _problems(tree: Path, kernel: Kernel) -> Iterator[tuple[str, str]]:
         linker, packages = (" and ld.lld", f" lld-{major} llvm-{major}") if programs else ("", "")
         again = f"{make} CC=gcc LD=ld olddefconfig bzImage modules"
         install = f"apt-get install clang-{major}{packages}"
-        yield f"{own}{linker} made it, which this host has not", f"{install}, or build it again by gcc: {again}"
+        yield f"{own}{linker} made it, which this host does not have", f"{install}, or build it again by gcc: {again}"
     for option in _SIGNED:
         if config.get(option) == "y":
             yield f"it takes signed modules alone ({option})", _without(tree, option)
@@ -76,7 +76,7 @@ def _problems(tree: Path, kernel: Kernel) -> Iterator[tuple[str, str]]:
         if not any((tree / "scripts" / "gcc-plugins").glob("*.so")):
             yield "the plugins of gcc that it is configured with are not there", f"{by} modules"
         if own != has.compiler:
-            what = f"the plugins of gcc that made it need {own}, which this host has not"
+            what = f"the plugins of gcc that made it need {own}, which this host does not have"
             yield what, f"install that compiler as gcc-{major}, or {_without(tree, 'CONFIG_GCC_PLUGINS')}"
 
 

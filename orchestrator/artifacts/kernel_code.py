@@ -32,7 +32,7 @@ _RODATA, _TEXT = ".rodata", ".text"
 # since Linux 6.3, commit 5d1dd961e743), and the lengths of the code and of its replacement.
 _ALTERNATIVES = (".altinstructions", ((12, 10), (14, 12)))
 _PARAVIRTUAL = ".parainstructions"
-RETPOLINES, RETURNS, CALLS = ".retpoline_sites", ".return_sites", ".call_sites"
+RETPOLINES, RETURNS = ".retpoline_sites", ".return_sites"
 """Sections of places, each relative to its own entry."""
 
 

@@ -33,7 +33,7 @@ _ENDLESS = (
 _INSMOD = ("insmod",)
 WATCHED = ("sh", "-c", 'insmod "$@"; exit $?', "insmod")
 """Calls insmod so that the agent answers although the init function does not return: the shell can be killed. It is one
-process more, which a guest that is measured in has not got."""
+process more, which cells of an experiment do without."""
 _STACK = "for task in $(grep -lx insmod /proc/[0-9]*/comm); do echo && cat ${task%comm}stack; done"
 _RUNNING = "echo l >/proc/sysrq-trigger"
 """Makes the kernel print where each CPU is (drivers/tty/sysrq.c): a task that runs has no stack in /proc."""
