@@ -50,7 +50,7 @@ def own_kernel(folder: Path, config: dict[str, str], *, lacking: str = "", name:
     ("config", "lacking", "sentence", "hint"),
     [
         (GCC, "Module.symvers", "`make modules` has not run there", "make -C {tree} modules"),
-        (CLANG, "", "clang 16.0.6 made it, which this host does not have", "apt-get install clang-16, or build it again"),
+        (CLANG, "", "clang 16.0.6 made it, which this host does not", "apt-get install clang-16, or build it again"),
         (CLANG | {"CONFIG_LD_IS_LLD": "y"}, "", "clang 16.0.6 and ld.lld made it", "clang-16 lld-16 llvm-16, or"),
         (GCC | {"CONFIG_MODULE_SIG_FORCE": "y"}, "", "it takes signed modules alone", "scripts/config -d MODULE_SIG_F"),
         (
