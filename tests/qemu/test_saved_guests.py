@@ -59,8 +59,12 @@ def said() -> list[str]:
 
 
 @pytest.fixture
-def own_cache(tmp_path: Path) -> Path:
-    """The user's cache by links, without saved guests."""
+def own_cache(tmp_path: Path, workshop: BuildContext) -> Path:
+    """The user's cache by links, without saved guests.
+
+    What guests need is built before: the links have locks of their own, and two processes would build one artifact.
+    """
+    machine_of(workshop)
     root = tmp_path / "cache"
     root.mkdir()
     for folder in cache_dir().iterdir():
