@@ -186,10 +186,12 @@ class Calls:
         # the samples that is proved; where calls differ from each other, the same calls in smaller batches prove it.
         elif sounding.samples[0] != measured.samples[0] and wanted.batch > 1:
             measured = self._of_any_batches(guest, wanted, measured, time_limit)
+        # Of samples that scatter all stay: one alone would look like an exact count.
+        kept = None if measured.scatter else repeats
         return dataclasses.replace(
             measured,
-            samples=measured.samples[:repeats],
-            nanoseconds=measured.nanoseconds[:repeats],
+            samples=measured.samples[:kept],
+            nanoseconds=measured.nanoseconds[:kept],
             is_uniform=sounding.samples[0] == measured.samples[0],
         )
 

@@ -18,6 +18,7 @@ from orchestrator.guest.guest import Guest
 
 EMPTY, EACH = 29, 422
 TICKS_PER_SECOND = 250
+CALLS = Calls(["callbench"], 10_000)
 
 
 class Program:
@@ -49,10 +50,9 @@ class Program:
         return CommandResult(tuple(argv), 0, "\n".join(lines).encode(), b"")
 
 
-def measurement(program: Program) -> Measurement:
-    calls = Calls(["callbench"], 10_000)
+def measurement(program: Program, calls: Calls = CALLS, repeats: int = 2) -> Measurement:
     guest = cast("Guest", program)
-    return calls.measure_exact(guest, repeats=2, ticks_per_second=TICKS_PER_SECOND, time_limit=1.0)
+    return calls.measure_exact(guest, repeats=repeats, ticks_per_second=TICKS_PER_SECOND, time_limit=1.0)
 
 
 def measured(program: Program) -> tuple[float, ...]:
@@ -112,6 +112,13 @@ def test_calls_that_differ_have_a_mean_with_its_spread(program: Program) -> None
     assert note.startswith(
         f"samples lie between {min(found.samples):.10g} and {max(found.samples):.10g} instructions ("
     )
+
+
+def test_of_calls_that_differ_one_sample_is_no_exact_count() -> None:
+    found = measurement(each_call(lambda number: EACH + number % 64), repeats=1)
+    assert found.scatter > 0
+    assert len(exact_baseline(found).notes) == 1
+    assert measurement(Program(lambda calls: EMPTY + EACH * calls), repeats=1).samples == (EACH,)
 
 
 def test_samples_that_differ_though_calls_do_not_are_refused() -> None:
