@@ -3,9 +3,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
+from orchestrator.benchmarks.calls import measurement
 from orchestrator.benchmarks.calls.figures import exact_baseline, exact_figures, exact_overhead, paired_figures
+from orchestrator.benchmarks.calls.proof import Proof
 from orchestrator.benchmarks.calls.workload import Measurement
 from orchestrator.errors import EvidenceError
 
@@ -87,3 +95,26 @@ def test_runs_with_ticks_are_compared_in_instructions() -> None:
     hidden = paired_figures(plain, [measured(501.0 + number) for number in range(6)], "instructions")
     assert hidden.verdict == "none"
     assert "drifted by 8 instructions between samples" in hidden.notes[0]
+
+
+@pytest.mark.parametrize(("scatters", "repeats", "samples"), [(True, 1, 6), (True, 4, 6), (True, 9, 9), (False, 4, 4)])
+def test_calls_that_scatter_have_samples_for_an_interval(
+    monkeypatch: pytest.MonkeyPatch, scatters: bool, repeats: int, samples: int
+) -> None:
+    """The interval of fewer than six differences does not contain the median in 95 of 100 cases."""
+
+    @contextmanager
+    def armed(work: object) -> Iterator[Any]:
+        yield SimpleNamespace(attachment=None, check_same=lambda when: None)
+
+    counted, nowhere = count(), cast("Any", None)
+    monkeypatch.setattr(measurement, "_armed", armed)
+    monkeypatch.setattr(measurement, "_timed", lambda work: measured(500.0))
+    monkeypatch.setattr(measurement, "_timed_between", lambda work, armed: measured(560.0))
+    monkeypatch.setattr(measurement, "count_hits", lambda *of: next(counted))
+    monkeypatch.setattr(measurement, "_proof", lambda *of: Proof(nowhere, nowhere, 1))
+    asked = SimpleNamespace(repeats=repeats, clock="instructions", metric="cost per call")
+    work: Any = SimpleNamespace(cell=asked, scatters=scatters, workload=None)
+    figures, _ = measurement._paired(work, None)
+    assert (len(figures.samples), figures.overhead) == (samples, 120.0)
+    assert next(counted) == 2  # the first round and the last
