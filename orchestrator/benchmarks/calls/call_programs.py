@@ -86,7 +86,7 @@ _SAMPLE = re.compile(
 _CALLED = re.compile(
     rf"called calls={_NUMBER} pid={_NUMBER} result=({_WORD})(?: number={_NUMBER} arguments=({_WORD}(?:,{_WORD}){{5}}))?"
 )
-_WATCHED = re.compile(rf"watched bits=(32|64) calls={_NUMBER} kinds=(\d{{1,2}})")
+_WATCHED = re.compile(rf"watched bits=(32|64) calls={_NUMBER} kinds=(\d{{1,2}}) signal=(\d{{1,3}})")
 _WATCHED_CALL = re.compile(rf"call {_NUMBER} (results watched .+)")
 
 Argument = int | str | Buffer
@@ -293,11 +293,13 @@ class Calls:
     def watch(self, guest: Guest, *, time_limit: float) -> Mapping[str, CallResults]:
         """What the system calls of a user's function return, by their names: of calls in a process that is traced.
 
-        Nothing where a system call is measured. Raises EvidenceError where one does not return what is ``expected``.
+        Nothing where a system call is measured. Raises EvidenceError where one does not return what is ``expected``, or
+        is not seen.
         """
         if self.number is not None:
             return {}
-        seen = parse_watched(_checked(guest, [*self.argv, "-o", str(_WATCHED_CALLS)], time_limit))
+        output = _checked(guest, [*self.argv, "-o", str(_WATCHED_CALLS)], time_limit)
+        seen = parse_watched(output, _WATCHED_CALLS)
         if self.expected is not None and not seen:
             raise EvidenceError(f"expected {self.expected} of each system call, and workload() makes none")
         for name, results in seen.items():
@@ -419,13 +421,22 @@ def _results(lines: Sequence[str], first: int, names: Sequence[str], entry: str)
     return [parse_results(line, name, entry) for line, name in zip(lines[first:], expected, strict=True)]
 
 
-def parse_watched(output: str) -> Mapping[str, CallResults]:
-    """What a workload's system calls returned, by their names; raises EvidenceError for unexpected output."""
+def parse_watched(output: str, calls: int) -> Mapping[str, CallResults]:
+    """What the system calls of a workload's ``calls`` calls returned, by their names.
+
+    Raises EvidenceError for unexpected output, and where not all system calls were seen.
+    """
     lines = output.splitlines()
     head = _WATCHED.fullmatch(lines[0]) if lines else None
     found = [match for line in lines[1:] if (match := _WATCHED_CALL.fullmatch(line))]
     if head is None or len(found) != len(lines) - 1 or len(found) > int(head[3]):
         raise _unexpected(lines)
+    completed, kinds, signal = (int(group) for group in head.groups()[1:])
+    if completed < calls or signal:
+        end = f"signal {signal} ended its process" if signal else "its process ended, or it makes too many system calls"
+        raise EvidenceError(f"of {calls} calls of workload(), {completed} were seen to their end: {end}")
+    if kinds > len(found):
+        raise EvidenceError(f"workload() makes more than {len(found)} different system calls, and only those were seen")
     arch: Arch = "x86_64" if head[1] == "64" else "i386"
     entry = "syscall" if arch == "x86_64" else "int80"
     names = {call.number(arch, entry): name for name, call in system_calls().items()}

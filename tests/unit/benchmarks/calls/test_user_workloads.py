@@ -8,7 +8,10 @@ import platform
 import re
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from host_toolchain import HOST_TOOLCHAIN
@@ -21,6 +24,7 @@ from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.compiler import workload_program
 from orchestrator.artifacts.header_constants import header_constant
 from orchestrator.artifacts.module_source import render_own
+from orchestrator.benchmarks.calls import measurement
 from orchestrator.benchmarks.calls.benchmarks import Buffer
 from orchestrator.benchmarks.calls.call_programs import (
     Sampling,
@@ -31,6 +35,7 @@ from orchestrator.benchmarks.calls.call_programs import (
     user_function,
 )
 from orchestrator.benchmarks.calls.outcome import always_failing, watched_parameters
+from orchestrator.benchmarks.calls.proof import Proof
 from orchestrator.benchmarks.calls.table import CallsTable
 from orchestrator.benchmarks.calls.whole_program import WholeProgram, parse_runs
 from orchestrator.benchmarks.calls.workload import ExactWorkload
@@ -39,6 +44,7 @@ from orchestrator.errors import BuildError, ConfigError, EvidenceError, HostErro
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file.loading import load_experiment, load_resolved
 from orchestrator.experiment.plan import plan
+from orchestrator.guest.channel import CommandResult
 
 WORKLOADS = Path(__file__).with_name("workloads")
 HEAD = "name: own\nkernels: [debian-686]\nmachines: [{cpu: pentium4}]\nprobes: [djprobe]\n"
@@ -419,7 +425,7 @@ def test_what_the_system_calls_of_a_function_return_is_seen_from_outside(tmp_pat
     built = workload_program(BuildContext(Cache(tmp_path)), arch, tmp_path / "mine.c")
     ended = subprocess.run([built, "-o", "7"], capture_output=True, text=True, timeout=600)
     assert (ended.returncode, ended.stderr) == (0, "")
-    watched = parse_watched(ended.stdout)
+    watched = parse_watched(ended.stdout, 7)
     assert list(watched) == ["ioctl", "read", "open", "close", "getpid", "kill", "system call 9999"]
     assert watched_parameters(watched) == {
         "outcome": "ioctl always ENOTTY; open always ENOENT; close always EBADF; system call 9999 always ENOSYS; "
@@ -430,17 +436,56 @@ def test_what_the_system_calls_of_a_function_return_is_seen_from_outside(tmp_pat
     assert always_failing(watched)[:2] == ["ioctl: always ENOTTY", "open: always ENOENT"]
 
 
+@ON_X86_64
+@pytest.mark.parametrize(
+    ("arch", "body", "fact"),
+    [
+        ("x86_64", "for (int i = 0; i < 17; i++) sys0(9000 + i);", "makes more than 16 different system calls"),
+        ("i386", "for (int i = 0; i < 150; i++) sys0(SYS_getpid);", "of 100 calls of workload(), 66 were seen to"),
+        ("i386", "if (++made == 4) *(volatile int *)4 = 0; sys0(SYS_getpid);", "3 were seen to their end: signal 11"),
+        ("x86_64", "if (++made == 4) *(volatile int *)4 = 0; sys0(SYS_getpid);", "3 were seen to their end: signal 11"),
+        ("x86_64", "if (++made == 5) sys2(SYS_kill, sys0(SYS_getpid), 9);", "4 were seen to their end: signal 9 ended"),
+        ("i386", "if (++made == 6) sys1(SYS_exit_group, 0);", "5 were seen to their end: its process ended, or"),
+    ],
+)
+def test_it_is_said_where_not_all_system_calls_were_seen(tmp_path: Path, arch: str, body: str, fact: str) -> None:
+    made = "int made;\n" if "made" in body else ""
+    (tmp_path / "mine.c").write_text(f'#include "workload.h"\n{made}void workload(void) {{ {body} }}\n')
+    built = workload_program(BuildContext(Cache(tmp_path)), arch, tmp_path / "mine.c")
+
+    def run(argv: list[str], *, time_limit: float) -> CommandResult:
+        ended = subprocess.run(argv, capture_output=True, timeout=600)
+        return CommandResult(tuple(argv), ended.returncode, ended.stdout, ended.stderr)
+
+    calls = replace(user_function(built, calls=1), argv=[str(built)])
+    unwatched: Any = Proof(*cast("Any", (None, None, 1)))
+    for expected in (None, -38):
+        work: Any = SimpleNamespace(
+            cell=SimpleNamespace(task=SimpleNamespace(expected=expected)),
+            known=SimpleNamespace(watched=lambda cell, watch: watch()),
+            workload=replace(calls, expected=expected),
+            ready=SimpleNamespace(guest=SimpleNamespace(run=run)),
+            deadline=SimpleNamespace(left=lambda: 600.0),
+        )
+        if expected is None:
+            proof, (note,) = measurement._watched(work, unwatched)
+            assert (proof, fact in note) == (unwatched, True), note
+        else:
+            with pytest.raises(EvidenceError, match=re.escape(fact)):
+                measurement._watched(work, unwatched)
+
+
 @pytest.mark.parametrize(
     "output",
     [
-        *("", "watched bits=64 calls=1 kinds=0\nmore", "watched bits=16 calls=1 kinds=0"),
-        "watched bits=32 calls=1 kinds=0\ncall 3 results watched observed=1 failed=0 before=1 other=0 last=0x1 "
-        "values=0x1:1",
+        *("", "watched bits=64 calls=1 kinds=0 signal=0\nmore", "watched bits=16 calls=1 kinds=0 signal=0"),
+        "watched bits=32 calls=1 kinds=0 signal=0\ncall 3 results watched observed=1 failed=0 before=1 other=0 "
+        "last=0x1 values=0x1:1",
     ],
 )
 def test_what_does_not_tell_what_system_calls_return_is_refused(output: str) -> None:
     with pytest.raises(EvidenceError, match="not what was expected"):
-        parse_watched(output)
+        parse_watched(output, 1)
 
 
 @pytest.mark.parametrize("arch", ["i386", "x86_64"])
