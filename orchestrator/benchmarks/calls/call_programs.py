@@ -38,7 +38,7 @@ MOST_HITS = 3000
 _NANOSECONDS_PER_SECOND = 1_000_000_000
 _PROGRAM = "callbench"
 OWN_PROGRAM = "/tmp/workload"  # noqa: S108 - in the guest
-_END_OWN_PROGRAM = """
+_END_PROGRAM = """
 for exe in /proc/[0-9]*/exe; do
     case $(readlink "$exe") in "$1"*) pid=${exe%/exe}; kill -KILL "${pid#/proc/}" ;; esac
 done 2>/dev/null
@@ -152,14 +152,9 @@ class Calls:
         return max(1, min(COUNTED_CALLS, MOST_HITS // self.hits))
 
     def prepare(self, guest: Guest) -> None:
-        """Copy a user's program into the guest, and those libraries that its image has not.
-
-        Processes that an earlier one has left behind end first: they would hit the probe, and their program is busy.
-        """
+        """Copy a user's program into the guest, and those libraries that its image has not."""
         if self.file is not None:
-            guest.succeed(["sh", "-c", _END_OWN_PROGRAM, "sh", OWN_PROGRAM])
-            guest.put(self.file, OWN_PROGRAM)
-            guest.succeed(["chmod", "755", OWN_PROGRAM])
+            put_program(guest, self.file, OWN_PROGRAM)
         for library in self.libraries:
             if library.is_brought:
                 guest.succeed(["mkdir", "-p", LIBRARIES])
@@ -390,6 +385,16 @@ def _options(argument: Argument, word_size: int) -> tuple[str, str]:
             return "-t", argument
         case _:
             return "-z", str(argument.buffer)
+
+
+def put_program(guest: Guest, file: Path, program: str) -> None:
+    """Copy a user's program into the guest.
+
+    Processes that an earlier one has left behind end first: they would hit the probe, and their program is busy.
+    """
+    guest.succeed(["sh", "-c", _END_PROGRAM, "sh", program])
+    guest.put(file, program)
+    guest.succeed(["chmod", "755", program])
 
 
 def parse_called(output: str, calls: int) -> Called:

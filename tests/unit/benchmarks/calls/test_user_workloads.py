@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import re
+import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -24,7 +27,7 @@ from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.compiler import workload_program
 from orchestrator.artifacts.header_constants import header_constant
 from orchestrator.artifacts.module_source import render_own
-from orchestrator.benchmarks.calls import measurement
+from orchestrator.benchmarks.calls import call_programs, measurement, whole_program
 from orchestrator.benchmarks.calls.benchmarks import Buffer
 from orchestrator.benchmarks.calls.call_programs import (
     Sampling,
@@ -45,6 +48,7 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file.loading import load_experiment, load_resolved
 from orchestrator.experiment.plan import plan
 from orchestrator.guest.channel import CommandResult
+from orchestrator.guest.guest import Guest
 
 WORKLOADS = Path(__file__).with_name("workloads")
 HEAD = "name: own\nkernels: [debian-686]\nmachines: [{cpu: pentium4}]\nprobes: [djprobe]\n"
@@ -361,6 +365,34 @@ def test_a_cut_off_program_is_refused(load: Loader, program: Path, tmp_path: Pat
 
 
 RUNS = "run 0 tsc=420657 ns=420700 pid=31\nrun 1 tsc=418397 ns=418400 pid=32\n"
+
+
+@pytest.mark.parametrize("workload", ["function", "program"])
+def test_what_an_earlier_program_left_behind_ends_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workload: str
+) -> None:
+    place = tmp_path / "in_guest"
+    shutil.copy("/bin/sleep", place)
+    monkeypatch.setattr(call_programs, "OWN_PROGRAM", str(place))
+    monkeypatch.setattr(whole_program, "PROGRAM", str(place))
+    guest = cast(
+        "Guest",
+        SimpleNamespace(
+            succeed=lambda argv: subprocess.run(argv, check=True, timeout=60),
+            put=lambda file, path: Path(path).write_bytes(Path(file).read_bytes()),
+        ),
+    )
+    with subprocess.Popen([place, "600"]) as left_behind:
+        try:
+            if workload == "program":
+                WholeProgram(Path("/bin/true"), [], 1).prepare(guest)
+            else:
+                user_function(Path("/bin/true"), calls=1).prepare(guest)
+            assert left_behind.wait(timeout=60) == -signal.SIGKILL
+        finally:
+            left_behind.kill()
+    assert place.read_bytes() == Path("/bin/true").read_bytes()
+    assert os.access(place, os.X_OK)
 
 
 def test_runs_are_read() -> None:
