@@ -219,9 +219,10 @@ class Calls:
         if self._agree(measured, halved):
             return measured
         warmed = dataclasses.replace(wanted, warming=min(_WARMING_CALLS, wanted.batch // 4))
-        again = self._samples(guest, warmed, time_limit)
-        if not again.scatter and self._agree(again, self._halved(guest, warmed, time_limit)):
-            return dataclasses.replace(again, warming=warmed.warming)
+        if warmed.warming:
+            again = self._samples(guest, warmed, time_limit)
+            if not again.scatter and self._agree(again, self._halved(guest, warmed, time_limit)):
+                return dataclasses.replace(again, warming=warmed.warming)
         raise EvidenceError(
             f"in batches of {wanted.batch} calls one takes {measured.samples[0]:.10g} instructions, "
             f"and {halved.samples[0]:.10g} in batches of {halved.batch}"
@@ -249,13 +250,13 @@ class Calls:
         """
         calls = min(self.calls, _MARKED_CALLS) if measured.is_uniform else self.calls
         # They add at most a quarter to a batch, which fills six tenths of the time between two timer ticks.
-        warming = min(_WARMING_CALLS, measured.batch // 4)
+        warming = measured.warming or min(_WARMING_CALLS, measured.batch // 4)
         # Samples that scatter are not the same instructions: then one.
         samples = 1 if measured.scatter else _MARKED_SAMPLES
         wanted = Sampling(calls, min(calls, measured.batch), samples, is_marked=True, warming=warming)
         if self.renew is not None:
             self.renew()
-            wanted = dataclasses.replace(wanted, repeats=1, warming=0)
+            wanted = dataclasses.replace(wanted, repeats=1, warming=measured.warming)
         marked = self._sampled(guest, wanted, time_limit)
         return MarkedSamples(Path(self.argv[0]).name, calls, Timed(marked.empty, marked.ticks))
 

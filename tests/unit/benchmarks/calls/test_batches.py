@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import cast
 
@@ -29,12 +30,14 @@ class Program:
         self.empty = empty
         self.runs: list[tuple[int, int, int]] = []
         self.is_warm = False
+        self.warming = 0
 
     def run(self, argv: Sequence[str], *, time_limit: float) -> CommandResult:
         options = dict(zip(argv[1::2], argv[2::2], strict=True))
         calls, batch, repeats, untimed = (int(options[name]) for name in ("-n", "-b", "-r", "-u"))
         self.runs.append((calls, batch, untimed))
         self.is_warm = "-w" in options
+        self.warming = int(options.get("-w", 0))
         sizes = [batch] * (calls // batch) + ([calls % batch] if calls % batch else [])
         lines = ["entry int80", f"empty tsc={self.empty} ns=1"]
         for number in range(repeats):
@@ -147,3 +150,24 @@ def test_what_is_due_once_a_tick_is_left_out(due: int) -> None:
     assert (found.samples, found.warming) == ((EACH, EACH), 3)
     (note,) = exact_baseline(found).notes
     assert note.endswith("3 before each batch do not count")
+
+
+@pytest.mark.parametrize("renew", [None, lambda: None], ids=["one process", "one each"])
+@pytest.mark.parametrize("due", [0, 3020])
+def test_a_profile_is_of_calls_made_as_the_measured_ones(renew: Callable[[], None] | None, due: int) -> None:
+    """What is due once a tick is in both or in neither."""
+    program = Program(lambda calls: EMPTY + EACH * calls + due * (calls > 0 and not program.is_warm))
+    calls = replace(CALLS, renew=renew)
+    found = measurement(program, calls)
+    calls.measure_marked(cast("Guest", program), found, time_limit=1.0)
+    assert found.warming == (3 if due else 0)
+    # Without a renewal, calls before a batch change nothing but what is in the caches.
+    assert program.warming == (3 if due or renew is None else 0)
+
+
+def test_batches_too_small_for_calls_before_them_are_not_made_again() -> None:
+    program = Program(lambda calls: EMPTY + 800_000 * calls + 9 * (calls > 1))
+    with pytest.raises(EvidenceError, match=r"^in batches of 3 calls one takes"):
+        measured(program)
+    # Fifty to find the size, the samples, and those in batches of half the size.
+    assert [batch for _, batch, _ in program.runs] == [1, 3, 1]
