@@ -4,7 +4,7 @@
 #include "bench.h"
 #include "results.h"
 
-enum { TRACEME = 0, CONT = 7, SYSCALL = 24, SETOPTIONS = 0x4200, GET_SYSCALL_INFO = 0x420e };
+enum { TRACEME = 0, PEEKDATA = 2, CONT = 7, SYSCALL = 24, SETOPTIONS = 0x4200, GET_SYSCALL_INFO = 0x420e };
 enum { TRACE_SYSGOOD = 1, EXIT_KILL = 1 << 20, SYSCALL_STOP = 0x85, STOPPED = 0x7f };
 enum { AT_ENTRY = 1, AT_EXIT = 2 };	// PTRACE_SYSCALL_INFO_ENTRY and _EXIT
 enum { KILL_SIGNAL = 9, STOP_SIGNAL = 19 };
@@ -27,7 +27,8 @@ static struct {
 	uint64_t number;
 	struct results results;
 } seen[KINDS];
-static int kinds;
+static int kinds;	// KINDS + 1 where there are more
+static volatile long completed;	// calls; the tracer reads that of the process
 
 static void note(uint64_t number, long value)
 {
@@ -37,10 +38,8 @@ static void note(uint64_t number, long value)
 		at++;
 	if (at == kinds)
 		kinds++;
-	if (at == KINDS) {
-		kinds += kinds == KINDS;
+	if (at == KINDS)
 		return;
-	}
 	seen[at].number = number;
 	note_result(&seen[at].results, value);
 }
@@ -50,23 +49,24 @@ static void be_watched(long calls, void (*prepare)(void), long (*loop)(long call
 	sys4(SYS_ptrace, TRACEME, 0, 0, 0);
 	prepare();
 	sys2(SYS_kill, sys0(SYS_getpid), STOP_SIGNAL);
-	for (long i = 0; i < calls; i++)
+	for (; completed < calls; completed++)
 		loop(1);
 	for (;;)
 		sys1(SYS_exit_group, 0);
 }
 
-// The process is stopped; the signal that stopped it, or -1 where it has ended.
+// The process is stopped; the signal that stopped it. Where it has ended, -1, less the signal that ended it.
 static int wait_for_stop(long pid)
 {
 	int status = 0;
 
 	while (sys4(SYS_wait4, pid, &status, 0, 0) == -E_INTR)
 		;
-	return (status & 0xff) == STOPPED ? status >> 8 & 0xff : -1;
+	return (status & 0xff) == STOPPED ? status >> 8 & 0xff : -1 - (status & 0x7f);
 }
 
-static void watch(long pid)
+// Returns the signal that ended the process, or 0.
+static int watch(long pid)
 {
 	uint64_t number = NO_CALL;
 	int signal = 0, left = MOST_SEEN;
@@ -77,7 +77,8 @@ static void watch(long pid)
 
 		signal = wait_for_stop(pid);
 		if (signal < 0)
-			return;
+			return -1 - signal;
+		sys4(SYS_ptrace, PEEKDATA, pid, &completed, &completed);
 		if (signal != SYSCALL_STOP)
 			continue;
 		signal = 0;
@@ -90,6 +91,7 @@ static void watch(long pid)
 	sys2(SYS_kill, pid, KILL_SIGNAL);
 	while (wait_for_stop(pid) >= 0)
 		;
+	return 0;
 }
 
 int watch_calls(long calls, void (*prepare)(void), long (*loop)(long calls))
@@ -106,10 +108,11 @@ int watch_calls(long calls, void (*prepare)(void), long (*loop)(long calls))
 			fail("workload_setup() ended the program", "");
 		sys4(SYS_ptrace, CONT, pid, 0, signal);
 	}
-	watch(pid);
+	signal = watch(pid);
 	print_field("watched bits=", 8 * sizeof(long));
-	print_field(" calls=", (uint64_t)calls);
+	print_field(" calls=", (uint64_t)completed);
 	print_field(" kinds=", (uint64_t)kinds);
+	print_field(" signal=", (uint64_t)signal);
 	print(1, "\n");
 	for (int i = 0; i < kinds && i < KINDS; i++) {
 		print_field("call ", seen[i].number);

@@ -38,7 +38,7 @@ MOST_HITS = 3000
 _NANOSECONDS_PER_SECOND = 1_000_000_000
 _PROGRAM = "callbench"
 OWN_PROGRAM = "/tmp/workload"  # noqa: S108 - in the guest
-_END_OWN_PROGRAM = """
+_END_PROGRAM = """
 for exe in /proc/[0-9]*/exe; do
     case $(readlink "$exe") in "$1"*) pid=${exe%/exe}; kill -KILL "${pid#/proc/}" ;; esac
 done 2>/dev/null
@@ -86,7 +86,7 @@ _SAMPLE = re.compile(
 _CALLED = re.compile(
     rf"called calls={_NUMBER} pid={_NUMBER} result=({_WORD})(?: number={_NUMBER} arguments=({_WORD}(?:,{_WORD}){{5}}))?"
 )
-_WATCHED = re.compile(rf"watched bits=(32|64) calls={_NUMBER} kinds=(\d{{1,2}})")
+_WATCHED = re.compile(rf"watched bits=(32|64) calls={_NUMBER} kinds=(\d{{1,2}}) signal=(\d{{1,3}})")
 _WATCHED_CALL = re.compile(rf"call {_NUMBER} (results watched .+)")
 
 Argument = int | str | Buffer
@@ -152,14 +152,9 @@ class Calls:
         return max(1, min(COUNTED_CALLS, MOST_HITS // self.hits))
 
     def prepare(self, guest: Guest) -> None:
-        """Copy a user's program into the guest, and those libraries that its image has not.
-
-        Processes that an earlier one has left behind end first: they would hit the probe, and their program is busy.
-        """
+        """Copy a user's program into the guest, and those libraries that its image has not."""
         if self.file is not None:
-            guest.succeed(["sh", "-c", _END_OWN_PROGRAM, "sh", OWN_PROGRAM])
-            guest.put(self.file, OWN_PROGRAM)
-            guest.succeed(["chmod", "755", OWN_PROGRAM])
+            put_program(guest, self.file, OWN_PROGRAM)
         for library in self.libraries:
             if library.is_brought:
                 guest.succeed(["mkdir", "-p", LIBRARIES])
@@ -186,10 +181,12 @@ class Calls:
         # the samples that is proved; where calls differ from each other, the same calls in smaller batches prove it.
         elif sounding.samples[0] != measured.samples[0] and wanted.batch > 1:
             measured = self._of_any_batches(guest, wanted, measured, time_limit)
+        # Of samples that scatter all stay: one alone would look like an exact count.
+        kept = None if measured.scatter else repeats
         return dataclasses.replace(
             measured,
-            samples=measured.samples[:repeats],
-            nanoseconds=measured.nanoseconds[:repeats],
+            samples=measured.samples[:kept],
+            nanoseconds=measured.nanoseconds[:kept],
             is_uniform=sounding.samples[0] == measured.samples[0],
         )
 
@@ -222,9 +219,10 @@ class Calls:
         if self._agree(measured, halved):
             return measured
         warmed = dataclasses.replace(wanted, warming=min(_WARMING_CALLS, wanted.batch // 4))
-        again = self._samples(guest, warmed, time_limit)
-        if not again.scatter and self._agree(again, self._halved(guest, warmed, time_limit)):
-            return dataclasses.replace(again, warming=warmed.warming)
+        if warmed.warming:
+            again = self._samples(guest, warmed, time_limit)
+            if not again.scatter and self._agree(again, self._halved(guest, warmed, time_limit)):
+                return dataclasses.replace(again, warming=warmed.warming)
         raise EvidenceError(
             f"in batches of {wanted.batch} calls one takes {measured.samples[0]:.10g} instructions, "
             f"and {halved.samples[0]:.10g} in batches of {halved.batch}"
@@ -252,13 +250,13 @@ class Calls:
         """
         calls = min(self.calls, _MARKED_CALLS) if measured.is_uniform else self.calls
         # They add at most a quarter to a batch, which fills six tenths of the time between two timer ticks.
-        warming = min(_WARMING_CALLS, measured.batch // 4)
+        warming = measured.warming or min(_WARMING_CALLS, measured.batch // 4)
         # Samples that scatter are not the same instructions: then one.
         samples = 1 if measured.scatter else _MARKED_SAMPLES
         wanted = Sampling(calls, min(calls, measured.batch), samples, is_marked=True, warming=warming)
         if self.renew is not None:
             self.renew()
-            wanted = dataclasses.replace(wanted, repeats=1, warming=0)
+            wanted = dataclasses.replace(wanted, repeats=1, warming=measured.warming)
         marked = self._sampled(guest, wanted, time_limit)
         return MarkedSamples(Path(self.argv[0]).name, calls, Timed(marked.empty, marked.ticks))
 
@@ -291,11 +289,13 @@ class Calls:
     def watch(self, guest: Guest, *, time_limit: float) -> Mapping[str, CallResults]:
         """What the system calls of a user's function return, by their names: of calls in a process that is traced.
 
-        Nothing where a system call is measured. Raises EvidenceError where one does not return what is ``expected``.
+        Nothing where a system call is measured. Raises EvidenceError where one does not return what is ``expected``, or
+        is not seen.
         """
         if self.number is not None:
             return {}
-        seen = parse_watched(_checked(guest, [*self.argv, "-o", str(_WATCHED_CALLS)], time_limit))
+        output = _checked(guest, [*self.argv, "-o", str(_WATCHED_CALLS)], time_limit)
+        seen = parse_watched(output, _WATCHED_CALLS)
         if self.expected is not None and not seen:
             raise EvidenceError(f"expected {self.expected} of each system call, and workload() makes none")
         for name, results in seen.items():
@@ -388,6 +388,16 @@ def _options(argument: Argument, word_size: int) -> tuple[str, str]:
             return "-z", str(argument.buffer)
 
 
+def put_program(guest: Guest, file: Path, program: str) -> None:
+    """Copy a user's program into the guest.
+
+    Processes that an earlier one has left behind end first: they would hit the probe, and their program is busy.
+    """
+    guest.succeed(["sh", "-c", _END_PROGRAM, "sh", program])
+    guest.put(file, program)
+    guest.succeed(["chmod", "755", program])
+
+
 def parse_called(output: str, calls: int) -> Called:
     """Parse the program's output after untimed calls; raises EvidenceError for unexpected output."""
     lines = output.splitlines()
@@ -417,13 +427,22 @@ def _results(lines: Sequence[str], first: int, names: Sequence[str], entry: str)
     return [parse_results(line, name, entry) for line, name in zip(lines[first:], expected, strict=True)]
 
 
-def parse_watched(output: str) -> Mapping[str, CallResults]:
-    """What a workload's system calls returned, by their names; raises EvidenceError for unexpected output."""
+def parse_watched(output: str, calls: int) -> Mapping[str, CallResults]:
+    """What the system calls of a workload's ``calls`` calls returned, by their names.
+
+    Raises EvidenceError for unexpected output, and where not all system calls were seen.
+    """
     lines = output.splitlines()
     head = _WATCHED.fullmatch(lines[0]) if lines else None
     found = [match for line in lines[1:] if (match := _WATCHED_CALL.fullmatch(line))]
     if head is None or len(found) != len(lines) - 1 or len(found) > int(head[3]):
         raise _unexpected(lines)
+    completed, kinds, signal = (int(group) for group in head.groups()[1:])
+    if completed < calls or signal:
+        end = f"signal {signal} ended its process" if signal else "its process ended, or it makes too many system calls"
+        raise EvidenceError(f"of {calls} calls of workload(), {completed} were seen to their end: {end}")
+    if kinds > len(found):
+        raise EvidenceError(f"workload() makes more than {len(found)} different system calls, and only those were seen")
     arch: Arch = "x86_64" if head[1] == "64" else "i386"
     entry = "syscall" if arch == "x86_64" else "int80"
     names = {call.number(arch, entry): name for name, call in system_calls().items()}

@@ -36,16 +36,26 @@ class Figures:
     outcome: Outcome | None
 
 
+@dataclass(frozen=True)
+class Effect:
+    """The probe's overhead with its interval; ``notes`` say why it has no verdict, or how uncertain it is."""
+
+    overhead: float | None = None
+    interval: tuple[float, float] | None = None
+    verdict: Literal["none"] | None = None
+    notes: tuple[str, ...] = ()
+
+
 def exact_baseline(measured: Measurement) -> Figures:
     """Figures in instructions of the cell without a probe."""
     value = mean(measured.samples)
     interval = (min(measured.samples) - value, max(measured.samples) - value)
-    return _figures([measured], measured.samples, value, _Effect(0.0, interval, None, _exact_notes(measured)))
+    return _figures([measured], measured.samples, value, Effect(0.0, interval, None, _exact_notes(measured)))
 
 
 def exact_figures(measured: Measurement) -> Figures:
-    """Figures in instructions of a cell with a probe; its overhead follows from its baseline (``exact_overhead``)."""
-    effect = _Effect(notes=_exact_notes(measured))
+    """Figures in instructions of a cell with a probe; its overhead follows from its baseline (``exact_effect``)."""
+    effect = Effect(notes=_exact_notes(measured))
     return _figures([measured], measured.samples, mean(measured.samples), effect)
 
 
@@ -64,15 +74,25 @@ def _exact_notes(measured: Measurement) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def exact_overhead(value: float, baseline: float) -> float:
-    """Instructions that the probe adds to a call. Raises EvidenceError where it adds none."""
+def exact_effect(value: float, baseline: float, samples: Sequence[float]) -> Effect:
+    """What the probe adds to a call, in instructions; ``samples`` are the baseline's.
+
+    They scatter where its calls did in another guest, and the calls with the probe in this one did not. Raises
+    EvidenceError where they do not scatter and the probe adds nothing.
+    """
     overhead = value - baseline
+    if len(set(samples)) > 1:
+        low, high = value - max(samples), value - min(samples)
+        note = f"the baseline's samples scatter: the overhead lies between {low:.10g} and {high:.10g} instructions"
+        if low <= 0:
+            return Effect(overhead, (low, high), "none", (f"no verdict: {note}",))
+        return Effect(overhead, (low, high), notes=(note,))
     if overhead <= 0:
         # Hits are counted in a separate pass; on the exact clock the overhead proves the hits of the timed pass.
         raise EvidenceError(
             f"with the probe a call costs {value:g} instructions, without it {baseline:g}: it was not hit"
         )
-    return overhead
+    return Effect(overhead, (overhead, overhead))
 
 
 def overhead_by_purpose(probed: ProfileEvidence | None, plain: ProfileEvidence | None) -> Mapping[str, float]:
@@ -106,7 +126,7 @@ def paired_figures(
         [(one.nanoseconds if clock == "wall" else one.samples)[0] for one in measured] for measured in (plain, probed)
     )
     if not probed:
-        return _figures(plain, before, centre(before), _Effect(0.0, (0.0, 0.0)))
+        return _figures(plain, before, centre(before), Effect(0.0, (0.0, 0.0)))
     pairs = pairwise(before)
     differences = [sample - (one + other) / 2 for sample, (one, other) in zip(samples, pairs, strict=True)]
     overhead, interval = median(differences), median_interval(differences)
@@ -120,18 +140,10 @@ def paired_figures(
     elif interval[0] <= 0:
         notes.append(f"no verdict: the overhead lies between {interval[0]:.0f} and {interval[1]:.0f} {unit}")
     verdict: Literal["none"] | None = "none" if notes else None
-    return _figures(probed, samples, centre(samples), _Effect(overhead, interval, verdict, tuple(notes)))
+    return _figures(probed, samples, centre(samples), Effect(overhead, interval, verdict, tuple(notes)))
 
 
-@dataclass(frozen=True)
-class _Effect:
-    overhead: float | None = None
-    interval: tuple[float, float] | None = None
-    verdict: Literal["none"] | None = None
-    notes: tuple[str, ...] = ()
-
-
-def _figures(measured: Sequence[Measurement], samples: Sequence[float], value: float, effect: _Effect) -> Figures:
+def _figures(measured: Sequence[Measurement], samples: Sequence[float], value: float, effect: Effect) -> Figures:
     outcomes = [one.outcome for one in measured if one.outcome is not None]
     return Figures(
         samples=tuple(samples),

@@ -12,7 +12,7 @@ from orchestrator.benchmarks.calls.capabilities import capability_list, capabili
 from orchestrator.benchmarks.calls.cells import call_cells
 from orchestrator.benchmarks.calls.executed_points import with_points
 from orchestrator.benchmarks.calls.explanation import explain
-from orchestrator.benchmarks.calls.figures import exact_overhead, overhead_by_purpose
+from orchestrator.benchmarks.calls.figures import exact_effect, overhead_by_purpose
 from orchestrator.benchmarks.calls.kernel_places import KernelPlaces
 from orchestrator.benchmarks.calls.known import Known
 from orchestrator.benchmarks.calls.measurement import measure_call
@@ -104,9 +104,16 @@ class CallsKind(BenchmarkKind):
         if baseline is None or baseline.value is None or record.value is None:
             lacking = "no overhead: the cell without a probe has no number to compare with"
             return changed(record, notes=(*record.notes, lacking))
-        overhead = exact_overhead(record.value, baseline.value)
+        effect = exact_effect(record.value, baseline.value, baseline.samples)
         purposes = overhead_by_purpose(record.profile, baseline.profile)
-        return changed(record, overhead=overhead, interval=(overhead, overhead), purposes=purposes)
+        return changed(
+            record,
+            overhead=effect.overhead,
+            interval=effect.interval,
+            verdict=effect.verdict,
+            notes=(*record.notes, *effect.notes),
+            purposes=purposes,
+        )
 
 
 def _capabilities() -> Sequence[Sequence[object]]:

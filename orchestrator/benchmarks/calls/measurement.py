@@ -19,6 +19,7 @@ from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.benchmarks.calls.workload import ExactWorkload, Measurement, Workload, together
 from orchestrator.catalog.probes import Extra, ProbeKind
 from orchestrator.errors import EvidenceError, NotEntered, OtherMechanism, UnsupportedError
+from orchestrator.experiment.table import FEWEST_WALL_REPEATS
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.arming import attached
 from orchestrator.probes.attachment import Attachment
@@ -249,7 +250,8 @@ def _paired(work: _Work, events: Path | None) -> tuple[Figures, Proof]:
 
     The hits of the first and the last round are counted.
     """
-    rounds = range(work.cell.repeats)
+    # Of a program and on the wall clock the table asks for as many; that calls scatter is found out here.
+    rounds = range(max(work.cell.repeats, FEWEST_WALL_REPEATS) if work.scatters else work.cell.repeats)
     plain, probed = [_timed(work)], []
     profile = None
     for number in rounds:

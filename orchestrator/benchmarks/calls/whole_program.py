@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.benchmarks.calls.call_programs import MOST_HITS
+from orchestrator.benchmarks.calls.call_programs import MOST_HITS, put_program
 from orchestrator.benchmarks.calls.workload import Measurement
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
@@ -42,9 +42,8 @@ class WholeProgram:
         return max(1, min(COUNTED_RUNS, MOST_HITS // self.hits))
 
     def prepare(self, guest: Guest) -> None:
-        """Copy the program into the guest, and run it once: later runs find its files in the page cache."""
-        guest.put(self.file, PROGRAM)
-        guest.succeed(["chmod", "755", PROGRAM])
+        """Copy the program into the guest."""
+        put_program(guest, self.file, PROGRAM)
 
     def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
         """Measure one run, after a warm-up run."""

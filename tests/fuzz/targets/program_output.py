@@ -36,7 +36,7 @@ def read_call_output(data: bytes) -> None:
     with suppress(EvidenceError):
         parse_called(text, 10)
     with suppress(EvidenceError):
-        parse_watched(text)
+        parse_watched(text, 10)
     parse_runs(text, 2)
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import cast
 
@@ -18,6 +19,7 @@ from orchestrator.guest.guest import Guest
 
 EMPTY, EACH = 29, 422
 TICKS_PER_SECOND = 250
+CALLS = Calls(["callbench"], 10_000)
 
 
 class Program:
@@ -28,12 +30,14 @@ class Program:
         self.empty = empty
         self.runs: list[tuple[int, int, int]] = []
         self.is_warm = False
+        self.warming = 0
 
     def run(self, argv: Sequence[str], *, time_limit: float) -> CommandResult:
         options = dict(zip(argv[1::2], argv[2::2], strict=True))
         calls, batch, repeats, untimed = (int(options[name]) for name in ("-n", "-b", "-r", "-u"))
         self.runs.append((calls, batch, untimed))
         self.is_warm = "-w" in options
+        self.warming = int(options.get("-w", 0))
         sizes = [batch] * (calls // batch) + ([calls % batch] if calls % batch else [])
         lines = ["entry int80", f"empty tsc={self.empty} ns=1"]
         for number in range(repeats):
@@ -49,10 +53,9 @@ class Program:
         return CommandResult(tuple(argv), 0, "\n".join(lines).encode(), b"")
 
 
-def measurement(program: Program) -> Measurement:
-    calls = Calls(["callbench"], 10_000)
+def measurement(program: Program, calls: Calls = CALLS, repeats: int = 2) -> Measurement:
     guest = cast("Guest", program)
-    return calls.measure_exact(guest, repeats=2, ticks_per_second=TICKS_PER_SECOND, time_limit=1.0)
+    return calls.measure_exact(guest, repeats=repeats, ticks_per_second=TICKS_PER_SECOND, time_limit=1.0)
 
 
 def measured(program: Program) -> tuple[float, ...]:
@@ -114,6 +117,13 @@ def test_calls_that_differ_have_a_mean_with_its_spread(program: Program) -> None
     )
 
 
+def test_of_calls_that_differ_one_sample_is_no_exact_count() -> None:
+    found = measurement(each_call(lambda number: EACH + number % 64), repeats=1)
+    assert found.scatter > 0
+    assert len(exact_baseline(found).notes) == 1
+    assert measurement(Program(lambda calls: EMPTY + EACH * calls), repeats=1).samples == (EACH,)
+
+
 def test_samples_that_differ_though_calls_do_not_are_refused() -> None:
     """An error of the clock's or of the lab's, and not the calls'."""
     taken = count()
@@ -140,3 +150,24 @@ def test_what_is_due_once_a_tick_is_left_out(due: int) -> None:
     assert (found.samples, found.warming) == ((EACH, EACH), 3)
     (note,) = exact_baseline(found).notes
     assert note.endswith("3 before each batch do not count")
+
+
+@pytest.mark.parametrize("renew", [None, lambda: None], ids=["one process", "one each"])
+@pytest.mark.parametrize("due", [0, 3020])
+def test_a_profile_is_of_calls_made_as_the_measured_ones(renew: Callable[[], None] | None, due: int) -> None:
+    """What is due once a tick is in both or in neither."""
+    program = Program(lambda calls: EMPTY + EACH * calls + due * (calls > 0 and not program.is_warm))
+    calls = replace(CALLS, renew=renew)
+    found = measurement(program, calls)
+    calls.measure_marked(cast("Guest", program), found, time_limit=1.0)
+    assert found.warming == (3 if due else 0)
+    # Without a renewal, calls before a batch change nothing but what is in the caches.
+    assert program.warming == (3 if due or renew is None else 0)
+
+
+def test_batches_too_small_for_calls_before_them_are_not_made_again() -> None:
+    program = Program(lambda calls: EMPTY + 800_000 * calls + 9 * (calls > 1))
+    with pytest.raises(EvidenceError, match=r"^in batches of 3 calls one takes"):
+        measured(program)
+    # Fifty to find the size, the samples, and those in batches of half the size.
+    assert [batch for _, batch, _ in program.runs] == [1, 3, 1]

@@ -3,11 +3,23 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from statistics import fmean
+from types import SimpleNamespace
+from typing import Any, cast
 
-from orchestrator.benchmarks.calls.figures import exact_baseline, exact_figures, exact_overhead, paired_figures
+import pytest
+from record_builders import cell
+
+from orchestrator.benchmarks.calls import measurement
+from orchestrator.benchmarks.calls.figures import exact_baseline, exact_effect, exact_figures, paired_figures
+from orchestrator.benchmarks.calls.kind import KIND
+from orchestrator.benchmarks.calls.proof import Proof
 from orchestrator.benchmarks.calls.workload import Measurement
 from orchestrator.errors import EvidenceError
+from orchestrator.results.contract import CellRecord
 
 
 def measured(value: float, samples: int = 1) -> Measurement:
@@ -23,7 +35,8 @@ def test_exact_figures_are_counts_and_have_no_overhead_yet() -> None:
 
 
 def test_exact_overhead_is_a_difference_of_counts() -> None:
-    assert exact_overhead(1000.0, 960.0) == 40.0
+    effect = exact_effect(1000.0, 960.0, (960.0, 960.0))
+    assert (effect.overhead, effect.interval, effect.verdict, effect.notes) == (40.0, (40.0, 40.0), None, ())
 
 
 def test_the_exact_baseline_has_no_overhead() -> None:
@@ -33,7 +46,7 @@ def test_the_exact_baseline_has_no_overhead() -> None:
 @pytest.mark.parametrize("baseline", [1000.0, 1001.0])
 def test_a_probe_without_overhead_fails_the_cell(baseline: float) -> None:
     with pytest.raises(EvidenceError, match="it was not hit"):
-        exact_overhead(1000.0, baseline)
+        exact_effect(1000.0, baseline, (baseline,))
 
 
 def test_wall_overhead_is_taken_against_the_neighbours() -> None:
@@ -87,3 +100,42 @@ def test_runs_with_ticks_are_compared_in_instructions() -> None:
     hidden = paired_figures(plain, [measured(501.0 + number) for number in range(6)], "instructions")
     assert hidden.verdict == "none"
     assert "drifted by 8 instructions between samples" in hidden.notes[0]
+
+
+def test_an_overhead_is_as_uncertain_as_its_baseline() -> None:
+    """That of another guest may scatter, where a cell is measured again after a failure."""
+    timed = cell("djprobe", overhead=None, interval=None)  # 462 instructions
+
+    def compared(*samples: float) -> CellRecord:
+        return KIND.compare(cast("Any", None), timed, [cell("none", samples=samples, value=fmean(samples))])
+
+    exact, scattered, hidden = compared(409.0, 409.0), compared(407.0, 411.0), compared(455.0, 475.0)
+    assert (exact.overhead, exact.interval, exact.verdict, exact.notes) == (53.0, (53.0, 53.0), None, ())
+    assert (scattered.overhead, scattered.interval, scattered.verdict) == (53.0, (51.0, 55.0), None)
+    said = "the baseline's samples scatter: the overhead lies between"
+    assert scattered.notes == (f"{said} 51 and 55 instructions",)
+    assert (hidden.overhead, hidden.interval, hidden.verdict) == (-3.0, (-13.0, 7.0), "none")
+    assert hidden.notes == (f"no verdict: {said} -13 and 7 instructions",)
+
+
+@pytest.mark.parametrize(("scatters", "repeats", "samples"), [(True, 1, 6), (True, 4, 6), (True, 9, 9), (False, 4, 4)])
+def test_calls_that_scatter_have_samples_for_an_interval(
+    monkeypatch: pytest.MonkeyPatch, scatters: bool, repeats: int, samples: int
+) -> None:
+    """The interval of fewer than six differences does not contain the median in 95 of 100 cases."""
+
+    @contextmanager
+    def armed(work: object) -> Iterator[Any]:
+        yield SimpleNamespace(attachment=None, check_same=lambda when: None)
+
+    counted, nowhere = count(), cast("Any", None)
+    monkeypatch.setattr(measurement, "_armed", armed)
+    monkeypatch.setattr(measurement, "_timed", lambda work: measured(500.0))
+    monkeypatch.setattr(measurement, "_timed_between", lambda work, armed: measured(560.0))
+    monkeypatch.setattr(measurement, "count_hits", lambda *of: next(counted))
+    monkeypatch.setattr(measurement, "_proof", lambda *of: Proof(nowhere, nowhere, 1))
+    asked = SimpleNamespace(repeats=repeats, clock="instructions", metric="cost per call")
+    work: Any = SimpleNamespace(cell=asked, scatters=scatters, workload=None)
+    figures, _ = measurement._paired(work, None)
+    assert (len(figures.samples), figures.overhead) == (samples, 120.0)
+    assert next(counted) == 2  # the first round and the last

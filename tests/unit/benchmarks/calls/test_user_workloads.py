@@ -4,11 +4,17 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import re
+import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from host_toolchain import HOST_TOOLCHAIN
@@ -21,6 +27,7 @@ from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.compiler import workload_program
 from orchestrator.artifacts.header_constants import header_constant
 from orchestrator.artifacts.module_source import render_own
+from orchestrator.benchmarks.calls import call_programs, measurement, whole_program
 from orchestrator.benchmarks.calls.benchmarks import Buffer
 from orchestrator.benchmarks.calls.call_programs import (
     Sampling,
@@ -31,6 +38,7 @@ from orchestrator.benchmarks.calls.call_programs import (
     user_function,
 )
 from orchestrator.benchmarks.calls.outcome import always_failing, watched_parameters
+from orchestrator.benchmarks.calls.proof import Proof
 from orchestrator.benchmarks.calls.table import CallsTable
 from orchestrator.benchmarks.calls.whole_program import WholeProgram, parse_runs
 from orchestrator.benchmarks.calls.workload import ExactWorkload
@@ -39,6 +47,8 @@ from orchestrator.errors import BuildError, ConfigError, EvidenceError, HostErro
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file.loading import load_experiment, load_resolved
 from orchestrator.experiment.plan import plan
+from orchestrator.guest.channel import CommandResult
+from orchestrator.guest.guest import Guest
 
 WORKLOADS = Path(__file__).with_name("workloads")
 HEAD = "name: own\nkernels: [debian-686]\nmachines: [{cpu: pentium4}]\nprobes: [djprobe]\n"
@@ -357,6 +367,34 @@ def test_a_cut_off_program_is_refused(load: Loader, program: Path, tmp_path: Pat
 RUNS = "run 0 tsc=420657 ns=420700 pid=31\nrun 1 tsc=418397 ns=418400 pid=32\n"
 
 
+@pytest.mark.parametrize("workload", ["function", "program"])
+def test_what_an_earlier_program_left_behind_ends_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workload: str
+) -> None:
+    place = tmp_path / "in_guest"
+    shutil.copy("/bin/sleep", place)
+    monkeypatch.setattr(call_programs, "OWN_PROGRAM", str(place))
+    monkeypatch.setattr(whole_program, "PROGRAM", str(place))
+    guest = cast(
+        "Guest",
+        SimpleNamespace(
+            succeed=lambda argv: subprocess.run(argv, check=True, timeout=60),
+            put=lambda file, path: Path(path).write_bytes(Path(file).read_bytes()),
+        ),
+    )
+    with subprocess.Popen([place, "600"]) as left_behind:
+        try:
+            if workload == "program":
+                WholeProgram(Path("/bin/true"), [], 1).prepare(guest)
+            else:
+                user_function(Path("/bin/true"), calls=1).prepare(guest)
+            assert left_behind.wait(timeout=60) == -signal.SIGKILL
+        finally:
+            left_behind.kill()
+    assert place.read_bytes() == Path("/bin/true").read_bytes()
+    assert os.access(place, os.X_OK)
+
+
 def test_runs_are_read() -> None:
     assert parse_runs(RUNS, 2) == [(420657, 420700, 31), (418397, 418400, 32)]
 
@@ -419,7 +457,7 @@ def test_what_the_system_calls_of_a_function_return_is_seen_from_outside(tmp_pat
     built = workload_program(BuildContext(Cache(tmp_path)), arch, tmp_path / "mine.c")
     ended = subprocess.run([built, "-o", "7"], capture_output=True, text=True, timeout=600)
     assert (ended.returncode, ended.stderr) == (0, "")
-    watched = parse_watched(ended.stdout)
+    watched = parse_watched(ended.stdout, 7)
     assert list(watched) == ["ioctl", "read", "open", "close", "getpid", "kill", "system call 9999"]
     assert watched_parameters(watched) == {
         "outcome": "ioctl always ENOTTY; open always ENOENT; close always EBADF; system call 9999 always ENOSYS; "
@@ -430,17 +468,56 @@ def test_what_the_system_calls_of_a_function_return_is_seen_from_outside(tmp_pat
     assert always_failing(watched)[:2] == ["ioctl: always ENOTTY", "open: always ENOENT"]
 
 
+@ON_X86_64
+@pytest.mark.parametrize(
+    ("arch", "body", "fact"),
+    [
+        ("x86_64", "for (int i = 0; i < 17; i++) sys0(9000 + i);", "makes more than 16 different system calls"),
+        ("i386", "for (int i = 0; i < 150; i++) sys0(SYS_getpid);", "of 100 calls of workload(), 66 were seen to"),
+        ("i386", "if (++made == 4) *(volatile int *)4 = 0; sys0(SYS_getpid);", "3 were seen to their end: signal 11"),
+        ("x86_64", "if (++made == 4) *(volatile int *)4 = 0; sys0(SYS_getpid);", "3 were seen to their end: signal 11"),
+        ("x86_64", "if (++made == 5) sys2(SYS_kill, sys0(SYS_getpid), 9);", "4 were seen to their end: signal 9 ended"),
+        ("i386", "if (++made == 6) sys1(SYS_exit_group, 0);", "5 were seen to their end: its process ended, or"),
+    ],
+)
+def test_it_is_said_where_not_all_system_calls_were_seen(tmp_path: Path, arch: str, body: str, fact: str) -> None:
+    made = "int made;\n" if "made" in body else ""
+    (tmp_path / "mine.c").write_text(f'#include "workload.h"\n{made}void workload(void) {{ {body} }}\n')
+    built = workload_program(BuildContext(Cache(tmp_path)), arch, tmp_path / "mine.c")
+
+    def run(argv: list[str], *, time_limit: float) -> CommandResult:
+        ended = subprocess.run(argv, capture_output=True, timeout=600)
+        return CommandResult(tuple(argv), ended.returncode, ended.stdout, ended.stderr)
+
+    calls = replace(user_function(built, calls=1), argv=[str(built)])
+    unwatched: Any = Proof(*cast("Any", (None, None, 1)))
+    for expected in (None, -38):
+        work: Any = SimpleNamespace(
+            cell=SimpleNamespace(task=SimpleNamespace(expected=expected)),
+            known=SimpleNamespace(watched=lambda cell, watch: watch()),
+            workload=replace(calls, expected=expected),
+            ready=SimpleNamespace(guest=SimpleNamespace(run=run)),
+            deadline=SimpleNamespace(left=lambda: 600.0),
+        )
+        if expected is None:
+            proof, (note,) = measurement._watched(work, unwatched)
+            assert (proof, fact in note) == (unwatched, True), note
+        else:
+            with pytest.raises(EvidenceError, match=re.escape(fact)):
+                measurement._watched(work, unwatched)
+
+
 @pytest.mark.parametrize(
     "output",
     [
-        *("", "watched bits=64 calls=1 kinds=0\nmore", "watched bits=16 calls=1 kinds=0"),
-        "watched bits=32 calls=1 kinds=0\ncall 3 results watched observed=1 failed=0 before=1 other=0 last=0x1 "
-        "values=0x1:1",
+        *("", "watched bits=64 calls=1 kinds=0 signal=0\nmore", "watched bits=16 calls=1 kinds=0 signal=0"),
+        "watched bits=32 calls=1 kinds=0 signal=0\ncall 3 results watched observed=1 failed=0 before=1 other=0 "
+        "last=0x1 values=0x1:1",
     ],
 )
 def test_what_does_not_tell_what_system_calls_return_is_refused(output: str) -> None:
     with pytest.raises(EvidenceError, match="not what was expected"):
-        parse_watched(output)
+        parse_watched(output, 1)
 
 
 @pytest.mark.parametrize("arch", ["i386", "x86_64"])
