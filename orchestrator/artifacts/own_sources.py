@@ -25,6 +25,8 @@ _LARGEST_TEXT = 1 << 20
 _SYSTEM = Path("/usr")
 _OF_COMPILER = "/usr/lib/"
 """In the paths of a compiler's own headers, its package on the host or in the cache: its version names them."""
+OF_THE_LAB = "lab:"
+"""Begins the title of a file of the lab's: the user may have one of its name."""
 _TARGET = "files"
 _WORD = re.compile(r"(?:\\.|[^\s\\])+")
 
@@ -34,8 +36,8 @@ class OwnSource:
     """A file of the user's with all that it is built from, or a line of an experiment.
 
     ``name`` is what users call it, ``file`` its path, empty of a line. ``digests`` are SHA-256 by titles: the user's
-    files relative to the main one's folder, the lab's by their names, the distribution's by their paths. ``texts`` are
-    those of them that are the user's, and text.
+    files relative to the main one's folder, the lab's as ``lab:FOLDER/NAME``, the distribution's by their paths.
+    ``texts`` are those of them that are the user's, and text.
     """
 
     name: str
@@ -69,7 +71,7 @@ def own_file(file: Path, read: Iterable[Path] = (), leave_out: Path | None = Non
         is_others = not is_main and any(path.is_relative_to(folder) for folder in _others())
         title = main.name if is_main else os.path.relpath(path, main.parent.resolve())
         if is_others:
-            title = str(path) if path.is_relative_to(_SYSTEM) else path.name
+            title = str(path) if path.is_relative_to(_SYSTEM) else f"{OF_THE_LAB}{path.parent.name}/{path.name}"
         try:
             content = path.read_bytes()
         except OSError as error:

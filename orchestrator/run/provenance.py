@@ -18,7 +18,7 @@ from orchestrator import __version__
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.diagnostics import WARNINGS_FILE
 from orchestrator.artifacts.modules import Module
-from orchestrator.artifacts.own_sources import OwnSource
+from orchestrator.artifacts.own_sources import OF_THE_LAB, OwnSource
 from orchestrator.artifacts.toolchain import guest_toolchain
 from orchestrator.catalog.debian import debian
 from orchestrator.catalog.user_probe import shown_name
@@ -274,7 +274,9 @@ def _modules_of(cell: str, prepared: Prepared[Any]) -> Iterator[tuple[str, Modul
 
 
 def _path_of(place: str, title: str) -> str:
-    """A source as a person finds it: by its path, or as a file of a cell's module."""
+    """A source as a person finds it: by its path, as one of the lab's, or as a file of a cell's module."""
+    if title.startswith(OF_THE_LAB):
+        return title
     path = Path(place)
     return os.path.normpath(path.parent / title) if path.is_absolute() else f"{place}: {title}"
 

@@ -15,6 +15,7 @@ from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.compiler import compiled_workload, shared_library
 from orchestrator.artifacts.own_sources import files_read, own_file
 from orchestrator.errors import ConfigError
+from orchestrator.paths import data_dir
 
 HEADERS = {
     "beside.h": "plain",
@@ -52,7 +53,11 @@ def test_what_the_compiler_reads_is_known(main: Path, tmp_path: Path, arch: str)
     source = compiled_workload(BuildContext(Cache(tmp_path / "cache")), arch, main).source
     assert {*source.texts} == {"mine.c", *HEADERS}
     assert source.texts["sub/of a name.h"] == "/* included by one in a folder */\n"
-    assert {"runtime.h", "workload.c", "/usr/include/linux/limits.h"} <= source.digests.keys() - source.texts.keys()
+    assert {
+        "lab:guest/runtime.h",
+        "lab:workload/workload.c",
+        "/usr/include/linux/limits.h",
+    } <= source.digests.keys() - source.texts.keys()
     assert not any("stddef.h" in title for title in source.digests)  # the compiler's own: its version names them
 
 
@@ -80,3 +85,17 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 def test_of_a_file_that_does_not_compile_nothing_is_known(tmp_path: Path) -> None:
     (tmp_path / "broken.c").write_text('#include "nowhere.h"\n')
     assert files_read(["gcc", str(tmp_path / "broken.c")], {"LC_ALL": "C"}) == []
+
+
+@pytest.mark.parametrize("name", ["results.h", "runtime.h", "lab/results.h"])
+def test_a_header_of_the_name_of_one_of_the_lab_s_is_known_beside_that(tmp_path: Path, name: str) -> None:
+    main, own = tmp_path / "mine.c", tmp_path / name
+    main.write_text(f'#include "{name}"\n')
+    own.parent.mkdir(exist_ok=True)
+    own.write_text("/* mine */\n")
+    read = [own, data_dir("images") / "guest" / own.name]
+    first = own_file(main, read)
+    assert first.texts[name] == "/* mine */\n"
+    assert len(first.digests) == 3
+    own.write_text("/* changed */\n")
+    assert own_file(main, read).key != first.key
