@@ -30,6 +30,8 @@ from orchestrator.run.preparation import Prepared
 from orchestrator.whole_file import write_whole
 
 _FILE = "provenance.json"
+_LONGEST_NAME = 100
+"""Of a line in the name of its folder, which file systems bound at 255 bytes."""
 _BEGIN_ANEW = "leave out --resume to begin a new run"
 _PARTS = ("kernel", "image", "work", "kernel_modules")
 """What boots may differ in by its name; of one name it has to be the same."""
@@ -200,9 +202,10 @@ class Provenance:
             shutil.copy(module.file, kept)
 
     def _keep_texts(self, source: OwnSource) -> None:
+        name = shown_name(Path(source.name.replace("/", "_")))[:_LONGEST_NAME]
         for title, text in source.texts.items():
             # A file of a folder beside that of the main one stays below the run's own.
-            place = self._texts / f"{shown_name(Path(source.name))}-{source.key[:8]}" / title.replace("..", "_")
+            place = self._texts / f"{name}-{source.key[:8]}" / title.replace("..", "_")
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(text)
 
