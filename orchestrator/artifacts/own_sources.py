@@ -22,9 +22,10 @@ from orchestrator.process import run
 
 _LIMIT = 60.0
 _LARGEST_TEXT = 1 << 20
-_SYSTEM = Path("/usr")
-_OF_COMPILER = "/usr/lib/"
-"""In the paths of a compiler's own headers, its package on the host or in the cache: its version names them."""
+_SYSTEM = (Path("/usr/include"), Path("/usr/lib"), Path("/usr/share"))
+"""Where the distribution's packages have headers; what is in /usr/local is the user's."""
+_OF_COMPILER = re.compile("/usr/lib/(?:gcc|clang|llvm-[^/]+)/")
+"""Begins the paths of the headers of the host's compilers: their versions name them."""
 OF_THE_LAB = "lab:"
 """Begins the title of a file of the lab's: the user may have one of its name."""
 _TARGET = "files"
@@ -57,7 +58,7 @@ def own_line(text: str) -> OwnSource:
 
 
 def own_file(file: Path, read: Iterable[Path] = (), leave_out: Path | None = None) -> OwnSource:
-    """A file with all that its compiler reads, but for the compiler's own headers and a folder that is left out.
+    """A file with all that its compiler reads, but for those of the host's compilers and a folder that is left out.
 
     Raises ConfigError for a file that cannot be read.
     """
@@ -65,13 +66,17 @@ def own_file(file: Path, read: Iterable[Path] = (), leave_out: Path | None = Non
     digests: dict[str, str] = {}
     texts: dict[str, str] = {}
     for path in dict.fromkeys([main.resolve(), *(one.resolve() for one in read)]):
-        is_main = path == main.resolve()
-        if not is_main and (_OF_COMPILER in str(path) or (leave_out is not None and path.is_relative_to(leave_out))):
+        is_others = False
+        if path == main.resolve():
+            title = main.name
+        elif _OF_COMPILER.match(str(path)) or (leave_out is not None and path.is_relative_to(leave_out)):
             continue
-        is_others = not is_main and any(path.is_relative_to(folder) for folder in _others())
-        title = main.name if is_main else os.path.relpath(path, main.parent.resolve())
-        if is_others:
-            title = str(path) if path.is_relative_to(_SYSTEM) else f"{OF_THE_LAB}{path.parent.name}/{path.name}"
+        elif is_others := _is_below(path, _SYSTEM):
+            title = str(path)
+        elif is_others := _is_below(path, (data_dir("images").resolve(), data_dir("kmods").resolve())):
+            title = f"{OF_THE_LAB}{path.parent.name}/{path.name}"
+        else:
+            title = os.path.relpath(path, main.parent.resolve())
         try:
             content = path.read_bytes()
         except OSError as error:
@@ -82,9 +87,8 @@ def own_file(file: Path, read: Iterable[Path] = (), leave_out: Path | None = Non
     return OwnSource(main.name, str(main), digests, texts)
 
 
-def _others() -> tuple[Path, ...]:
-    """Where files are that are no user's."""
-    return _SYSTEM, data_dir("images").resolve(), data_dir("kmods").resolve()
+def _is_below(path: Path, folders: Iterable[Path]) -> bool:
+    return any(path.is_relative_to(folder) for folder in folders)
 
 
 def files_read(compiler: Sequence[str], environment: Mapping[str, str | None]) -> Sequence[Path]:

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from host_toolchain import HOST_TOOLCHAIN
 
-from orchestrator.artifacts import compiler
+from orchestrator.artifacts import compiler, own_sources
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.compiler import compiled_workload, shared_library
@@ -99,3 +100,52 @@ def test_a_header_of_the_name_of_one_of_the_lab_s_is_known_beside_that(tmp_path:
     assert len(first.digests) == 3
     own.write_text("/* changed */\n")
     assert own_file(main, read).key != first.key
+
+
+@pytest.mark.parametrize("folder", ["x/usr/lib/mine", "usr/lib/gcc/x86_64-linux-gnu/12/include"])
+def test_a_header_of_the_user_s_is_known_in_a_folder_named_as_the_compiler_s(tmp_path: Path, folder: str) -> None:
+    main, own = tmp_path / "mine.c", tmp_path / folder / "own.h"
+    main.touch()
+    own.parent.mkdir(parents=True)
+    own.write_text("/* mine */")
+    assert own_file(main, [own]).texts[f"{folder}/own.h"] == "/* mine */"
+
+
+@pytest.mark.parametrize("folder", ["/usr/lib/gcc/x86_64-linux-gnu/12/include", "/usr/lib/llvm-14/lib/clang/14.0.6"])
+def test_a_header_of_the_compiler_s_is_left_out(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "mine.c").touch()
+    assert {*own_file(tmp_path / "mine.c", [Path(folder, "stddef.h")]).digests} == {"mine.c"}
+
+
+def test_a_header_of_a_compiler_in_the_cache_is_left_out(main: Path, tmp_path: Path) -> None:
+    """It is unpacked there, beside the programs that call it."""
+    packages, made = tmp_path / "cache/debian/packages", tmp_path / "cache/toolchains/made"
+    header = packages / "usr/lib/gcc/x86_64-linux-gnu/12/include/own.h"
+    header.parent.mkdir(parents=True)
+    header.touch()
+    (made / "bin").mkdir(parents=True)
+    (made / "packages").symlink_to(packages)
+    gcc = made / "bin/gcc"
+    gcc.write_text(f'#!/bin/sh\nexec gcc -isystem "{made}/packages/usr/lib/gcc/x86_64-linux-gnu/12/include" "$@"\n')
+    gcc.chmod(0o755)
+    main.write_text(f"#include <own.h>\n{main.read_text()}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler, "guest_toolchain", lambda context: replace(HOST_TOOLCHAIN, folder=made / "bin"))
+        source = compiled_workload(BuildContext(Cache(tmp_path / "cache")), "x86_64", main).source
+    assert not any("own.h" in title for title in source.digests)
+    assert {*source.texts} == {"mine.c", *HEADERS}
+
+
+def test_what_an_administrator_installs_is_the_user_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No package names what is in /usr/local and /usr/src."""
+    main, own = tmp_path / "mine.c", tmp_path / "usr/local/include/own.h"
+    own.parent.mkdir(parents=True)
+    own.write_text("/* mine */")
+    main.touch()
+    (tmp_path / "usr/include").mkdir()
+    header = tmp_path / "usr/include/their.h"
+    header.touch()
+    monkeypatch.setattr(own_sources, "_SYSTEM", [tmp_path / one.relative_to("/") for one in own_sources._SYSTEM])
+    source = own_file(main, [own, header])
+    assert {*source.digests} == {"mine.c", "usr/local/include/own.h", str(header)}
+    assert {*source.texts} == {"mine.c", "usr/local/include/own.h"}
