@@ -78,9 +78,10 @@ def _library_headers(arch: str) -> Sequence[str]:
     headers = [*_LIBRARY, *(f"sys/{file.name}" for file in sorted((_MULTIARCH / "sys").glob("*.h")))]
     while True:
         refused = {int(line) - _FIRST_INCLUDE for line in _REFUSING.findall(_compiled("0", arch, headers)[1])}
-        if not refused:
+        left = [header for place, header in enumerate(headers) if place not in refused]
+        if len(left) == len(headers):
             return headers
-        headers = [header for place, header in enumerate(headers) if place not in refused]
+        headers = left
 
 
 def _value(name: str, arch: str, headers: Sequence[str]) -> int | None:
