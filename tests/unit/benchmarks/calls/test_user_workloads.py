@@ -141,6 +141,17 @@ def test_a_constant_of_c_is_the_number_that_the_compiler_finds(load: Loader, wri
     assert experiment == load(text, "benchmark.arguments.2=0", f"benchmark.arguments.2={written}")
 
 
+@pytest.mark.parametrize("name", ["linux", "unix", "__LINE__", "__COUNTER__", "__GNUC__", "__CHAR_BIT__", "_LP64"])
+def test_what_the_compiler_itself_defines_is_no_constant(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"no header of the kernel or of the C library has a constant {name}"):
+        header_constant(name)
+
+
+@pytest.mark.parametrize(("name", "value"), [("__WALL", 1 << 30), ("_NSIG", 64), ("IPPROTO_TCP", 6)])
+def test_a_constant_of_a_header_may_have_any_name(name: str, value: int) -> None:
+    assert header_constant(name) == value
+
+
 def test_a_header_that_is_not_in_the_list_ends_the_search_for_those_that_refuse(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
