@@ -62,14 +62,14 @@ def own_file(file: Path, read: Iterable[Path] = (), leave_out: Path | None = Non
 
     Raises ConfigError for a file that cannot be read.
     """
-    main = file.absolute()
+    main, apart = file.absolute(), None if leave_out is None else leave_out.resolve()
     digests: dict[str, str] = {}
     texts: dict[str, str] = {}
     for path in dict.fromkeys([main.resolve(), *(one.resolve() for one in read)]):
         is_others = False
         if path == main.resolve():
             title = main.name
-        elif _OF_COMPILER.match(str(path)) or (leave_out is not None and path.is_relative_to(leave_out)):
+        elif _OF_COMPILER.match(str(path)) or (apart is not None and path.is_relative_to(apart)):
             continue
         elif is_others := _is_below(path, _SYSTEM):
             title = str(path)
@@ -78,10 +78,12 @@ def own_file(file: Path, read: Iterable[Path] = (), leave_out: Path | None = Non
         else:
             title = os.path.relpath(path, main.parent.resolve())
         try:
-            content = path.read_bytes()
+            with path.open("rb") as opened:
+                digests[title] = hashlib.file_digest(opened, "sha256").hexdigest()
+                opened.seek(0)
+                content = b"" if is_others else opened.read(_LARGEST_TEXT + 1)
         except OSError as error:
             raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None
-        digests[title] = hashlib.sha256(content).hexdigest()
         if not (is_others or len(content) > _LARGEST_TEXT or b"\0" in content):
             texts[title] = content.decode(errors="replace")
     return OwnSource(main.name, str(main), digests, texts)

@@ -56,7 +56,7 @@ class Toolchain:
     @property
     def packages(self) -> Path | None:
         """Where its packages are unpacked; None: they are installed on the host."""
-        return None if self.folder is None else (self.folder.parent / "packages").resolve()
+        return None if self.folder is None else self.folder.parent / "packages"
 
     def takes(self, flag: str) -> bool:
         """Whether the compiler knows a flag."""

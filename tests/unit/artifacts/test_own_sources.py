@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -149,3 +151,33 @@ def test_what_an_administrator_installs_is_the_user_s(tmp_path: Path, monkeypatc
     source = own_file(main, [own, header])
     assert {*source.digests} == {"mine.c", "usr/local/include/own.h", str(header)}
     assert {*source.texts} == {"mine.c", "usr/local/include/own.h"}
+
+
+def test_a_folder_behind_a_link_is_left_out(tmp_path: Path) -> None:
+    """A cache is often a link to a larger disk."""
+    types, link = tmp_path / "disk/types", tmp_path / "cache"
+    types.mkdir(parents=True)
+    (types / "vmlinux.h").touch()
+    (tmp_path / "mine.bpf.c").touch()
+    link.symlink_to("disk")
+    source = own_file(tmp_path / "mine.bpf.c", [link / "types/vmlinux.h"], link / "types")
+    assert {*source.digests} == {"mine.bpf.c"}
+
+
+def test_a_large_file_is_known_without_a_copy_in_memory(tmp_path: Path) -> None:
+    size = 32 << 20
+    with (tmp_path / "disk.img").open("wb") as file:
+        file.truncate(size)
+    tracemalloc.start()
+    source = own_file(tmp_path / "disk.img")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert source.digests == {"disk.img": hashlib.sha256(bytes(size)).hexdigest()}
+    assert source.texts == {}
+    assert peak < size // 4
+
+
+@pytest.mark.parametrize(("size", "kept"), [(1 << 20, True), ((1 << 20) + 1, False)])
+def test_a_text_is_kept_up_to_a_size(tmp_path: Path, size: int, kept: bool) -> None:
+    (tmp_path / "mine.c").write_text("x" * size)
+    assert ("mine.c" in own_file(tmp_path / "mine.c").texts) is kept
