@@ -170,6 +170,19 @@ def test_a_run_does_not_go_on_with_another_source(
     assert caught.value.where == str(mine.with_name(name))
 
 
+def test_a_changed_file_of_the_lab_s_is_not_said_to_be_in_the_user_s_folder(
+    tmp_path: Path, artifacts: BootArtifacts, mine: Path
+) -> None:
+    def ready(digest: str) -> BootArtifacts:
+        source = replace(own_file(mine), digests={"lab:guest/results.h": digest})
+        return replace(artifacts, cells={"a": Ready(None, sources={"workload": source})})
+
+    begin(tmp_path / "run", ready("before"))
+    with pytest.raises(UsageError, match="changed since the run was begun") as caught:
+        Provenance(tmp_path / "run").check_sources([ready("after")])
+    assert caught.value.where == "lab:guest/results.h"
+
+
 def test_a_run_does_not_go_on_with_another_source_of_a_module(tmp_path: Path, artifacts: BootArtifacts) -> None:
     sources = tmp_path / "sources"
     sources.mkdir()
