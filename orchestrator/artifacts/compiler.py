@@ -171,7 +171,7 @@ def _source(toolchain: Toolchain, arch: str, files: Sequence[Path], folders: Seq
     """The first of the files, with all that is compiled."""
     sources = [str(file) for file in files if file.suffix in _COMPILED]
     words = [toolchain.program("gcc"), _WIDTH[arch], *_CODE, *(f"-I{folder}" for folder in folders), *sources]
-    return own_file(files[0], [*files, *files_read(words, build_environment())])
+    return own_file(files[0], [*files, *files_read(words, build_environment())], toolchain.packages)
 
 
 def _linked_with(arch: str, libraries: Sequence[Path]) -> tuple[str, ...]:

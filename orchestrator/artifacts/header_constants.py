@@ -42,7 +42,8 @@ def header_constant(name: str) -> int:
     """
     check_installed("header-packages.txt", f"{name}, a constant of C,")
     places = [[header] for header in _declaring(name)]
-    found = _values(name, places) or _values(name, [[]])
+    # Such a name is reserved: only a line of a header tells a constant (__WALL) from what the compiler defines.
+    found = _values(name, places) or ({} if name.startswith("_") else _values(name, [[]]))
     if not found:
         raise ConfigError(f"no header of the kernel or of the C library has a constant {name}")
     if len(found) > 1:
@@ -78,9 +79,10 @@ def _library_headers(arch: str) -> Sequence[str]:
     headers = [*_LIBRARY, *(f"sys/{file.name}" for file in sorted((_MULTIARCH / "sys").glob("*.h")))]
     while True:
         refused = {int(line) - _FIRST_INCLUDE for line in _REFUSING.findall(_compiled("0", arch, headers)[1])}
-        if not refused:
+        left = [header for place, header in enumerate(headers) if place not in refused]
+        if len(left) == len(headers):
             return headers
-        headers = [header for place, header in enumerate(headers) if place not in refused]
+        headers = left
 
 
 def _value(name: str, arch: str, headers: Sequence[str]) -> int | None:
@@ -99,6 +101,6 @@ def _compiled(expression: str, arch: str, headers: Sequence[str]) -> tuple[str, 
         source = folder / "constant.c"
         source.write_text("\n".join([*lines, _FUNCTION % expression, ""]))
         flags = ["-w", f"-I{folder}", f"-idirafter{_MULTIARCH}"]
-        argv = ["gcc", _WIDTHS[arch], *flags, "-S", "-o", "-", str(source)]
+        argv = ["gcc", "-std=c11", _WIDTHS[arch], *flags, "-S", "-o", "-", str(source)]
         finished = run(argv, time_limit=_LIMIT, environment=compiling_in(folder))
     return finished.stdout if finished.status == 0 else "", finished.stderr

@@ -18,28 +18,22 @@ _LARGEST_FILE = 1 << 20
 
 
 def included(main: str, folders: Sequence[Path]) -> list[Path]:
-    """Return the files that a source includes, as ``included_as`` finds them."""
-    return list(included_as(main, folders).values())
-
-
-def included_as(main: str, folders: Sequence[Path]) -> Mapping[str, Path]:
-    """Return the files that a source includes, directly or through others, by their paths from the source's folder.
+    """Return the files that a source includes, directly or through others.
 
     Each is looked for beside the file that includes it, then in ``folders``, whose first is the source's. A macro may
     name it. A header NAME.h brings in the source beside it that defines what it declares: NAME.c, or NAME.S in
     assembly. What no folder has is left out. Raises ConfigError for a file that cannot be read.
     """
-    found: dict[str, Path] = {}
-    waiting: list[tuple[str, Path | None, Path]] = [(main, None, Path())]
-    while waiting:
-        text, folder, place = waiting.pop()
-        macros = (name for line in _MACRO.findall(text) for name in _FILE.findall(line))
-        for name in (*_INCLUDE.findall(text), *macros):
-            for key, file in _brought_in(name, folder, place, folders):
-                if key not in found:
-                    found[key] = file
-                    waiting.append((read_source(file), file.parent, Path(key).parent))
-    return found
+    return list(_found(main, folders, ()).values())
+
+
+def included_as(main: str, folders: Sequence[Path]) -> Mapping[str, Path]:
+    """Return the files that a source includes by their paths from its folder, for a copy of all of them in one folder.
+
+    They are found as by ``included``, but the copy has one file of a path: what a file of the lab's includes is that of
+    the first of ``folders``, too, where it has one.
+    """
+    return _found(main, folders, folders[:1])
 
 
 def read_source(file: Path) -> str:
@@ -55,10 +49,26 @@ def read_source(file: Path) -> str:
         raise ConfigError("not UTF-8 text", where=f"{file}:{line}", hint="save the file as UTF-8") from None
 
 
-def _brought_in(name: str, folder: Path | None, place: Path, folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
-    """A file by its name in a file of ``folder``, which is at ``place``, and the source that belongs to it."""
-    beside = [] if folder is None else [(folder / name, place / name)]
-    for file, path in (*beside, *((one / name, Path(name)) for one in folders)):
+def _found(main: str, folders: Sequence[Path], first: Sequence[Path]) -> Mapping[str, Path]:
+    """The files by their paths; ``first`` comes before what is beside a file of the other folders."""
+    found: dict[str, Path] = {}
+    waiting: list[tuple[str, Sequence[Path], Path]] = [(main, (), Path())]
+    while waiting:
+        text, beside, place = waiting.pop()
+        macros = (name for line in _MACRO.findall(text) for name in _FILE.findall(line))
+        for name in (*_INCLUDE.findall(text), *macros):
+            for key, file in _brought_in(name, beside, place, folders):
+                if key not in found:
+                    found[key], at = file, Path(key).parent
+                    others = first if any(file.is_relative_to(one) for one in folders[1:]) else ()
+                    waiting.append((read_source(file), [*(one / at for one in others), file.parent], at))
+    return found
+
+
+def _brought_in(name: str, beside: Sequence[Path], place: Path, folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
+    """A file by its name in one that is at ``place``, of the folders ``beside``, and the source that belongs to it."""
+    places = (*((one / name, place / name) for one in beside), *((one / name, Path(name)) for one in folders))
+    for file, path in places:
         if file.is_file():
             key = os.path.normpath(path)
             yield key, file

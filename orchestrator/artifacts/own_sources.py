@@ -22,9 +22,12 @@ from orchestrator.process import run
 
 _LIMIT = 60.0
 _LARGEST_TEXT = 1 << 20
-_SYSTEM = Path("/usr")
-_OF_COMPILER = "/usr/lib/"
-"""In the paths of a compiler's own headers, its package on the host or in the cache: its version names them."""
+_SYSTEM = (Path("/usr/include"), Path("/usr/lib"), Path("/usr/share"))
+"""Where the distribution's packages have headers; what is in /usr/local is the user's."""
+_OF_COMPILER = re.compile("/usr/lib/(?:gcc|clang|llvm-[^/]+)/")
+"""Begins the paths of the headers of the host's compilers: their versions name them."""
+OF_THE_LAB = "lab:"
+"""Begins the title of a file of the lab's: the user may have one of its name."""
 _TARGET = "files"
 _WORD = re.compile(r"(?:\\.|[^\s\\])+")
 
@@ -34,8 +37,8 @@ class OwnSource:
     """A file of the user's with all that it is built from, or a line of an experiment.
 
     ``name`` is what users call it, ``file`` its path, empty of a line. ``digests`` are SHA-256 by titles: the user's
-    files relative to the main one's folder, the lab's by their names, the distribution's by their paths. ``texts`` are
-    those of them that are the user's, and text.
+    files relative to the main one's folder, the lab's as ``lab:FOLDER/NAME``, the distribution's by their paths.
+    ``texts`` are those of them that are the user's, and text.
     """
 
     name: str
@@ -55,34 +58,39 @@ def own_line(text: str) -> OwnSource:
 
 
 def own_file(file: Path, read: Iterable[Path] = (), leave_out: Path | None = None) -> OwnSource:
-    """A file with all that its compiler reads, but for the compiler's own headers and a folder that is left out.
+    """A file with all that its compiler reads, but for those of the host's compilers and a folder that is left out.
 
     Raises ConfigError for a file that cannot be read.
     """
-    main = file.absolute()
+    main, apart = file.absolute(), None if leave_out is None else leave_out.resolve()
     digests: dict[str, str] = {}
     texts: dict[str, str] = {}
     for path in dict.fromkeys([main.resolve(), *(one.resolve() for one in read)]):
-        is_main = path == main.resolve()
-        if not is_main and (_OF_COMPILER in str(path) or (leave_out is not None and path.is_relative_to(leave_out))):
+        is_others = False
+        if path == main.resolve():
+            title = main.name
+        elif _OF_COMPILER.match(str(path)) or (apart is not None and path.is_relative_to(apart)):
             continue
-        is_others = not is_main and any(path.is_relative_to(folder) for folder in _others())
-        title = main.name if is_main else os.path.relpath(path, main.parent.resolve())
-        if is_others:
-            title = str(path) if path.is_relative_to(_SYSTEM) else path.name
+        elif is_others := _is_below(path, _SYSTEM):
+            title = str(path)
+        elif is_others := _is_below(path, (data_dir("images").resolve(), data_dir("kmods").resolve())):
+            title = f"{OF_THE_LAB}{path.parent.name}/{path.name}"
+        else:
+            title = os.path.relpath(path, main.parent.resolve())
         try:
-            content = path.read_bytes()
+            with path.open("rb") as opened:
+                digests[title] = hashlib.file_digest(opened, "sha256").hexdigest()
+                opened.seek(0)
+                content = b"" if is_others else opened.read(_LARGEST_TEXT + 1)
         except OSError as error:
             raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None
-        digests[title] = hashlib.sha256(content).hexdigest()
         if not (is_others or len(content) > _LARGEST_TEXT or b"\0" in content):
             texts[title] = content.decode(errors="replace")
     return OwnSource(main.name, str(main), digests, texts)
 
 
-def _others() -> tuple[Path, ...]:
-    """Where files are that are no user's."""
-    return _SYSTEM, data_dir("images").resolve(), data_dir("kmods").resolve()
+def _is_below(path: Path, folders: Iterable[Path]) -> bool:
+    return any(path.is_relative_to(folder) for folder in folders)
 
 
 def files_read(compiler: Sequence[str], environment: Mapping[str, str | None]) -> Sequence[Path]:

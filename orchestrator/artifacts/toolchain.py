@@ -53,6 +53,11 @@ class Toolchain:
         """What to call for ``gcc``, ``ld`` and their like."""
         return name if self.folder is None else str(self.folder / name)
 
+    @property
+    def packages(self) -> Path | None:
+        """Where its packages are unpacked; None: they are installed on the host."""
+        return None if self.folder is None else self.folder.parent / "packages"
+
     def takes(self, flag: str) -> bool:
         """Whether the compiler knows a flag."""
         return _takes(self.program("gcc"), flag)

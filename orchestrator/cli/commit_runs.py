@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from uuid import uuid4
 
 from orchestrator import __version__
 from orchestrator.artifacts.git_tree import GitTree
@@ -136,7 +137,12 @@ class CommitRuns:
 def _stamps(path: Path) -> Iterator[str]:
     """What changes with a user's file or build tree: sizes and times, also of what a module may include."""
     beside = path.iterdir() if path.is_dir() else path.parent.glob("*.[chS]*")
-    elsewhere = included(read_source(path), [path.parent]) if path.suffix in (".c", ".j2") else []
+    elsewhere: list[Path] = []
+    if path.suffix in (".c", ".j2"):
+        try:
+            elsewhere = included(read_source(path), [path.parent])
+        except ConfigError:  # to build it tells; what it includes is unknown, and no earlier run is known to have that
+            yield uuid4().hex
     for file in sorted({path, *beside, *elsewhere}):
         if file.is_file():
             status = file.stat()

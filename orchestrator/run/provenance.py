@@ -18,7 +18,7 @@ from orchestrator import __version__
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.diagnostics import WARNINGS_FILE
 from orchestrator.artifacts.modules import Module
-from orchestrator.artifacts.own_sources import OwnSource
+from orchestrator.artifacts.own_sources import OF_THE_LAB, OwnSource
 from orchestrator.artifacts.toolchain import guest_toolchain
 from orchestrator.catalog.debian import debian
 from orchestrator.catalog.user_probe import shown_name
@@ -30,6 +30,8 @@ from orchestrator.run.preparation import Prepared
 from orchestrator.whole_file import write_whole
 
 _FILE = "provenance.json"
+_LONGEST_NAME = 100
+"""Of a line in the name of its folder, which file systems bound at 255 bytes."""
 _BEGIN_ANEW = "leave out --resume to begin a new run"
 _PARTS = ("kernel", "image", "work", "kernel_modules")
 """What boots may differ in by its name; of one name it has to be the same."""
@@ -200,9 +202,10 @@ class Provenance:
             shutil.copy(module.file, kept)
 
     def _keep_texts(self, source: OwnSource) -> None:
+        name = shown_name(Path(source.name.replace("/", "_")))[:_LONGEST_NAME]
         for title, text in source.texts.items():
             # A file of a folder beside that of the main one stays below the run's own.
-            place = self._texts / f"{shown_name(Path(source.name))}-{source.key[:8]}" / title.replace("..", "_")
+            place = self._texts / f"{name}-{source.key[:8]}" / title.replace("..", "_")
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(text)
 
@@ -274,7 +277,9 @@ def _modules_of(cell: str, prepared: Prepared[Any]) -> Iterator[tuple[str, Modul
 
 
 def _path_of(place: str, title: str) -> str:
-    """A source as a person finds it: by its path, or as a file of a cell's module."""
+    """A source as a person finds it: by its path, as one of the lab's, or as a file of a cell's module."""
+    if title.startswith(OF_THE_LAB):
+        return title
     path = Path(place)
     return os.path.normpath(path.parent / title) if path.is_absolute() else f"{place}: {title}"
 

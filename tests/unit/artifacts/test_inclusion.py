@@ -99,3 +99,34 @@ def test_folders_in_a_circle_end(tmp_path: Path) -> None:
     mine = write(tmp_path, {"mine/mine.c": '#include "self/x.h"\n', "mine/x.h": '#include "self/x.h"\n'})
     (mine.parent / "self").symlink_to(".")
     assert len(render_own(mine, {}).files) < 100
+
+
+@pytest.mark.parametrize("first", ["helper.h", "report.h"])
+@pytest.mark.parametrize("place", ["", "sub/"])
+def test_a_file_of_the_user_s_comes_before_the_lab_s_in_the_lab_s_own(tmp_path: Path, first: str, place: str) -> None:
+    second = {"helper.h": "report.h", "report.h": "helper.h"}[first]
+    mine = write(
+        tmp_path,
+        {
+            "mine/mine.c": f'#include "{place}{first}"\n#include "{place}{second}"\n',
+            f"mine/{place}helper.h": '#include "ring.h"\n',
+            f"mine/{place}ring.h": '#include "own.h"\n',
+            f"mine/{place}own.h": "",
+            f"lab/{place}report.h": '#include "ring.h"\n#include "life.h"\n',
+            **{f"lab/{place}{name}": "" for name in ("ring.h", "ring.c", "life.h", "life.c")},
+        },
+    )
+    found = included_as(mine.read_text(), [mine.parent, tmp_path / "lab"])
+    own, lab = ("helper.h", "ring.h", "own.h"), ("report.h", "life.h", "life.c")
+    assert found == {
+        **{f"{place}{name}": mine.parent / place / name for name in own},
+        **{f"{place}{name}": tmp_path / "lab" / place / name for name in lab},
+    }
+
+
+def test_a_program_s_compiler_looks_beside_the_file_that_includes(tmp_path: Path) -> None:
+    """A source in the user's folder that only the lab's header has the name of is no part of the program."""
+    mine = write(tmp_path, {"mine/mine.c": "", "mine/bench.h": "", "mine/bench.c": "", "lab/bench.h": ""})
+    write(tmp_path, {"lab/workload.h": '#include "bench.h"\n'})
+    found = included('#include "workload.h"\n', [mine.parent, tmp_path / "lab"])
+    assert found == [tmp_path / "lab/workload.h", tmp_path / "lab/bench.h"]

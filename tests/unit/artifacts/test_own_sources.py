@@ -3,18 +3,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import tracemalloc
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from host_toolchain import HOST_TOOLCHAIN
 
-from orchestrator.artifacts import compiler
+from orchestrator.artifacts import compiler, own_sources
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.compiler import compiled_workload, shared_library
 from orchestrator.artifacts.own_sources import files_read, own_file
 from orchestrator.errors import ConfigError
+from orchestrator.paths import data_dir
 
 HEADERS = {
     "beside.h": "plain",
@@ -52,7 +56,11 @@ def test_what_the_compiler_reads_is_known(main: Path, tmp_path: Path, arch: str)
     source = compiled_workload(BuildContext(Cache(tmp_path / "cache")), arch, main).source
     assert {*source.texts} == {"mine.c", *HEADERS}
     assert source.texts["sub/of a name.h"] == "/* included by one in a folder */\n"
-    assert {"runtime.h", "workload.c", "/usr/include/linux/limits.h"} <= source.digests.keys() - source.texts.keys()
+    assert {
+        "lab:guest/runtime.h",
+        "lab:workload/workload.c",
+        "/usr/include/linux/limits.h",
+    } <= source.digests.keys() - source.texts.keys()
     assert not any("stddef.h" in title for title in source.digests)  # the compiler's own: its version names them
 
 
@@ -80,3 +88,96 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 def test_of_a_file_that_does_not_compile_nothing_is_known(tmp_path: Path) -> None:
     (tmp_path / "broken.c").write_text('#include "nowhere.h"\n')
     assert files_read(["gcc", str(tmp_path / "broken.c")], {"LC_ALL": "C"}) == []
+
+
+@pytest.mark.parametrize("name", ["results.h", "runtime.h", "lab/results.h"])
+def test_a_header_of_the_name_of_one_of_the_lab_s_is_known_beside_that(tmp_path: Path, name: str) -> None:
+    main, own = tmp_path / "mine.c", tmp_path / name
+    main.write_text(f'#include "{name}"\n')
+    own.parent.mkdir(exist_ok=True)
+    own.write_text("/* mine */\n")
+    read = [own, data_dir("images") / "guest" / own.name]
+    first = own_file(main, read)
+    assert first.texts[name] == "/* mine */\n"
+    assert len(first.digests) == 3
+    own.write_text("/* changed */\n")
+    assert own_file(main, read).key != first.key
+
+
+@pytest.mark.parametrize("folder", ["x/usr/lib/mine", "usr/lib/gcc/x86_64-linux-gnu/12/include"])
+def test_a_header_of_the_user_s_is_known_in_a_folder_named_as_the_compiler_s(tmp_path: Path, folder: str) -> None:
+    main, own = tmp_path / "mine.c", tmp_path / folder / "own.h"
+    main.touch()
+    own.parent.mkdir(parents=True)
+    own.write_text("/* mine */")
+    assert own_file(main, [own]).texts[f"{folder}/own.h"] == "/* mine */"
+
+
+@pytest.mark.parametrize("folder", ["/usr/lib/gcc/x86_64-linux-gnu/12/include", "/usr/lib/llvm-14/lib/clang/14.0.6"])
+def test_a_header_of_the_compiler_s_is_left_out(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "mine.c").touch()
+    assert {*own_file(tmp_path / "mine.c", [Path(folder, "stddef.h")]).digests} == {"mine.c"}
+
+
+def test_a_header_of_a_compiler_in_the_cache_is_left_out(main: Path, tmp_path: Path) -> None:
+    """It is unpacked there, beside the programs that call it."""
+    packages, made = tmp_path / "cache/debian/packages", tmp_path / "cache/toolchains/made"
+    header = packages / "usr/lib/gcc/x86_64-linux-gnu/12/include/own.h"
+    header.parent.mkdir(parents=True)
+    header.touch()
+    (made / "bin").mkdir(parents=True)
+    (made / "packages").symlink_to(packages)
+    gcc = made / "bin/gcc"
+    gcc.write_text(f'#!/bin/sh\nexec gcc -isystem "{made}/packages/usr/lib/gcc/x86_64-linux-gnu/12/include" "$@"\n')
+    gcc.chmod(0o755)
+    main.write_text(f"#include <own.h>\n{main.read_text()}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler, "guest_toolchain", lambda context: replace(HOST_TOOLCHAIN, folder=made / "bin"))
+        source = compiled_workload(BuildContext(Cache(tmp_path / "cache")), "x86_64", main).source
+    assert not any("own.h" in title for title in source.digests)
+    assert {*source.texts} == {"mine.c", *HEADERS}
+
+
+def test_what_an_administrator_installs_is_the_user_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No package names what is in /usr/local and /usr/src."""
+    main, own = tmp_path / "mine.c", tmp_path / "usr/local/include/own.h"
+    own.parent.mkdir(parents=True)
+    own.write_text("/* mine */")
+    main.touch()
+    (tmp_path / "usr/include").mkdir()
+    header = tmp_path / "usr/include/their.h"
+    header.touch()
+    monkeypatch.setattr(own_sources, "_SYSTEM", [tmp_path / one.relative_to("/") for one in own_sources._SYSTEM])
+    source = own_file(main, [own, header])
+    assert {*source.digests} == {"mine.c", "usr/local/include/own.h", str(header)}
+    assert {*source.texts} == {"mine.c", "usr/local/include/own.h"}
+
+
+def test_a_folder_behind_a_link_is_left_out(tmp_path: Path) -> None:
+    """A cache is often a link to a larger disk."""
+    types, link = tmp_path / "disk/types", tmp_path / "cache"
+    types.mkdir(parents=True)
+    (types / "vmlinux.h").touch()
+    (tmp_path / "mine.bpf.c").touch()
+    link.symlink_to("disk")
+    source = own_file(tmp_path / "mine.bpf.c", [link / "types/vmlinux.h"], link / "types")
+    assert {*source.digests} == {"mine.bpf.c"}
+
+
+def test_a_large_file_is_known_without_a_copy_in_memory(tmp_path: Path) -> None:
+    size = 32 << 20
+    with (tmp_path / "disk.img").open("wb") as file:
+        file.truncate(size)
+    tracemalloc.start()
+    source = own_file(tmp_path / "disk.img")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert source.digests == {"disk.img": hashlib.sha256(bytes(size)).hexdigest()}
+    assert source.texts == {}
+    assert peak < size // 4
+
+
+@pytest.mark.parametrize(("size", "kept"), [(1 << 20, True), ((1 << 20) + 1, False)])
+def test_a_text_is_kept_up_to_a_size(tmp_path: Path, size: int, kept: bool) -> None:
+    (tmp_path / "mine.c").write_text("x" * size)
+    assert ("mine.c" in own_file(tmp_path / "mine.c").texts) is kept

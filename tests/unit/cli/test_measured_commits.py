@@ -13,7 +13,7 @@ from stored_profiles import store_run
 from orchestrator.artifacts.git_tree import GitTree
 from orchestrator.artifacts.kernels import UnusableTreeError
 from orchestrator.artifacts.tree_build import TreeBuild
-from orchestrator.cli.commit_runs import CommitRuns
+from orchestrator.cli.commit_runs import CommitRuns, _stamps
 from orchestrator.cli.measured import Measuring
 from orchestrator.cli.measured_commits import MeasuredCommits
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
@@ -118,3 +118,15 @@ def test_what_is_not_in_the_tree_may_change(tmp_path: Path, monkeypatch: pytest.
     assert [measured(), measured()] == [3, 3]
     (tmp_path / "apart.h").write_text("/* more */")
     assert [measured(), measured()] == [4, 4]
+
+
+@pytest.mark.parametrize("content", [b"/* caf\xe9 */\n", b"x" * ((1 << 20) + 1)])
+@pytest.mark.parametrize("name", ["own.c.j2", "large.h"])
+def test_a_source_that_cannot_be_read_as_one_has_a_stamp(tmp_path: Path, name: str, content: bytes) -> None:
+    """Whether it can be built is for the build to say. What it includes may change without a sign."""
+    main = tmp_path / "own.c.j2"
+    main.write_text('#include "large.h"\n')
+    (tmp_path / name).write_bytes(content)
+    stamps = list(_stamps(main))
+    assert str(main) in [line.partition(" ")[0] for line in stamps]
+    assert list(_stamps(main)) != stamps

@@ -145,6 +145,18 @@ def test_what_is_the_user_s_is_recorded_and_kept_as_text(tmp_path: Path, artifac
     assert "bpftrace: kprobe:vfs_read { @ = count(); }" in kept.values()
 
 
+@pytest.mark.parametrize("name", ["x" * 300, "kprobe:a { @ = count(); } " * 40, "x.c" * 83, "a/b/", "é" * 200])
+def test_the_folder_of_a_source_has_a_name_that_file_systems_take(
+    tmp_path: Path, artifacts: BootArtifacts, name: str
+) -> None:
+    source = replace(own_line("kprobe:vfs_read { @ = 8 / 2; }"), name=name)
+    begin(tmp_path / "run", replace(artifacts, cells={"a": Ready(None, sources={"probe": source})}))
+    (folder,) = (tmp_path / "run/sources").iterdir()
+    assert folder.name.endswith(f"-{source.key[:8]}")
+    assert folder.name.startswith(name[0] if name.isascii() else "module")
+    assert (folder / "line").read_text() == source.texts["line"]
+
+
 @pytest.mark.parametrize("name", ["reading.c", "shared.h", "prog"])
 def test_a_run_does_not_go_on_with_another_source(
     tmp_path: Path, artifacts: BootArtifacts, mine: Path, name: str
@@ -156,6 +168,19 @@ def test_a_run_does_not_go_on_with_another_source(
         # Another cell has it, too: a table of two texts.
         Provenance(tmp_path / "run").check_sources([with_sources(artifacts, mine, "b")])
     assert caught.value.where == str(mine.with_name(name))
+
+
+def test_a_changed_file_of_the_lab_s_is_not_said_to_be_in_the_user_s_folder(
+    tmp_path: Path, artifacts: BootArtifacts, mine: Path
+) -> None:
+    def ready(digest: str) -> BootArtifacts:
+        source = replace(own_file(mine), digests={"lab:guest/results.h": digest})
+        return replace(artifacts, cells={"a": Ready(None, sources={"workload": source})})
+
+    begin(tmp_path / "run", ready("before"))
+    with pytest.raises(UsageError, match="changed since the run was begun") as caught:
+        Provenance(tmp_path / "run").check_sources([ready("after")])
+    assert caught.value.where == "lab:guest/results.h"
 
 
 def test_a_run_does_not_go_on_with_another_source_of_a_module(tmp_path: Path, artifacts: BootArtifacts) -> None:

@@ -21,7 +21,7 @@ from host_toolchain import HOST_TOOLCHAIN
 from loaded_tables import only_table
 
 from orchestrator import requirements
-from orchestrator.artifacts import compiler
+from orchestrator.artifacts import compiler, header_constants
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.compiler import workload_program
@@ -149,6 +149,29 @@ def test_a_constant_of_c_is_the_number_that_the_compiler_finds(load: Loader, wri
     assert plan(experiment).cells[0].task.arguments == (-100, "/dev/null", value)
     assert experiment == load(text, f"benchmark.arguments=[-100, '/dev/null', {value}]")
     assert experiment == load(text, "benchmark.arguments.2=0", f"benchmark.arguments.2={written}")
+
+
+@pytest.mark.parametrize("name", ["linux", "unix", "__LINE__", "__COUNTER__", "__GNUC__", "__CHAR_BIT__", "_LP64"])
+def test_what_the_compiler_itself_defines_is_no_constant(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"no header of the kernel or of the C library has a constant {name}"):
+        header_constant(name)
+
+
+@pytest.mark.parametrize(("name", "value"), [("__WALL", 1 << 30), ("_NSIG", 64), ("IPPROTO_TCP", 6)])
+def test_a_constant_of_a_header_may_have_any_name(name: str, value: int) -> None:
+    assert header_constant(name) == value
+
+
+def test_a_header_that_is_not_in_the_list_ends_the_search_for_those_that_refuse(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A compiler may name a line that has no header, again and again."""
+    answers = iter([("", "constant.c:2:1: error: no\n"), *[("", "In file from constant.c:999:\n")] * 3])
+    monkeypatch.setattr(header_constants, "_compiled", lambda *_: next(answers))
+    headers = header_constants._library_headers.__wrapped__("i386")
+    assert "fcntl.h" not in headers
+    assert headers[0] == "mqueue.h"
+    assert len(list(answers)) == 2
 
 
 def test_a_text_loads_again_as_one_from_a_run_of_any_version(load: Loader, tmp_path: Path) -> None:
