@@ -14,8 +14,9 @@ from orchestrator.guest.serial_line import SerialLine
 
 _NUDGE_INTERVAL = 3.0
 """Seconds without a prompt until a newline is sent for a new one: the first may have been printed before the channel
-opened, or be lost among the kernel's messages."""
-_ATTEMPTS = 4
+opened, or be lost among the kernel's messages. As many again for each name that was sent: a guest that hardly gets a
+processor has not answered the first newline when the next one comes, and asks for a login again after each."""
+_ATTEMPTS = 6
 """Times that the user's name is sent: a kernel message may spoil one, and a shell that ends at once brings the prompt
 back."""
 _QUIET = 0.3
@@ -66,7 +67,7 @@ def log_in(line: SerialLine, user: str, password: str | None, deadline: Deadline
                 hint = "exec takes it from a file (--password-file); or let the image ask for none"
                 raise GuestError(f"the guest's console wants a password for {user}", hint=hint)
             answer, named, answered = password, False, True
-        elif time.monotonic() - nudged > _NUDGE_INTERVAL:
+        elif time.monotonic() - nudged > _NUDGE_INTERVAL * (1 + attempts):
             answer = ""
         else:
             continue
