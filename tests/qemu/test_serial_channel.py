@@ -33,7 +33,7 @@ done
 class TestSerialChannel(ChannelContract):
     """The contract over a console, which carries some ten thousand bytes a second on a busy host."""
 
-    LARGE = MEGABYTE // 32
+    LARGE = MEGABYTE // 8
     TRANSFER_LIMIT = 300.0
     SHORT_LIMIT = 3.0
 
@@ -57,7 +57,7 @@ def test_other_output_on_the_console_damages_nothing(shared_guest: Guest) -> Non
             f"out {number}\n".encode(),
             f"err {number}\n".encode(),
         )
-    content = random.Random(0).randbytes(20_000)
+    content = random.Random(0).randbytes(70_000)
     shared_guest.put(content, "/tmp/noisy", time_limit=300)
     assert shared_guest.get("/tmp/noisy", time_limit=300) == content
     assert (
