@@ -37,11 +37,9 @@ def _name(ctx: Any) -> str:
     return f"{ctx.parent.info_name} {ctx.info_name}" if is_in_a_group else str(ctx.info_name)
 
 
-def add_examples(app: typer.Typer) -> None:
-    """Let all commands of ``app``, and those of its groups, show their examples."""
+def with_examples(app: typer.Typer) -> typer.Typer:
+    """``app``, all of whose commands show their examples."""
     for command in app.registered_commands:
         if command.cls is None or not issubclass(command.cls, WithExamples):
             command.cls = WithExamples
-    for group in app.registered_groups:
-        if group.typer_instance is not None:
-            add_examples(group.typer_instance)
+    return app

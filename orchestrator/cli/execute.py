@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from orchestrator.cli import fetched_files, guest_modules, one_guest, options
+from orchestrator.cli.examples import WithExamples
 from orchestrator.cli.failures import expected_failures
+from orchestrator.cli.usage import TypersError
+from orchestrator.program import PROGRAM
 
 if TYPE_CHECKING:
     from orchestrator.guest.channel import Stream
@@ -21,7 +25,31 @@ _LIMIT = 600.0
 _NOT_FOUND = 127
 """Status of a program that is not there, by the guest's agent and by shells."""
 
+app = typer.Typer()
 
+
+class WithGuestCommand(WithExamples):
+    """A command of ours with one for the guest behind it, where all options are the latter's.
+
+    Without ``--`` between them an option of the one could be taken for the other's: that is refused.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take our options and the guest's command."""
+        given = list(args)
+        ctx.allow_interspersed_args = False
+        rest = super().parse_args(ctx, args)
+        command = list(ctx.params.get("command") or ())
+        option = next((word for word in command if word.startswith("-") and word != "-"), None)
+        if option is not None and "--" not in given:
+            ours = given[: len(given) - len(command)]
+            example = shlex.join(["exec", *ours, "--", *command])
+            rule = "options of exec go before the command, and -- before one with options of its own"
+            raise TypersError(f"{option} is behind the command; {rule}: {PROGRAM} {example}")
+        return rest
+
+
+@app.command("exec", cls=WithGuestCommand)
 @expected_failures
 def execute(
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What to run in the guest.")],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The ``orchestrator`` command line. Commands import what they need when they run, so that ``--help`` is quick."""
+"""The ``orchestrator`` command line: the program's own options and its start; usage.py has the commands."""
 
 from __future__ import annotations
 
@@ -11,32 +11,7 @@ from pathlib import Path
 import typer
 
 from orchestrator import __version__
-from orchestrator.cli import (
-    baseline,
-    bisect,
-    cache,
-    compare,
-    difference,
-    disassembly,
-    doctor,
-    execute,
-    fleet,
-    history,
-    image,
-    kernel,
-    kmod,
-    listing,
-    model,
-    nightly,
-    profile,
-    report,
-    run,
-    shell,
-    site,
-)
-from orchestrator.cli.examples import add_examples
 from orchestrator.cli.failures import stop_on_signals
-from orchestrator.cli.guest_command import WithGuestCommand
 from orchestrator.cli.usage import Commands
 from orchestrator.program import CHECKOUT_SCRIPT, NAME, PROGRAM
 
@@ -52,28 +27,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("run")(run.run)
-app.command("report")(report.report)
-app.command("profile")(profile.profile)
-app.command("diff")(difference.diff)
-app.command("disasm")(disassembly.disasm)
-app.command("history")(history.history)
-app.command("site")(site.site)
-app.command("bisect")(bisect.bisect)
-app.command("compare")(compare.compare)
-app.command("nightly")(nightly.nightly)
-app.command("doctor")(doctor.doctor)
-app.command("list")(listing.show)
-app.command("exec", cls=WithGuestCommand)(execute.execute)
-app.command("shell")(shell.shell)
-app.add_typer(baseline.app, name="baseline")
-app.add_typer(kernel.app, name="kernel")
-app.add_typer(image.app, name="image")
-app.add_typer(kmod.app, name="kmod")
-app.add_typer(model.app, name="model")
-app.add_typer(cache.app, name="cache")
-app.add_typer(fleet.app, name="fleet")
-add_examples(app)
 
 
 def _print_version(wanted: bool) -> None:

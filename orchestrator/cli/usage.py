@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A wrong command line, in the form and the words of all other errors: typer's own are in a box, and pydantic's."""
+"""The commands, each loaded when it is called, and a wrong command line in the words of all other errors.
+
+Typer's own errors are in a box, in pydantic's words.
+"""
 
 from __future__ import annotations
 
 import functools
+import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
+from orchestrator.cli.examples import with_examples
 from orchestrator.errors import UsageError
 from orchestrator.program import PROGRAM
 
@@ -22,8 +27,68 @@ _TOO_MANY = "Got unexpected extra argument"
 _EXAMPLE_DAY = "2026-11-01"
 
 
+_FOUND_IN = {
+    "run": "run:run",
+    "report": "report:report",
+    "profile": "profile:profile",
+    "diff": "difference:diff",
+    "disasm": "disassembly:disasm",
+    "history": "history:history",
+    "site": "site:site",
+    "bisect": "bisect:bisect",
+    "compare": "compare:compare",
+    "nightly": "nightly:nightly",
+    "doctor": "doctor:doctor",
+    "list": "listing:show",
+    "exec": "execute:app",
+    "shell": "shell:shell",
+    "baseline": "baseline:app",
+    "kernel": "kernel:app",
+    "image": "image:app",
+    "kmod": "kmod:app",
+    "model": "model:app",
+    "cache": "cache:app",
+    "fleet": "fleet:app",
+}
+"""Of each command, in the help's order, its module in this folder, and there its function, or the typer of its group."""
+
+
+class _Loaded(MutableMapping[str, Any]):
+    """Typer's commands by name. Each is made when it is first asked for: all 36 together take 80 ms."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            module, _, attribute = _FOUND_IN[name].partition(":")
+            found = getattr(importlib.import_module(f"{__package__}.{module}"), attribute)
+            app = found if isinstance(found, typer.Typer) else typer.Typer()
+            if found is not app:
+                app.command(name)(found)
+            group = typer.main.get_group(with_examples(app))
+            self._made[name] = group.commands.get(name, group)
+        return self._made[name]
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._made[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        raise TypeError(f"{name} is built in")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_FOUND_IN)
+
+    def __len__(self) -> int:
+        return len(_FOUND_IN)
+
+
 class Commands(TyperGroup):
     """All commands. A wrong command line ends the program with a sentence and status 2."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = _Loaded()
 
     def main(self, args: Sequence[str] | None = None, *names: Any, standalone_mode: bool = True, **others: Any) -> Any:
         """Run the command that ``args`` has, or the program's arguments, and end the program with its status."""
