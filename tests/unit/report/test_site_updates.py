@@ -169,23 +169,33 @@ def test_a_build_that_fails_goes_on_where_it_was(lab: Path, site: Path, monkeypa
     checked(site)
 
 
-@pytest.mark.parametrize("files_written", [1, 2, 3, 8, 10, 13, 15])
-def test_a_build_that_is_killed_goes_on(files_written: int, lab: Path, site: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def at_once(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    """The files of the site of six days, built without a disturbance."""
+    folder = tmp_path_factory.mktemp("at-once")
+    six_days(folder / "lab")
+    site_of(folder / "lab", folder / "site")
+    return files(folder / "site")
+
+
+OFTEN = pytest.mark.nightly("builds that are killed after two files and after ten are daily: two seconds each")
+
+
+@pytest.mark.parametrize("files_written", [2, 10, *(pytest.param(count, marks=OFTEN) for count in (1, 3, 8, 13, 15))])
+def test_a_build_that_is_killed_goes_on(files_written: int, lab: Path, site: Path, at_once: Mapping[str, str]) -> None:
     six_days(lab)
     assert build_in_a_process(lab, site, str(files_written)).wait() == 9
     whole = [text for name, text in files(site).items() if not Path(name).name.startswith(".")]
     assert all(text.endswith(("</html>", "\n")) for text in whole)
     site_of(lab, site)
-    site_of(lab, tmp_path / "at-once")
-    assert files(site) == files(tmp_path / "at-once")
+    assert files(site) == at_once
 
 
-def test_two_builds_at_once(lab: Path, site: Path, tmp_path: Path) -> None:
+def test_two_builds_at_once(lab: Path, site: Path, at_once: Mapping[str, str]) -> None:
     six_days(lab)
     both = [build_in_a_process(lab, site) for _ in range(2)]
     assert [one.wait() for one in both] == [0, 0]
-    site_of(lab, tmp_path / "at-once")
-    assert files(site) == files(tmp_path / "at-once")
+    assert files(site) == at_once
 
 
 def build_in_a_process(lab: Path, site: Path, *files_written: str) -> subprocess.Popen[bytes]:
