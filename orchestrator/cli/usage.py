@@ -50,7 +50,7 @@ _FOUND_IN = {
     "cache": "cache:app",
     "fleet": "fleet:app",
 }
-"""Of each command, in the help's order, its module in this folder, and there its function, or the typer of its group."""
+"""Of each command, in the order of the help, its module here, and there its function or the typer of its group."""
 
 
 class _Loaded(MutableMapping[str, Any]):
