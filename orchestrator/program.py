@@ -5,6 +5,12 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.errors import HostError
+from orchestrator.paths import data_dir
 
 NAME = "orchestrator"
 """The program's name where it is installed."""
@@ -21,3 +27,58 @@ PROGRAM = shlex.join(word for word in _WORDS if word)
 def command(*words: str) -> str:
     """A command of this program as it can be pasted: ``./lab run 'my file.yaml'``."""
     return f"{PROGRAM} {shlex.join(words)}"
+
+
+# Which programs must a host have, and which of them are missing? The list is the one ``./lab`` reads.
+
+INSTALL_COMMAND = "apt-get install -y --no-install-recommends"
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One line of the list: what is needed, the Debian package that brings it, and what the lab does with it."""
+
+    need: str
+    package: str
+    why: str
+
+    @property
+    def is_python(self) -> bool:
+        """Whether this is the Python that runs us, which was found before any of this could run."""
+        return self.need.startswith("python")
+
+    def location(self) -> Path | None:
+        """Where the program or file is on this host; None if it is missing."""
+        if self.need.startswith("/"):
+            path = Path(self.need)
+            return path if path.exists() else None
+        found = shutil.which(self.need)
+        return Path(found) if found else None
+
+
+def parse_requirements(text: str, source: str) -> tuple[Requirement, ...]:
+    """Read the list's lines; ``source`` is named in the ``HostError`` that a broken line raises."""
+    requirements = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        columns = line.split(maxsplit=2)
+        if len(columns) != 3:
+            raise HostError(
+                "a line must hold a need, a package and why it is needed", where=f"{source}:{number}", detail=[line]
+            )
+        requirements.append(Requirement(*columns))
+    return tuple(requirements)
+
+
+def load_requirements(name: str = "host-packages.txt") -> tuple[Requirement, ...]:
+    """Read a list that travels with the package: the whole lab's, or that of building kernels."""
+    path = data_dir("images") / name
+    return parse_requirements(path.read_text(encoding="utf-8"), str(path))
+
+
+def check_installed(name: str, what: str) -> None:
+    """Raise HostError with the packages to install where something of a list is missing that ``what`` needs."""
+    packages = " ".join(dict.fromkeys(need.package for need in load_requirements(name) if need.location() is None))
+    if packages:
+        raise HostError(f"{what} needs {packages}", hint=f"as root: {INSTALL_COMMAND} {packages}")

@@ -14,7 +14,7 @@ from pathlib import Path
 from dpkg_database import DpkgDatabase, files_of
 
 from orchestrator.paths import data_dir
-from orchestrator.requirements import Requirement, parse_requirements
+from orchestrator.program import Requirement, parse_requirements
 
 PREFIX = "orchestrator-programs-"
 """How the name of the folder begins."""

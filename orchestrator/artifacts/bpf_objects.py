@@ -11,20 +11,45 @@ from pathlib import Path
 from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
 
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import Compiled, bpf_tool, build_environment, compiling_in
 from orchestrator.artifacts.diagnostics import compile_error
-from orchestrator.artifacts.inclusion import read_source
-from orchestrator.artifacts.kernel_types import kernel_types
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.own_sources import OwnSource, files_read, own_file
-from orchestrator.catalog.kernel_options import without_option
-from orchestrator.catalog.user_probe import BPF_SOURCE
-from orchestrator.elf import DAMAGED
+from orchestrator.artifacts.sources import OwnSource, files_read, own_file, read_c_source
+from orchestrator.catalog.kernels import without_option
+from orchestrator.catalog.probes import BPF_SOURCE
+from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.errors import BuildError, ConfigError, HostError, UnsupportedError
 from orchestrator.paths import data_dir
 from orchestrator.process import run
-from orchestrator.requirements import check_installed
+from orchestrator.program import check_installed
+
+# vmlinux.h: a kernel's types in C, written by bpftool from the kernel's type information (BTF).
+
+_BPFTOOL = "/usr/sbin/bpftool"
+_NAME = "vmlinux.h"
+_TYPES_LIMIT = 120.0
+
+
+def kernel_types(context: BuildContext, kernel: Kernel) -> Path:
+    """The folder with ``vmlinux.h`` of a kernel with type information.
+
+    Raises BuildError where its image could not be uncompressed or has none. Needs ``bpf-compiler-packages.txt``.
+    """
+
+    def build(target: Path) -> None:
+        context.say(f"writing {_NAME} of {kernel.spec.name}")
+        image = (kernel.code_folder or kernel.headers) / "vmlinux"
+        if not image.is_file():
+            raise BuildError(f"the image of {kernel.spec.name} cannot be uncompressed: its types are not known")
+        argv = [_BPFTOOL, "btf", "dump", "file", str(image), "format", "c"]
+        finished = run(argv, time_limit=_TYPES_LIMIT, environment=compiling_in(target))
+        if finished.status != 0:
+            raise BuildError(f"bpftool finds no types in {kernel.spec.name}", detail=finished.complaint())
+        (target / _NAME).write_text(finished.stdout)
+
+    return context.cache.obtain("vmlinux", {"types": kernel.key}, f"types of {kernel.spec.name}", build).path
+
 
 _CLANG = ("clang", "-g", "-O2", "-Wall", "-target", "bpf", "-D__TARGET_ARCH_x86", "-c")
 _HOST_HEADERS = "/usr/include/x86_64-linux-gnu"
@@ -104,7 +129,7 @@ def _kept(context: BuildContext, file: Path) -> Compiled:
 
 def _compiled(context: BuildContext, kernel: Kernel, file: Path) -> Compiled:
     check_installed("bpf-compiler-packages.txt", f"{file.name}, which is to be compiled,")
-    read_source(file)
+    read_c_source(file)
     types = kernel_types(context, kernel)  # named by its path, which has a key
     flags = [f"-I{types}", f"-I{_HOST_HEADERS}"]
     source = own_file(file, files_read([*_CLANG, *flags, str(file)], build_environment()), types)
@@ -139,8 +164,8 @@ def _loader(context: BuildContext) -> Path:
     libraries = ["-lbpf", "-lelf", "-lz", *(["-lzstd"] if _ZSTD.exists() else [])]
     library = Path("/usr/lib/x86_64-linux-gnu/libbpf.a")
     inputs = {
-        "source": read_source(source),
-        "lacking": read_source(lacking),
+        "source": read_c_source(source),
+        "lacking": read_c_source(lacking),
         "flags": [*_LOADER_FLAGS, *libraries],
         "libbpf": hashlib.sha256(library.read_bytes()).hexdigest(),
     }

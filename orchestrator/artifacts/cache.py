@@ -12,6 +12,7 @@ A process checks an artifact when it first uses it (see ``digests``). One that w
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -22,18 +23,195 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from orchestrator.artifacts import digests
-from orchestrator.artifacts.cache_faults import build_faults, cache_faults
 from orchestrator.artifacts.digests import Damage
-from orchestrator.artifacts.usage import claim, hold, last_use, release
 from orchestrator.errors import HostError, LabError
+from orchestrator.files import found_no_room, full_one, is_full, is_lack_of_room, room_left, temporary_folder
 from orchestrator.program import PROGRAM
 from orchestrator.steps import step
+
+# Errors of keeping something in the cache, each with its cause and a hint.
+
+_FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_NO_FOLDER = frozenset({errno.ENOTDIR, errno.EEXIST})
+
+
+@contextlib.contextmanager
+def cache_faults(root: Path) -> Iterator[None]:
+    """Turn an error of the cache's disk into a HostError with a hint."""
+    try:
+        yield
+    except Timeout:
+        raise
+    except OSError as error:
+        if found_no_room(error):
+            raise _no_room(root) from error
+        if error.errno in _FORBIDDEN:
+            hint = "set ORCHESTRATOR_CACHE to a folder of yours"
+            raise HostError(f"the cache folder {root} is not writable", hint=hint) from error
+        if error.errno in _NO_FOLDER:
+            hint = "set ORCHESTRATOR_CACHE to a folder of yours"
+            raise HostError(f"the cache folder {root} cannot be made: {_obstacle(root, error)}", hint=hint) from error
+        raise
+
+
+def check_folder(root: Path) -> None:
+    """Raise HostError where something else than a folder that can be read is in the cache's place."""
+    try:
+        if os.path.lexists(root):
+            os.scandir(root).close()
+    except OSError as error:
+        what = f"the cache folder {root} cannot be read: {_obstacle(root, error)}"
+        raise HostError(what, hint="set ORCHESTRATOR_CACHE to a folder of yours") from None
+
+
+def _obstacle(root: Path, error: OSError) -> str:
+    for place in (root, *root.parents):
+        if place.is_symlink() and not place.exists():
+            return f"{place} is a link to nothing"
+        if place.exists() and not place.is_dir():
+            return f"{place} is no folder"
+    return str(error.strerror)
+
+
+@contextlib.contextmanager
+def build_faults(root: Path, unfinished: Path) -> Iterator[None]:
+    """Remove what a build that fails has half made. Raises HostError where it failed for lack of room.
+
+    Without that a compiler that finds no room would say that the user's module does not build.
+    """
+    try:
+        yield
+    except BaseException as error:
+        lack = _lack_of_room(error, root)
+        shutil.rmtree(unfinished, ignore_errors=True)
+        if lack is not None:
+            raise lack from error
+        raise
+
+
+def _lack_of_room(error: BaseException, root: Path) -> HostError | None:
+    temporary = temporary_folder()
+    others = () if temporary is None else (temporary,)
+    if is_lack_of_room(error, (root, *others)):
+        return _no_room(root, *others)
+    if temporary is None and isinstance(error, FileNotFoundError):
+        hint = "name a folder that can be written: TMPDIR=/some/folder"
+        return HostError(f"there is no folder for temporary files: {error.strerror}", hint=hint)
+    return None
+
+
+def _no_room(root: Path, *others: Path) -> HostError:
+    """The disk of the cache, or of temporary files, is full; or it was, and a program has removed a file since."""
+    folder = full_one((root, *others))
+    name, variable = ("temporary files", "TMPDIR") if folder in others else ("the cache folder", "ORCHESTRATOR_CACHE")
+    when = "is full" if is_full(folder) else "was full a moment ago"
+    hint = f"make room (`{PROGRAM} cache prune` does)" if folder == root else "make room"
+    return HostError(
+        f"the disk of {name} {when}: {room_left(folder)}",
+        where=str(folder),
+        hint=f"{hint}, or name a folder on another disk: {variable}=/some/folder",
+    )
+
+
+# Whether something in the cache is in use, and when it last was.
+#
+# A file stands for each thing. A user of the thing holds a shared lock on that file until its process ends; removing
+# the thing takes an exclusive lock. The file's modification time is the time of the last use, to the day.
+
+DAY = 86_400.0
+"""Seconds; a use is noted once in that time."""
+
+_held: dict[Path, int] = {}
+
+
+def hold(file: Path) -> bool:
+    """Use the thing until this process ends; False where it is gone. Waits only for a process that removes it."""
+    descriptor = _held.get(file)
+    if descriptor is not None and _is(file, descriptor):
+        _note_use(descriptor)
+        return True
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    with suppress(OSError):  # a file system without locks: users are not tracked
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+    if not _is(file, descriptor):
+        os.close(descriptor)
+        return False
+    _held[file] = descriptor
+    _note_use(descriptor)
+    return True
+
+
+def release(file: Path) -> None:
+    """Stop using the thing before this process ends."""
+    descriptor = _held.pop(file, None)
+    if descriptor is not None:
+        os.close(descriptor)
+
+
+@contextmanager
+def claim(file: Path) -> Iterator[bool]:
+    """Hold the thing exclusively; False, at once, where another process uses it or it is gone."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        yield False
+        return
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+        else:
+            yield _is(file, descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def in_use(file: Path) -> bool:
+    """Whether a process uses the thing now."""
+    with claim(file) as free:
+        return not free and file.exists()
+
+
+def last_use(file: Path) -> float:
+    """Seconds since the epoch; of something that is gone, the epoch.
+
+    A use in the future, which a clock that was ahead has left, is one of now: what nobody uses ages from here on.
+    """
+    try:
+        used = file.stat().st_mtime
+        if used > (now := time.time()):
+            with suppress(OSError):  # another user's cache, or a read-only one
+                os.utime(file, (now, now))
+        return min(used, now)
+    except OSError:
+        return 0.0
+
+
+def _is(file: Path, descriptor: int) -> bool:
+    """Whether the open file is still the one of that name."""
+    try:
+        return os.path.samestat(file.stat(), os.fstat(descriptor))
+    except OSError:
+        return False
+
+
+def _note_use(descriptor: int) -> None:
+    # Also a use in the future, which a clock that was set back has left: it would hide all uses until then.
+    if abs(time.time() - os.fstat(descriptor).st_mtime) > DAY:
+        with suppress(OSError):  # another user's cache, or a read-only one
+            os.utime(descriptor)
+
 
 ENVIRONMENT_STAMP = "lab-complete"
 """The file that stands for a Python environment that the lab's start script has made in the cache."""
@@ -341,3 +519,25 @@ class Cache:
 def is_real_folder(path: Path) -> bool:
     """Whether it is a folder, and not a link to one: what is elsewhere is not the cache's."""
     return path.is_dir() and not path.is_symlink()
+
+
+# What building an artifact needs: the cache, whether the network may be used, where progress goes.
+
+
+def _silent(text: str) -> None:
+    del text
+
+
+@dataclass(frozen=True)
+class BuildContext:
+    """``say`` gets one line for each thing that takes seconds or more, ``warn`` the warnings of what was built."""
+
+    cache: Cache
+    offline: bool = False
+    say: Callable[[str], None] = _silent
+    warn: Callable[[str], None] = _silent
+
+    def need_network(self, what: str) -> None:
+        """Raise HostError with ``--offline``, where ``what`` would have to be fetched."""
+        if self.offline:
+            raise HostError(f"{what} is not in the cache ({self.cache.root})", hint="run once without --offline")

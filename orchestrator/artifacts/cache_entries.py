@@ -9,17 +9,30 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from math import inf
 from pathlib import Path
+from stat import S_ISDIR
 
-from orchestrator.artifacts.cache import ENVIRONMENT_STAMP, Artifact, Cache, is_real_folder
+from orchestrator.artifacts import digests
+from orchestrator.artifacts.cache import (
+    ENVIRONMENT_STAMP,
+    Artifact,
+    Cache,
+    claim,
+    digest,
+    in_use,
+    is_real_folder,
+    last_use,
+)
 from orchestrator.artifacts.debian import DEBIAN_ARCHITECTURE
+from orchestrator.artifacts.digests import Damage, Known
 from orchestrator.artifacts.git_tree import UNFINISHED, tree_lock
-from orchestrator.artifacts.usage import claim, in_use, last_use
 from orchestrator.errors import UsageError
 
 
@@ -231,3 +244,153 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink()
+
+
+# Which entries of the cache are removed? Those unused for some time, unless another one needs them.
+
+ALL = inf
+"""A time after which nothing was used: all that is not in use may go."""
+
+
+@dataclass(frozen=True)
+class Fate:
+    """An entry and the reason why it stays; it is removed where there is none."""
+
+    entry: CacheEntry
+    stays: str = ""
+
+
+def fates(found: Sequence[CacheEntry], unused_since: float, kinds: Iterable[Kind]) -> list[Fate]:
+    """Decide on the entries of ``kinds`` that were not used since then (epoch seconds, or ``ALL``).
+
+    What a staying artifact was made from stays as well, unless it is ``ALL`` that are to go.
+    """
+    wanted = frozenset(kinds)
+    staying = [entry for entry in found if entry.kind not in wanted or entry.used > unused_since]
+    needed_by = {} if unused_since == ALL else _needs(found, staying)
+    old = (entry for entry in found if entry.kind in wanted and entry.used <= unused_since)
+    return [Fate(entry, _need(entry, needed_by)) for entry in old]
+
+
+@dataclass(frozen=True)
+class Removal:
+    """An entry that was to be removed, what it takes on disk in bytes, and whether it is gone: one in use stays."""
+
+    entry: CacheEntry
+    size: int
+    is_done: bool
+
+
+def remove(leaving: Sequence[CacheEntry], unused_since: float) -> list[Removal]:
+    """Remove entries, unless one is in use or was used since then."""
+    sizes = freed(leaving)
+    return [Removal(entry, size, entry.remove(unused_since)) for entry, size in zip(leaving, sizes, strict=True)]
+
+
+def freed(leaving: Iterable[CacheEntry]) -> list[int]:
+    """The bytes on disk that each of these entries frees when they are removed in this order."""
+    links: Counter[tuple[int, int]] = Counter()
+    return [_weight(entry, links) for entry in leaving]
+
+
+def _weight(entry: CacheEntry, links: Counter[tuple[int, int]]) -> int:
+    weight = 0
+    for path in entry.files():
+        facts = status(path)
+        if facts is None:
+            continue
+        if facts.st_nlink > 1 and not S_ISDIR(facts.st_mode):
+            # Patched kernel sources share their files with the plain one: the last to go frees them.
+            links[facts.st_dev, facts.st_ino] += 1
+            if links[facts.st_dev, facts.st_ino] < facts.st_nlink:
+                continue
+        weight += facts.st_blocks * 512
+    return weight
+
+
+def _need(entry: CacheEntry, needed_by: dict[str, CacheEntry]) -> str:
+    if entry.artifact is None or entry.artifact.key not in needed_by:
+        return ""
+    by = needed_by[entry.artifact.key]
+    return f"needed by {by.kind} {by.label}"
+
+
+def _needs(found: Iterable[CacheEntry], staying: Iterable[CacheEntry]) -> dict[str, CacheEntry]:
+    """Keys of what the staying artifacts were made from, and of what that was made from, each with one that needs it.
+
+    An artifact's inputs hold the keys of the artifacts that went into it.
+    """
+    by_key = {entry.artifact.key: entry for entry in found if entry.artifact is not None}
+    needed_by: dict[str, CacheEntry] = {}
+    left = list(staying)
+    while left:
+        entry = left.pop()
+        for word in _words(entry.artifact.inputs) if entry.artifact is not None else ():
+            if word in by_key and word not in needed_by:
+                needed_by[word] = entry
+                left.append(by_key[word])
+    return needed_by
+
+
+def _words(value: object) -> Iterator[str]:
+    """All the strings in a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _words(part)
+
+
+# Is everything in the cache as it was made? All files of all artifacts are read.
+
+
+@dataclass(frozen=True)
+class Verified:
+    """An artifact and what is wrong with it. ``is_new``: it had no record yet, and was recorded as it is."""
+
+    artifact: Artifact
+    damage: Damage | None = None
+    is_new: bool = False
+
+
+class Verification:
+    """Reads the artifacts of a cache; files that several of them share are read once."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._known: Known = {}
+
+    def all(self) -> Iterator[Verified]:
+        """Every artifact that is complete, by kind. One that another process removes is left out."""
+        for kind in artifact_kinds():
+            for place, artifact in self._cache.contents(kind):
+                if artifact is not None:
+                    verified = self._verified(artifact)
+                elif self._cache.is_finished(place):
+                    nameless = Artifact(kind, place.name, place, "unknown", {})
+                    verified = Verified(nameless, Damage(nameless.stamp.name, "cannot be read"))
+                else:
+                    continue
+                if verified.artifact.stamp.exists():
+                    yield verified
+
+    def set_aside(self, verified: Verified) -> None:
+        """Set a damaged artifact aside. Raises LabError where that is not possible now."""
+        assert verified.damage is not None
+        self._cache.set_aside(verified.artifact, verified.damage, lambda place: self._damage(verified, place))
+
+    def _damage(self, verified: Verified, place: Path) -> Damage | None:
+        """What is wrong still: another process may have made it anew."""
+        again = dict(self._cache.contents(place.parent.name)).get(place)
+        return verified.damage if again is None else self._verified(again).damage
+
+    def _verified(self, artifact: Artifact) -> Verified:
+        if digest(artifact.inputs) != artifact.key:
+            return Verified(artifact, Damage(artifact.stamp.name, "has another content"))
+        if digests.has_record(artifact.path):
+            return Verified(artifact, digests.differing(artifact.path, self._known))
+        try:
+            digests.record(artifact.path, artifact.stamp.name)
+        except OSError as error:
+            return Verified(artifact, Damage(digests.RECORD, f"cannot be made ({error.strerror})"))
+        return Verified(artifact, is_new=True)

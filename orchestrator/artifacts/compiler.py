@@ -5,19 +5,221 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Artifact
+from orchestrator.artifacts.cache import Artifact, BuildContext
+from orchestrator.artifacts.debian import HOST_ARCHITECTURE, NoSuchPackageError, unpacked_packages
 from orchestrator.artifacts.diagnostics import compile_error
-from orchestrator.artifacts.inclusion import included, read_source
-from orchestrator.artifacts.own_sources import OwnSource, files_read, own_file
-from orchestrator.artifacts.toolchain import Toolchain, guest_toolchain
-from orchestrator.errors import ConfigError
+from orchestrator.artifacts.sources import OwnSource, files_read, included, own_file, read_c_source
+from orchestrator.catalog.images import debian
+from orchestrator.errors import BuildError, ConfigError, HostError
 from orchestrator.paths import data_dir
 from orchestrator.process import run
+from orchestrator.program import check_installed
+
+# Which compiler makes what runs in guests? The one that made their kernels, on every host.
+#
+# Another compiler may put one instruction more into a path, and a number would then depend on the host.
+
+_KIND = "toolchains"
+_COMPILER = "compiler"
+_SCRIPT = Path(__file__).with_name("run-tool.sh")
+_TOOLS_LIMIT = 60.0
+_LLVM = {"LD": "ld.lld", **{tool.upper(): f"llvm-{tool}" for tool in ("ar", "nm", "strip", "objcopy", "readelf")}}
+"""Variables of a kernel's build, and the programs that LLVM=1 gives them."""
+_RELEASE = re.compile(r"\d+(?:\.\d+)+")
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A compiler and its binutils.
+
+    ``folder`` holds the programs by their plain names; None: they are found on the host's PATH. ``release`` is the
+    compiler's version (``12.2.0``), ``version`` its own whole line. ``variables`` are make's for one on the PATH.
+    """
+
+    folder: Path | None
+    release: str
+    version: str
+    name: str = "gcc"
+    variables: tuple[str, ...] = ("CC=gcc",)
+
+    @property
+    def compiler(self) -> str:
+        """The compiler and its release, as text."""
+        return f"{self.name} {self.release}"
+
+    def program(self, name: str) -> str:
+        """What to call for ``gcc``, ``ld`` and their like."""
+        return name if self.folder is None else str(self.folder / name)
+
+    @property
+    def packages(self) -> Path | None:
+        """Where its packages are unpacked; None: they are installed on the host."""
+        return None if self.folder is None else self.folder.parent / "packages"
+
+    def takes(self, flag: str) -> bool:
+        """Whether the compiler knows a flag."""
+        return _takes(self.program("gcc"), flag)
+
+    def for_make(self, folder: Path | None = None) -> list[str]:
+        """The variables by which the kernel's build system takes these tools, from ``folder`` where one is given."""
+        folder = folder or self.folder
+        return list(self.variables) if folder is None else [f"CROSS_COMPILE={folder}/", f"CC={folder}/gcc"]
+
+
+_found: dict[tuple[Path, str | None], Toolchain] = {}
+
+
+def guest_toolchain(context: BuildContext) -> Toolchain:
+    """The compiler of the guests' Debian release: the host's where it is the same, else that of the release's packages.
+
+    Where the release has no such packages, the host's. Raises HostError where there is none at all.
+    """
+    return matching_toolchain(context, debian().compiler)
+
+
+def matching_toolchain(context: BuildContext, release: str | None) -> Toolchain:
+    """The compiler of that release, where the host or the guests' Debian has it; else the host's.
+
+    It is the same for as long as the process lives. Raises HostError where it exists and cannot be fetched now.
+    """
+    # By the cache's folder: a context belongs to one run, and refers to all that this has printed.
+    place = context.cache.root, release
+    if place not in _found:
+        _found[place] = _matching(context, release)
+    return _found[place]
+
+
+def tree_toolchain(context: BuildContext, config: Mapping[str, str]) -> Toolchain:
+    """The compiler of a user's kernel: of its own release, or else of its major one, where the host has it.
+
+    Else a gcc, as ``matching_toolchain`` does. Raises HostError as that does.
+    """
+    release = release_in(config)
+    if release is None:
+        return matching_toolchain(context, None)
+    if _is_clang(config):
+        return _installed_clang(release, config) or matching_toolchain(context, None)
+    found = matching_toolchain(context, release)
+    return found if found.release == release else _installed_gcc(release) or found
+
+
+def _matching(context: BuildContext, release: str | None) -> Toolchain:
+    host = _host_toolchain()
+    if release in (None, host.release) or release != debian().compiler:
+        return host
+    try:
+        return _debian_toolchain(context)
+    except NoSuchPackageError as error:
+        context.say(f"compiling with the host's gcc {host.release}, for there is no gcc {release}: {error.what}")
+        return host
+
+
+def release_in(config: Mapping[str, str]) -> str | None:
+    """The release of the compiler that a kernel was configured with; None where its configuration does not say it."""
+    number = config.get("CONFIG_CLANG_VERSION" if _is_clang(config) else "CONFIG_GCC_VERSION", "")
+    if not number.isdecimal() or int(number) == 0:
+        return None
+    return f"{int(number) // 10000}.{int(number) // 100 % 100}.{int(number) % 100}"
+
+
+def compiler_in(config: Mapping[str, str]) -> str | None:
+    """The compiler that a kernel was configured with, and its release; None where that is not known."""
+    release = release_in(config)
+    return None if release is None else f"{'clang' if _is_clang(config) else 'gcc'} {release}"
+
+
+def llvm_programs(config: Mapping[str, str]) -> Mapping[str, str]:
+    """The programs that build a kernel's modules beside clang, by make's variables: none where GNU ld links it."""
+    return _LLVM if config.get("CONFIG_LD_IS_LLD") == "y" else {}
+
+
+def _is_clang(config: Mapping[str, str]) -> bool:
+    return config.get("CONFIG_CC_IS_CLANG") == "y"
+
+
+def _installed_gcc(release: str) -> Toolchain | None:
+    """A gcc of the same major release, as distributions call those beside their usual one."""
+    name = f"gcc-{_major(release)}"
+    return replace(_examined(name, None), variables=(f"CC={name}",)) if shutil.which(name) else None
+
+
+def _installed_clang(release: str, config: Mapping[str, str]) -> Toolchain | None:
+    """A clang of the same major release with what links the kernel; its programs are beside it, by plain names."""
+    major = _major(release)
+    for name in (f"clang-{major}", "clang", f"/usr/lib/llvm-{major}/bin/clang"):
+        place = shutil.which(name)
+        if place is None:
+            continue
+        printed = run([place, "--version"], time_limit=_TOOLS_LIMIT, environment={"LC_ALL": "C"}).stdout.partition(
+            "\n"
+        )[0]
+        number = _RELEASE.search(printed)
+        programs = {variable: Path(place).resolve().with_name(tool) for variable, tool in llvm_programs(config).items()}
+        if number is None or _major(number[0]) != major or not all(map(Path.is_file, programs.values())):
+            continue
+        linked_by = ["LLVM=1", *(f"{variable}={program}" for variable, program in programs.items())] if programs else []
+        assembled_by = ["LLVM_IAS=0"] if config.get("CONFIG_AS_IS_GNU") == "y" else []
+        return Toolchain(None, number[0], printed, "clang", (*linked_by, *assembled_by, f"CC={place}"))
+    return None
+
+
+def _major(release: str) -> str:
+    return release.partition(".")[0]
+
+
+@lru_cache(maxsize=1)
+def _host_toolchain() -> Toolchain:
+    return _examined("gcc", None)
+
+
+def _debian_toolchain(context: BuildContext) -> Toolchain:
+    if ":" in str(context.cache.root):  # which separates folders for the loader, and for gcc
+        hint = "set ORCHESTRATOR_CACHE to another folder"
+        raise HostError(f"a compiler cannot work in {context.cache.root}: it takes no colons in a path", hint=hint)
+    packages = unpacked_packages(
+        context,
+        f"{_COMPILER}-{debian().compiler}",
+        "x86_64",
+        lambda apt: [apt.show(name, HOST_ARCHITECTURE) for name in debian().compiler_packages],
+    )
+    script, tools = _SCRIPT.read_text(), debian().compiler_tools
+
+    def build(folder: Path) -> None:
+        # Artifacts of all kinds lie side by side, and a whole cache may be moved.
+        (folder / "packages").symlink_to(os.path.relpath(packages.path, folder))
+        (folder / "bin").mkdir()
+        for tool in tools:
+            program = folder / "bin" / tool
+            program.write_text(script)
+            program.chmod(0o755)
+
+    inputs = {"packages": packages.key, "script": script, "tools": tools}
+    made = context.cache.obtain(_KIND, inputs, f"gcc {debian().compiler} of {debian().title}", build)
+    return _examined(str(made.path / "bin/gcc"), made.path / "bin")
+
+
+@lru_cache
+def _takes(gcc: str, flag: str) -> bool:
+    return run([gcc, flag, "-E", "-x", "c", "/dev/null"], time_limit=_TOOLS_LIMIT).status == 0
+
+
+def _examined(gcc: str, folder: Path | None) -> Toolchain:
+    # The kernel's build system matches compilers' output, and so does the lab: it must be in English.
+    version = run([gcc, "--version"], time_limit=_TOOLS_LIMIT, environment={"LC_ALL": "C"})
+    release = run([gcc, "-dumpfullversion"], time_limit=_TOOLS_LIMIT, environment={"LC_ALL": "C"})
+    if version.status != 0 or release.status != 0:
+        raise HostError(f"{gcc} does not run", detail=version.complaint())
+    # "gcc (Debian 12.2.0-14) 12.2.0": the first word is the name that it was called by.
+    return Toolchain(folder, release.stdout.strip(), f"gcc {version.stdout.splitlines()[0].partition(' ')[2]}")
+
 
 _CODE = (
     *("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"),
@@ -63,12 +265,12 @@ def guest_programs(context: BuildContext, arch: str) -> Artifact:
     """``init``, ``agent`` and the benchmarks of ``images/guest``, as static programs for ``arch``."""
     folder, toolchain = data_dir("images") / "guest", guest_toolchain(context)
     mains = [file for file in sorted(folder.glob("*.c")) if not file.with_suffix(".h").exists()]
-    sources = {main: [main, *included(read_source(main), [folder])] for main in mains}
+    sources = {main: [main, *included(read_c_source(main), [folder])] for main in mains}
     inputs = {
         "arch": arch,
         "compiler": toolchain.version,
         "flags": _FLAGS,
-        "sources": {file.name: read_source(file) for files in sources.values() for file in files},
+        "sources": {file.name: read_c_source(file) for files in sources.values() for file in files},
     }
 
     def build(target: Path) -> None:
@@ -84,12 +286,12 @@ def bpf_tool(context: BuildContext, arch: str) -> Path:
     images, toolchain = data_dir("images"), guest_toolchain(context)
     folders = [images / "bpf", images / "guest"]
     main = folders[0] / "bpfprobe.c"
-    files = [main, *included(read_source(main), folders)]
+    files = [main, *included(read_c_source(main), folders)]
     inputs = {
         "arch": arch,
         "compiler": toolchain.version,
         "flags": _FLAGS,
-        "sources": {file.name: read_source(file) for file in files},
+        "sources": {file.name: read_c_source(file) for file in files},
     }
 
     def build(target: Path) -> None:
@@ -119,7 +321,7 @@ def compiled_workload(context: BuildContext, arch: str, file: Path, libraries: S
     """
     images, toolchain = data_dir("images"), guest_toolchain(context)
     folders = [file.parent, images / "workload", images / "guest"]
-    text = read_source(file)
+    text = read_c_source(file)
     # The user's own file as well, where it has a header of its name.
     shared = [other for other in included('#include "workload.h"\n' + text, folders) if other != file]
     if any(other.parent == file.parent and other.name == "workload.h" for other in shared):
@@ -150,7 +352,7 @@ def shared_library(context: BuildContext, arch: str, file: Path) -> Compiled:
     """
     toolchain, name = guest_toolchain(context), f"{file.stem}.so"
     folders = [file.parent, data_dir("images") / "workload"]
-    files = [file, *(other for other in included(read_source(file), folders) if other != file)]
+    files = [file, *(other for other in included(read_c_source(file), folders) if other != file)]
     flags = (*_SHARED, f"-Wl,-soname,{name}", "-Wno-error")
     source = _source(toolchain, arch, files, folders)
     inputs = {
@@ -183,7 +385,7 @@ def _linked_with(arch: str, libraries: Sequence[Path]) -> tuple[str, ...]:
 def compile_program(context: BuildContext, arch: str, main: Path, target: Path) -> None:
     """Compile a freestanding program that includes what it needs of ``images/guest``. Raises BuildError."""
     folder = data_dir("images") / "guest"
-    _compile(guest_toolchain(context), arch, [main, *included(read_source(main), [folder])], [folder], target)
+    _compile(guest_toolchain(context), arch, [main, *included(read_c_source(main), [folder])], [folder], target)
 
 
 def _compile(
@@ -202,3 +404,132 @@ def _compile(
     if finished.status != 0:
         without = "there is no C library: runtime.h has what there is" if "-static" in flags else _IN_A_LIBRARY
         raise compile_error(files[0].name, finished, without if folders else "")
+
+
+# The plugin of QEMU's that counts instructions (``images/plugin``), compiled for this host.
+
+_PLUGIN = "count.so"
+# Its functions of the C library are those of the QEMU that loads it: neither headers nor start files are needed.
+_PLUGIN_FLAGS = (
+    *("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-m64"),
+    *("-ffreestanding", "-fno-builtin", "-fno-stack-protector", "-fvisibility=hidden"),
+    *("-fPIC", "-shared", "-nostdlib", "-Wl,--build-id=none,-z,noexecstack"),
+)
+_PLUGIN_LIMIT = 60.0
+
+
+def counting_plugin(context: BuildContext) -> Path:
+    """The plugin's file, by the compiler that makes the guests' programs. Raises HostError, BuildError."""
+    images, toolchain = data_dir("images"), guest_toolchain(context)
+    folders = [images / "plugin", images / "guest"]
+    main = folders[0] / "count.c"
+    files = [main, *included(read_c_source(main), folders)]
+    inputs = {
+        "compiler": toolchain.version,
+        "flags": _PLUGIN_FLAGS,
+        "sources": {file.name: read_c_source(file) for file in files},
+    }
+
+    def build(target: Path) -> None:
+        context.say("compiling the plugin that counts instructions")
+        sources = [str(file) for file in files if file.suffix == ".c"]
+        places = [f"-I{folder}" for folder in folders]
+        argv = [toolchain.program("gcc"), *_PLUGIN_FLAGS, *places, "-o", str(target / _PLUGIN), *sources]
+        finished = run(argv, time_limit=_PLUGIN_LIMIT, environment=compiling_in(target))
+        if finished.status != 0:
+            raise BuildError(f"{main.name} does not compile", detail=finished.complaint())
+
+    return context.cache.obtain("plugins", inputs, "QEMU's counting plugin", build).path / _PLUGIN
+
+
+# Constants of system calls by their names in C, such as ``O_RDONLY``: the host's compiler finds their values.
+#
+# The kernel's own headers come first: the C library has another ``O_LARGEFILE`` than the kernel. What only the C
+# library declares, such as ``SOCK_STREAM``, is looked for there.
+
+_INCLUDE = Path("/usr/include")
+_MULTIARCH = _INCLUDE / "x86_64-linux-gnu"
+_KERNEL = ((_INCLUDE, "linux"), (_MULTIARCH, "asm"), (_INCLUDE, "asm-generic"))
+_LIBRARY = ("fcntl.h", "mqueue.h", "poll.h", "sched.h", "signal.h", "time.h", "unistd.h", "netinet/in.h", "net/if.h")
+"""Headers of the C library beside those in its folder ``sys``."""
+_WIDTHS = {"i386": "-m32", "x86_64": "-m64"}
+_CONSTANTS_LIMIT = 60.0
+_VALUE = re.compile(r"^\s*value (-?\d+)$", re.MULTILINE)
+_FUNCTION = 'void function(void) { __asm__ volatile("value %%c0" : : "i" ((long)(%s))); }'
+"""As the kernel's own kbuild.h has constants told by the compiler."""
+_REFUSING = re.compile(r"(?:from |^)[^\s:]*constant\.c:(\d+)[:,]", re.MULTILINE)
+_FIRST_INCLUDE = 2
+"""The line of the first header."""
+
+
+@lru_cache(maxsize=256)
+def header_constant(name: str) -> int:
+    """The value of a constant, an identifier of C.
+
+    Raises ConfigError where no header has it, or where it depends on the architecture or the header; HostError with the
+    packages that are missing.
+    """
+    check_installed("header-packages.txt", f"{name}, a constant of C,")
+    places = [[header] for header in _declaring(name)]
+    # Such a name is reserved: only a line of a header tells a constant (__WALL) from what the compiler defines.
+    found = _values(name, places) or ({} if name.startswith("_") else _values(name, [[]]))
+    if not found:
+        raise ConfigError(f"no header of the kernel or of the C library has a constant {name}")
+    if len(found) > 1:
+        raise ConfigError(f"{name} is {', '.join(f'{value} {where}' for value, where in found.items())}")
+    return next(iter(found))
+
+
+def _values(name: str, places: Sequence[Sequence[str]]) -> Mapping[int, str]:
+    """The different values, each with where it is found; no headers are those of the C library."""
+    found: dict[int, str] = {}
+    for headers in places:
+        of_each = {arch: _value(name, arch, headers or _library_headers(arch)) for arch in _WIDTHS}
+        where = f"in <{headers[0]}>" if headers else ""
+        for arch, value in of_each.items():
+            if value is not None:
+                on = f"on {arch}" if len({*of_each.values()}) > 1 else ""
+                found.setdefault(value, " ".join(filter(None, [on, where])))
+    return found
+
+
+def _declaring(name: str) -> Iterator[str]:
+    """The kernel's headers in which a line defines the name, or begins with it in a list."""
+    declared = re.compile(rf"^\s*(?:#\s*define\s+{name}\b|{name}\s*(?:[=,/]|$))".encode(), re.MULTILINE)
+    for root, folder in _KERNEL:
+        for file in sorted((root / folder).rglob("*.h")):
+            if declared.search(file.read_bytes()):
+                yield str(file.relative_to(root))
+
+
+@lru_cache(maxsize=2)
+def _library_headers(arch: str) -> Sequence[str]:
+    """The C library's headers that can be included together; those that refuse an architecture are left out."""
+    headers = [*_LIBRARY, *(f"sys/{file.name}" for file in sorted((_MULTIARCH / "sys").glob("*.h")))]
+    while True:
+        refused = {int(line) - _FIRST_INCLUDE for line in _REFUSING.findall(_compiled("0", arch, headers)[1])}
+        left = [header for place, header in enumerate(headers) if place not in refused]
+        if len(left) == len(headers):
+            return headers
+        headers = left
+
+
+def _value(name: str, arch: str, headers: Sequence[str]) -> int | None:
+    found = _VALUE.search(_compiled(name, arch, headers)[0])
+    return None if found is None else int(found[1])
+
+
+def _compiled(expression: str, arch: str, headers: Sequence[str]) -> tuple[str, str]:
+    """Assembly that has the value, and the compiler's words."""
+    lines = ["#define _GNU_SOURCE", *(f"#include <{header}>" for header in headers)]
+    with TemporaryDirectory(prefix="lab-constant-") as name:
+        folder = Path(name)
+        # The C library's headers for i386 name one that only its 32-bit package has, and it is of no use here.
+        (folder / "gnu").mkdir()
+        (folder / "gnu/stubs-32.h").touch()
+        source = folder / "constant.c"
+        source.write_text("\n".join([*lines, _FUNCTION % expression, ""]))
+        flags = ["-w", f"-I{folder}", f"-idirafter{_MULTIARCH}"]
+        argv = ["gcc", "-std=c11", _WIDTHS[arch], *flags, "-S", "-o", "-", str(source)]
+        finished = run(argv, time_limit=_CONSTANTS_LIMIT, environment=compiling_in(folder))
+    return finished.stdout if finished.status == 0 else "", finished.stderr

@@ -1,18 +1,534 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Unpacked Debian packages as artifacts."""
+"""Debian's packages: where they come from, which ones are taken, how they are fetched and unpacked without root."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from orchestrator.artifacts.apt import AptRoot, Package
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Artifact
-from orchestrator.artifacts.pins import Choice, PackageSet, pinned_artifact
-from orchestrator.catalog.debian import Suites
-from orchestrator.errors import HostError
-from orchestrator.process import run
+from orchestrator.artifacts.cache import Artifact, BuildContext, digest
+from orchestrator.catalog.images import Suites, debian
+from orchestrator.errors import HostError, LabError, UsageError
+from orchestrator.files import write_whole
+from orchestrator.process import Finished, run
+
+# Where this host gets Debian's packages from, and so those of the release that guests are made of.
+
+MIRROR_VARIABLE = "ORCHESTRATOR_DEBIAN_MIRROR"
+ANOTHER_MIRROR = f"name another mirror: {MIRROR_VARIABLE}=http://HOST/debian"
+KEYRING_HINT = "as root: apt-get install -y debian-archive-keyring"
+
+_ARCHIVE, _SECURITY_ARCHIVE = "debian", "debian-security"
+_SECURITY_SUITE = re.compile(r"(.+)(?:-security|/updates)")
+_URI = re.compile(r"[a-z][a-z+]*:[!-~]+")
+_USER = re.compile(r"(?<=://)[^/@\s]*@")
+_LIMIT = 60.0
+
+
+@dataclass(frozen=True)
+class DebianMirror:
+    """The addresses of Debian's archive and, where it is known, of its security archive."""
+
+    archive: str
+    security: str | None
+
+    @property
+    def shown(self) -> str:
+        """The archive's address for people: without a user's name and password."""
+        return without_passwords(self.archive)
+
+    def sources(self, suites: Suites) -> dict[str, str]:
+        """A line of apt's source list for each of the suites. All must be signed with Debian's own keys.
+
+        Raises HostError where the host does not have those.
+        """
+        options, security = f"[signed-by={archive_keyring()}]", suites.security_suite
+        lines = {suite: f"deb {options} {self.archive} {suite} main\n" for suite in suites.suites}
+        if self.security is not None and security:
+            lines[security] = f"deb {options} {self.security} {security} main\n"
+        return lines
+
+
+def without_passwords(text: str) -> str:
+    """A text for people: the addresses in it without a user's name and password."""
+    return _USER.sub("", text)
+
+
+def archive_keyring(root: Path = Path("/")) -> Path:
+    """The keys of Debian's archive, of this host or below another root. Raises HostError where there are none."""
+    for keyring in map(Path, debian().keyrings):
+        if (root / keyring.relative_to("/")).is_file():
+            return keyring
+    raise HostError("the keys of Debian's archive, which packages are verified with, are missing", hint=KEYRING_HINT)
+
+
+def debian_mirror() -> DebianMirror:
+    """The mirror that the user has named, else the one in the host's own apt sources.
+
+    Raises HostError where those name none, UsageError where the user's is no address.
+    """
+    named = os.environ.get(MIRROR_VARIABLE, "")
+    if named:
+        if not _URI.fullmatch(named):
+            raise UsageError(f"{MIRROR_VARIABLE} is {named!r}, which is no address such as http://HOST/debian")
+        return DebianMirror(named, _security_beside(named))
+    # apt reads both forms of its source lists; without release information it needs no package lists of the host.
+    wanted = ["--no-release-info", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"]
+    listed = run(["apt-get", "indextargets", *wanted], time_limit=_LIMIT, environment={"LC_ALL": "C"})
+    if listed.status != 0:
+        raise HostError("the host's apt sources cannot be read", detail=listed.complaint(), hint="apt-get check")
+    return mirror_in(listed.stdout)
+
+
+def mirror_in(rows: str) -> DebianMirror:
+    """The mirror in rows of an address, a suite and a component. Raises HostError where there is none of Debian's."""
+    known = [debian().release, *debian().other_releases]
+    words = [row.split() for row in rows.splitlines()]
+    pairs = [(row[0], row[1].rstrip("/")) for row in words if len(row) == 3 and row[2] == "main"]
+    # Others publish for Debian under the same names of suites; only Debian has updates of a release beside it.
+    candidates = dict.fromkeys(uri for suite in known for uri, found in pairs if found == suite)
+    if not candidates:
+        raise HostError(
+            f"guests are made of {debian().title}, and this host's apt sources name no mirror of Debian",
+            hint=f"{ANOTHER_MIRROR} ({KEYRING_HINT})",
+        )
+    archive = max(candidates, key=lambda uri: _likeness(uri, {suite for found, suite in pairs if found == uri}))
+    security = [uri for uri, suite in pairs if (of := _SECURITY_SUITE.fullmatch(suite)) and of[1] in known]
+    return DebianMirror(archive, max(security, key=_is_named_security, default=None) or _security_beside(archive))
+
+
+def _likeness(uri: str, suites: set[str]) -> tuple[bool, bool]:
+    """How much an address with these suites is like Debian's archive; of equals the first is taken."""
+    return any(f"{suite}-updates" in suites for suite in suites), _name(uri) == _ARCHIVE
+
+
+def _is_named_security(uri: str) -> bool:
+    return _name(uri) == _SECURITY_ARCHIVE
+
+
+def _name(uri: str) -> str:
+    return uri.rstrip("/").rpartition("/")[2]
+
+
+def _security_beside(archive: str) -> str | None:
+    """Where mirrors keep the security archive; None for one that is laid out differently."""
+    parent = archive.rstrip("/").rpartition("/")[0]
+    return f"{parent}/{_SECURITY_ARCHIVE}" if _name(archive) == _ARCHIVE else None
+
+
+# Packages of a Debian release, of any architecture, without root and without changing the host.
+#
+# apt works in a private root here: its lists, its status, its archives and its sources are ours, while the mirror, the
+# keys and the way to the network are the host's. apt verifies what it downloads against the signed lists.
+
+_UPDATE_LIMIT = 300.0
+_DOWNLOAD_LIMIT = 1800.0
+_RESOLVE_LIMIT = 120.0
+_QUOTED = 10
+_LONGEST = 300
+_NAMED = 6
+"""Packages of so few each get a line when they are fetched."""
+
+_ATTEMPTS = 2
+_FRESH = 600.0
+"""Seconds for which package lists serve a second artifact."""
+
+_PAUSE = 3.0
+"""Seconds before the second attempt: the archive may be in the middle of its synchronisation."""
+
+# Messages of apt 2.6 and 3.0: a signature by none of the keys, a suite without one, an HTTP status of the mirror.
+_NO_KEY = re.compile(r"NO_PUBKEY|Missing key|couldn't be verified|signature verification failed", re.IGNORECASE)
+_NO_SIGNATURE = re.compile(r"is not signed")
+_NO_SUITE = re.compile(r"does not have a Release file|File not found")
+_ANSWER = re.compile(r"\b([345]\d\d)  [A-Z]")
+_NOT_FOUND = "404"
+
+_UNKNOWN = "unknown"
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9+.-]{0,120}")
+_VERSION = re.compile(r"[0-9][A-Za-z0-9.+~:-]{0,80}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Package:
+    """One exact package; ``sha256`` is that of its .deb in the signed lists, ``suite`` the first that lists it."""
+
+    name: str
+    architecture: str
+    version: str
+    sha256: str
+    depends: str
+    suite: str = ""
+
+    @property
+    def pinned(self) -> str:
+        """The name that apt takes for exactly this package."""
+        return f"{_qualified(self.name, self.architecture)}={self.version}"
+
+
+class NoSuchPackageError(HostError):
+    """None of the release's suites has a package of that name."""
+
+
+def package_of(stanza: str) -> Package:
+    """The package that a paragraph of a list describes. Raises NoSuchPackageError for a damaged one."""
+    fields = dict(re.findall(r"^([A-Za-z0-9-]+): (.*)$", stanza, re.MULTILINE))
+    name, version, sha256 = (fields.get(key, "") for key in ("Package", "Version", "SHA256"))
+    if not (_NAME.fullmatch(name) and _VERSION.fullmatch(version) and _SHA256.fullmatch(sha256)):
+        raise NoSuchPackageError("a paragraph of a package list is damaged", detail=stanza.splitlines()[:3])
+    return Package(name, fields.get("Architecture", ""), version, sha256, fields.get("Depends", ""))
+
+
+class AptRoot:
+    """A private root for ``apt`` with the packages of ``architectures`` (Debian's names, the host's first).
+
+    They are those of ``suites``, by default of the guests' release.
+    """
+
+    def __init__(self, context: BuildContext, architectures: Sequence[str], suites: Suites | None = None) -> None:
+        self._context = context
+        self._architectures = tuple(architectures)
+        self.suites = suites or debian()
+        self._root = context.cache.root / "apt" / "-".join([self.suites.release, *architectures])
+
+    def refresh(self) -> None:
+        """Fetch the package lists. A suite that fails twice is left out; the main one has to be there.
+
+        Raises HostError where the host's mirror has no such release, or the host's keyring no key of it.
+        """
+        title = self.suites.title
+        self._context.need_network(f"the package lists of {title}")
+        mirror = debian_mirror()
+        sources = mirror.sources(self.suites)
+        if self._is_fresh(sources):
+            return
+        self._context.say(f"fetching the package lists of {title} ({', '.join(self._architectures)})")
+        self._prepare("".join(sources.values()))
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                time.sleep(_PAUSE)
+            finished = self._apt("apt-get", "update", time_limit=_UPDATE_LIMIT)
+            if finished.status == 0:
+                break
+        left_out = failed_suites(finished.stderr, sources) if finished.status != 0 else []
+        if (finished.status != 0 and not left_out) or self.suites.suites[0] in left_out:
+            raise _without_lists(mirror, self.suites, finished)
+        if left_out:
+            why = next(line for line in finished.stderr.splitlines() if failed_suites(line, left_out))
+            self._context.say(f"going on without {' and '.join(left_out)}: {why[:_LONGEST].strip()}")
+            self._sources.write_text("".join(line for suite, line in sources.items() if suite not in left_out))
+        self._stamp.write_text(digest(sources))
+
+    def show(self, name: str, architecture: str) -> Package:
+        """The newest version of a package (of architecture "all": one without). Raises NoSuchPackageError."""
+        if not _NAME.fullmatch(name):
+            raise NoSuchPackageError(f"{name!r} is no package name")
+        finished = self._apt("apt-cache", "show", "--no-all-versions", _qualified(name, architecture), time_limit=60)
+        if finished.status == 0:
+            with contextlib.suppress(NoSuchPackageError):
+                return replace(package_of(finished.stdout.split("\n\n")[0]), name=name, architecture=architecture)
+        raise NoSuchPackageError(
+            f"the suites of {self.suites.title} have no {name} for {architecture}", detail=finished.complaint()
+        )
+
+    def names(self, pattern: str) -> list[str]:
+        """The packages whose whole names match, in the order of the numbers in them."""
+        finished = self._apt("apt-cache", "pkgnames", time_limit=_RESOLVE_LIMIT)
+        found = [name for name in finished.stdout.split() if re.fullmatch(pattern, name)]
+        return sorted(found, key=numbers_in)
+
+    def simulate(self, wanted: Sequence[str]) -> list[str]:
+        """What installing these (names, or apt's patterns) on an empty disk installs: exact names for ``stanzas``.
+
+        Raises HostError when they cannot be installed together.
+        """
+        arguments = ["install", "--simulate", "--no-install-recommends", "--", *wanted]
+        finished = self._apt("apt-get", *arguments, time_limit=_RESOLVE_LIMIT)
+        if finished.status != 0:
+            head, errors = finished.complaint()[:1], finished.stderr.splitlines()
+            detail = [*head, *finished.stdout.splitlines()[-_QUOTED:], *errors]
+            raise HostError(f"the suites of {self.suites.title} cannot make a system", detail=detail)
+        found = re.findall(r"^Inst (\S+) \((\S+) ", finished.stdout, re.MULTILINE)
+        return [f"{name}={version}" for name, version in found]
+
+    def stanzas(self, exact: Sequence[str]) -> list[str]:
+        """The signed lists' paragraphs on packages named exactly (``name=version``), those that they still have."""
+        finished = self._apt("apt-cache", "show", "--", *exact, time_limit=_RESOLVE_LIMIT)
+        return [stanza for stanza in finished.stdout.split("\n\n") if stanza.strip()]
+
+    def with_suites(self, packages: Sequence[Package]) -> tuple[Package, ...]:
+        """The packages, each with the suite that it is in."""
+        names = [_qualified(package.name, package.architecture) for package in packages]
+        finished = self._apt("apt-cache", "madison", "--", *names, time_limit=_RESOLVE_LIMIT)
+        # linux-image-686:i386 | 6.1.176-1 | http://HOST/debian bookworm/main i386 Packages
+        row = r"^ *([^ :|]+)(?::\S+)? \| *(\S+) \| \S+ (\S+)/\S+ \S+ Packages$"
+        rows = re.findall(row, finished.stdout, re.MULTILINE)
+        suites = {(name, version): suite for name, version, suite in reversed(rows)}
+        return tuple(
+            replace(package, suite=suites.get((package.name, package.version), _UNKNOWN)) for package in packages
+        )
+
+    def has(self, packages: Sequence[Package]) -> bool:
+        """Whether the release's suites still have exactly these packages."""
+        listed = {facts.sha256 for facts in map(package_of, self.stanzas([p.pinned for p in packages]))}
+        return listed.issuperset(package.sha256 for package in packages)
+
+    def download(self, packages: Sequence[Package], into: Path) -> list[Path]:
+        """Fetch the packages' .deb files into a folder, verified by apt, in the order asked for."""
+        self._context.need_network(", ".join(p.pinned for p in packages[:_NAMED]))
+        into.mkdir(parents=True, exist_ok=True)
+        named = [f"{package.name} {package.version}" for package in packages]
+        for line in named if len(named) <= _NAMED else [f"{len(named)} packages"]:
+            self._context.say(f"fetching {line}")
+        argv = ["download", *(package.pinned for package in packages)]
+        finished = self._apt("apt-get", *argv, time_limit=_DOWNLOAD_LIMIT, cwd=into)
+        found = [sorted(into.glob(f"{package.name}_*.deb")) for package in packages]
+        lacking = [p.pinned for p, files in zip(packages, found, strict=True) if len(files) != 1]
+        if finished.status != 0 or lacking:
+            hint = "check the host's network and its apt sources: apt-get update"
+            what = ", ".join(lacking or [package.pinned for package in packages])
+            raise HostError(f"apt could not fetch {what[:300]}", detail=finished.complaint(), hint=hint)
+        return [files[0] for files in found]
+
+    @property
+    def _stamp(self) -> Path:
+        return self._root / "complete"
+
+    @property
+    def _sources(self) -> Path:
+        return self._root / "sources.list"
+
+    def _is_fresh(self, sources: Mapping[str, str]) -> bool:
+        """Whether the lists were fetched a moment ago, for another artifact, from the same sources."""
+        with contextlib.suppress(FileNotFoundError):
+            age = time.time() - self._stamp.stat().st_mtime
+            # A clock that was set back makes the lists of the future, which would be fresh until then.
+            return 0 <= age < _FRESH and self._stamp.read_text() == digest(sources)
+        return False
+
+    def _prepare(self, sources: str) -> None:
+        # Lists of an earlier day, or of a mirror that the host no longer has, are not worth keeping.
+        shutil.rmtree(self._root, ignore_errors=True)
+        # A mirror's address and the host's settings may hold a password.
+        self._root.mkdir(parents=True, mode=0o700)
+        for folder in ("state/lists/partial", "cache/archives/partial"):
+            (self._root / folder).mkdir(parents=True)
+        (self._root / "state/status").touch()
+        self._sources.write_text(sources)
+        root = self._root.as_posix()
+        lines = [
+            # What the host's own configuration runs after an update would work on the host's own cache.
+            *(f"#clear {hooks};" for hooks in ("APT::Update::Pre-Invoke", "APT::Update::Post-Invoke")),
+            *(f"#clear {hooks};" for hooks in ("APT::Update::Post-Invoke-Success", "DPkg::Post-Invoke")),
+            "#clear APT::Architectures;",
+            "#clear Acquire::IndexTargets::deb::Contents-deb;",
+            f'Dir::State "{root}/state";',
+            f'Dir::State::status "{root}/state/status";',
+            f'Dir::Cache "{root}/cache";',
+            f'Dir::Etc::sourcelist "{root}/sources.list";',
+            'Dir::Etc::sourceparts "/dev/null";',
+            # What the host prefers is about its own release.
+            'Dir::Etc::preferences "/dev/null";',
+            'Dir::Etc::preferencesparts "/dev/null";',
+            'APT::Default-Release "";',
+            # A list that cannot be fetched is an error, not a warning.
+            'APT::Update::Error-Mode "any";',
+            # Nothing unverified, whatever the host allows itself.
+            'APT::Get::AllowUnauthenticated "false";',
+            'Acquire::AllowInsecureRepositories "false";',
+            'Acquire::AllowDowngradeToInsecureRepositories "false";',
+            'Acquire::AllowWeakRepositories "false";',
+            f'APT::Architecture "{self._architectures[0]}";',
+            *(f'APT::Architectures:: "{name}";' for name in self._architectures),
+            'APT::Sandbox::User "";',
+            'Acquire::Languages "none";',
+        ]
+        with contextlib.suppress(FileNotFoundError):
+            lines.insert(0, Path("/etc/apt/apt.conf").read_text())
+        (self._root / "settings.conf").write_text("\n".join(lines) + "\n")
+        # apt reads $APT_CONFIG first and Dir::Etc::main last; only there can settings of the host be cleared.
+        (self._root / "first.conf").write_text(f'Dir::Etc::main "{root}/settings.conf";\n')
+
+    def _apt(self, program: str, *arguments: str, time_limit: float, cwd: Path | None = None) -> Finished:
+        environment = {"APT_CONFIG": str(self._root / "first.conf"), "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
+        ended = run([program, "-q", *arguments], time_limit=time_limit, cwd=cwd, environment=environment)
+        # apt hides a password in an address only as long as nothing is wrong with it.
+        return replace(ended, stdout=without_passwords(ended.stdout), stderr=without_passwords(ended.stderr))
+
+
+def failed_suites(printed: str, suites: Iterable[str]) -> list[str]:
+    """Those of the suites that the messages of a failed ``apt-get update`` name."""
+    # Other warnings are about keys that are good, or will be good for another year.
+    complaints = "\n".join(
+        line for line in printed.splitlines() if line.startswith(("E: ", "W: Failed", "W: GPG error"))
+    )
+    # E: Failed to fetch http://HOST/debian-security/dists/bookworm-security/main/...  File has unexpected size
+    # E: The repository 'http://HOST/debian bookworm-updates Release' does not have a Release file.
+    found = re.compile(r"(?:/dists/| )([A-Za-z0-9.-]+)(?:/| (?:In)?Release\b)").findall(complaints)
+    return [suite for suite in suites if suite in found]
+
+
+def numbers_in(version: str) -> tuple[int, ...]:
+    """The numbers in a version or in a name, by which one of two is the newer."""
+    return tuple(map(int, re.findall(r"\d{1,9}", version)))
+
+
+def _qualified(name: str, architecture: str) -> str:
+    return name if architecture == "all" else f"{name}:{architecture}"
+
+
+def _without_lists(mirror: DebianMirror, suites: Suites, finished: Finished) -> HostError:
+    """Why there are no package lists: the way to the mirror, the mirror, or the keyring."""
+    title, printed = suites.title, finished.stdout + finished.stderr
+    answers = set(_ANSWER.findall(printed))
+    if answers - {_NOT_FOUND}:
+        what = f"the mirror {mirror.shown} gives out no {title}: it answers {', '.join(sorted(answers))}"
+        hint = f"check the host's proxy and its /etc/apt/auth.conf, or {ANOTHER_MIRROR}"
+    elif _NO_KEY.search(printed):
+        what = f"none of the keys of Debian's archive on this host has signed the {title} of {mirror.shown}"
+        hint = f"{KEYRING_HINT}, or {ANOTHER_MIRROR}"
+    elif answers or _NO_SUITE.search(printed):
+        what, hint = f"the mirror {mirror.shown} has no {title} ({suites.suites[0]})", ANOTHER_MIRROR
+    elif _NO_SIGNATURE.search(printed):
+        what, hint = f"the mirror {mirror.shown} has no signature of {title}", ANOTHER_MIRROR
+    else:
+        what = f"the package lists of {title} cannot be fetched from {mirror.shown}"
+        hint = "check the host's network and its apt sources"
+    return HostError(what, detail=finished.complaint(), hint=hint)
+
+
+# Which exact packages was an artifact made from? They are chosen once and recorded.
+#
+# A set of packages is chosen once (from the release's suites, at the newest version) and kept to until its record in
+# the cache's ``pins`` folder is removed: two runs of one experiment use the same kernel, whatever the archive did
+# between.
+
+_SUITE_UNKNOWN = "suite unknown"
+
+Choice = Callable[[AptRoot], Sequence[Package]]
+Filling = Callable[[AptRoot, Sequence[Package], Path], None]
+
+
+@dataclass(frozen=True)
+class PackageSet:
+    """A set of packages to choose: its name, whose ``arch`` it is, and the architectures that apt needs.
+
+    ``places`` are suites to look in, the first that have them. With ``is_newest`` it is chosen anew each time.
+    """
+
+    name: str
+    arch: str
+    architectures: tuple[str, ...]
+    places: tuple[Suites, ...] = ()
+    is_newest: bool = False
+
+    def pin(self, context: BuildContext) -> Path:
+        """The file that remembers the choice."""
+        return pin_of(context, self.name)
+
+
+def pinned_artifact(context: BuildContext, kind: str, wanted: PackageSet, choose: Choice, fill: Filling) -> Artifact:
+    """The artifact made of a set of packages; ``choose`` names them when they were not chosen before.
+
+    ``fill`` makes it of them in an empty folder; its inputs list every package with version and checksum.
+    Raises HostError when they cannot be had.
+    """
+    name, pin = wanted.name, wanted.pin(context)
+    keeps = context.offline or not wanted.is_newest
+    found = _ready(context, kind, chosen(pin)) if keeps else None
+    if found is not None:
+        return found
+    with context.cache.lock(f"pin-{name}"):
+        pinned = chosen(pin) if keeps else None
+        found = _ready(context, kind, pinned)
+        if found is not None:
+            return found
+        context.need_network(name)
+        with context.cache.lock(f"apt-{wanted.arch}"):
+            apt, packages = _found(context, wanted, pinned, choose)
+            artifact = context.cache.obtain(kind, inputs_of(packages), name, lambda folder: fill(apt, packages, folder))
+        pin.parent.mkdir(exist_ok=True)
+        write_whole(pin, json.dumps([asdict(p) for p in packages], indent=1))
+    return artifact
+
+
+def _found(
+    context: BuildContext, wanted: PackageSet, pinned: Sequence[Package] | None, choose: Choice
+) -> tuple[AptRoot, Sequence[Package]]:
+    """The packages, and the suites that have them. Raises HostError where none has, of several those that were read."""
+    found: list[tuple[AptRoot, Sequence[Package]]] = []
+    failures: list[HostError] = []
+    for suites in wanted.places or (debian(),):
+        apt = AptRoot(context, wanted.architectures, suites)
+        try:
+            apt.refresh()
+            # An archive keeps only the newest versions, so what was pinned and then lost is chosen anew.
+            packages = pinned if pinned is not None and apt.has(pinned) else choose(apt)
+            found.append((apt, apt.with_suites(packages)))
+        except HostError as error:
+            failures.append(error)
+            if wanted.places and not isinstance(error, NoSuchPackageError):
+                context.say(f"going on without {suites.title}: {error.what}")
+        if found and not wanted.is_newest:
+            break
+    if not found:
+        raise next((error for error in reversed(failures) if isinstance(error, NoSuchPackageError)), failures[-1])
+    return max(found, key=lambda one: numbers_in(one[1][0].version))
+
+
+def _ready(context: BuildContext, kind: str, pinned: Sequence[Package] | None) -> Artifact | None:
+    """The artifact of chosen packages, if it is in the cache.
+
+    A record without suites is of an earlier version of the lab, which took them from the release of the host: where
+    there is a network, they are looked up among those of the guests' release.
+    """
+    if pinned is None or not (context.offline or all(package.suite for package in pinned)):
+        return None
+    return context.cache.get(kind, inputs_of(pinned))
+
+
+def pin_of(context: BuildContext, name: str) -> Path:
+    """The file that remembers the choice of the set called ``name``."""
+    return context.cache.root / "pins" / f"{name}.json"
+
+
+def origins(context: BuildContext, name: str) -> dict[str, str]:
+    """Version and suite of every package that was chosen for the set called ``name``, by name and architecture."""
+    packages = chosen(pin_of(context, name)) or ()
+    return {f"{p.name}:{p.architecture}": f"{p.version} ({p.suite or _SUITE_UNKNOWN})" for p in packages}
+
+
+def chosen(pin: Path) -> tuple[Package, ...] | None:
+    """The packages in a record; None where there is none. Raises LabError for a damaged one."""
+    try:
+        return tuple(Package(**fields) for fields in json.loads(pin.read_text()))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, RecursionError):
+        raise LabError(f"{pin} is no record of chosen packages", hint=f"remove it: rm '{pin}'") from None
+
+
+def inputs_of(packages: Sequence[Package]) -> dict[str, object]:
+    """The inputs of an artifact that is made of packages and nothing else."""
+    return {"packages": {f"{p.name}:{p.architecture}": [p.version, p.sha256] for p in packages}}
+
+
+def versions(artifact: Artifact) -> Mapping[str, str]:
+    """The version of every package that an artifact lists among its inputs, by name and architecture."""
+    packages = artifact.inputs["packages"]
+    assert isinstance(packages, dict)
+    return {name: version for name, (version, _) in packages.items()}
+
+
+# Unpacked Debian packages as artifacts.
 
 HOST_ARCHITECTURE = "amd64"
 """QEMU's and the compiler's side: packages with programs that run on the host (kbuild) are of this architecture."""

@@ -10,11 +10,42 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property, lru_cache
 from pathlib import Path
 
-from orchestrator.catalog.build_hints import build_hint
+from orchestrator.catalog.data import Fact, read
 from orchestrator.errors import BuildError
 from orchestrator.process import Finished
+
+# What to do about an error that a module often fails to build with.
+
+
+class _Hint(Fact):
+    pattern: str
+    hint: str
+
+    @cached_property
+    def regex(self) -> re.Pattern[str]:
+        return re.compile(self.pattern)
+
+
+class _Hints(Fact):
+    hints: list[_Hint]
+
+
+def build_hint(line: str) -> str:
+    """A hint for the line of an error of gcc, modpost or make; empty where none is known."""
+    for one in _hints().hints:
+        found = one.regex.search(line)
+        if found is not None:
+            return one.hint.format(*found.groups())
+    return ""
+
+
+@lru_cache(maxsize=1)
+def _hints() -> _Hints:
+    return _Hints.model_validate(read("build_hints.yaml"))
+
 
 _BUILD = "<build>"
 WARNINGS_FILE = "warnings.txt"

@@ -21,12 +21,12 @@ from pathlib import Path
 from types import MappingProxyType
 
 from orchestrator.artifacts.cache import Cache
-from orchestrator.catalog.spelling import nearest
+from orchestrator.catalog.data import nearest
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.paths import AWKWARD, kbuild_takes, user_path
 from orchestrator.plain_text import plain_line
 from orchestrator.process import Finished, run
-from orchestrator.results.bisected import Commit
+from orchestrator.results.origin import Commit
 
 FOLDER = "git-trees"
 """In the cache."""

@@ -3,19 +3,234 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import getpass
+import hashlib
+import os
+import re
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
-from orchestrator.artifacts.archive import system_archive, system_packages
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Artifact, digest
-from orchestrator.artifacts.image_build import BASE, ROOT, build_image, installed_packages, scripts, tree_digest
-from orchestrator.artifacts.pins import chosen, inputs_of
+from orchestrator.artifacts.cache import Artifact, BuildContext, claim, digest, hold, release
+from orchestrator.artifacts.debian import (
+    DEBIAN_ARCHITECTURE,
+    AptRoot,
+    Package,
+    PackageSet,
+    chosen,
+    inputs_of,
+    package_of,
+    pinned_artifact,
+    versions,
+)
 from orchestrator.catalog.images import ImageRecipe
+from orchestrator.errors import BuildError, HostError, LabError, UsageError
+from orchestrator.paths import data_dir
+from orchestrator.process import run
+from orchestrator.program import INSTALL_COMMAND, check_installed
 from orchestrator.steps import step
 
-_KIND = "images"
+# All the packages that a system is made of, fetched once: an archive of its own that apt can install from.
+#
+# The index holds the paragraphs of the signed lists, so what is installed from here, without any network and at any
+# time, is what the release's suites had when the packages were chosen.
+
+_ARCHIVE_KIND = "archives"
+INDEX = "Packages"
+_MINIMUM = "?or(?essential, ?priority(required))"
+
+
+def system_packages(recipe: ImageRecipe) -> PackageSet:
+    """The set that is chosen for a recipe. Another wish is another set, whatever its name."""
+    wish = digest([recipe.arch, recipe.packages])[:8]
+    return PackageSet(f"{recipe.name}-system-{wish}", recipe.arch, (DEBIAN_ARCHITECTURE[recipe.arch],))
+
+
+def system_archive(context: BuildContext, recipe: ImageRecipe) -> Artifact:
+    """The .deb files of a recipe's packages and of all that they depend on, with their index.
+
+    Its inputs list every package with version and checksum. Raises HostError when they cannot be had.
+    """
+
+    def choose(apt: AptRoot) -> list[Package]:
+        return _choose(apt, recipe)
+
+    def fetch(apt: AptRoot, packages: Sequence[Package], folder: Path) -> None:
+        files = apt.download(packages, folder)
+        stanzas = {package_of(stanza).sha256: stanza for stanza in apt.stanzas([p.pinned for p in packages])}
+        listed = zip(packages, files, strict=True)
+        (folder / INDEX).write_text(index((stanzas[package.sha256], file.name) for package, file in listed))
+
+    return pinned_artifact(context, _ARCHIVE_KIND, system_packages(recipe), choose, fetch)
+
+
+def _choose(apt: AptRoot, recipe: ImageRecipe) -> list[Package]:
+    exact = apt.simulate([_MINIMUM, *recipe.packages])
+    # Two suites may have the same version; apt takes it from the first.
+    found = {f"{package.name}={package.version}": package for package in map(package_of, reversed(apt.stanzas(exact)))}
+    return [found[name] for name in exact]
+
+
+def index(listed: Iterable[tuple[str, str]]) -> str:
+    """The index of a flat archive: the paragraphs of a list, each with the name of the file that it is about."""
+    moved = (re.sub(r"^Filename: .*$", f"Filename: ./{name}", stanza.strip(), flags=re.M) for stanza, name in listed)
+    return "\n\n".join(moved) + "\n"
+
+
+# How a user who is not root makes files that belong to many users: as root of a user namespace of one's own.
+
+# The user is root in there, and has the ids of /etc/subuid for all others. Mounts, processes and networks of its own
+# are what lets that root mount /proc and /sys.
+_UNSHARE = (
+    "unshare",
+    *("--map-root-user", "--map-auto", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
+    *("--net", "--ipc", "--uts"),
+)
+_PROBE_LIMIT = 30.0
+
+
+def as_root() -> tuple[str, ...]:
+    """What to put before a command that is to run as root: nothing for root itself.
+
+    Raises HostError with what is missing, and how to get it, where a user cannot have a namespace.
+    """
+    return () if os.geteuid() == 0 else _namespace()
+
+
+@lru_cache(maxsize=1)
+def _namespace() -> tuple[str, ...]:
+    for program in ("newuidmap", "newgidmap"):
+        if shutil.which(program) is None:
+            raise HostError(
+                f"without root, a user namespace is needed, and {program} is not installed",
+                hint=f"as root: {INSTALL_COMMAND} uidmap",
+            )
+    tried = run([*_UNSHARE, "true"], time_limit=_PROBE_LIMIT, environment={"LC_ALL": "C"})
+    if tried.status == 0:
+        return _UNSHARE
+    errors = tried.stderr
+    if any(word in errors for word in ("subuid", "subgid", "find")):
+        user = getpass.getuser()
+        hint = f"as root: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}"
+        raise HostError(
+            f"{user} has no range of ids in /etc/subuid and /etc/subgid", detail=tried.complaint(), hint=hint
+        )
+    raise HostError(
+        "this host lets no user but root have a user namespace",
+        detail=tried.complaint(),
+        hint="as root: sysctl kernel.unprivileged_userns_clone=1 kernel.apparmor_restrict_unprivileged_userns=0 "
+        "(the one that it has), or run the command as root",
+    )
+
+
+# Disk images built from an archive of packages: a tree by mmdebstrap, finished, in a file system, as a qcow2 file.
+#
+# No loop device, no mount and no device node is needed, and no network.
+
+BASE, ROOT, PACKAGES, FILES = "base.qcow2", "root.squashfs", "packages.txt", "files.txt"
+
+EPOCH = 1121212800
+"""2005-07-13, in seconds: the time of all that has none of its own, so that the same inputs give the same files."""
+
+_SCRIPTS = ("build.sh", "finish.sh", "sshd.conf")
+_BUILD_LIMIT = 1800.0
+_CONVERT_LIMIT = 300.0
+_WORK_PREFIX = "orchestrator-image-"
+_ELSEWHERE = "set TMPDIR to another folder"
+_EXPANSION = 8
+"""Bytes for the tree, the file system and the image, at most, for each byte of the packages."""
+
+
+def scripts() -> dict[str, str]:
+    """What decides, besides the packages, what an image is like: the scripts that make it, by name."""
+    return {name: (data_dir("images") / "recipes" / name).read_text() for name in _SCRIPTS}
+
+
+def build_image(context: BuildContext, recipe: ImageRecipe, archive: Artifact, folder: Path) -> None:
+    """Fill ``folder`` with the base image and its squashfs, read-only, and with records of its packages and files.
+
+    Raises BuildError with the last lines of what failed; HostError where the host lacks something.
+    """
+    check_installed("image-packages.txt", "building an image")
+    prefix = as_root()
+    packages = versions(archive)
+    with _work_folder(prefix, archive.size() * _EXPANSION) as work:
+        context.say(
+            f"building image {recipe.name} of {len(packages)} packages: one to ten minutes, as fast as the host is"
+        )
+        script = data_dir("images") / "recipes" / "build.sh"
+        places = [str(place) for place in (archive.path, work, folder)]
+        argv = [*prefix, "sh", str(script), *places, DEBIAN_ARCHITECTURE[recipe.arch], recipe.init, str(recipe.size)]
+        environment = {"SOURCE_DATE_EPOCH": str(EPOCH), "DEBIAN_FRONTEND": "noninteractive"}
+        finished = run(argv, time_limit=_BUILD_LIMIT, environment=environment)
+    if finished.status != 0:
+        raise BuildError(f"image {recipe.name} does not build", detail=finished.complaint())
+    wanted = {name.rpartition(":")[0]: version for name, version in packages.items()}
+    if installed_packages(folder) != wanted:
+        odd = sorted(set(installed_packages(folder).items()) ^ set(wanted.items()))[:10]
+        raise BuildError(f"image {recipe.name} has other packages than were chosen", detail=[" ".join(o) for o in odd])
+    raw, base = folder / "base.raw", folder / BASE
+    finished = run(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(raw), str(base)], time_limit=_CONVERT_LIMIT)
+    if finished.status != 0:
+        raise BuildError(f"image {recipe.name} cannot be converted", detail=finished.complaint())
+    raw.unlink()
+    for file in (base, folder / ROOT):
+        file.chmod(0o444)
+
+
+def installed_packages(folder: Path) -> dict[str, str]:
+    """The packages recorded in an image's folder: versions by name."""
+    return dict(line.split(" ", 1) for line in (folder / PACKAGES).read_text().splitlines())
+
+
+def tree_digest(folder: Path) -> str:
+    """The SHA-256 of the record of an image's files: type, mode, owner, size, content or target of each."""
+    return hashlib.sha256((folder / FILES).read_bytes()).hexdigest()
+
+
+@contextlib.contextmanager
+def _work_folder(prefix: tuple[str, ...], room: int) -> Iterator[Path]:
+    """A folder for the tree, which is not below the cache: only ``prefix`` can remove the files of other users."""
+    folder = Path(tempfile.mkdtemp(prefix=_WORK_PREFIX))
+    hold(folder)
+    try:
+        _remove_abandoned(prefix, folder.parent)
+        if " " in str(folder):
+            raise HostError(f"an image cannot be built in {folder.parent}, since apt takes no spaces", hint=_ELSEWHERE)
+        free = shutil.disk_usage(folder).free
+        if free < room:
+            what = f"building an image needs {room / 1e9:.1f} GB in {folder.parent}, and {free / 1e9:.1f} are free"
+            raise HostError(what, hint=_ELSEWHERE)
+        yield folder
+    finally:
+        release(folder)
+        _remove_tree(prefix, folder)
+
+
+def _remove_abandoned(prefix: tuple[str, ...], parent: Path) -> None:
+    """Remove our folders there that are older than any build can be, and held by none: their builders were killed.
+
+    A clock that is set forward makes a living builder's folder as old.
+    """
+    for folder in parent.glob(f"{_WORK_PREFIX}*"):
+        with contextlib.suppress(FileNotFoundError), claim(folder) as unused:  # another builder removes them as well
+            facts = folder.lstat()
+            is_left = unused or folder.is_symlink()  # a link holds nothing
+            if is_left and facts.st_uid == os.geteuid() and time.time() - facts.st_mtime > 2 * _BUILD_LIMIT:
+                _remove_tree(prefix, folder)
+
+
+def _remove_tree(prefix: tuple[str, ...], folder: Path) -> None:
+    run([*prefix, "rm", "-rf", "--one-file-system", str(folder)], time_limit=_CONVERT_LIMIT)
+
+
+_IMAGE_KIND = "images"
 
 
 @dataclass(frozen=True)
@@ -60,7 +275,10 @@ def ready_image(context: BuildContext, recipe: ImageRecipe) -> Image:
         context.need_network(f"image {recipe.name}")  # to build takes as long as to fetch: offline means neither
         archive, name = system_archive(context, recipe), recipe.name
         artifact = context.cache.obtain(
-            _KIND, _inputs(recipe, archive.key), name, lambda folder: build_image(context, recipe, archive, folder)
+            _IMAGE_KIND,
+            _inputs(recipe, archive.key),
+            name,
+            lambda folder: build_image(context, recipe, archive, folder),
         )
         return _image(recipe, artifact)
 
@@ -70,7 +288,7 @@ def cached_image(context: BuildContext, recipe: ImageRecipe) -> Image | None:
     packages = chosen(system_packages(recipe).pin(context))
     if packages is None:
         return None
-    found = context.cache.get(_KIND, _inputs(recipe, digest(inputs_of(packages))))
+    found = context.cache.get(_IMAGE_KIND, _inputs(recipe, digest(inputs_of(packages))))
     return _image(recipe, found) if found is not None else None
 
 
@@ -87,3 +305,87 @@ def _inputs(recipe: ImageRecipe, archive: str) -> dict[str, object]:
 def _image(recipe: ImageRecipe, artifact: Artifact) -> Image:
     folder = artifact.path
     return Image(recipe, artifact.key, folder / BASE, folder / ROOT, installed_packages(folder), tree_digest(folder))
+
+
+# A folder as a disk that guests only read: compressed squashfs, the same bytes for the same content.
+
+_DISK_KIND = "data-disks"
+_FILE = "data.squashfs"
+_LIMIT = 1800.0
+
+# lz4: an emulated CPU is slow at anything denser. The rest: nothing in the bytes but the content.
+OPTIONS = (
+    *("-comp", "lz4", "-noappend", "-no-progress", "-quiet"),
+    *("-all-root", "-no-xattrs", "-all-time", str(EPOCH), "-mkfs-time", str(EPOCH)),
+)
+
+
+def data_disk(context: BuildContext, folder: Path) -> Path:
+    """The squashfs file of a folder of the user's, private to the user; made when its content is not in the cache.
+
+    All in it belongs to root. Links stay what they are: nothing is taken from outside the folder.
+    Raises UsageError for what cannot be packed, HostError, BuildError.
+    """
+    if not folder.is_dir():
+        what = "is no folder" if folder.exists() else "is not there"
+        raise UsageError(f"{folder} {what}: a data disk is made of a folder")
+    folder = folder.resolve()
+    content = _content(folder)
+
+    def build(place: Path) -> None:
+        place.chmod(0o700)  # users who may not read the folder may not read its disk either
+        check_installed("image-packages.txt", "making a data disk")
+        context.say(f"packing {folder}")
+        file = place / _FILE
+        finished = run(
+            ["mksquashfs", str(folder), str(file), *OPTIONS],
+            time_limit=_LIMIT,
+            environment={"SOURCE_DATE_EPOCH": None},
+        )
+        if finished.status != 0:
+            raise BuildError(f"{folder} cannot be packed", detail=finished.complaint())
+        if _content(folder) != content:
+            raise LabError(f"{folder} changed while it was packed", hint="try again when nothing writes there")
+        file.chmod(0o400)
+
+    inputs = {"content": content, "options": list(OPTIONS)}
+    return context.cache.obtain(_DISK_KIND, inputs, folder.name or "root", build).path / _FILE
+
+
+def _content(folder: Path) -> str:
+    """The SHA-256 of all that the disk will hold: paths, modes, contents, and targets of links."""
+    whole = hashlib.sha256()
+    for line in _lines(folder):
+        whole.update(line + b"\0")
+    return whole.hexdigest()
+
+
+def _lines(folder: Path) -> Iterator[bytes]:
+    def give_up(error: OSError) -> None:
+        raise _unreadable(error)
+
+    yield b"d %o" % stat.S_IMODE(folder.stat().st_mode)
+    for parent, folders, files in os.walk(folder, onerror=give_up):
+        folders.sort()
+        for path in (Path(parent, name) for name in sorted((*folders, *files))):
+            try:
+                yield os.fsencode(path.relative_to(folder)) + b"\0" + _facts(path)
+            except OSError as error:
+                raise _unreadable(error) from None
+
+
+def _facts(path: Path) -> bytes:
+    mode = path.lstat().st_mode
+    permissions = stat.S_IMODE(mode)
+    if stat.S_ISLNK(mode):
+        return b"l " + os.fsencode(path.readlink())
+    if stat.S_ISDIR(mode):
+        return b"d %o" % permissions
+    if stat.S_ISREG(mode):
+        with path.open("rb") as file:
+            return b"f %o " % permissions + hashlib.file_digest(file, "sha256").digest()
+    raise UsageError(f"{path} is neither a file nor a folder nor a link, and cannot be on a data disk")
+
+
+def _unreadable(error: OSError) -> HostError:
+    return HostError(f"{error.filename} cannot be read: {error.strerror}")

@@ -7,28 +7,318 @@ import os
 import re
 import shutil
 import time
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from typing import Self
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Artifact
-from orchestrator.artifacts.compiler import compiling_in
+from orchestrator.artifacts.cache import Artifact, BuildContext
+from orchestrator.artifacts.compiler import Toolchain, build_environment, compiling_in, guest_toolchain
+from orchestrator.artifacts.debian import ANOTHER_MIRROR, AptRoot, NoSuchPackageError, Package, unpacked_packages
 from orchestrator.artifacts.diagnostics import error_lines
-from orchestrator.artifacts.kernel_config import check_granted, merged, not_granted
-from orchestrator.artifacts.kernel_source import (
-    UNPACKED_GB,
-    kernel_source,
-    sound_source,
-    sources_of_same_package,
-)
-from orchestrator.artifacts.relocation import relocate
-from orchestrator.artifacts.toolchain import Toolchain, guest_toolchain
-from orchestrator.artifacts.type_information import check_type_maker, drop_debug_information, has_types
-from orchestrator.catalog.kconfig import read_config
-from orchestrator.catalog.kernels import KernelSpec
-from orchestrator.errors import BuildError, HostError
-from orchestrator.paths import AWKWARD, kbuild_takes
+from orchestrator.artifacts.images import OPTIONS
+from orchestrator.catalog.data import Fact, read
+from orchestrator.catalog.images import debian
+from orchestrator.catalog.kernels import KernelSpec, read_config
+from orchestrator.errors import BuildError, HostError, UsageError
+from orchestrator.paths import AWKWARD, data_dir, kbuild_takes
 from orchestrator.process import Finished, run
-from orchestrator.requirements import check_installed
+from orchestrator.program import check_installed
+
+# A kernel's configuration: merged from fragments, checked, and read for the features that probes need.
+
+_SET = re.compile(r"^(CONFIG_\w+)=(.*)$", re.MULTILINE)
+_UNSET = re.compile(r"^# (CONFIG_\w+) is not set$", re.MULTILINE)
+
+MAINLINE_HASH_BITS = "6"
+"""Where a kernel has no option for it: KPROBE_HASH_BITS of kernel/kprobes.c, since 2.6.9."""
+
+_PREEMPTION = {
+    "CONFIG_PREEMPT_VOLUNTARY": "voluntary",
+    "CONFIG_PREEMPT": "full",
+    "CONFIG_PREEMPT_LAZY": "lazy",  # since Linux 6.13 (commit 7c70cb94d29c)
+    "CONFIG_PREEMPT_RT": "real time",
+    "CONFIG_PREEMPT_DYNAMIC": "dynamic",  # chosen when it boots; the code is that of a preemptible kernel
+}
+
+
+def merged(spec: KernelSpec) -> str:
+    """A kernel's fragments of ``images/kernels`` one after the other; a later one has the last word."""
+    folder = data_dir("images") / "kernels"
+    text = "".join((folder / f"{name}.config").read_text() for name in spec.fragments)
+    return "".join(line for line in text.splitlines(keepends=True) if _option(line) not in spec.without)
+
+
+def _option(line: str) -> str | None:
+    found = _SET.match(line) or _UNSET.match(line)
+    return found[1] if found is not None else None
+
+
+def not_granted(wanted: str, config: Mapping[str, str]) -> list[str]:
+    """The options that the kernel's build system did not take as the fragments have them, each with what it has."""
+    last: dict[str, str | None] = {}
+    for line in wanted.splitlines():
+        if found := _SET.match(line):
+            last[found[1]] = found[2]
+        elif found := _UNSET.match(line):
+            last[found[1]] = None
+    return [
+        f"{option}: wanted {value or 'off'}, got {config.get(option, 'off')}"
+        for option, value in last.items()
+        if config.get(option) != value
+    ]
+
+
+def check_granted(wanted: str, config: Mapping[str, str], name: str) -> None:
+    """Raise BuildError where an option is not as the fragments have it."""
+    refused = not_granted(wanted, config)
+    if refused:
+        raise BuildError(
+            f"the configuration of {name} is not what its fragments say",
+            detail=refused[:20],
+            hint="an option may depend on another one that is off, or have another name in this version",
+        )
+
+
+def features(config: Mapping[str, str]) -> dict[str, str]:
+    """What matters to probes, by the kernel's own configuration."""
+
+    def has(option: str) -> bool:
+        return config.get(option) == "y"
+
+    preemption = "none"
+    for option, name in _PREEMPTION.items():
+        preemption = name if has(option) else preemption
+    return {
+        "booster": "yes" if has("CONFIG_KPROBES") and not has("CONFIG_PREEMPTION") else "no",
+        "optprobes": "yes" if has("CONFIG_OPTPROBES") else "no",
+        "ftrace": "yes" if has("CONFIG_FUNCTION_TRACER") else "no",
+        "preemption": preemption,
+        "hook": "yes" if has("CONFIG_LAB_SYSCALL_HOOK") else "no",
+        "markers": "yes" if has("CONFIG_LAB_MARKERS") else "no",
+        "kprobe lists": f"2^{config.get('CONFIG_KPROBE_HASH_BITS', MAINLINE_HASH_BITS)}",
+        "kprobe cache": "yes" if has("CONFIG_KPROBE_CACHE") else "no",
+        "HZ": config.get("CONFIG_HZ", "?"),
+        "SMP": "yes" if has("CONFIG_SMP") else "no",
+    }
+
+
+# The kernel's source: as the distribution has it, unpacked once, and copies of it with the lab's own patches.
+
+UNPACKED_GB = 1.7
+"""Disk for the package and the unpacked source; a patched copy shares all files but those that it changes."""
+
+_KIND, _PACKAGE = "kernel-source", "linux-source-"
+_UNPACK_LIMIT = 900.0
+
+
+def kernel_source(
+    context: BuildContext, package: str, patches: Sequence[str] = (), files: Mapping[str, str] | None = None
+) -> Artifact:
+    """The source of a ``linux-source`` package in ``linux/``, with patches of ``images/patches`` applied in order.
+
+    ``files`` are sources of ``kmods`` by the new paths that they are copied to. Raises HostError when it cannot be had,
+    BuildError for a patch that does not apply or a file whose place is taken. Offline, nothing is unpacked.
+    """
+    archive = _archive(context, package)
+
+    def unpack(folder: Path) -> None:
+        context.say(f"unpacking {package} ({UNPACKED_GB} GB)")
+        (folder / "linux").mkdir()
+        unpack_tarball(archive.path / "usr/src" / f"{package}.tar.xz", folder / "linux")
+
+    pristine = _obtain(context, {"package": archive.key}, package, unpack)
+    if not patches and not files:
+        return pristine
+    changes = {name: data_dir("images") / "patches" / f"{name}.patch" for name in patches}
+
+    def patch(folder: Path) -> None:
+        sound_source(context, package)
+        # Hard links: times stay, so that make sees what changed, and patch replaces a file instead of writing into it.
+        copied = run(["cp", "-al", str(pristine.path / "linux"), str(folder)], time_limit=_UNPACK_LIMIT)
+        if copied.status != 0:
+            raise HostError(f"cannot copy {pristine.path}", detail=copied.complaint())
+        for name, file in changes.items():
+            argv = ["patch", "-d", str(folder / "linux"), "-p1", "--fuzz=0", "--force", "-i", str(file)]
+            applied = run(argv, time_limit=_UNPACK_LIMIT)
+            if applied.status != 0:
+                detail = (applied.stdout + applied.stderr).splitlines()[-20:]
+                raise BuildError(f"{name}.patch does not apply to {package}", where=str(file), detail=detail)
+        for place, text in added.items():
+            _add(folder / "linux", place, text)
+
+    added = {place: (data_dir("kmods") / name).read_text() for place, name in (files or {}).items()}
+    inputs: dict[str, object] = {
+        "package": archive.key,
+        "patches": {name: file.read_text() for name, file in changes.items()},
+    }
+    if added:  # a source without any keeps the key it always had
+        inputs["files"] = added
+    return _obtain(context, inputs, source_label(package, patches, added), patch)
+
+
+def _archive(context: BuildContext, package: str) -> Artifact:
+    """The unpacked package, of the first suites at hand that have it. Raises HostError with what they have."""
+    at_hand: list[str] = []
+
+    def choose(apt: AptRoot) -> list[Package]:
+        versions = [name.removeprefix(_PACKAGE) for name in apt.names(rf"{_PACKAGE}\d+\.\d+")]
+        at_hand.append(f"{apt.suites.title} has {', '.join(versions) or 'none'}")
+        return [apt.show(package, "all")]
+
+    try:
+        places = (debian(), *debian().elsewhere)
+        return unpacked_packages(context, package, "x86_64", choose, places=places)
+    except NoSuchPackageError:
+        raise HostError(f"Debian has no {package} at hand: {'; '.join(at_hand)}", hint=ANOTHER_MIRROR) from None
+
+
+def source_label(package: str, patches: Sequence[str] = (), files: Mapping[str, str] | None = None) -> str:
+    """The label in the cache of a package's source with these patches and files."""
+    return f"{package} with {', '.join(patches)}" if patches or files else package
+
+
+def sound_source(
+    context: BuildContext, package: str, patches: Sequence[str] = (), files: Mapping[str, str] | None = None
+) -> Artifact:
+    """The source as ``kernel_source`` has it, with each of its 80,000 files checked: for who compiles with it."""
+    source = kernel_source(context, package, patches, files)
+    return source if context.cache.is_sound(source) else kernel_source(context, package, patches, files)
+
+
+def unpack_tarball(tarball: Path, folder: Path) -> None:
+    """Unpack a kernel's source into ``folder``, without the folder that all of it is in.
+
+    Raises HostError when the tarball is damaged, or when tar or what it calls to decompress is missing.
+    """
+    argv = ["tar", "-C", str(folder), "--strip-components=1", "-xf", str(tarball)]
+    finished = run(argv, time_limit=_UNPACK_LIMIT)
+    if finished.status != 0:
+        raise HostError(f"cannot unpack {tarball}", detail=finished.complaint())
+
+
+def _add(source: Path, place: str, text: str) -> None:
+    path = source / place
+    if path.exists():  # by a hard link it would be changed in every other copy as well
+        raise BuildError(f"{place} cannot be added to the source: there is such a file")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def _obtain(context: BuildContext, inputs: Mapping[str, object], label: str, make: Callable[[Path], None]) -> Artifact:
+    found = context.cache.find(_KIND, inputs)
+    if found is not None:
+        return found
+    context.need_network(f"the source {label}")  # a command that only lists must not fetch gigabytes
+    check_installed(
+        "kernel-packages.txt", f"the source {label}"
+    )  # tar names the program that is missing, but not its package
+    return context.cache.obtain(_KIND, inputs, label, make)
+
+
+def sources_of_same_package(context: BuildContext, source: Artifact) -> set[str]:
+    """The keys of all sources, patched or not, that come from the same package as ``source``."""
+    return {
+        artifact.key
+        for artifact in context.cache.artifacts()
+        if artifact.kind == _KIND and artifact.inputs.get("package") == source.inputs["package"]
+    }
+
+
+# A copy of a kernel's build tree made to belong to another source, so that only what differs is built again.
+#
+# Kbuild compares the command that made an object, and the names of what it was made from, with those of today. Both
+# hold the source's absolute path, and those of objtool, after which every object is made again, the build tree's own.
+# It detects a changed file by its time alone, which means nothing in another tree: an object may be younger than a
+# file that it was not made from. So objects made from a file that differs are removed.
+
+_LARGEST = 64 << 20
+# .NAME.cmd says how NAME beside it was made. (auto.conf.cmd is another thing: without an auto.conf all is made anew.)
+_MADE = re.compile(r"\.(?P<name>.+)\.cmd")
+_WORD = re.compile(rb"[^\s:;\"'\\()]+")
+
+
+def relocate(build: Path, made_in: Path, before: Path, now: Path) -> None:
+    """Let ``build``, a copy of what was made in ``made_in`` from the source ``before``, go on with the source ``now``.
+
+    The two sources share the files that are the same in both, by hard links.
+    """
+    differing = {os.fsencode(now / path) for path in _differing(before, now)} if before != now else set()
+    for file in [*build.rglob("*.cmd"), *build.rglob("*.d"), build / "Makefile"]:
+        if not file.is_file() or file.is_symlink() or file.stat().st_size > _LARGEST:
+            continue
+        content = file.read_bytes()
+        changed = _moved(_moved(content, made_in, build), before, now)
+        if changed != content:
+            file.write_bytes(changed)
+        made = _MADE.fullmatch(file.name)
+        if made is not None and not differing.isdisjoint(_WORD.findall(changed)):
+            file.with_name(made["name"]).unlink(missing_ok=True)
+    link = build / "source"
+    if link.is_symlink():
+        link.unlink()
+        link.symlink_to(now)
+
+
+def _moved(content: bytes, before: Path, now: Path) -> bytes:
+    for end in (b"/", b"\n"):
+        content = content.replace(os.fsencode(before) + end, os.fsencode(now) + end)
+    return content
+
+
+def _differing(before: Path, now: Path) -> set[str]:
+    """The files, by their paths within a source, that are not the same one in both."""
+    return {path for path, _ in set(_files(before)) ^ set(_files(now))}
+
+
+def _files(source: Path) -> Iterator[tuple[str, tuple[int, int]]]:
+    folders = [source]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(Path(entry.path))
+                else:
+                    facts = entry.stat(follow_symlinks=False)
+                    yield os.path.relpath(entry.path, source), (facts.st_dev, facts.st_ino)
+
+
+# A kernel's type information (BTF): what making it needs, and what of the debug information before it is kept.
+
+_OPTION = "CONFIG_DEBUG_INFO_BTF=y"
+_PROGRAMS = ("scripts", "tools")
+"""Folders of a build tree whose objects belong to the build's own programs."""
+_STRIP_LIMIT = 300.0
+
+
+def has_types(config: str) -> bool:
+    """Whether a configuration is that of a kernel with type information."""
+    return _OPTION in config.splitlines()
+
+
+def check_type_maker(what: str) -> None:
+    """Raise HostError where the host has no pahole.
+
+    Linux 6.1's build system warns, and builds for ten minutes before it fails; 6.12's only switches the option off.
+    """
+    check_installed("type-packages.txt", f"{what}, which has type information (BTF),")
+
+
+def drop_debug_information(build: Path, toolchain: Toolchain) -> None:
+    """Remove the debug information from a built tree, and all objects, which have most of it. Raises BuildError.
+
+    vmlinux keeps its symbols and types, and modules build as before: they need headers, programs and symbol versions.
+    """
+    for file in {*build.rglob("*.o"), *build.rglob("*.a"), *build.glob(".tmp_vmlinux*")}:
+        if file.relative_to(build).parts[0] not in _PROGRAMS:
+            file.unlink()
+    image = build / "vmlinux"
+    stripped = run([toolchain.program("strip"), "--strip-debug", str(image)], time_limit=_STRIP_LIMIT)
+    if stripped.status != 0:
+        raise BuildError(f"strip fails on {image}", detail=stripped.complaint())
+
 
 BUILD_GB = 0.4
 CPU_MINUTES = 10
@@ -165,3 +455,151 @@ class _Progress:
 
 def _broken(spec: KernelSpec, finished: Finished) -> BuildError:
     return BuildError(f"{spec.name} does not build", detail=error_lines(finished.stdout + finished.stderr))
+
+
+# A kernel built in its source tree, at whatever revision that is: what did not change is not built again.
+
+_TREE_CONFIGURE_LIMIT = 900.0
+_TREE_BUILD_LIMIT = 12 * 3600.0
+_ARCH = {"CONFIG_X86_32": "i386", "CONFIG_X86_64": "x86_64"}
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=[ -~]*")
+
+
+def is_kernel_source(tree: Path) -> bool:
+    """Whether a tree is a kernel's."""
+    return (tree / "Kconfig").is_file() and (tree / "arch" / "x86" / "Makefile").is_file()
+
+
+@dataclass(frozen=True)
+class TreeBuild:
+    """How a kernel is built in its tree: with this configuration, and these variables for make (``CC=gcc-12``)."""
+
+    config: Path
+    variables: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, tree: Path, config: Path | None, variables: Sequence[str]) -> Self:
+        """With this configuration, or the one in ``tree``. Raises UsageError where that is no kernel's, and either."""
+        if (config is not None or variables) and not is_kernel_source(tree):
+            what = f"--kconfig and --make are for a kernel's tree, and {tree} is none"
+            raise UsageError(what, hint="leave them out")
+        return cls((config or tree / ".config").absolute(), tuple(variables))
+
+    def check(self) -> None:
+        """Raise UsageError where the configuration is not there, or something is no variable."""
+        for variable in self.variables:
+            if not _VARIABLE.fullmatch(variable):
+                raise UsageError(f"--make: found {variable!r}; expected NAME=VALUE", hint="such as --make CC=gcc-12")
+        if not self.config.is_file():
+            hint = "name one with --kconfig, or make one there: make defconfig"
+            raise UsageError("there is no configuration of the kernel", where=str(self.config), hint=hint)
+        if not self._arch:
+            raise UsageError("this is no configuration of a kernel for x86", where=str(self.config))
+
+    @property
+    def _arch(self) -> str:
+        # One for i386 does not say that it is not for 64 bits: make has to.
+        config = read_config(self.config)
+        return next((arch for option, arch in _ARCH.items() if config.get(option) == "y"), "")
+
+    def build(self, tree: Path, say: Callable[[str], None]) -> None:
+        """Build bzImage and modules. Raises BuildError with the compiler's words."""
+        (tree / ".config").write_bytes(self.config.read_bytes())
+        self._make(tree, ["olddefconfig"], _TREE_CONFIGURE_LIMIT)
+        say(f"building the kernel in {tree}")
+        self._make(tree, [f"-j{len(os.sched_getaffinity(0))}", "bzImage", "modules"], _TREE_BUILD_LIMIT)
+
+    def _make(self, tree: Path, what: Sequence[str], time_limit: float) -> None:
+        command = ["make", "-C", str(tree), f"ARCH={self._arch}", *self.variables, *what]
+        finished = run(command, time_limit=time_limit, environment={**build_environment(), **IDENTITY})
+        if finished.status != 0:
+            words = error_lines(finished.stdout + finished.stderr)
+            raise BuildError("the kernel does not build", where=str(tree), detail=words)
+
+
+# The files of the kernel's source that a build of the smallest kernel needs.
+
+
+class BuildSource(Fact):
+    """The choice, as ``build_source.yaml`` explains it, and the ``package`` it is made from."""
+
+    package: str
+    build: list[str]
+    no_code: list[str]
+    only: dict[str, list[str]]
+    left_out: list[str]
+
+    def takes(self, folder: str, names: Iterable[str]) -> list[str]:
+        """The files that are taken of those in a folder (its path in the source; the top's is ``.``)."""
+        whole = self._is_whole(PurePosixPath(folder))
+        return [name for name in names if self._takes(name, whole=whole)]
+
+    def _takes(self, name: str, *, whole: bool) -> bool:
+        if any(fnmatchcase(name, pattern) for pattern in self.build):
+            return True
+        return whole and not any(fnmatchcase(name, pattern) for pattern in self.no_code)
+
+    def _is_whole(self, folder: PurePosixPath) -> bool:
+        if any(folder.is_relative_to(left_out) for left_out in self.left_out):
+            return False
+        for parent, kept in self.only.items():
+            if folder.is_relative_to(parent) and not any(folder.is_relative_to(f"{parent}/{name}") for name in kept):
+                return False
+        return True
+
+
+@lru_cache(maxsize=1)
+def build_source_choice() -> BuildSource:
+    """Return the lab's choice."""
+    return BuildSource.model_validate(read("build_source.yaml"))
+
+
+# The part of the kernel's source that guests build from, as a squashfs that they have in memory.
+
+_BUILD_SOURCE_KIND = "build-sources"
+_FILE = "source.squashfs"
+_LIMIT = 900.0
+
+
+@dataclass(frozen=True)
+class PackedSource:
+    """A squashfs with a kernel's source, all of it dated at the images' epoch; ``key`` names its exact content."""
+
+    key: str
+    file: Path
+
+
+def build_source(context: BuildContext) -> PackedSource:
+    """The source that a build of the smallest kernels needs, packed when it is not in the cache.
+
+    Raises HostError when the source cannot be had, BuildError.
+    """
+    choice = build_source_choice()
+    source = kernel_source(context, choice.package)
+
+    def build(folder: Path) -> None:
+        check_installed("image-packages.txt", "packing a kernel's source")
+        sound_source(context, choice.package)
+        context.say(f"packing what a build needs of {choice.package}")
+        tree, file = folder / "tree", folder / _FILE
+        link_chosen(choice, source.path / "linux", tree)
+        finished = run(
+            ["mksquashfs", str(tree), str(file), *OPTIONS], time_limit=_LIMIT, environment={"SOURCE_DATE_EPOCH": None}
+        )
+        if finished.status != 0:
+            raise BuildError(f"{choice.package} cannot be packed", detail=finished.complaint())
+        shutil.rmtree(tree)
+        file.chmod(0o444)
+
+    inputs = {"source": source.key, "choice": choice.model_dump(), "options": list(OPTIONS)}
+    found = context.cache.obtain(_BUILD_SOURCE_KIND, inputs, f"{choice.package}, for builds in guests", build)
+    return PackedSource(found.key, found.path / _FILE)
+
+
+def link_chosen(choice: BuildSource, source: Path, tree: Path) -> None:
+    """Make ``tree`` of hard links to the files that are chosen of a source; all of its folders are there."""
+    for parent, _, names in os.walk(source):
+        folder = Path(parent).relative_to(source)
+        (tree / folder).mkdir(parents=True)
+        for name in choice.takes(folder.as_posix(), names):
+            os.link(Path(parent, name), tree / folder / name, follow_symlinks=False)

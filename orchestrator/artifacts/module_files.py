@@ -3,14 +3,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import io
+import lzma
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from orchestrator.artifacts.drivers import module_name, ordered
+from elftools.common.exceptions import ELFError
+from elftools.elf.constants import SH_FLAGS
+from elftools.elf.elffile import ELFFile
+from elftools.elf.relocation import RelocationSection
+from elftools.elf.sections import Section, SymbolTableSection
+
+from orchestrator.artifacts.kernel_code import CodePart, KernelCode, Symbol
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.catalog.spelling import nearest
+from orchestrator.artifacts.machine_code import FTRACE_NOPS, TRACER_BYTES
+from orchestrator.catalog.data import nearest
+from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.errors import LabError
+
+# The kernel's own modules that a guest needs before anything else, in the order of loading.
+
+_LARGEST = 64 << 20
+"""Bytes of a module; amdgpu.ko has 14 MB."""
+
+
+def with_dependencies(modules: Path, wanted: Sequence[str]) -> list[Path]:
+    """The files of the modules ``wanted`` and of all they depend on, each after what it depends on.
+
+    ``modules`` is a kernel's ``lib/modules/RELEASE/kernel``. A module that is not there is built in.
+    Dependencies are the modules' own word (``depends=`` in .modinfo): packages come without modules.dep.
+    """
+    return ordered({module_name(path.name): path for path in modules.rglob("*.ko*")}, wanted)
+
+
+def ordered(files: Mapping[str, Path], wanted: Sequence[str]) -> list[Path]:
+    """The same of modules whose ``files`` are given by their names."""
+    found: list[Path] = []
+    begun: set[Path] = set()
+
+    def add(name: str) -> None:
+        path = files.get(module_name(name))
+        if path is None or path in begun:
+            return
+        begun.add(path)
+        for dependency in module_info(path).get("depends", "").split(","):
+            add(dependency)
+        found.append(path)
+
+    for name in wanted:
+        add(name)
+    return found
+
+
+def module_info(path: Path) -> dict[str, str]:
+    """A module's .modinfo: ``depends``, ``vermagic``, ``license`` and so on. Raises LabError for another file."""
+    try:
+        section = ELFFile(io.BytesIO(module_content(path))).get_section_by_name(".modinfo")
+        if section is None:
+            raise ELFError("it has no .modinfo")
+        entries = section.data().decode(errors="replace").split("\0")
+    except (OSError, *DAMAGED) as error:
+        raise LabError(f"{path} is no kernel module ({error})") from None
+    return dict(entry.split("=", 1) for entry in entries if "=" in entry)
+
+
+def module_content(path: Path) -> bytes:
+    """A module's file, uncompressed where its name says that it is packed, as Debian's are since Linux 6.12.
+
+    Raises OSError, and LabError for another packing than xz, a damaged one, and what is larger than any module.
+    """
+    content = path.read_bytes()
+    if path.suffix != ".ko":
+        if path.suffix != ".xz":
+            raise LabError(f"{path} is packed in a way that is not known: only .ko.xz is")
+        unpacking = lzma.LZMADecompressor(lzma.FORMAT_XZ)
+        try:
+            content = unpacking.decompress(content, _LARGEST)
+        except lzma.LZMAError as error:
+            raise LabError(f"{path} is no kernel module ({error})") from None
+        if not unpacking.eof:
+            raise LabError(f"{path} was cut, or is larger than {_LARGEST >> 20} MiB")
+    return content
+
+
+def unpacked_name(path: Path) -> str:
+    """The name of a module's file that is not packed."""
+    return path.name.removesuffix(".xz")
+
+
+def module_name(text: str) -> str:
+    """A module's name as the kernel lists it, from its file's name: without the suffixes, and with underscores."""
+    return text.partition(".ko")[0].replace("-", "_")
+
 
 BUILT_IN = "modules.builtin"
 
@@ -94,3 +179,85 @@ def _ordered(tree: Path) -> list[str]:
     # The list of Linux 6.1 has .ko, that of 6.12 has .o.
     files = (str(Path(name).with_suffix(".ko")) for name in names)
     return [name for name in files if (tree / name).is_file() and ".." not in Path(name).parts]
+
+
+# The functions of a module's file, as a kernel's image has them: at addresses that it has nowhere else.
+#
+# What the kernel decides as it loads a module is left out: its addresses, and what they are in its instructions. The
+# function tracer's calls are nops, as the loader leaves them.
+
+_TRACER = "__fentry__"
+_FUNCTIONS = ("STT_FUNC", "STT_NOTYPE")
+"""An assembler leaves a function without a type where the source has none; the kernel lists it all the same."""
+_BASE, _DISTANCE = 0x10000000, 0x01000000
+"""Where the first section is, and how far one is from the next: on 32 bits there is room for 200."""
+
+
+def loaded_code(kernel: Kernel, modules: Sequence[str], symbol: str) -> Mapping[str, KernelCode]:
+    """The code of those modules, of these and of what they need, that have a function, by their names.
+
+    Raises LabError for a file that is no module.
+    """
+    found = {name: module_code(file) for name, file in loaded_files(kernel, modules).items()}
+    return {name: code for name, code in found.items() if code.has_function(symbol)}
+
+
+def module_code(file: Path) -> KernelCode:
+    """The functions of a module's file. Raises LabError where it is no module."""
+    try:
+        return _code(file, file.stat().st_mtime_ns)
+    except (OSError, *DAMAGED) as error:
+        raise LabError(f"the functions of a module cannot be read ({error})", where=str(file)) from None
+
+
+@lru_cache(maxsize=16)
+def _code(file: Path, changed: int) -> KernelCode:
+    del changed
+    image = bytearray(module_content(file))
+    elf = ELFFile(io.BytesIO(bytes(image)))
+    sections = {
+        index: section for index, section in enumerate(elf.iter_sections()) if _is_code(section) and section["sh_size"]
+    }
+    parts = {
+        index: CodePart(_BASE + number * _DISTANCE, section["sh_size"], section["sh_offset"])
+        for number, (index, section) in enumerate(sections.items())
+    }
+    for place in _tracer_calls(elf, parts):
+        image[place : place + TRACER_BYTES] = FTRACE_NOPS[0 if elf.elfclass == 64 else 1]
+    return KernelCode(
+        sorted(_functions(elf, parts), key=lambda one: one.address),
+        bytes(image),
+        elf.elfclass // 8,
+        list(parts.values()),
+        {section.name: parts[index] for index, section in sections.items()},
+        is_module=True,
+    )
+
+
+def _is_code(section: Section) -> bool:
+    return bool(section["sh_flags"] & SH_FLAGS.SHF_EXECINSTR) and section["sh_type"] == "SHT_PROGBITS"
+
+
+def _functions(elf: ELFFile, parts: Mapping[int, CodePart]) -> Iterator[Symbol]:
+    table = elf.get_section_by_name(".symtab")
+    for symbol in table.iter_symbols() if isinstance(table, SymbolTableSection) else ():
+        part = parts.get(symbol["st_shndx"]) if symbol["st_info"]["type"] in _FUNCTIONS else None
+        if part is not None and symbol.name:
+            yield Symbol(part.address + symbol["st_value"], "t", symbol.name)
+    # Where the last function of a section ends.
+    for part in parts.values():
+        yield Symbol(part.address + part.size, "d", "")
+
+
+def _tracer_calls(elf: ELFFile, parts: Mapping[int, CodePart]) -> Iterator[int]:
+    """Where in the file the calls of the function tracer are: their targets are filled in at loading."""
+    table = elf.get_section_by_name(".symtab")
+    if not isinstance(table, SymbolTableSection):
+        return
+    for section in elf.iter_sections():
+        part = parts.get(section["sh_info"])
+        if part is None or not isinstance(section, RelocationSection):
+            continue
+        for one in section.iter_relocations():
+            if table.get_symbol(one["r_info_sym"]).name == _TRACER:
+                yield part.place + one["r_offset"] - 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import posixpath
+import re
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,13 +14,80 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from elftools.elf.constants import SH_FLAGS
+from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import Symbol, SymbolTableSection
+from elftools.elf.sections import StringTableSection, Symbol, SymbolTableSection
 
-from orchestrator.artifacts.instructions import decoded
-from orchestrator.artifacts.static_points import static_points
-from orchestrator.elf import DAMAGED
+from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.compiler import LIBRARIES, shared_library
+from orchestrator.artifacts.images import FILES, Image, ready_image
+from orchestrator.artifacts.machine_code import decoded
+from orchestrator.artifacts.sources import OwnSource, own_file
+from orchestrator.catalog.images import image as image_recipe
+from orchestrator.catalog.kernels import Arch
+from orchestrator.catalog.user_files import DAMAGED, LARGEST, LIBRARY_NAME, UserLibrary
 from orchestrator.errors import BuildError
+from orchestrator.process import run
+from orchestrator.program import check_installed
+
+# The static probe points of a program (USDT): the notes that <sys/sdt.h> leaves in it.
+#
+# Their form: https://sourceware.org/systemtap/wiki/UserSpaceProbeImplementation, version 3.
+
+_NOTES, _BASE = ".note.stapsdt", ".stapsdt.base"
+_OWNER, _VERSION = b"stapsdt\0", 3
+_HEADER = struct.Struct("<III")
+_ALIGNMENT = 4
+
+
+@dataclass(frozen=True)
+class StaticPoint:
+    """A point's name, ``PROVIDER:NAME``, its address, and that of its semaphore, 0 where it has none."""
+
+    name: str
+    address: int
+    semaphore: int
+
+
+def static_points(elf: ELFFile) -> Iterator[StaticPoint]:
+    """All points that the notes name, in their order. What is no such note is passed over.
+
+    A note whose base is 0 has none: a linker that drops the base's section (--gc-sections) leaves 0 there, and its
+    addresses are as they were linked. At 0 is a point whose function was dropped.
+    """
+    base = elf.get_section_by_name(_BASE)
+    for described in _notes(elf):
+        addresses = struct.Struct("<QQQ" if elf.elfclass == 64 else "<III")
+        if len(described) < addresses.size:
+            continue
+        place, linked_base, semaphore = addresses.unpack_from(described)
+        if not place:
+            continue
+        provider, name, *_ = [*described[addresses.size :].split(b"\0"), b"", b""]
+        moved = base["sh_addr"] - linked_base if base is not None and linked_base else 0
+        yield StaticPoint(
+            f"{provider.decode(errors='replace')}:{name.decode(errors='replace')}",
+            place + moved,
+            semaphore + moved if semaphore else 0,
+        )
+
+
+def _notes(elf: ELFFile) -> Iterator[bytes]:
+    """What each note has to say; linkers keep several sections of the name where their flags differ."""
+    for section in elf.iter_sections():
+        content, at = section.data() if section.name == _NOTES else b"", 0
+        while at + _HEADER.size <= len(content):
+            owner_size, size, version = _HEADER.unpack_from(content, at)
+            owner = at + _HEADER.size
+            body = owner + _aligned(owner_size)
+            at = body + _aligned(size)
+            if content[owner : owner + owner_size] == _OWNER and version == _VERSION:
+                yield content[body : body + size]
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
+
 
 _SHOWN_BYTES = 16
 _SHOWN_POINTS = 8
@@ -236,3 +305,116 @@ def _place_at(elf: ELFFile, address: int, name: str, size: int = _SHOWN_BYTES) -
         if segment["p_flags"] & _EXECUTABLE and 0 <= into < segment["p_filesz"]:
             return ProgramPlace(address, segment["p_offset"] + into, segment.data()[into : into + size])
     raise BuildError(f"{name} is in no segment that is executed")
+
+
+# The shared libraries that a workload is linked with: their files on the host, and where a guest has them.
+
+_FOLDERS: dict[Arch, tuple[str, ...]] = {
+    "i386": ("usr/lib/i386-linux-gnu", "usr/lib"),
+    "x86_64": ("usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/lib"),
+}
+"""Where Debian's loader looks, without links."""
+_FILE = re.compile(r"^f [0-7]+ \d+:\d+ (\d{1,15}) \./(\S+)$", re.MULTILINE)
+_LINK = re.compile(r"^l [0-7]+ \d+:\d+ \./(\S+) (\S+)$", re.MULTILINE)
+_MOST_LINKS = 4
+_READ_LIMIT = 120.0
+
+
+@dataclass(frozen=True)
+class SharedLibrary:
+    """A library by its ``name`` in probe points: the ``file`` on the host, and its ``path`` in the guest.
+
+    ``is_brought`` where the guest's image has it not; ``source`` is then what it was made from.
+    """
+
+    name: str
+    file: Path
+    path: str
+    is_brought: bool
+    source: OwnSource | None = None
+
+
+def obtain_library(context: BuildContext, arch: Arch, image: str, library: UserLibrary) -> SharedLibrary:
+    """The library compiled, read out of the ``image`` (a name or a recipe's path), or as the user has it.
+
+    Raises BuildError where it cannot be compiled, the image has none of its name, or the file is damaged; HostError.
+    """
+    if library.file is None:
+        return library_of_image(context, arch, ready_image(context, image_recipe(image)), library.name)
+    file, source = library.file, own_file(library.file)
+    if library.is_source:
+        compiled = shared_library(context, arch, library.file)
+        file, source = compiled.file, compiled.source
+    return SharedLibrary(library.name, file, f"{LIBRARIES}/{_loaded_as(file)}", is_brought=True, source=source)
+
+
+def _loaded_as(file: Path) -> str:
+    """The name that programs linked with a library look for: its own (SONAME), else the file's."""
+    try:
+        with file.open("rb") as content:
+            name = _own_name(ELFFile(content)) or file.name
+    except OSError as error:
+        raise BuildError(f"{file.name} cannot be read: {error.strerror}") from None
+    except DAMAGED:
+        raise BuildError(f"{file.name} is damaged: its headers and its contents disagree") from None
+    if re.fullmatch(LIBRARY_NAME, name) is None:
+        raise BuildError(f"{file.name} calls itself {name[:80]!r}, which is no library's name (SONAME)")
+    return name
+
+
+def _own_name(elf: ELFFile) -> str | None:
+    dynamic = elf.get_section_by_name(".dynamic")
+    if not isinstance(dynamic, DynamicSection):
+        return None
+    texts = elf.get_section(dynamic["sh_link"])
+    if not isinstance(texts, StringTableSection):
+        return None
+    return next((texts.get_string(tag["d_val"]) for tag in dynamic.iter_tags("DT_SONAME")), None)
+
+
+def library_of_image(context: BuildContext, arch: Arch, image: Image, name: str) -> SharedLibrary:
+    """An image's own library. Raises BuildError where it has none of this ``name``, HostError."""
+    path = library_path((image.squashfs.parent / FILES).read_text(), arch, name, image.recipe.name)
+
+    def build(target: Path) -> None:
+        check_installed("image-packages.txt", "reading a library out of an image")
+        argv = ["unsquashfs", "-quiet", "-no-progress", "-no-xattrs", "-dest", str(target / "tree")]
+        finished = run([*argv, str(image.squashfs), path], time_limit=_READ_LIMIT)
+        if finished.status != 0 or not (target / "tree" / path).is_file():
+            raise BuildError(f"{path} cannot be read out of image {image.recipe.name}", detail=finished.complaint())
+        (target / "tree" / path).rename(target / name)
+
+    found = context.cache.obtain(
+        "workloads", {"image": image.key, "path": path}, f"{name} of {image.recipe.name}", build
+    )
+    return SharedLibrary(name, found.path / name, f"/{path}", is_brought=False)
+
+
+def library_path(record: str, arch: Arch, name: str, image: str) -> str:
+    """Where an image has a library, relative to its root, behind all links; ``record`` lists the image's files.
+
+    Raises BuildError where it has none, with the nearest names, and for one that is too large.
+    """
+    sizes = {path: int(size) for size, path in _FILE.findall(record)}
+    links = dict(_LINK.findall(record))
+    for folder in _FOLDERS[arch]:
+        path = f"{folder}/{name}"
+        for _ in range(_MOST_LINKS):
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(path), links[path])) if path in links else path
+        if path not in sizes:
+            continue
+        if sizes[path] > LARGEST:
+            raise BuildError(f"{path} of image {image} is larger than {LARGEST >> 20} MiB")
+        return path
+    alike = difflib.get_close_matches(name, set(_libraries((*sizes, *links), arch)), n=3)
+    raise BuildError(
+        f"image {image} has no library {name} in {' or '.join(_FOLDERS[arch])}",
+        hint=f"did you mean {', '.join(alike)}" if alike else "a recipe of your own can add the package that has it",
+    )
+
+
+def _libraries(paths: tuple[str, ...], arch: Arch) -> Iterator[str]:
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        if folder in _FOLDERS[arch] and re.fullmatch(LIBRARY_NAME, name):
+            yield name

@@ -3,27 +3,168 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Mapping
+import shlex
+import shutil
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from orchestrator.artifacts.build_context import BuildContext
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from orchestrator.artifacts.cache import BuildContext, digest
+from orchestrator.artifacts.diagnostics import (
+    error_hint,
+    error_lines,
+    error_place,
+    keep_warnings,
+    kept_output,
+    located,
+    shown_warnings,
+)
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.module_folder import folder_modules
-from orchestrator.artifacts.module_source import TEMPLATE, Value, render_as
-from orchestrator.artifacts.modules import Module, build_modules
-from orchestrator.artifacts.prebuilt import prebuilt
-from orchestrator.catalog.similar_file import similar_file
-from orchestrator.catalog.spelling import unknown
-from orchestrator.catalog.user_module import modinfo
-from orchestrator.catalog.user_probe import SUFFIXES, find_module
-from orchestrator.errors import BuildError, ConfigError, UsageError
+from orchestrator.artifacts.modules import (
+    TEMPLATE,
+    Module,
+    Value,
+    build_modules,
+    check_tree,
+    make_modules,
+    plain_places,
+    render_as,
+    scratch_folder,
+    show_warnings,
+    source_name,
+    strip_module,
+    tree_notes,
+)
+from orchestrator.artifacts.sources import read_sources
+from orchestrator.catalog.data import similar_file, unknown
+from orchestrator.catalog.probes import SUFFIXES, find_module
+from orchestrator.catalog.user_files import DAMAGED, header, modinfo, named_modinfo
+from orchestrator.errors import BuildError, ConfigError, UnsupportedError, UsageError
+from orchestrator.program import PROGRAM
+
+# A user's folder of module sources with a Kbuild or a Makefile, built as the kernel's build system would.
+
+_KIND = "module-folders"
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_VALUE = re.compile(r"[A-Za-z0-9_./ +=-]{0,200}")
+"""Of a variable for make: nothing that make or a shell expands."""
+
+_OURS = re.compile(r"M|MO|O|ARCH|CC|CROSS_COMPILE|KBUILD_.*")
+"""Variables that say what is built, where and by what; a second value would replace the lab's."""
+
+
+def folder_modules(
+    context: BuildContext, kernel: Kernel, folder: Path, variables: Mapping[str, str | int]
+) -> Mapping[str, Module]:
+    """Every module that a folder makes, by its name in the kernel; built where the cache has not got them.
+
+    ``variables`` are given to make. Make runs what the folder's Kbuild says, with the rights of the user.
+    Raises ConfigError for a folder that makes no module, UsageError for a wrong variable, BuildError, and
+    UnusableTreeError where a user's kernel can have none.
+    """
+    sources = read_sources(folder)
+    if not {"Kbuild", "Makefile"} & sources.keys():
+        raise _no_makefile(folder, sources)
+    assignments = _assignments(variables)
+    content = {name: hashlib.sha256(text).hexdigest() for name, text in sources.items()}
+    files = {name: folder / name for name in sources}
+    inputs = {"kernel": kernel.key, "compiler": kernel.toolchain.version, "files": content, "make": assignments}
+
+    def build(place: Path) -> None:
+        check_tree(context, kernel)
+        context.say(f"building {folder.name} for {kernel.spec.name}")
+        with scratch_folder() as scratch, plain_places(kernel) as places:
+            _write(sources, folder, scratch)
+            finished = make_modules(kernel, places, scratch, assignments)
+            if finished.status != 0:
+                raise _build_error(kernel, files, kept_output(finished.stdout + finished.stderr, scratch), folder)
+            for file in sorted(scratch.rglob("*.ko")):
+                strip_module(kernel, file)
+                shutil.copy(file, place)
+            keep_warnings(place, finished.stderr, scratch)
+
+    artifact = context.cache.obtain(_KIND, inputs, f"{folder.name} for {kernel.spec.name}", build)
+    warnings = shown_warnings(artifact.path, files)
+    modules = {}
+    for file in sorted(artifact.path.glob("*.ko")):
+        name = modinfo(file).get("name", file.stem)
+        modules[name] = Module(name, file, f"{artifact.key}-{digest(file.name)}", None, warnings)
+    if not modules:
+        hint = "its obj-m is empty: set the variables it depends on (--set NAME=m), or write obj-m := NAME.o"
+        raise ConfigError("makes no module", where=str(folder), hint=hint)
+    show_warnings(context, kernel, list(modules.values())[:1])
+    return modules
+
+
+def _assignments(variables: Mapping[str, str | int]) -> list[str]:
+    for name, value in variables.items():
+        if not _VARIABLE.fullmatch(name) or not _VALUE.fullmatch(str(value)):
+            hint = "letters, digits and '_' in its name; letters, digits, spaces and _./+=- in its value"
+            raise UsageError(f"found {name}={str(value)!r}; that is no variable for make", hint=hint)
+        if _OURS.fullmatch(name):
+            hint = "leave it out: a module is built by the kernel's own compiler, in a folder of the lab's"
+            raise UsageError(f"found {name}={str(value)!r}; the lab gives make this variable itself", hint=hint)
+    return [f"{name}={value}" for name, value in sorted(variables.items())]
+
+
+def _no_makefile(folder: Path, sources: Mapping[str, bytes]) -> ConfigError:
+    objects = " ".join(f"{name.removesuffix('.c')}.o" for name in sorted(sources) if name.endswith(".c"))
+    if not objects:
+        hint = "name the folder that has the module's .c files, with a Kbuild"
+        return ConfigError("has neither a Kbuild nor a Makefile, nor a C file", where=str(folder), hint=hint)
+    hint = f"one line makes a module of each file: echo 'obj-m := {objects}' >{shlex.quote(str(folder / 'Kbuild'))}"
+    return ConfigError("has neither a Kbuild nor a Makefile", where=str(folder), hint=hint)
+
+
+def _write(sources: Mapping[str, bytes], folder: Path, target: Path) -> None:
+    for name, content in sources.items():
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        (target / name).write_bytes(content)
+        shutil.copymode(folder / name, target / name)  # a program that make calls
+
+
+def _build_error(kernel: Kernel, files: Mapping[str, Path], kept: str, folder: Path) -> BuildError:
+    return BuildError(
+        f"folder {folder.name} does not build",
+        where=error_place(kept, files) or str(folder),
+        detail=error_lines("\n".join(located(kept, files))),
+        hint="; ".join(filter(None, [error_hint(kept, folder, files), *tree_notes(kernel)])),
+    )
+
+
+# A module that the user has built: its name, and whether a kernel would load it.
+
+_MACHINES = {"EM_386": "i386", "EM_X86_64": "x86_64", "EM_AARCH64": "arm64", "EM_ARM": "arm", "EM_RISCV": "riscv"}
+
+
+def prebuilt(file: Path, kernel: Kernel) -> Module:
+    """The module in a .ko file. Raises UnsupportedError for one of another kernel, ConfigError for no module."""
+    info = named_modinfo(file)
+    machine = _MACHINES.get(header(file, "e_machine"), "another processor")
+    if machine != kernel.spec.arch:
+        hint = f"name one that was built for {kernel.spec.arch}, or a kernel for {machine}"
+        raise UnsupportedError(f"{file.name} is for {machine}, and this kernel is for {kernel.spec.arch}", hint=hint)
+    built_for = info.get("vermagic", "").split(" ")[0]
+    if built_for != kernel.release:
+        source = f"./{source_name(file)}"
+        raise UnsupportedError(
+            f"{file.name} was built for kernel {built_for[:80] or 'unknown'}, and this one is {kernel.release}",
+            hint=f"give its source, {source}, and the lab builds it for this kernel; "
+            f"or build it first: {PROGRAM} kmod build {source} --kernel {kernel.spec.argument} --out .",
+        )
+    return Module(info["name"], file, hashlib.sha256(file.read_bytes()).hexdigest(), None)
+
 
 _LONGEST = 55
 """Characters of a module's name: MODULE_NAME_LEN is 56 with the terminating zero on 64-bit kernels."""
 
-_NAME = re.compile(rf"[a-z_][a-z0-9_]{{0,{_LONGEST - 1}}}", re.IGNORECASE)
+_MODULE_NAME = re.compile(rf"[a-z_][a-z0-9_]{{0,{_LONGEST - 1}}}", re.IGNORECASE)
 """What the kernel's build system takes."""
 
 _NO_VALUES: Mapping[str, Value] = MappingProxyType({})
@@ -58,7 +199,7 @@ def user_modules(
     if file.suffix == ".ko":
         return (_named(prebuilt(file, kernel), name),)
     stem = file.name.removesuffix(TEMPLATE).removesuffix(".c").replace("-", "_")
-    if not _NAME.fullmatch(stem):
+    if not _MODULE_NAME.fullmatch(stem):
         hint = f"rename it: at most {_LONGEST} letters, digits, '_' and '-', and no digit first"
         raise UsageError(f"{file.name}: {stem!r} is no name of a module", hint=hint)
     source = render_as(stem, file, values)
@@ -106,3 +247,47 @@ def _named(module: Module, name: str | None) -> Module:
     if name is not None and name.replace("-", "_") != module.name:
         raise UsageError(f"{module.file.name} is module {module.name}, not {name}")
     return module
+
+
+# The parameters that a built module has.
+
+_PARAMETER_SYMBOL = "__param_str_"
+"""Begins the symbol of a parameter's name (__module_param_call() of include/linux/moduleparam.h)."""
+
+_KERNELS_OWN = frozenset({"async_probe", "dyndbg"})
+"""Parameters that the kernel takes for every module (unknown_module_param_cb() of kernel/module/main.c)."""
+
+
+def check_parameter_names(module: Module, given: Iterable[str]) -> None:
+    """Raise UsageError for a parameter that the module has not got: the kernel ignores it, with a line in its log.
+
+    Not where the module's own symbols are stripped; then its parameters are not known. Raises ConfigError for a file
+    that is no module.
+    """
+    names = [name for name in given if name not in _KERNELS_OWN]
+    allowed = _parameter_names(module.file) if names else None
+    if allowed is None:
+        return
+    for name in names:
+        if name not in allowed:
+            if not allowed:
+                raise UsageError(f"module {module.name} has no parameter '{name}': it has no parameters at all")
+            raise UsageError(f"module {module.name}: {unknown('parameter', name, allowed)}")
+
+
+def _parameter_names(file: Path) -> list[str] | None:
+    """The names; None where the file does not tell them."""
+    try:
+        with file.open("rb") as stream:
+            elf = ELFFile(stream)
+            if elf.get_section_by_name("__param") is None:
+                return []
+            symbols = elf.get_section_by_name(".symtab")
+            names = (
+                [symbol.name for symbol in symbols.iter_symbols()] if isinstance(symbols, SymbolTableSection) else []
+            )
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=str(file)) from None
+    except DAMAGED:
+        raise ConfigError("is no kernel module", where=str(file)) from None
+    return sorted(name.removeprefix(_PARAMETER_SYMBOL) for name in names if name.startswith(_PARAMETER_SYMBOL)) or None

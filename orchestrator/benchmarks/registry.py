@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The kinds of benchmark there are.
 
-A kind is a folder beside this file. Its ``kind.py`` has a ``KIND``, which plans and measures; its
-``report/kind_report.py`` has a ``REPORT``, which prints. They are imported separately: a report loads no guest code.
+A kind is a folder beside this file. Its ``kind.py`` has a ``KIND``, which plans and measures; its ``report.py`` has a
+``REPORT``, which prints. They are imported separately: a report loads no guest code.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from orchestrator.experiment.kind import KindRegistry
+    from orchestrator.experiment.table import KindRegistry
     from orchestrator.report.kind import ReportRegistry
-    from orchestrator.run.kind import BenchmarkKind
+    from orchestrator.run.boot import BenchmarkKind
 
 NAMES = ("calls", "markers", "scaling", "system")
 
@@ -22,7 +22,7 @@ NAMES = ("calls", "markers", "scaling", "system")
 @cache
 def kinds() -> KindRegistry[BenchmarkKind]:
     """Every kind, as a run needs it."""
-    from orchestrator.experiment.kind import KindRegistry
+    from orchestrator.experiment.table import KindRegistry
 
     return KindRegistry(import_module(f"{__package__}.{name}.kind").KIND for name in NAMES)
 
@@ -32,4 +32,4 @@ def reports() -> ReportRegistry:
     """Every kind, as a report needs it."""
     from orchestrator.report.kind import ReportRegistry
 
-    return ReportRegistry([import_module(f"{__package__}.{name}.report.kind_report").REPORT for name in NAMES])
+    return ReportRegistry([import_module(f"{__package__}.{name}.report").REPORT for name in NAMES])

@@ -24,7 +24,7 @@ Role = Literal["calibration", "predicted", "excluded"]
 
 
 def _number(value: object) -> object:
-    # A file's decimal fractions arrive as text: see orchestrator/experiment/file/source.py.
+    # A file's decimal fractions arrive as text: see orchestrator/experiment/source.py.
     found = value if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
     try:
         number = float(found)

@@ -3,30 +3,300 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+import shlex
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from types import MappingProxyType
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
-from orchestrator.catalog.data import Fact, named, read
-from orchestrator.catalog.given_parameters import (
-    NO_PARAMETERS,
-    in_name,
-    parse_parameters,
-    split_path,
-    with_path,
-    written,
-)
-from orchestrator.catalog.kernel_feature import Change, KernelFeature
+from orchestrator.catalog.data import Fact, named, read, similar_file, unknown
 from orchestrator.catalog.kernels import Arch
-from orchestrator.catalog.one_liner import is_one_liner, one_liner
-from orchestrator.catalog.one_liner import shown_name as shown_one_liner
-from orchestrator.catalog.spelling import unknown
-from orchestrator.catalog.user_probe import find_probe, has_programs, is_path, shown_name
 from orchestrator.errors import ConfigError
+from orchestrator.paths import user_path
+
+# Which releases of Linux have a feature: from the change that added it on, until the one that removed it.
+
+_NUMBERS = re.compile(r"\d+(?:\.\d+)+")
+
+
+class Change(Fact):
+    """A change of Linux: the first ``release`` that has it (``6.6``, or ``6.1.28``), and its ``commit``.
+
+    One that matters on a single architecture has an ``arch``.
+    """
+
+    release: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+(\.\d+)*$")]
+    commit: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12}$")]
+    arch: Literal["i386", "x86_64"] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.release} (commit {self.commit})"
+
+    def is_in(self, release: str) -> bool:
+        """Whether a kernel's release (``6.12.117-lab``) has it; one that begins with no number has."""
+        found = _NUMBERS.match(release)
+        return found is None or _numbers(found[0]) >= _numbers(self.release)
+
+
+class KernelFeature(Fact):
+    """What Linux has ``since`` one change and ``until`` another; None where no kernel of interest lacks it.
+
+    A candidate's release is the same as its version's: ``6.12.0-rc1`` has what 6.12 has. What a distribution has
+    ported back to an older release is not known.
+    """
+
+    since: Change | None = None
+    until: Change | None = None
+
+    def lacking_in(self, release: str, arch: str) -> str | None:
+        """Why a kernel of this release and architecture does not have it; None where it does."""
+        if self.since is not None and not self.since.is_in(release):
+            return f"Linux has this since {self.since}, and the kernel is {release}"
+        if self.until is not None and self.until.arch in (None, arch) and self.until.is_in(release):
+            on = f" on {arch}" if self.until.arch else ""
+            return f"Linux has this no more{on} since {self.until}, and the kernel is {release}"
+        return None
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in release.split("."))
+
+
+# A bpftrace one-liner among the probes: ``bpftrace: kprobe:vfs_read { @[comm] = count(); }``.
+
+PREFIX = "bpftrace:"
+IMAGE = "debian-amd64-bpftrace"
+"""The lab's image that has bpftrace."""
+
+LONGEST = 500
+"""Characters of a one-liner."""
+
+_BY_CLOCK = re.compile(
+    r"(?:^|[\s,])(interval|i|profile|p|software|s|hardware|h|watchpoint|w|asyncwatchpoint|aw):", re.ASCII
+)
+"""Probes of bpftrace that no call hits, with their short names (bpftrace's docs/reference_guide.md)."""
+_COLUMN, _END = 60, 16
+_SHOWN_WORDS = 24
+
+
+def is_one_liner(name: str) -> bool:
+    """Whether a probe's name is a one-liner."""
+    return name.startswith(PREFIX)
+
+
+def may_be_one_liner(name: str) -> bool:
+    """Whether an unknown probe's name looks like a one-liner whose prefix is missing or misspelt."""
+    return name.casefold().startswith(PREFIX.removesuffix(":")) or (":" in name and "{" in name)
+
+
+def one_liner(name: str) -> str:
+    """The text that bpftrace gets. Raises ConfigError for one that is empty, too long or not of printable ASCII."""
+    text = name.removeprefix(PREFIX).strip()
+    if not text:
+        raise ConfigError(
+            f"found {name!r}; a one-liner has a probe and an action: '{PREFIX} kprobe:vfs_read {{ @ = count(); }}'"
+        )
+    if len(text) > LONGEST:
+        raise ConfigError(f"found a one-liner of {len(text)} characters; at most {LONGEST} are allowed")
+    if not (text.isascii() and text.isprintable()):
+        raise ConfigError(f"found {name[:80]!r}; a one-liner has printable ASCII characters in one line")
+    by_clock = _BY_CLOCK.search(_outside_of_braces(text))
+    if by_clock is not None:
+        raise ConfigError(
+            f"found '{by_clock[1]}:' in a one-liner; the clock or the CPU hits it, and not the calls: leave it out"
+        )
+    return text
+
+
+def _outside_of_braces(text: str) -> str:
+    """The probes and filters: the text without strings, and without what is in braces."""
+    kept, depth = [], 0
+    for part in re.findall(r'"(?:[^"\\]|\\.)*"|.', text):
+        depth += {"{": 1, "}": -1}.get(part, 0)
+        if depth == 0 and part[0] != '"':
+            kept.append(" " if part == "}" else part)
+    return "".join(kept)
+
+
+def shortened(text: str) -> str:
+    """The one-liner as a table's column shows it: its beginning, and its end."""
+    line = f"{PREFIX} {text}"
+    return line if len(line) <= _COLUMN else f"{line[: _COLUMN - _END - 5]} ... {line[-_END:]}"
+
+
+def one_liner_name(text: str) -> str:
+    """The one-liner's name in results, of characters that are safe in files' names and filters: its words, a digest."""
+    words = "_".join(re.findall(r"[A-Za-z0-9_]+", text))[:_SHOWN_WORDS].strip("_")
+    return ".".join(filter(None, ["bpftrace", words, hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]]))
+
+
+# A user's probe, named by its path: a module (its template, C file or .ko), or BPF programs (source or object).
+
+SUFFIXES = (".c.j2", ".c", ".ko")
+BPF_SOURCE = ".bpf.c"
+BPF_SUFFIXES = (BPF_SOURCE, ".o")
+
+_FORMS = "a module of your own is a template (.c.j2), a C file (.c) or a .ko"
+_UNPACK = {".zst": "zstd -dk", ".xz": "unxz -k", ".gz": "gunzip -k"}
+_CPLUSPLUS = (".cpp", ".cc", ".cxx", ".C", ".c++")
+
+
+def is_path(name: str) -> bool:
+    """Whether a probe's name is a path: it has a slash in it, as no kind of the catalogue and some one-liners have."""
+    return "/" in name and not is_one_liner(name)
+
+
+def has_programs(path: Path) -> bool:
+    """Whether a user's file has BPF programs, as source or as object."""
+    return path.name.endswith(BPF_SUFFIXES)
+
+
+def find_probe(name: str) -> Path:
+    """Return the file at a path. Raises ConfigError for a file that is missing or is no probe."""
+    path = user_path(name)
+    if not path.name.endswith((*SUFFIXES, *BPF_SUFFIXES)):
+        what = f"found {name!r}; {_FORMS}, and BPF programs of your own are a C file (.bpf.c) or an object (.o)"
+        raise ConfigError(what, hint=_way(path))
+    return _existing(path, name)
+
+
+def find_module(name: str) -> Path:
+    """Return the file at a path. Raises ConfigError for a file that is missing or is no module."""
+    path = user_path(name)
+    if has_programs(path) or not path.name.endswith(SUFFIXES):
+        raise ConfigError(f"found {name!r}; {_FORMS}", hint=_way(path))
+    return _existing(path, name)
+
+
+def _existing(path: Path, name: str) -> Path:
+    if not path.is_file():
+        what = "that is a folder" if path.is_dir() else "there is no such file"
+        raise ConfigError(f"found {name!r}; {what}", hint=similar_file(path, (*SUFFIXES, *BPF_SUFFIXES)))
+    return path
+
+
+def unpacking(path: Path) -> str:
+    """The command that unpacks a packed file, by its suffix."""
+    return f"{_UNPACK[path.suffix]} {shlex.quote(str(path))}"
+
+
+def _way(path: Path) -> str:
+    """A hint at what can be done with a file that is none of ours; empty where nothing is known of it."""
+    if path.suffix in _UNPACK and path.stem.endswith(".ko"):
+        return f"unpack it first: {unpacking(path)}"
+    if path.suffix in _CPLUSPLUS:
+        if path.stem.endswith(".bpf"):
+            return "BPF programs of your own are C, not C++"
+        return "the kernel's build system compiles C, not C++"
+    if path.suffix == ".o" and not path.stem.endswith(".bpf"):
+        return "an object is no module yet: give its source, a .c, and the lab builds it"
+    if has_programs(path):
+        return "BPF programs are no modules: an experiment that measures calls has them among its probes"
+    if path.suffix == ".bt":
+        return "write a bpftrace program as a one-liner among the probes: 'bpftrace: kprobe:vfs_read { @ = count(); }'"
+    if path.is_dir():
+        return "exec and shell build a folder (--module FOLDER); elsewhere name the .ko that make builds in it"
+    return ""
+
+
+def probe_name(path: Path) -> str:
+    """Return the probe's name in results: its file's name, without characters unsafe to print or to filter by."""
+    return re.sub(r"[^A-Za-z0-9._+-]", "_", path.name).lstrip("._+-") or "module"
+
+
+# The parameters that a user gives a module: how they are written behind its path, checked, and shown in results.
+#
+# Among the probes of an experiment they stand behind a module's path: ``./mine.c size=64 mode=fast``, with quotes as
+# in a shell: ``./mine.c 'label=two words'``.
+
+VALUE_MAX = 1024
+"""Characters of a value (STRING_MAX of param_set_charp(), kernel/params.c)."""
+
+NO_PARAMETERS: Mapping[str, str] = MappingProxyType({})
+
+TEXT_MAX = 1000
+"""Characters of all parameters behind a path."""
+
+_NAME = re.compile(r"[A-Za-z0-9_]{1,64}")
+_FILE = r"(.*?\.(?:c\.j2|c|ko|o))"
+_WITH_PARAMETERS = re.compile(_FILE + r"\s+(['\"]?[A-Za-z0-9_]+=.*)")
+_WITH_OTHER_WORDS = re.compile(_FILE + r"\s+(\S.*)")
+_PLAIN = re.compile(r"[A-Za-z0-9_-]*")
+_SHOWN_VALUES = 60
+_DIGITS = 6
+_QUOTED = 40
+
+
+def split_path(name: str) -> tuple[str, str]:
+    """A probe's path, and the text of parameters behind it; a path may have spaces, as long as none looks like one."""
+    name = name.rstrip()
+    parts = _WITH_PARAMETERS.fullmatch(name)
+    if parts is None and not re.fullmatch(_FILE, name):
+        parts = _WITH_OTHER_WORDS.fullmatch(name)
+    return (name, "") if parts is None else (parts[1], parts[2])
+
+
+def with_path(path: str, text: str) -> str:
+    """What ``split_path`` has split."""
+    return f"{path} {text}" if text else path
+
+
+def parse_parameters(text: str) -> dict[str, str]:
+    """The parameters in a text, in its order. Raises ConfigError for a text that is not ``NAME=VALUE ...``."""
+    if len(text) > TEXT_MAX:
+        raise ConfigError(f"found parameters of {len(text)} characters; at most {TEXT_MAX} are allowed")
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise ConfigError(f"found {text[:_QUOTED]!r}; {_spelled(error)}") from None
+    given: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise ConfigError(f"found {word[:_QUOTED]!r} behind a module's path; a parameter is NAME=VALUE")
+        wrong = parameter_problem(name, value)
+        if wrong is not None:
+            raise ConfigError(wrong)
+        if name in given:
+            raise ConfigError(f"found parameter {name!r} twice; give it once")
+        given[name] = value
+    return given
+
+
+def parameter_problem(name: str, value: str) -> str | None:
+    """Why the kernel could not be given a parameter, in a sentence; None where it can."""
+    if not _NAME.fullmatch(name):
+        return f"found {name[:_QUOTED]!r}; a module parameter's name has letters, digits and '_'"
+    if not value.isprintable() or '"' in value or len(value) > VALUE_MAX:
+        return f"{name}: found {value[:_QUOTED]!r}; a value is one line of at most {VALUE_MAX} characters without '\"'"
+    return None
+
+
+def written(parameters: Mapping[str, str]) -> str:
+    """The one spelling of parameters in a text."""
+    return shlex.join(f"{name}={value}" for name, value in parameters.items())
+
+
+def in_name(parameters: Mapping[str, str]) -> str:
+    """The parameters as a part of a row's name, of characters that are safe in files' names and filters.
+
+    ``.size-64.mode-fast``; with a digest where a value has other characters, or many: no two sets have one name.
+    """
+    shown = "".join(f".{name}-{re.sub(r'[^A-Za-z0-9_-]', '_', value)}" for name, value in parameters.items())
+    if len(shown) <= _SHOWN_VALUES and all(_PLAIN.fullmatch(value) for value in parameters.values()):
+        return shown
+    return f"{shown[:_SHOWN_VALUES]}.{hashlib.sha256(written(parameters).encode()).hexdigest()[:_DIGITS]}"
+
+
+def _spelled(error: ValueError) -> str:
+    """What shlex says, as a part of a sentence."""
+    return f"{str(error).lower()}: quotes are as in a shell"
+
 
 BASELINE = "none"
 """The probe kind without a probe, against which every overhead is measured."""
@@ -155,7 +425,7 @@ def probe_kind(name: str) -> ProbeKind:
     """
     if is_one_liner(name):
         text = one_liner(name)
-        return _own(shown_one_liner(text), f"bpftrace: {text}", one_liner=text)
+        return _own(one_liner_name(text), f"bpftrace: {text}", one_liner=text)
     if not is_path(name):
         kind = probe_in_catalogue(name)
         if kind is None:
@@ -165,7 +435,7 @@ def probe_kind(name: str) -> ProbeKind:
         return kind
     path, text = split_path(name)
     file, parameters = find_probe(path), parse_parameters(text)
-    shown = shown_name(file)
+    shown = probe_name(file)
     if has_programs(file):
         if parameters:
             raise ConfigError(f"found {text!r} behind {file.name}; BPF programs of your own take no parameters")
@@ -199,3 +469,59 @@ def _own(
         bpf_file=bpf_file,
         one_liner=one_liner,
     )
+
+
+# The standard kernel events, and where in the kernel each of them is.
+
+_CALL_PREFIX: Mapping[Arch, str] = {"i386": "__ia32_sys_", "x86_64": "__x64_sys_"}
+
+
+class StandardEvent(Fact):
+    """An event: its ``marker`` for static probes, and the functions whose entries are probed for dynamic ones.
+
+    ``functions`` are the same on all architectures; ``calls`` are system calls' functions by architecture, without
+    their prefix.
+    """
+
+    name: str
+    title: str
+    group: str
+    marker: str
+    functions: list[str] = Field(default_factory=list)
+    calls: dict[Arch, list[str]] = Field(default_factory=dict)
+
+    def call_functions(self, arch: Arch) -> list[str]:
+        """Return the system calls' functions; on a 64-bit kernel those of its own calls only."""
+        return [_CALL_PREFIX[arch] + call for call in self.calls.get(arch, [])]
+
+
+@lru_cache(maxsize=1)
+def standard_events() -> Mapping[str, StandardEvent]:
+    """Return the events by name, in the order in which they are numbered and reported."""
+    return named(StandardEvent, read("events.yaml"))
+
+
+# The kinds of probe that can record all of the standard kernel events at once.
+
+RecorderName = Literal["marker", "djprobe", "kprobe", "kprobe-boosted", "kprobe-optimized", "jprobe"]
+
+
+class RecorderKind(Fact):
+    """A kind of recorder: its name in the recording module, the mechanism of its hits, and the evidence of that.
+
+    ``live`` is the first bytes (in hex) of each place while it records, ``optimisation`` the value of
+    ``debug.kprobes-optimization``, ``missed`` the largest share of hits whose handler may be left out.
+    """
+
+    name: str
+    module: RecorderName
+    mechanism: Mechanism
+    live: str
+    optimisation: bool
+    missed: float
+
+
+@lru_cache(maxsize=1)
+def recorder_kinds() -> Mapping[str, RecorderKind]:
+    """Return them by the name of the kind of probe."""
+    return named(RecorderKind, read("recorders.yaml"))

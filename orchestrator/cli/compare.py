@@ -1,22 +1,31 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""``orchestrator compare``: what became dearer, cheaper, appeared, vanished or failed between two runs or kernels."""
+"""``orchestrator compare``, ``baseline`` and ``bisect``: what became dearer between runs, kernels or commits."""
 
 from __future__ import annotations
 
+import json
+import sys
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli import completion, options
-from orchestrator.cli.failures import expected_failures
+from orchestrator.cli import options
+from orchestrator.cli.options import Form, FormOption, Limit, expected_failures, print_profiles
 from orchestrator.program import PROGRAM
 
 if TYPE_CHECKING:
-    from orchestrator.cli.compared_commits import TwoCommits
-    from orchestrator.cli.measured import Measuring
-    from orchestrator.results.compared_runs import ComparedRuns
+    from orchestrator.cli.commits import MeasuredCommits, TwoCommits
+    from orchestrator.cli.measuring import Measuring
+    from orchestrator.comparison.comparison import ComparedRuns
+    from orchestrator.results.origin import Found
+    from orchestrator.results.store import Baseline, Store
+    from orchestrator.results.stored_profile import ProfileDifference
+
+
+# ``orchestrator compare``: what became dearer, cheaper, appeared, vanished or failed between two runs or kernels.
 
 
 class ComparisonForm(StrEnum):
@@ -35,7 +44,7 @@ def compare(
         typer.Argument(
             metavar="[A] [B]",
             help="Runs, cells (RUN:CELL), baselines. B alone: with the baseline 'default', or else the run before it.",
-            autocompletion=completion.runs,
+            autocompletion=options.runs,
         ),
     ] = None,
     form: Annotated[
@@ -82,7 +91,7 @@ def compare(
     Exits with 0 within the budgets of B's experiment, with 1 beyond them or where a cell failed or vanished, and with 2
     where nothing can be compared.
     """
-    from orchestrator.cli import compared_runs
+    from orchestrator.cli import compared as compared_runs
     from orchestrator.errors import UsageError
     from orchestrator.paths import lab_dir
     from orchestrator.results.runs import find_run
@@ -97,8 +106,8 @@ def compare(
         if len(given) != 2 or kernels is not None:
             hint = f"{PROGRAM} compare --config CONFIG A B, or TREE@A TREE@B"
             raise UsageError("--config needs two kernels, or two commits", hint=hint)
-        from orchestrator.cli.compared_commits import TwoCommits
-        from orchestrator.cli.measured import Measuring
+        from orchestrator.cli.commits import TwoCommits
+        from orchestrator.cli.measuring import Measuring
 
         wanted = TwoCommits(config, (given[0], given[1]), overrides or (), only or (), kconfig, make or ())
         measuring = Measuring(offline=offline, verbose=verbose, fleet=fleet)
@@ -124,7 +133,7 @@ def compare(
 
 def _check_page(form: ComparisonForm, out: Path) -> None:
     """Refuse a file for another form, or one that a page cannot replace, before anything is measured for it."""
-    from orchestrator.cli.html_page import check_page_file
+    from orchestrator.cli.options import check_page_file
     from orchestrator.errors import UsageError
 
     if form is not ComparisonForm.HTML:
@@ -142,8 +151,7 @@ def _is_commit(name: str) -> bool:
 def _measured(wanted: TwoCommits, measuring: Measuring) -> ComparedRuns:
     """The experiment at two commits, or on two kernels, as they are named. Raises UsageError for one of each."""
     from orchestrator.artifacts.git_tree import is_revision
-    from orchestrator.cli.compared_kernels import TwoKernels
-    from orchestrator.cli.compared_runs import compared_kernels
+    from orchestrator.cli.compared import TwoKernels, compared_kernels
     from orchestrator.errors import UsageError
 
     are_commits = [is_revision(name) for name in wanted.names]
@@ -160,24 +168,164 @@ def _measured(wanted: TwoCommits, measuring: Measuring) -> ComparedRuns:
 def _print(compared: ComparedRuns, form: ComparisonForm, limit: int | None, out: Path | None) -> None:
     match form:
         case ComparisonForm.HTML:
-            from orchestrator.cli.html_page import show_page
-            from orchestrator.report.html.attachments import Page
-            from orchestrator.report.html.comparison_page import comparison_page
-            from orchestrator.report.html.writing import COMPARISON_PAGE
+            from orchestrator.cli.options import show_page
+            from orchestrator.comparison.page import comparison_page
+            from orchestrator.report.html.frame import COMPARISON_PAGE, Page
 
             show_page(lambda _: Page(comparison_page(compared)), out, compared.after.directory / COMPARISON_PAGE)
         case ComparisonForm.JSON:
-            from orchestrator.report.comparison_json import comparison_text
+            from orchestrator.comparison.forms import comparison_text
 
             typer.echo(comparison_text(compared), nl=False)
         case ComparisonForm.MARKDOWN:
-            from orchestrator.report.comparison_markdown import render_comparison
+            from orchestrator.comparison.forms import render_comparison
 
             typer.echo(render_comparison(compared, limit), nl=False)
         case ComparisonForm.TABLE:
             from rich.console import Console
 
-            from orchestrator.report.comparison_sheet import comparison_sheet
-            from orchestrator.report.table import print_sheets
+            from orchestrator.comparison.forms import comparison_sheet
+            from orchestrator.report.text import print_sheets
 
             print_sheets([comparison_sheet(compared, limit)], Console())
+
+
+# ``orchestrator baseline``: names for runs that others are compared with.
+
+baseline_app = typer.Typer(no_args_is_help=True, help="Names for runs that others are compared with.")
+
+_Name = Annotated[str, typer.Argument(metavar="NAME", help="The baseline's name.", autocompletion=options.baselines)]
+
+
+@baseline_app.command("set")
+@expected_failures
+def set_(
+    name: _Name,
+    run: Annotated[
+        str,
+        typer.Argument(metavar="RUN", help="A run's directory, its id, or 'latest'.", autocompletion=options.runs),
+    ] = "latest",
+) -> None:
+    """Give a run a name. 'default' is what ``compare`` takes where no other run is named."""
+    from orchestrator.paths import lab_dir
+    from orchestrator.results.runs import find_run
+    from orchestrator.results.store import Store, check_baseline_name
+
+    check_baseline_name(name)
+    found = find_run(run, lab_dir())
+    if found.unfinished:
+        print(found.unfinished_sentence, file=sys.stderr)
+    with Store.open(lab_dir()) as store:
+        before = store.baselines().get(name)
+        store.set_baseline(name, found.record.run)
+    was = f" (it was {before.run})" if before is not None and before.run != found.record.run else ""
+    typer.echo(f"{name} is {found.record.run}{was}")
+
+
+@baseline_app.command("list")
+@expected_failures
+def list_() -> None:
+    """List the baselines with their runs."""
+    from orchestrator.cli.options import print_columns
+    from orchestrator.paths import lab_dir
+    from orchestrator.results.store import FILE_NAME, Store
+
+    rows: list[tuple[str, ...]] = []
+    if (lab_dir() / FILE_NAME).exists():
+        with Store.open(lab_dir()) as store:
+            rows = [_row(store, one) for one in store.baselines().values()]
+    print_columns(("baseline", "run", "experiment", "status", "since"), rows)
+
+
+@baseline_app.command("remove")
+@expected_failures
+def remove(name: _Name) -> None:
+    """Remove a name; its run stays."""
+    from orchestrator.paths import lab_dir
+    from orchestrator.results.store import FILE_NAME, Store, unknown_baseline
+
+    if not (lab_dir() / FILE_NAME).exists():
+        raise unknown_baseline(name, {})
+    with Store.open(lab_dir()) as store:
+        store.remove_baseline(name)
+
+
+def _row(store: Store, baseline: Baseline) -> tuple[str, ...]:
+    entry = store.entry(baseline.run)
+    since = f"{datetime.fromisoformat(baseline.since).astimezone():%Y-%m-%d %H:%M}"
+    return baseline.name, entry.id, entry.experiment, entry.status, since
+
+
+# ``orchestrator bisect``: the commit that has changed a cost.
+
+
+@expected_failures
+def bisect(
+    config: Annotated[
+        Path, typer.Argument(readable=False, metavar="CONFIG", help="Experiment file that names something in the tree.")
+    ],
+    good: Annotated[str, typer.Option(metavar="TREE@REV", help="A commit of the tree before the change.")],
+    bad: Annotated[str, typer.Option(metavar="TREE@REV", help="A commit behind it.")],
+    cell: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="The cell that is looked at: its id, or parts such as kprobe."),
+    ] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value, as run does.")
+    ] = None,
+    kconfig: options.KernelConfig = None,
+    make: options.MakeVariables = None,
+    form: FormOption = Form.TABLE,
+    limit: Limit = 20,
+    offline: options.Offline = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Find the commit from which on a cell costs as much as at --bad, and what that executes differently.
+
+    A commit that does not build or boot is skipped. Exits with 1 where skipped commits hide the one that is looked for.
+    """
+    from orchestrator.artifacts.cache import Cache
+    from orchestrator.artifacts.git_tree import GitTree, revisions
+    from orchestrator.artifacts.kernel_build import TreeBuild
+    from orchestrator.cli.commits import CommitRuns, MeasuredCommits
+    from orchestrator.cli.measuring import Measuring
+    from orchestrator.experiment.source import read_source
+    from orchestrator.paths import cache_dir
+    from orchestrator.run.bisection import Bisection
+
+    read_source(config)  # a file that cannot be read is found before a tree is cloned and built
+    ends = revisions(good, bad)
+    build = TreeBuild.of(ends[0].top, kconfig, make or ())
+    measuring = Measuring(offline=offline, verbose=verbose)
+    with GitTree.open(Cache(cache_dir()), ends[0].top, offline=offline) as tree:
+        runs = CommitRuns(tree, config, tuple(overrides or ()), build, measuring, "-bisect")
+        measured = MeasuredCommits(runs, cell)
+        found = Bisection(tree, measured.measure, options.say).between(*ends)
+        difference = _difference(tree.parent(found.candidates[-1].hash), found, measured)
+    _print_bisection(found, difference, form, limit or None)
+    raise typer.Exit(0 if len(found.candidates) == 1 else 1)
+
+
+def _difference(parent: str, found: Found, measured: MeasuredCommits) -> ProfileDifference | None:
+    """What the newest candidate executes differently than the last good commit, where both have a profile."""
+    from orchestrator.cli.compared import difference_of
+
+    before, after = measured.sides.get(parent), measured.sides.get(found.candidates[0].hash)
+    if before is None or after is None or not (before.cell.profile and after.cell.profile):
+        return None
+    return difference_of(before, after)
+
+
+def _print_bisection(found: Found, difference: ProfileDifference | None, form: Form, limit: int | None) -> None:
+    from orchestrator.profile.difference import with_code
+    from orchestrator.report.history_sheets import bisection_json, bisection_sheet
+    from orchestrator.report.profile_json import difference_json
+    from orchestrator.report.profile_sheets import difference_sheet
+
+    by_symbol = [] if difference is None else [with_code(difference)]
+    if form is Form.JSON:
+        differences = [difference_json(one) for one in by_symbol]
+        typer.echo(json.dumps({**bisection_json(found), "differences": differences}, indent=2))
+        return
+    sheets = [bisection_sheet(found), *(difference_sheet(one, limit) for one in by_symbol)]
+    print_profiles("Bisection", form, lambda: sheets, list)

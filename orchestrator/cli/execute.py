@@ -1,24 +1,247 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""``orchestrator exec``: start a guest, run one command in it, exit with its status."""
+"""``orchestrator exec`` and ``shell``: a guest for one command, or for a person."""
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator.cli import fetched_files, guest_modules, one_guest, options
-from orchestrator.cli.examples import WithExamples
-from orchestrator.cli.failures import expected_failures
-from orchestrator.cli.usage import TypersError
+from orchestrator.cli import one_guest, options
+from orchestrator.cli.main import TypersError, WithExamples
+from orchestrator.cli.options import expected_failures
 from orchestrator.program import PROGRAM
 
 if TYPE_CHECKING:
-    from orchestrator.guest.channel import Stream
+    import re
 
+    from orchestrator.guest.channel import Stream
+    from orchestrator.guest.guest import Guest
+    from orchestrator.guest.terminal import Watch
+
+
+# ``orchestrator shell``: the guest's console, for a person.
+
+Saved = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Go on with the guest of a failed test, which pytest --qemu-keep has saved."),
+]
+
+
+@expected_failures
+def shell(
+    kernel: one_guest.KernelOption = None,
+    image: one_guest.Image = None,
+    data: one_guest.Data = None,
+    kernel_modules: one_guest.KernelModules = False,
+    cpu: one_guest.Cpu = None,
+    smp: one_guest.Smp = 1,
+    memory: one_guest.Memory = one_guest.USUAL_MIB,
+    accel: one_guest.AccelOption = one_guest.Accel.AUTO,
+    module: one_guest.Modules = None,
+    param: one_guest.Parameters = None,
+    set_values: one_guest.Values = None,
+    allow_oops: one_guest.AllowOops = None,
+    console: one_guest.ConsoleLog = None,
+    fresh: one_guest.Fresh = False,
+    saved: Saved = None,
+    offline: options.Offline = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Start a guest and give its console to the terminal. `exit` or Ctrl-] ends it.
+
+    Where its kernel has reported trouble or become tainted by it, or the console shows such a report, the status is 1.
+    """
+    from orchestrator.errors import GuestOops, UsageError
+    from orchestrator.guest.terminal import ESCAPE_KEY, attend
+    from orchestrator.run.guests import GuestStart
+
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("a shell needs a terminal", hint=f"for a command and its output: {PROGRAM} exec -- COMMAND...")
+    expected = one_guest.expected_reports(allow_oops or [])
+    one_guest.check_log_folder(console)
+    if saved is not None:
+        others = (kernel, image, data, kernel_modules, cpu, module, param, set_values, fresh)
+        if any(others) or (smp, memory) != (1, one_guest.USUAL_MIB):
+            raise UsageError("the guest of --saved is the machine that it was", hint="leave out the other options")
+        with options.printed_steps(verbose=verbose), one_guest.log_folder(console) as directory:
+            _reopen(saved, directory, expected)
+        raise typer.Exit(0)
+    wanted = one_guest.GuestModules(module or [], param or [], set_values or [])
+    choice = one_guest.Choice(
+        *(kernel, cpu, smp, memory, accel, wanted),
+        image=image,
+        data=data or [],
+        expected=expected,
+        kernel_modules=kernel_modules,
+    )
+    with options.printed_steps(verbose=verbose):
+        context = options.open_context(offline=offline)
+        machine = choice.machine(context)
+        print(f"starting {machine.cpu.title}; `exit` or {ESCAPE_KEY} ends the guest", file=sys.stderr, flush=True)
+        with one_guest.log_folder(console) as directory:
+
+            def start(terminal: str, watch: Watch) -> Guest:
+                begin = GuestStart(context, machine, directory, watch=watch, terminal=terminal)
+                return begin.booted() if fresh else begin.ready()
+
+            try:
+                attend(start, choice.prepare)
+            except GuestOops as trouble:
+                raise one_guest.reported(trouble, directory / "guest.console") from None
+    print("\nthe guest has ended", file=sys.stderr)
+    raise typer.Exit(0)
+
+
+def _reopen(file: Path, directory: Path, expected: Sequence[re.Pattern[str]]) -> None:
+    """Give the terminal the console of a kept guest. Raises GuestError, UsageError, HostError."""
+    from orchestrator.artifacts.saved_guests import kept_guest
+    from orchestrator.errors import GuestOops
+    from orchestrator.files import ScratchFolder
+    from orchestrator.guest.guest import Guest
+    from orchestrator.guest.terminal import ESCAPE_KEY, attend
+
+    with (
+        ScratchFolder("orchestrator-kept-") as unpacked,
+        kept_guest(file, unpacked) as (machine, saved),
+    ):
+        print(f"going on with {file}; `exit` or {ESCAPE_KEY} ends the guest", file=sys.stderr, flush=True)
+
+        def start(terminal: str, watch: Watch) -> Guest:
+            guest = Guest(machine, directory, terminal=terminal)
+            guest.expected_reports = expected
+            guest.say = options.say
+            watch(guest)
+            guest.reopen(saved)
+            return guest
+
+        try:
+            attend(start, lambda guest: None)
+        except GuestOops as trouble:
+            raise one_guest.reported(trouble, directory / "guest.console") from None
+    print("\nthe guest has ended", file=sys.stderr)
+
+
+# The files and folders that ``exec`` copies from its guest to the host when the command has ended.
+
+SCRATCH = "/scratch"
+"""The guest's folder for what a command writes."""
+
+Paths = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--get",
+        metavar="PATH",
+        help="A file or a folder of the guest, such as /scratch, to copy to the current folder, or to that of --out, "
+        "when the command has ended; may be repeated. Nothing is overwritten.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class FetchedFiles:
+    """Paths of the guest, and the folder of the host that the files go to, by their names: None for the current one."""
+
+    paths: Sequence[str]
+    out: Path | None
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the host."""
+        return self.out or Path()
+
+    def check(self) -> None:
+        """Raise UsageError for a path or a folder that cannot be, and for a file that would be overwritten."""
+        from orchestrator.errors import UsageError
+
+        if self.out is not None and not self.paths:
+            hint = f"what the command leaves in {SCRATCH}: --get {SCRATCH} --out {self.out}"
+            raise UsageError(f"--out {self.out}: there is no --get whose file could go there", hint=hint)
+        if self.paths:
+            self._check_folder()
+        names: dict[str, str] = {}
+        for path in self.paths:
+            name = PurePosixPath(path).name
+            if not path.startswith("/") or path.endswith("/") or name in {"", ".."} or "\0" in path:
+                what = "expected the absolute path of a file or folder in the guest"
+                raise UsageError(f"--get {path}: {what}", hint=_instead(path))
+            if name in names:
+                hint = "have the command rename one, or fetch a folder that has both"
+                raise UsageError(f"--get {path}: it has the same name as {names[name]}", hint=hint)
+            names[name] = path
+            self._check_free(self.folder / name)
+
+    def fetch(self, guest: Guest, time_limit: float) -> None:
+        """Copy them, each within ``time_limit`` host seconds. Raises GuestError for one that is not there, HostError.
+
+        In a guest that lives the others are copied before. A channel gives no file of more than 256 MiB; a folder's
+        bounds are in ``fetched_folder``.
+        """
+        from orchestrator.errors import GuestError
+        from orchestrator.guest.channel import fetch_folder, is_folder
+
+        missing: GuestError | None = None
+        for path in self.paths:
+            try:
+                if is_folder(guest, path, time_limit):
+                    fetch_folder(guest, path, self._target(path), time_limit)
+                else:
+                    self._write(path, guest.get(path, time_limit=time_limit))
+            except GuestError as error:
+                if guest.has_failed:
+                    raise
+                missing = missing or error
+        if missing is not None:
+            raise missing
+
+    def _write(self, path: str, content: bytes) -> None:
+        from orchestrator.errors import HostError
+
+        target = self._target(path)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with target.open("xb") as file:
+                file.write(content)
+        except OSError as error:  # one that has come meanwhile, too
+            raise HostError(f"cannot write what {path} of the guest has: {error.strerror}", where=str(target)) from None
+        print(f"{path} of the guest is in {target} ({len(content)} bytes)", file=sys.stderr, flush=True)
+
+    def _target(self, path: str) -> Path:
+        return self.folder / PurePosixPath(path).name
+
+    def _check_folder(self) -> None:
+        from orchestrator.errors import UsageError
+
+        there = next(place for place in (self.folder, *self.folder.absolute().parents) if os.path.lexists(place))
+        if not there.is_dir():
+            raise UsageError(
+                "it is no folder, and --get needs one", where=str(there), hint="name another: --out FOLDER"
+            )
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise UsageError("--get may not write there", where=str(there), hint="name another folder: --out FOLDER")
+
+    def _check_free(self, target: Path) -> None:
+        from orchestrator.errors import UsageError
+
+        if target.exists() or target.is_symlink():
+            hint = "move it away, or name another folder: --out FOLDER"
+            raise UsageError("it is there already, and --get overwrites nothing", where=str(target), hint=hint)
+
+
+def _instead(path: str) -> str:
+    """A hint at the path that may be meant by one that cannot be."""
+    if path.startswith("/") and path.strip("/"):
+        return f"without the slash at its end: {path.rstrip('/')}" if path.endswith("/") else ""
+    return f"a command leaves its files in {SCRATCH}"
+
+
+# ``orchestrator exec``: start a guest, run one command in it, exit with its status.
 
 _LIMIT = 600.0
 """Seconds that the command may take without --timeout."""
@@ -53,7 +276,7 @@ class WithGuestCommand(WithExamples):
 @expected_failures
 def execute(
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What to run in the guest.")],
-    kernel: one_guest.Kernel = None,
+    kernel: one_guest.KernelOption = None,
     image: one_guest.Image = None,
     data: one_guest.Data = None,
     kernel_modules: one_guest.KernelModules = False,
@@ -69,10 +292,10 @@ def execute(
     smp: one_guest.Smp = 1,
     memory: one_guest.Memory = one_guest.USUAL_MIB,
     accel: one_guest.AccelOption = one_guest.Accel.AUTO,
-    module: guest_modules.Modules = None,
-    param: guest_modules.Parameters = None,
-    set_values: guest_modules.Values = None,
-    get: fetched_files.Paths = None,
+    module: one_guest.Modules = None,
+    param: one_guest.Parameters = None,
+    set_values: one_guest.Values = None,
+    get: Paths = None,
     out: options.OutputFolder = None,
     allow_oops: one_guest.AllowOops = None,
     timeout: Annotated[
@@ -97,7 +320,7 @@ def execute(
     status 1 where the command ended with 0.
     """
     from orchestrator.errors import GuestError
-    from orchestrator.run.started_guest import started
+    from orchestrator.run.guests import started
 
     choice = one_guest.Choice(
         kernel,
@@ -105,7 +328,7 @@ def execute(
         smp,
         memory,
         accel,
-        guest_modules.GuestModules(module or [], param or [], set_values or []),
+        one_guest.GuestModules(module or [], param or [], set_values or []),
         image=image,
         data=data or [],
         channel=channel,
@@ -114,7 +337,7 @@ def execute(
         expected=one_guest.expected_reports(allow_oops or []),
         kernel_modules=kernel_modules,
     )
-    files = fetched_files.FetchedFiles(get or [], out)
+    files = FetchedFiles(get or [], out)
     files.check()
     one_guest.check_log_folder(console)
     with options.printed_steps(verbose=verbose):
@@ -127,7 +350,7 @@ def execute(
             status = 0
             try:
                 choice.prepare(guest, timeout or one_guest.LOADING_LIMIT)
-                guest.make_folder(fetched_files.SCRATCH)
+                guest.make_folder(SCRATCH)
                 limit = timeout or _LIMIT
                 status = guest.run(command, time_limit=limit, listener=_print).status
                 if status == _NOT_FOUND:

@@ -3,20 +3,29 @@
 
 from __future__ import annotations
 
+import json
+import re
 import socket
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli import completion, options
-from orchestrator.cli.failures import expected_failures
+from orchestrator.cli import options
+from orchestrator.cli.options import expected_failures
 from orchestrator.fleet.state import USUAL_NAME
+from orchestrator.plain_text import counted
 from orchestrator.program import PROGRAM
 
 if TYPE_CHECKING:
+    from orchestrator.doctor import Finding
+    from orchestrator.fleet.link import Surveyed
     from orchestrator.fleet.local import StartedFleet
-    from orchestrator.fleet.orders import WorkerOrder
+    from orchestrator.fleet.state import WorkerOrder
+    from orchestrator.fleet.target import Target
+    from orchestrator.fleet.worker import Versions
+
 
 app = typer.Typer(no_args_is_help=True, help="Many machines for one run.")
 
@@ -38,7 +47,7 @@ _Memory = Annotated[
 ]
 _Name = Annotated[
     str,
-    typer.Argument(metavar="[NAME]", help="A fleet that was started here.", autocompletion=completion.fleets),
+    typer.Argument(metavar="[NAME]", help="A fleet that was started here.", autocompletion=options.fleets),
 ]
 
 
@@ -54,7 +63,7 @@ def keys(
 
     Who has the key may run code on all machines of the fleet, and on the one that starts a run.
     """
-    from orchestrator.fleet.settings import need_dask
+    from orchestrator.fleet.target import need_dask
 
     need_dask()
     from orchestrator.fleet.keys import made_key, usual_key_file
@@ -98,14 +107,14 @@ def up(
     Returns when all workers have joined. Exits with 1 where some have not; where none has, nothing is left running.
     """
     from orchestrator.errors import LabError, UsageError
-    from orchestrator.fleet.settings import need_dask
     from orchestrator.fleet.state import check_name
+    from orchestrator.fleet.target import need_dask
 
     check_name(name)
     need_dask()
     from orchestrator.fleet.keys import read_key, usual_key_file
     from orchestrator.fleet.local import StartedFleet
-    from orchestrator.fleet.orders import Orders
+    from orchestrator.fleet.state import Orders
 
     if hosts is not None and host is None:
         hint = "name the address of this machine that they reach: --host 192.0.2.1"
@@ -129,9 +138,7 @@ def up(
 
 
 def _workers_here(number: int, guests: int | None, memory: str | None) -> list[WorkerOrder]:
-    from orchestrator.fleet.names import worker_name
-    from orchestrator.fleet.orders import WorkerOrder
-    from orchestrator.fleet.room import Room
+    from orchestrator.fleet.state import Room, WorkerOrder, worker_name
 
     room = Room.of_host(max(1, number)).limited(guests, memory)
     host = worker_name(socket.gethostname())
@@ -191,15 +198,14 @@ def worker(
 ) -> None:
     """Be a worker of a fleet, in the foreground, until the fleet ends or a signal comes: for batch systems and pods."""
     from orchestrator.errors import UsageError
-    from orchestrator.fleet.settings import need_dask
+    from orchestrator.fleet.target import need_dask
 
     need_dask()
-    from orchestrator.fleet.foreground import Foreground, key_from_input
     from orchestrator.fleet.keys import read_key, usual_key_file
-    from orchestrator.fleet.names import worker_name
-    from orchestrator.fleet.room import Room
+    from orchestrator.fleet.serve import Foreground, key_from_input
+    from orchestrator.fleet.state import Room, worker_name
     from orchestrator.fleet.target import check_reachable
-    from orchestrator.guest.emulator import qemu_version
+    from orchestrator.guest.machine import qemu_version
 
     if key is not None and key_from_stdin:
         raise UsageError("there are two keys", where="--key, --key-from-stdin", hint="leave one of them out")
@@ -221,7 +227,6 @@ def status(
 
     NAME may be an address, too: tls://HOST:PORT.
     """
-    from orchestrator.cli.fleet_status import print_status
     from orchestrator.fleet.target import target
 
     found = target(name)
@@ -239,3 +244,125 @@ def down(name: _Name = USUAL_NAME) -> None:
     state = stored(name)
     was_running = end_fleet(state)
     typer.echo(f"fleet '{name}' has ended" if was_running else f"fleet '{name}' had ended before; its file is removed")
+
+
+# What ``fleet status`` prints of a fleet, and what ``doctor --fleet`` finds wrong with it.
+
+_HEADER = ("worker", "guests", "running", "MiB", "host", "version", "python", "qemu", "problem")
+_VERSION = re.compile(r"version (\S{1,40})")
+_LITTLE_MB = 2000
+
+
+def print_status(fleet: Target, *, as_json: bool) -> bool:
+    """Print a fleet's scheduler and workers; whether all are there that it was to have."""
+    from orchestrator.cli.options import print_columns
+    from orchestrator.fleet.link import survey
+
+    workers = survey(fleet)
+    missing = _missing(fleet, workers)
+    if as_json:
+        typer.echo(json.dumps(_as_data(fleet, workers, missing), indent=2))
+    else:
+        name = "" if fleet.state is None else f" ({fleet.state.name}, kept by process {fleet.state.keeper})"
+        typer.echo(f"scheduler {fleet.address}{name}")
+        print_columns(
+            _HEADER, [*map(_row, workers), *([one, *[""] * (len(_HEADER) - 2), "missing"] for one in missing)]
+        )
+    return not missing and bool(workers) and all(one.answer.offer is not None for one in workers)
+
+
+def examine_fleet(fleet: Target) -> list[Finding]:
+    """What a run would find wrong with the workers of a fleet, and what can be done about it."""
+    from orchestrator.doctor import Finding, Status
+    from orchestrator.fleet.link import survey
+    from orchestrator.fleet.state import log_file
+    from orchestrator.fleet.worker import Versions
+
+    workers = survey(fleet)
+    here = Versions.here()
+    findings = [Finding("scheduler", Status.OK, fleet.address)]
+    for one in workers:
+        findings += _examined(one, here)
+    for name in _missing(fleet, workers):
+        assert fleet.state is not None
+        remedy = (
+            f"{log_file(fleet.state.name)} says why; start the fleet again: {PROGRAM} fleet down, {PROGRAM} fleet up"
+        )
+        findings.append(Finding(name, Status.MISSING, "has not joined, or has left", remedy))
+    if not workers:
+        findings.append(Finding("workers", Status.MISSING, "there is none", f"{PROGRAM} fleet worker {fleet.address}"))
+    return findings
+
+
+def _examined(worker: Surveyed, here: Versions) -> Iterator[Finding]:
+    from orchestrator.doctor import Finding, Status
+
+    answer, name = worker.answer, worker.name
+    if answer.offer is None:
+        yield Finding(name, Status.MISSING, answer.problem, f"on {answer.host or 'its host'}: {PROGRAM} doctor")
+        return
+    other = here.difference(answer.offer.versions)
+    if other is not None:
+        remedy = "check out the same commit there, and install the same QEMU and Python; then start the worker again"
+        yield Finding(name, Status.MISSING, f"{other}: a run refuses it", remedy)
+    if not answer.is_writable:
+        yield Finding(name, Status.MISSING, f"{answer.cache} cannot be written to", "name another: ORCHESTRATOR_CACHE")
+        return
+    offer = answer.offer
+    text = f"{counted(offer.guests, 'guest')}, {offer.memory_mib} MiB, QEMU {_qemu(offer.versions.qemu)}"
+    room = f"{answer.free_mb} MB free in {answer.cache}"
+    if answer.free_mb < _LITTLE_MB:
+        yield Finding(name, Status.WARNING, f"{room}; better {_LITTLE_MB}", f"there: {PROGRAM} cache prune")
+    elif other is None:
+        yield Finding(name, Status.OK, f"{text}, {room}")
+
+
+def _missing(fleet: Target, workers: Sequence[Surveyed]) -> list[str]:
+    there = {one.name for one in workers}
+    return [] if fleet.state is None else [name for name in fleet.state.workers if name not in there]
+
+
+def _row(worker: Surveyed) -> Sequence[str]:
+    answer = worker.answer
+    if answer.offer is None:
+        return (worker.name, "", str(worker.running), "", answer.host, "", "", "", answer.problem)
+    versions = answer.offer.versions
+    return (
+        worker.name,
+        str(answer.offer.guests),
+        str(worker.running),
+        str(answer.offer.memory_mib),
+        answer.host,
+        versions.project,
+        versions.python,
+        _qemu(versions.qemu),
+        "",
+    )
+
+
+def _qemu(text: str) -> str:
+    """QEMU's version, of all that it says of itself."""
+    found = _VERSION.search(text)
+    return found[1] if found else text
+
+
+def _as_data(fleet: Target, workers: Sequence[Surveyed], missing: Sequence[str]) -> dict[str, object]:
+    return {
+        "name": None if fleet.state is None else fleet.state.name,
+        "scheduler": fleet.address,
+        "keeper": None if fleet.state is None else fleet.state.keeper,
+        "missing": list(missing),
+        "workers": [
+            {
+                "name": one.name,
+                "address": one.address,
+                "host": one.answer.host,
+                "running": one.running,
+                "guests": one.answer.offer.guests if one.answer.offer else None,
+                "memory_mib": one.answer.offer.memory_mib if one.answer.offer else None,
+                "versions": one.answer.offer.versions.model_dump() if one.answer.offer else None,
+                "problem": one.answer.problem,
+            }
+            for one in workers
+        ],
+    }

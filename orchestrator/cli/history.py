@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli import completion
-from orchestrator.cli.failures import expected_failures
+from orchestrator.cli import options
+from orchestrator.cli.options import expected_failures
 from orchestrator.program import PROGRAM
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def history(
         typer.Argument(
             metavar="METRIC",
             help="EXPERIMENT:CELL, where CELL is a cell's id or parts of it; default: what changed lately.",
-            autocompletion=completion.metrics,
+            autocompletion=options.metrics,
         ),
     ] = None,
     limit: Annotated[
@@ -82,7 +82,7 @@ def history(
 def _named(store: Store, name: str, quantity: Quantity, since: datetime | None) -> Sequence[Traced]:
     from orchestrator.errors import UsageError
     from orchestrator.results.history import history as history_of
-    from orchestrator.results.named_metrics import metrics_named
+    from orchestrator.results.history import metrics_named
 
     begun = _moment(since)
     read = (history_of(store, metric, quantity, since=begun) for metric in metrics_named(store, name))
@@ -114,7 +114,7 @@ def _changed_lately(store: Store, quantity: Quantity, since: datetime | None) ->
 
 def _traced(history: History) -> Traced:
     from orchestrator.report.history_sheets import Traced
-    from orchestrator.results.steps import steps_of
+    from orchestrator.results.history_steps import steps_of
 
     return Traced(history, steps_of(history))
 
@@ -122,7 +122,7 @@ def _traced(history: History) -> Traced:
 def _explained(store: Store, traced: Traced, limit: int | None) -> Sequence[ExplainedStep]:
     """The newest steps with their causes, oldest first."""
     from orchestrator.report.history_sheets import ExplainedStep
-    from orchestrator.results.step_causes import Origins, causes
+    from orchestrator.results.history_steps import Origins, causes
 
     found, metric, origins = traced.steps.found, traced.history.metric, Origins(store)
     return [ExplainedStep(step, causes(origins, step, metric)) for step in (found[-limit:] if limit else found)]
@@ -138,12 +138,12 @@ def _print_one(store: Store, traced: Traced, limit: int | None) -> None:
 
 def _print(store: Store, histories: Sequence[Traced], form: Form, title: str) -> None:
     if form is Form.JSON:
-        from orchestrator.report.history_forms import history_json
+        from orchestrator.report.history_sheets import history_json
 
         listed = [history_json(one.history, one.steps, _explained(store, one, None)) for one in histories]
         typer.echo(json.dumps({"histories": listed}, indent=1))
     elif form is Form.CSV:
-        from orchestrator.report.history_forms import histories_csv
+        from orchestrator.report.history_sheets import histories_csv
 
         typer.echo(histories_csv([(one.history, one.steps) for one in histories]), nl=False)
     elif not histories:
@@ -158,7 +158,7 @@ def _print(store: Store, histories: Sequence[Traced], form: Form, title: str) ->
 
 
 def _print_sheets(sheets: Sequence[Sheet], console: Console) -> None:
-    from orchestrator.report.table import print_sheets
+    from orchestrator.report.text import print_sheets
 
     print_sheets(sheets, console)
 
@@ -167,7 +167,7 @@ def _console() -> tuple[Console, str]:
     """The terminal, and the characters of sparklines that its encoding has."""
     from rich.console import Console
 
-    from orchestrator.report.sparkline import ASCII, BLOCKS
+    from orchestrator.report.chart import ASCII, BLOCKS
 
     console = Console()
     return console, ASCII if console.options.ascii_only else BLOCKS

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""``orchestrator list``: what an experiment can name, and the runs there are."""
+"""``orchestrator list`` and ``doctor``: what an experiment can name, and what this host can do."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli import completion
-from orchestrator.cli.columns import print_columns
-from orchestrator.cli.failures import expected_failures
+from orchestrator.cli import options
+from orchestrator.cli.options import expected_failures, print_columns
 
 if TYPE_CHECKING:
-    from orchestrator.experiment.kind import Listing
+    from orchestrator.experiment.table import Listing
+
+
+# ``orchestrator list``: what an experiment can name, and the runs there are.
 
 Rows = Iterable[Sequence[object]]
 
@@ -34,12 +36,12 @@ _ALIASES = {"abilities": "capabilities"}
 def show(
     what: Annotated[
         str | None,
-        typer.Argument(help="What to list; without it, the lists there are.", autocompletion=completion.lists),
+        typer.Argument(help="What to list; without it, the lists there are.", autocompletion=options.lists),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: an array of objects.")] = False,
 ) -> None:
     """List what an experiment can name, the published tables, or this lab's runs."""
-    from orchestrator.catalog.spelling import unknown
+    from orchestrator.catalog.data import unknown
     from orchestrator.errors import UsageError
 
     name = _ALIASES.get(what or "", what)
@@ -113,7 +115,7 @@ def _probes() -> tuple[Sequence[str], Rows]:
 
 
 def _handlers() -> tuple[Sequence[str], Rows]:
-    from orchestrator.catalog.vocabulary import vocabulary
+    from orchestrator.catalog.words import vocabulary
 
     return ("name", "what_a_hit_does"), vocabulary().handlers.items()
 
@@ -127,7 +129,7 @@ def _benchmarks() -> tuple[Sequence[str], Rows]:
 
 
 def _clocks() -> tuple[Sequence[str], Rows]:
-    from orchestrator.catalog.vocabulary import vocabulary
+    from orchestrator.catalog.words import vocabulary
 
     return ("name", "counts"), vocabulary().clocks.items()
 
@@ -168,3 +170,33 @@ _CATALOGUE: Mapping[str, Callable[[], tuple[Sequence[str], Rows]]] = {
     "clocks": _clocks,
     "references": _references,
 }
+
+
+# ``orchestrator doctor``: what this host can do, what is missing, how to get it.
+
+
+@expected_failures
+def doctor(
+    fleet: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Examine a fleet's workers instead: what they have that is not as here. A name or tls://HOST:PORT.",
+            autocompletion=options.fleets,
+        ),
+    ] = None,
+) -> None:
+    """Examine this host: programs, packages, KVM's real speed, disk. Exits with 3 when something is missing."""
+    from rich.console import Console
+
+    from orchestrator.doctor import examine, exit_status, render
+
+    if fleet is None:
+        findings = examine()
+    else:
+        from orchestrator.cli.fleet import examine_fleet
+        from orchestrator.fleet.target import target
+
+        findings = examine_fleet(target(fleet))
+    render(findings, Console())
+    raise typer.Exit(exit_status(findings))

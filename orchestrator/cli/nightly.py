@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.cli import options
-from orchestrator.cli.failures import expected_failures
+from orchestrator.cli.options import expected_failures
 
 if TYPE_CHECKING:
-    from orchestrator.cli.night_report import NightReport
-    from orchestrator.results.night import Night
+    from orchestrator.cli.nightly_run import NightReport
+    from orchestrator.nightly import Night
     from orchestrator.results.runs import Run
 
 _EXPERIMENT = "nightly.yaml"
@@ -66,13 +66,12 @@ def nightly(
     beyond its budget, and with 3 where the site or the cache could not be seen to.
     """
     from orchestrator.benchmarks.registry import kinds
-    from orchestrator.cli.measured import Measuring
-    from orchestrator.cli.night_report import NightReport
-    from orchestrator.cli.night_run import night_run
-    from orchestrator.experiment.file.loading import load_experiment
-    from orchestrator.guest.emulator import qemu_cpu_names
+    from orchestrator.cli.measuring import Measuring
+    from orchestrator.cli.nightly_run import NightReport, night_run
+    from orchestrator.experiment.file import load_experiment
+    from orchestrator.guest.machine import qemu_cpu_names
+    from orchestrator.nightly import only_night
     from orchestrator.paths import data_dir, lab_dir
-    from orchestrator.results.night_note import only_night
 
     report = NightReport.checked(mail, junit, webhook)
     file = config or data_dir("configs") / _EXPERIMENT
@@ -114,10 +113,10 @@ def _reporting_unmeasured(report: NightReport, experiment: str) -> Iterator[None
 
 def _compared(run: Run) -> Night:
     """The night beside the last good one, if there is one."""
-    from orchestrator.cli.compared_runs import compared
+    from orchestrator.cli.compared import compared
     from orchestrator.errors import LabError
+    from orchestrator.nightly import Night, good_night
     from orchestrator.paths import lab_dir
-    from orchestrator.results.night import Night, good_night
     from orchestrator.results.store import Store
 
     with Store.open(lab_dir()) as store:
@@ -159,8 +158,7 @@ def _pruned(keep_days: int) -> str:
     import time
 
     from orchestrator.artifacts.cache import Cache
-    from orchestrator.artifacts.cache_entries import Kind, cache_entries
-    from orchestrator.artifacts.pruning import fates, remove
+    from orchestrator.artifacts.cache_entries import Kind, cache_entries, fates, remove
     from orchestrator.paths import cache_dir
 
     cache = Cache(cache_dir())
@@ -171,8 +169,8 @@ def _pruned(keep_days: int) -> str:
 
 
 def _keep_as_good(night: Night) -> None:
+    from orchestrator.nightly import good_night
     from orchestrator.paths import lab_dir
-    from orchestrator.results.night import good_night
     from orchestrator.results.store import Store
 
     with Store.open(lab_dir()) as store:

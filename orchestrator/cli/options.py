@@ -1,26 +1,217 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Options that several commands share, and what they open: ``--offline`` the cache, ``--verbose`` the log of steps."""
+"""What commands share: options, completion, the forms they print in, and how expected failures end them."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import functools
+import os
+import signal
 import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
 import typer
 
-from orchestrator.cli import completion
-from orchestrator.plain_text import plain_text
+from orchestrator.errors import HostError, Interrupted, LabError
+from orchestrator.plain_text import plain_line, plain_text
 from orchestrator.program import PROGRAM
 from orchestrator.steps import step_echo
 
 if TYPE_CHECKING:
-    from orchestrator.artifacts.build_context import BuildContext
+    from orchestrator.artifacts.cache import BuildContext
+    from orchestrator.report.html.frame import Page
+    from orchestrator.report.sheet import Sheet
+    from orchestrator.results.store import Store
 
-Kernel = Annotated[
-    str, typer.Option(help=f"Kernel name; see: {PROGRAM} list kernels.", autocompletion=completion.kernels)
-]
+
+# Expected failures as a sentence on stderr and an exit status, never as a traceback.
+
+_LIMITS = {
+    errno.EMFILE: "allow more open files: ulimit -n 1024",
+    errno.ENFILE: "the host has too many files open: end other programs",
+    errno.EAGAIN: "allow more processes (ulimit -u), or more memory (ulimit -v)",
+    errno.ENOMEM: "allow more memory (ulimit -v), or end other programs",
+}
+"""What to do where a limit of the user's or of the host's is reached."""
+
+_NO_THREAD = "can't start new thread"
+"""What Python says with a RuntimeError, for a limit on processes or on memory."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def expected_failures(command: Callable[P, R]) -> Callable[P, R]:
+    """A command whose LabErrors and interruptions end the program as they should, and what the system refuses too."""
+
+    @functools.wraps(command)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return command(*args, **kwargs)
+        except LabError as error:
+            print(f"error: {error}", file=sys.stderr)
+            raise typer.Exit(error.exit_status) from None
+        except BrokenPipeError:
+            # The reader of our output has closed it; typer ends the program quietly.
+            raise
+        except OSError as error:
+            print(f"error: {_of_the_system(error)}", file=sys.stderr)
+            raise typer.Exit(HostError.exit_status) from None
+        except MemoryError:
+            print(f"error: {HostError('there is not enough memory', hint=_LIMITS[errno.ENOMEM])}", file=sys.stderr)
+            raise typer.Exit(HostError.exit_status) from None
+        except RuntimeError as error:
+            if str(error) != _NO_THREAD:
+                raise
+            print(f"error: {HostError(_NO_THREAD, hint=_LIMITS[errno.EAGAIN])}", file=sys.stderr)
+            raise typer.Exit(HostError.exit_status) from None
+        except KeyboardInterrupt as interruption:
+            number = interruption.signal if isinstance(interruption, Interrupted) else signal.SIGINT
+            print(f"stopped by {signal.Signals(number).name}", file=sys.stderr)
+            raise typer.Exit(128 + number) from None
+
+    return guarded
+
+
+def _of_the_system(error: OSError) -> HostError:
+    """What the system refused, with what can be done about it."""
+    from orchestrator.files import found_no_room, full_one, room_left, temporary_folder
+    from orchestrator.paths import cache_dir, lab_dir
+
+    where = str(error.filename) if error.filename is not None else ""
+    if found_no_room(error):
+        # A write does not say which file it was for.
+        temporary = temporary_folder()
+        folder = full_one((cache_dir(), lab_dir(), *(() if temporary is None else (temporary,))))
+        hint = "make room there, then run again, or go on with --resume"
+        return HostError(f"there is no room left: {room_left(folder)}", where=where or str(folder), hint=hint)
+    hint = _LIMITS.get(error.errno or 0, "")
+    return HostError((error.strerror or str(error)).lower(), where=where, hint=hint)
+
+
+def stop_on_signals() -> None:
+    """Let SIGTERM and SIGHUP unwind the program like Ctrl-C does, so that guests end and the store is closed."""
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        raise Interrupted(number)
+
+    signal.signal(signal.SIGTERM, stop)
+    # Under nohup, SIGHUP is ignored from the start and stays so.
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        signal.signal(signal.SIGHUP, stop)
+
+
+# What a shell offers for the beginning of a word; it begins a program each time, so nothing is loaded in advance.
+
+
+def kernels(incomplete: str) -> list[str]:
+    """Kernels of the catalogue."""
+    from orchestrator.catalog.kernels import kernels
+
+    return _beginning(incomplete, kernels())
+
+
+def images(incomplete: str) -> list[str]:
+    """The lab's own images."""
+    from orchestrator.catalog.images import images
+
+    return _beginning(incomplete, images())
+
+
+def cpus(incomplete: str) -> list[str]:
+    """CPU models of the catalogue."""
+    from orchestrator.catalog.cpus import cpus
+
+    return _beginning(incomplete, cpus())
+
+
+def cost_tables(incomplete: str) -> list[str]:
+    """CPUs that have a cost table."""
+    from orchestrator.model.cost_file import cost_files
+
+    return _beginning(incomplete, (path.stem for path in cost_files()))
+
+
+def templates(incomplete: str) -> list[str]:
+    """Probe modules."""
+    from orchestrator.artifacts.modules import templates
+
+    return _beginning(incomplete, templates())
+
+
+def cache_kinds(incomplete: str) -> list[str]:
+    """Kinds of things in the cache."""
+    from orchestrator.artifacts.cache_entries import Kind
+
+    return _beginning(incomplete, Kind)
+
+
+def fleets(incomplete: str) -> list[str]:
+    """Fleets that were started here."""
+    from orchestrator.fleet.state import known_fleets
+
+    return _beginning(incomplete, known_fleets())
+
+
+def lists(incomplete: str) -> list[str]:
+    """What can be listed."""
+    from orchestrator.cli.listing import all_lists
+
+    return _beginning(incomplete, all_lists())
+
+
+def runs(incomplete: str) -> list[str]:
+    """What RUN may be: ``latest``, baselines, and the lab's runs, the newest first; none where they cannot be read."""
+    return _of_the_store(
+        incomplete, lambda store: ["latest", *store.baselines(), *(entry.id for entry in store.runs())]
+    )
+
+
+def baselines(incomplete: str) -> list[str]:
+    """Names of baselines; none where they cannot be read."""
+    return _of_the_store(incomplete, lambda store: store.baselines())
+
+
+def _of_the_store(incomplete: str, words: Callable[[Store], Iterable[str]]) -> list[str]:
+    from orchestrator.paths import lab_dir
+    from orchestrator.results.store import FILE_NAME, Store
+
+    try:
+        if not (lab_dir() / FILE_NAME).exists():
+            return []
+        with Store.open(lab_dir()) as store:
+            return _beginning(incomplete, words(store))
+    except (LabError, OSError):
+        return []
+
+
+def metrics(incomplete: str) -> list[str]:
+    """What has a history in this lab, EXPERIMENT:CELL; none where it cannot be read."""
+    from orchestrator.paths import lab_dir
+    from orchestrator.results.history import metrics
+    from orchestrator.results.store import FILE_NAME, Store
+
+    try:
+        if not (lab_dir() / FILE_NAME).exists():
+            return []
+        with Store.open(lab_dir()) as store:
+            return _beginning(incomplete, map(str, metrics(store)))
+    except (LabError, OSError):
+        return []
+
+
+def _beginning(incomplete: str, words: Iterable[str]) -> list[str]:
+    return [str(word) for word in words if word.startswith(incomplete)]
+
+
+# Options that several commands share, and what they open: ``--offline`` the cache, ``--verbose`` the log of steps.
+
+Kernel = Annotated[str, typer.Option(help=f"Kernel name; see: {PROGRAM} list kernels.", autocompletion=kernels)]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print each step and its duration on stderr.")]
 Offline = Annotated[bool, typer.Option("--offline", help="Use only what is in the cache.")]
 KernelConfig = Annotated[
@@ -39,7 +230,7 @@ Fleet = Annotated[
         "--fleet",
         metavar="NAME",
         help="Let a fleet's workers run the guests: local, another name, or tls://HOST:PORT.",
-        autocompletion=completion.fleets,
+        autocompletion=fleets,
     ),
 ]
 OutputFolder = Annotated[Path | None, typer.Option("--out", help="Folder for the files.")]
@@ -49,8 +240,7 @@ Offset = Annotated[int | None, typer.Option(help="Bytes behind the symbol; defau
 
 def open_context(*, offline: bool) -> BuildContext:
     """The context of a command: the user's cache, progress and warnings on stderr."""
-    from orchestrator.artifacts.build_context import BuildContext
-    from orchestrator.artifacts.cache import Cache
+    from orchestrator.artifacts.cache import BuildContext, Cache
     from orchestrator.paths import cache_dir
 
     return BuildContext(Cache(cache_dir()), offline, say, say)
@@ -64,3 +254,132 @@ def printed_steps(*, verbose: bool) -> contextlib.AbstractContextManager[None]:
 def say(text: str) -> None:
     """Print on stderr what goes on; a guest or a compiler may have written some of it."""
     print(plain_text(text), file=sys.stderr, flush=True)
+
+
+# Lists in columns: whole in a pipe, where a program may read them, and never cut on a terminal.
+
+
+def print_columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows under a header, each column as wide as its widest entry; numbers to the right."""
+    table = [[plain_line(cell) for cell in row] for row in rows]
+    widths = [max(len(row[i]) for row in [list(header), *table]) for i in range(len(header))]
+    typer.secho(_line(header, widths), bold=True)
+    for row in table:
+        typer.echo(_line(row, widths))
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    cells = (cell.rjust(w) if _is_number(cell) else cell.ljust(w) for cell, w in zip(row, widths, strict=True))
+    return "  ".join(cells).rstrip()
+
+
+def _is_number(cell: str) -> bool:
+    return cell.replace(".", "", 1).isdecimal()
+
+
+# The forms in which profiles and differences are printed, and the options that say how much of them.
+
+_DEEPEST = 256
+
+
+class Form(StrEnum):
+    """Forms of a profile, and of a difference between two."""
+
+    TABLE = "table"
+    MARKDOWN = "markdown"
+    JSON = "json"
+
+
+FormOption = Annotated[
+    Form, typer.Option("--format", help="table: for people; markdown: the same for GitHub; json: for programs, whole.")
+]
+Limit = Annotated[
+    int, typer.Option(min=0, metavar="N", help="List N symbols, and the rest in one line; 0: all of them.")
+]
+Depth = Annotated[
+    int, typer.Option(min=0, max=_DEEPEST, metavar="N", help="With --tree: calls up to N below the program.")
+]
+Share = Annotated[
+    float,
+    typer.Option(
+        "--share", min=0, max=100, metavar="PERCENT", help="With --tree: calls of less than this in one line."
+    ),
+]
+
+
+def check_one(given: Mapping[str, bool]) -> None:
+    """Refuse two options of which each asks for something else; ``given`` says which are there. Raises UsageError."""
+    from orchestrator.errors import UsageError
+
+    there = [option for option, is_given in given.items() if is_given]
+    if len(there) > 1:
+        raise UsageError(f"{' and '.join(there)} do not go together", hint="name one of them")
+
+
+def check_writable(*files: Path | None) -> None:
+    """Refuse files that could not be written, before anything is measured for them. Raises UsageError."""
+    from orchestrator.errors import UsageError
+
+    for file in files:
+        if file is None:
+            continue
+        folder = file.absolute().parent
+        if file.is_dir():
+            raise UsageError("it is a folder, and a file is to be written", where=str(file))
+        if not folder.is_dir():
+            raise UsageError("there is no such folder to write a file in", where=str(folder))
+        if not os.access(file if file.exists() else folder, os.W_OK):
+            raise UsageError("it may not be written", where=str(file))
+
+
+def print_profiles(title: str, form: Form, sheets: Callable[[], Sequence[Sheet]], content: Callable[[], Any]) -> None:
+    """Print tables as the form has them, under a ``title`` where it has one; for programs the ``content``."""
+    match form:
+        case Form.JSON:
+            from orchestrator.report.profile_json import text
+
+            typer.echo(text(content()), nl=False)
+        case Form.MARKDOWN:
+            from orchestrator.report.text import render_sheets
+
+            typer.echo(render_sheets(title, sheets()), nl=False)
+        case Form.TABLE:
+            from rich.console import Console
+
+            from orchestrator.report.text import print_sheets
+
+            print_sheets(sheets(), Console())
+
+
+# Where a page goes: a named file, the run's own directory, or stdout.
+
+
+def check_page_file(file: Path) -> None:
+    """Refuse a file that a page cannot replace. Raises UsageError."""
+    from orchestrator.errors import UsageError
+
+    check_writable(file)
+    if file.exists() and not file.is_file():
+        raise UsageError("it is no regular file, and a page would replace it", where=str(file), hint="leave out --out")
+
+
+def show_page(make: Callable[[str | None], Page], out: Path | None, default: Path) -> None:
+    """Make a page, and write it to ``out``, or to stdout; to the file ``default`` where that is a terminal.
+
+    ``make`` is as ``write_page_to`` has it. On stdout there is no folder.
+    """
+    if out is None and not sys.stdout.isatty():
+        typer.echo(make(None).text, nl=False)
+    else:
+        write_page_to(out or default, make)
+
+
+def write_page_to(file: Path, make: Callable[[str | None], Page]) -> None:
+    """Make a page, and write it. ``make`` takes the name of the folder beside the page for what is too large for it."""
+    from orchestrator.report.html.frame import beside, write_page
+
+    page = make(beside(file))
+    write_page(page, file)
+    print(f"page: {file}", file=sys.stderr)
+    if page.files:
+        print(f"with {len(page.files)} files in {file.parent / page.folder}, which belongs to it", file=sys.stderr)

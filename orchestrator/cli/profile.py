@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""``orchestrator profile``: where the instructions of a run's cells went."""
+"""``orchestrator profile``, ``diff`` and ``disasm``: where instructions went, what differs, where probes can be."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli import completion
-from orchestrator.cli.failures import expected_failures
-from orchestrator.cli.profile_forms import (
+from orchestrator.cli import options
+from orchestrator.cli.options import (
     Depth,
     Form,
     FormOption,
@@ -18,13 +18,22 @@ from orchestrator.cli.profile_forms import (
     Share,
     check_one,
     check_writable,
+    expected_failures,
     print_profiles,
 )
+from orchestrator.program import PROGRAM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orchestrator.results.profile import CellProfile
+    from orchestrator.artifacts.kernel_code import KernelCode
+    from orchestrator.artifacts.kernels import Kernel
+    from orchestrator.cli.compared import Measured
+    from orchestrator.report.profile_sheets import Cut
+    from orchestrator.results.stored_profile import CellProfile, FunctionDifference, ProfileDifference
+
+
+# ``orchestrator profile``: where the instructions of a run's cells went.
 
 
 @expected_failures
@@ -34,7 +43,7 @@ def profile(
         typer.Argument(
             metavar="RUN",
             help="A run's directory, its id, or 'latest'; or cells of it, RUN:CELL.",
-            autocompletion=completion.runs,
+            autocompletion=options.runs,
         ),
     ] = "latest",
     cell: Annotated[
@@ -71,7 +80,7 @@ def profile(
             if file is not None:
                 _write(profiles, kind, file)
     elif annotate is not None:
-        from orchestrator.profile.annotation import annotated
+        from orchestrator.profile.difference import annotated
 
         typer.echo(annotated(profiles, annotate))
     elif tree:
@@ -83,9 +92,7 @@ def profile(
 def _write(profiles: Sequence[CellProfile], kind: str, file: Path) -> None:
     """Write the profile of the only cell in one of the formats for other programs."""
     from orchestrator.errors import UsageError
-    from orchestrator.report.callgrind import callgrind_text
-    from orchestrator.report.flame_graph import flame_graph
-    from orchestrator.report.folded_stacks import folded_text
+    from orchestrator.report.flames import callgrind_text, flame_graph, folded_text
     from orchestrator.results.faults import storage_faults
 
     if len(profiles) != 1:
@@ -98,8 +105,8 @@ def _write(profiles: Sequence[CellProfile], kind: str, file: Path) -> None:
 
 
 def _profiles(run: str, cell: str | None) -> Sequence[CellProfile]:
-    from orchestrator.cli.named_cells import cells_of_run, named
-    from orchestrator.results.profile import load_profile
+    from orchestrator.cli.compared import cells_of_run, named
+    from orchestrator.results.stored_profile import load_profile
 
     chosen = named(run) if cell is None else cells_of_run(run, cell)
     cells = chosen.run.record.cells if chosen.cells is None else chosen.cells
@@ -108,10 +115,9 @@ def _profiles(run: str, cell: str | None) -> Sequence[CellProfile]:
 
 
 def _print_symbols(profiles: Sequence[CellProfile], limit: int | None, form: Form) -> None:
-    from orchestrator.profile.classes import per_call
-    from orchestrator.report.cache_sheets import cache_sheets
+    from orchestrator.profile.difference import per_call
     from orchestrator.report.profile_json import profile_json
-    from orchestrator.report.profile_sheets import profile_sheet
+    from orchestrator.report.profile_sheets import cache_sheets, profile_sheet
 
     found = [(one, per_call(one)) for one in profiles]
     print_profiles(
@@ -123,9 +129,9 @@ def _print_symbols(profiles: Sequence[CellProfile], limit: int | None, form: For
 
 
 def _print_trees(profiles: Sequence[CellProfile], depth: int, share: float, form: Form) -> None:
-    from orchestrator.report.call_sheets import Cut, tree_sheet
     from orchestrator.report.profile_json import tree_json
-    from orchestrator.results.call_tree import call_tree
+    from orchestrator.report.profile_sheets import Cut, tree_sheet
+    from orchestrator.results.stored_profile import call_tree
 
     found = [(one, call_tree(one)) for one in profiles]
     print_profiles(
@@ -134,3 +140,263 @@ def _print_trees(profiles: Sequence[CellProfile], depth: int, share: float, form
         lambda: [tree_sheet(tree, Cut(depth, share)) for _, tree in found],
         lambda: [tree_json(*both) for both in found],
     )
+
+
+# ``orchestrator diff``: what differs between two cells, the cells of two runs, or two kernels.
+
+_HELP = "A run, or one of its cells: RUN:CELL, such as latest:kprobe. With --config a kernel."
+
+
+@expected_failures
+def diff(
+    before: Annotated[str, typer.Argument(metavar="A", help=_HELP, autocompletion=options.runs)],
+    after: Annotated[str, typer.Argument(metavar="B", help=_HELP, autocompletion=options.runs)],
+    form: FormOption = Form.TABLE,
+    limit: Limit = 20,
+    symbol: Annotated[
+        str | None, typer.Option(metavar="FUNCTION", help="Compare this function by instruction.")
+    ] = None,
+    tree: Annotated[
+        bool, typer.Option("--tree", help="Compare calls, each with all that it calls; profiles need stacks.")
+    ] = False,
+    depth: Depth = 24,
+    share: Share = 1.0,
+    flame_graph: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw calls as SVG, red where B executes more; profiles need stacks."),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            readable=False, metavar="CONFIG", help="Measure this experiment on the kernels A and B, compare those."
+        ),
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="With --config: replace a value, as run does."),
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="FILTER", help="With --config: only these cells, as run does.")
+    ] = None,
+    offline: options.Offline = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Print what B's calls execute more than A's, by symbol, the largest change first.
+
+    With --config, exits with 1 when a cell failed.
+    """
+    from orchestrator.cli.compared import difference_of, stored_pairs
+    from orchestrator.errors import UsageError
+
+    check_one({"--symbol": symbol is not None, "--tree": tree, "--flame-graph": flame_graph is not None})
+    check_one({"--flame-graph": flame_graph is not None, f"--format {form}": form is not Form.TABLE})
+    check_writable(flame_graph)
+    if config is None and (only or overrides):
+        what = "--only and --set are for what --config measures"
+        raise UsageError(what, hint="of stored cells RUN:CELL names one")
+    measured = None
+    if config is None:
+        pairs = stored_pairs(before, after)
+    else:
+        from orchestrator.cli.compared import TwoKernels
+        from orchestrator.cli.measuring import Measuring
+
+        parts = ["stacks"] if tree or flame_graph is not None else ["symbols"]
+        wanted = TwoKernels(config, (before, after), overrides or [], only or [])
+        measured = wanted.measured(parts, Measuring(offline=offline, verbose=verbose))
+        pairs = measured.pairs
+    differences = [difference_of(*pair) for pair in pairs]
+    if flame_graph is not None:
+        _draw(differences, flame_graph)
+    elif tree:
+        from orchestrator.report.profile_sheets import Cut
+
+        _print_changed_trees(differences, Cut(depth, share), form)
+    elif symbol is not None:
+        _print_function(differences, symbol, form)
+    else:
+        _print_changed_symbols(differences, limit or None, form)
+    if measured is not None:
+        _say_missing(measured)
+
+
+def _print_changed_symbols(differences: Sequence[ProfileDifference], limit: int | None, form: Form) -> None:
+    from orchestrator.profile.difference import with_code
+    from orchestrator.report.profile_json import difference_json
+    from orchestrator.report.profile_sheets import difference_sheet
+
+    compared = [with_code(one) for one in differences]
+    print_profiles(
+        "Differences",
+        form,
+        lambda: [difference_sheet(one, limit) for one in compared],
+        lambda: [difference_json(one) for one in compared],
+    )
+
+
+def _print_function(differences: Sequence[ProfileDifference], name: str, form: Form) -> None:
+    """The function in the pairs of cells that execute it."""
+    from orchestrator.errors import UsageError
+    from orchestrator.profile.difference import ComparedCode
+    from orchestrator.report.profile_json import function_json
+    from orchestrator.report.profile_sheets import function_sheet
+
+    found: list[tuple[ProfileDifference, FunctionDifference]] = []
+    refusals: list[UsageError] = []
+    for one in differences:
+        try:
+            found.append((one, ComparedCode(one.before, one.after).function(name)))
+        except UsageError as error:
+            refusals.append(error)
+    if not found and refusals:
+        raise refusals[0]
+    print_profiles(
+        "Differences",
+        form,
+        lambda: [function_sheet(*both) for both in found],
+        lambda: [function_json(*both) for both in found],
+    )
+
+
+def _print_changed_trees(differences: Sequence[ProfileDifference], cut: Cut, form: Form) -> None:
+    from orchestrator.report.profile_json import tree_difference_json
+    from orchestrator.report.profile_sheets import tree_difference_sheet
+    from orchestrator.results.stored_profile import call_tree, compared_trees
+
+    found = [(one, compared_trees(call_tree(one.before), call_tree(one.after))) for one in differences]
+    print_profiles(
+        "Differences",
+        form,
+        lambda: [tree_difference_sheet(*both, cut) for both in found],
+        lambda: [tree_difference_json(*both) for both in found],
+    )
+
+
+def _draw(differences: Sequence[ProfileDifference], file: Path) -> None:
+    """A picture in ``file``; of several pairs of cells one each, with the cell's id in the file's name."""
+    from orchestrator.report.flames import difference_flame_graph
+    from orchestrator.results.faults import storage_faults
+
+    for one in differences:
+        named = file if len(differences) == 1 else file.with_stem(f"{file.stem}.{one.after.cell.replace('/', '.')}")
+        picture = difference_flame_graph(one.before, one.after)
+        with storage_faults(named):
+            named.write_text(picture)
+        if named != file:
+            print(named, file=sys.stderr)
+
+
+def _say_missing(measured: Measured) -> None:
+    """Which cells have no number and are not compared; the status says whether one of them has failed."""
+    from orchestrator.cli.measuring import outcome
+    from orchestrator.errors import LabError
+
+    for cell in measured.missing:
+        print(f"not compared: {cell.id}: {outcome(cell)}", file=sys.stderr)
+    if not measured.pairs:
+        raise LabError("no cell has a number on both kernels")
+    raise typer.Exit(1 if any(cell.status == "failed" for cell in measured.missing) else 0)
+
+
+# ``orchestrator disasm``: a function's instructions, and which probes can be at each.
+
+_RANGE = r"(?P<symbol>[^+]*)(?:\+(?P<first>[^.]*)(?:\.\.(?P<last>.*))?)?"
+_OFFSET = r"0x[0-9a-fA-F]{1,6}|[0-9]{1,7}"
+
+
+@expected_failures
+def disasm(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="KERNEL",
+            help="A kernel's name, or the path of a build tree of your own.",
+            autocompletion=options.kernels,
+        ),
+    ],
+    function: Annotated[
+        str, typer.Argument(metavar="FUNCTION", help="A function of it, or a part: vfs_read+0x10..0x40.")
+    ],
+    form: FormOption = Form.TABLE,
+    offline: options.Offline = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Print a function's instructions, and which probes can be at each, by the kernel's image. Starts no guest."""
+    from orchestrator.artifacts.kernels import ready_kernel
+    from orchestrator.catalog.kernels import kernel as kernel_spec
+    from orchestrator.errors import UsageError
+    from orchestrator.probes.placement import places_of
+    from orchestrator.profile.probe_places import Disassembly
+
+    symbol, bounds = _place(function)
+    spec = kernel_spec(name)
+    with options.printed_steps(verbose=verbose):
+        kernel = ready_kernel(options.open_context(offline=offline), spec)
+    code = _code(kernel)
+    _check(kernel, code, symbol)
+    places = places_of(kernel, code, symbol)
+    assert places is not None  # _check() has asked
+    found = Disassembly.of(spec.name, kernel.release, code, places)
+    if bounds is not None:
+        found = found.part(*bounds)
+        if not found.text:
+            raise UsageError(
+                f"no instruction of {symbol} begins between +{bounds[0]:#x} and +{bounds[1]:#x}",
+                hint=f"{PROGRAM} disasm {spec.argument} {symbol} lists all of them",
+            )
+    print_profiles("Disassembly", form, lambda: [found.sheet()], lambda: [found.json().model_dump()])
+
+
+def _place(function: str) -> tuple[str, tuple[int, int] | None]:
+    """The function, and the offsets of the part that is asked for. Raises UsageError."""
+    import re
+
+    from orchestrator.errors import UsageError
+
+    found = re.fullmatch(_RANGE, function)
+    if found is None or not found["symbol"]:
+        raise UsageError(f"found '{function}'; expected a kernel function, such as vfs_read")
+    symbol, first, last = found.group("symbol", "first", "last")
+    if first is None:
+        return symbol, None
+    if last is None and re.fullmatch(_OFFSET, first):
+        place = int(first, 0)
+        raise UsageError(
+            f"found '{function}', a place in a function; expected the function",
+            hint=f"name {symbol}, or a part of it: {symbol}+{place:#x}..{place + 0x10:#x}",
+        )
+    if last is None or not (re.fullmatch(_OFFSET, first) and re.fullmatch(_OFFSET, last)):
+        raise UsageError(f"found '{function}'; expected a function, or a part of one, such as vfs_read+0x10..0x40")
+    bounds = int(first, 0), int(last, 0)
+    if bounds[0] > bounds[1]:
+        raise UsageError(f"found '{function}', whose part ends before it begins")
+    return symbol, bounds
+
+
+def _code(kernel: Kernel) -> KernelCode:
+    """The kernel's image. Raises HostError where it is not at hand."""
+    from orchestrator.errors import HostError
+
+    code = kernel.code
+    if code is None:
+        raise HostError(
+            f"the code of kernel {kernel.spec.name} is not at hand",
+            where=str(kernel.spec.tree or kernel.image),
+            hint="a build tree of your own needs its vmlinux and System.map, or a bzImage packed by gzip, xz or zstd",
+        )
+    return code
+
+
+def _check(kernel: Kernel, code: KernelCode, symbol: str) -> None:
+    """Raise UsageError for what is no function of the kernel's, or several."""
+    from orchestrator.artifacts.kernel_code import FUNCTION_TYPES
+    from orchestrator.errors import UsageError
+    from orchestrator.probes.point import wrong_point_reason
+
+    reason = wrong_point_reason(code, symbol, None)
+    if reason is not None:
+        types = [one.type for one in code.named(symbol)]
+        hint = "" if types else "a module's function is not in the image"
+        if sum(one in FUNCTION_TYPES for one in types) > 1:
+            hint = "name a function whose name the kernel has once"
+        raise UsageError(f"kernel {kernel.spec.name}: {reason}", hint=hint)

@@ -1,24 +1,30 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""``orchestrator report``: a run's results, for people or for programs."""
+"""``orchestrator report``, ``site`` and ``model``: results, for people or for programs."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli import completion
-from orchestrator.cli.failures import expected_failures
+from orchestrator.cli import options
+from orchestrator.cli.options import expected_failures
+from orchestrator.program import PROGRAM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orchestrator.report.claims_layout import ClaimsLayout
+    from orchestrator.report.claims import ClaimsLayout
     from orchestrator.results.contract import RunRecord
     from orchestrator.results.runs import Run
+
+
+# ``orchestrator report``: a run's results, for people or for programs.
 
 
 class ReportClock(StrEnum):
@@ -48,7 +54,7 @@ def report(
             metavar="RUN",
             help="A run's directory, its id, or 'latest'.",
             show_default="latest",
-            autocompletion=completion.runs,
+            autocompletion=options.runs,
         ),
     ] = None,
     form: Annotated[
@@ -84,12 +90,12 @@ def report(
     ] = None,
 ) -> None:
     """Print a run's results. Exits with 1 when a cell failed or has no outcome yet."""
-    from orchestrator.cli.html_page import check_page_file
+    from orchestrator.cli.options import check_page_file
     from orchestrator.paths import lab_dir
-    from orchestrator.report.claims_layout import all_claims, decided_claims
-    from orchestrator.results.baselines import LATEST
+    from orchestrator.report.claims import all_claims, decided_claims
     from orchestrator.results.contract import all_ok
     from orchestrator.results.runs import find_run
+    from orchestrator.results.store import LATEST
 
     options = {"--costs": costs, "--charts": charts, "--claims": claims, "--schema": schema, "--out": out}
     given = [name for name, value in options.items() if value]
@@ -112,7 +118,7 @@ def report(
         _print(found.record, form, layout)
     if charts:
         from orchestrator.benchmarks.registry import reports
-        from orchestrator.report.charts import draw_charts
+        from orchestrator.report.kind import draw_charts
 
         sys.stdout.flush()
         for path in draw_charts(found.record, found.directory, reports()):
@@ -146,19 +152,16 @@ def _check(given: Sequence[str], form: Format, clock: ReportClock) -> None:
 
 def _show_page(run: Run, clock: ReportClock, costs: Sequence[str], out: Path | None) -> None:
     from orchestrator.benchmarks.registry import reports
-    from orchestrator.cli.html_page import show_page
-    from orchestrator.report.html.attachments import Page
-    from orchestrator.report.html.run_page import run_page
-    from orchestrator.report.html.sheets_page import sheets_page
-    from orchestrator.report.html.writing import PAGE
+    from orchestrator.cli.options import show_page
+    from orchestrator.report.html.frame import PAGE, Page
+    from orchestrator.report.html.run_page import run_page, sheets_page
 
     def make(folder: str | None) -> Page:
         if clock is ReportClock.MEASURED:
             return run_page(run, reports(), folder)
         from orchestrator.model.modelled_run import known_costs, modelled_run, own_costs
         from orchestrator.report.claims import assess_modelled
-        from orchestrator.report.modelled_sheets import modelled_sheets
-        from orchestrator.report.modelled_summary import modelled_summary
+        from orchestrator.report.modelled_sheets import modelled_sheets, modelled_summary
 
         modelled = modelled_run(run, {**known_costs(), **own_costs(costs, run)})
         claims = assess_modelled(run.record, modelled, reports())
@@ -174,16 +177,16 @@ def _print(record: RunRecord, form: Format, claims: ClaimsLayout) -> None:
             from rich.console import Console
 
             from orchestrator.benchmarks.registry import reports
-            from orchestrator.report.table import print_table
+            from orchestrator.report.text import print_table
 
             print_table(record, Console(), reports(), claims)
         case Format.MARKDOWN:
             from orchestrator.benchmarks.registry import reports
-            from orchestrator.report.markdown import render_markdown
+            from orchestrator.report.text import render_markdown
 
             typer.echo(render_markdown(record, reports(), claims), nl=False)
         case Format.CSV:
-            from orchestrator.report.csv_report import render_csv
+            from orchestrator.report.exports import render_csv
 
             typer.echo(render_csv(record), nl=False)
         case Format.JSON:
@@ -193,10 +196,9 @@ def _print(record: RunRecord, form: Format, claims: ClaimsLayout) -> None:
 
 
 def _print_for_ci(run: Run, form: Format, origin: str | None) -> None:
-    from orchestrator.report.junit_report import render_junit
-    from orchestrator.report.kcidb_report import ORIGIN, render_kcidb
-    from orchestrator.results.cell_consoles import last_lines
+    from orchestrator.report.exports import ORIGIN, render_junit, render_kcidb
     from orchestrator.results.origin import origin_of
+    from orchestrator.results.run_files import last_lines
 
     made_with = origin_of(run.directory)
     consoles = last_lines(run.directory, [cell.id for cell in run.record.cells if cell.status == "failed"])
@@ -220,8 +222,7 @@ def _print_modelled(run: Run, form: Format, costs: Sequence[str], layout: Claims
     from orchestrator.benchmarks.registry import reports
     from orchestrator.model.modelled_run import known_costs, modelled_run, own_costs
     from orchestrator.report.claims import assess_modelled
-    from orchestrator.report.modelled_sheets import modelled_sheets
-    from orchestrator.report.modelled_summary import modelled_summary
+    from orchestrator.report.modelled_sheets import modelled_sheets, modelled_summary
 
     modelled = modelled_run(run, {**known_costs(), **own_costs(costs, run)})
     assessments = assess_modelled(run.record, modelled, reports())
@@ -231,19 +232,156 @@ def _print_modelled(run: Run, form: Format, costs: Sequence[str], layout: Claims
         case Format.TABLE:
             from rich.console import Console
 
-            from orchestrator.report.table import print_sheets
+            from orchestrator.report.text import print_sheets
 
             print_sheets(modelled_sheets(modelled), Console(), claims, sentences)
         case Format.MARKDOWN:
-            from orchestrator.report.markdown import render_sheets
+            from orchestrator.report.text import render_sheets
 
             sheets = modelled_sheets(modelled)
             typer.echo(render_sheets(modelled.experiment, sheets, claims, sentences), nl=False)
         case Format.CSV:
-            from orchestrator.report.modelled_csv import render_modelled_csv
+            from orchestrator.report.modelled_sheets import render_modelled_csv
 
             typer.echo(render_modelled_csv(modelled), nl=False)
         case Format.JSON:
             from orchestrator.results.modelled import json_text
 
             typer.echo(json_text(modelled), nl=False)
+
+
+# ``orchestrator site``: the store as static pages.
+
+
+@expected_failures
+def site(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The site's folder: a new one, or one that a site was made in.")
+    ],
+    runs: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Pages of the N newest runs only; default: of all.")
+    ] = None,
+) -> None:
+    """Make pages of all results that work without a network: each run, and each metric with its history.
+
+    Only pages whose results have changed are made again. Prints the first page's file.
+    """
+    from orchestrator.benchmarks.registry import reports
+    from orchestrator.errors import UsageError
+    from orchestrator.paths import lab_dir
+    from orchestrator.report.site.building import build_site
+    from orchestrator.results.store import FILE_NAME, Store
+
+    lab = lab_dir()
+    if not (lab / FILE_NAME).exists():
+        raise UsageError("there is no run yet", where=str(lab), hint=f"Make one: {PROGRAM} run CONFIG")
+    with Store.open(lab) as store, _display() as progress:
+        built = build_site(store, directory, reports(), runs, progress)
+    if built.lacking:
+        print(f"warning: {built.lacking}: pip install 'probe-lab[statistics]'", file=sys.stderr)
+    print(f"{built.pages} pages, {built.written} of them written, {built.removed} others removed", file=sys.stderr)
+    typer.echo(built.index)
+
+
+@contextmanager
+def _display() -> Iterator[Callable[[int, int], None]]:
+    """A bar on stderr where that is a terminal; nothing elsewhere."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("pages"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("pages", total=None)
+        yield lambda done, pages: bar.update(task, completed=done, total=pages)
+
+
+# ``orchestrator model``: what modelled time follows from.
+
+model_app = typer.Typer(help="Modelled time: the costs that published figures give.", no_args_is_help=True)
+
+_Costs = Annotated[
+    str,
+    typer.Argument(
+        metavar="CPU", help="A CPU, or the path of a cost table of your own.", autocompletion=options.cost_tables
+    ),
+]
+
+
+class CostTableForm(StrEnum):
+    """Forms of a cost table."""
+
+    TABLE = "table"
+    YAML = "yaml"
+    JSON = "json"
+
+
+@model_app.command("show")
+@expected_failures
+def show(
+    costs: _Costs,
+    form: Annotated[
+        CostTableForm,
+        typer.Option(
+            "--format", help="table: for people; yaml: the file, for a table of your own; json: for programs."
+        ),
+    ] = CostTableForm.TABLE,
+) -> None:
+    """Print what a CPU takes for what is counted, its frequency and its caches, each with its source."""
+    from orchestrator.model.cost_file import cost_file, cost_sources
+
+    file = cost_file(costs)
+    match form:
+        case CostTableForm.TABLE:
+            from rich.console import Console
+
+            from orchestrator.report.modelled_sheets import cost_sheets
+            from orchestrator.report.text import print_sheets
+
+            print_sheets(cost_sheets(cost_sources(file)), Console(), [])
+        case CostTableForm.YAML:
+            typer.echo(file.text, nl=False)
+        case CostTableForm.JSON:
+            from orchestrator.results.modelled import json_text
+
+            typer.echo(json_text(cost_sources(file)), nl=False)
+
+
+@model_app.command("fit")
+@expected_failures
+def fit(
+    costs: _Costs,
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN...", help="Runs with profiles of its calibration cells.", autocompletion=options.runs
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the table there, instead of printing it.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE where it exists.")] = False,
+) -> None:
+    """Fit the costs of a CPU to the published figures that its cost table declares; print the new table."""
+    from orchestrator.errors import UsageError
+    from orchestrator.model.cost_file import cost_file, replace_table, write_table
+    from orchestrator.model.modelled_run import calibrated
+    from orchestrator.paths import lab_dir, user_path
+    from orchestrator.results.runs import find_run
+
+    if force and out is None:
+        raise UsageError("nothing is written", where="--force", hint="name a file: --out FILE")
+    file = cost_file(costs)
+    fitted = calibrated(file, [find_run(run, lab_dir()) for run in runs])
+    if out is None:
+        typer.echo(file.text_with(fitted), nl=False)
+    else:
+        path = user_path(str(out))
+        (replace_table if force else write_table)(path, file.text_with(fitted))
+    for name, cost in fitted.costs.items():
+        typer.echo(f"{name}: {cost.cycles:.4g} cycles", err=True)
+    for cell in fitted.cells:
+        error = f"{cell.residual:+.1%}"
+        typer.echo(f"{cell.table} {cell.column}: {cell.modelled:.1f} of {cell.published:g} ns, {error}", err=True)
+    if out is not None:
+        typer.echo(f"written: {path}", err=True)

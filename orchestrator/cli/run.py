@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.cli import options
-from orchestrator.cli.failures import expected_failures
+from orchestrator.cli.options import expected_failures
 from orchestrator.program import PROGRAM
 
 if TYPE_CHECKING:
-    from orchestrator.artifacts.build_context import BuildContext
+    from orchestrator.artifacts.cache import BuildContext
     from orchestrator.experiment.experiment import Experiment
     from orchestrator.experiment.plan import Plan
     from orchestrator.results.contract import RunRecord
@@ -69,16 +69,15 @@ def run(
     verbose: options.Verbose = False,
 ) -> None:
     """Run experiments, one file after the other, and print their tables. Exits with 1 when a cell failed."""
-    from orchestrator.artifacts.build_context import BuildContext
-    from orchestrator.artifacts.cache import Cache
+    from orchestrator.artifacts.cache import BuildContext, Cache
     from orchestrator.benchmarks.registry import kinds
-    from orchestrator.cli.measured import Measuring
-    from orchestrator.experiment.file.loading import load_experiment
-    from orchestrator.experiment.profiled import unprofiled, with_profile
-    from orchestrator.guest.emulator import qemu_cpu_names
+    from orchestrator.cli.measuring import Measuring
+    from orchestrator.experiment.experiment import unprofiled, with_profile
+    from orchestrator.experiment.file import load_experiment
+    from orchestrator.guest.machine import qemu_cpu_names
     from orchestrator.paths import cache_dir
     from orchestrator.results.contract import all_ok
-    from orchestrator.run.found_cells import with_found_before
+    from orchestrator.run.runner import with_found_before
 
     # All files are checked before the first one runs.
     experiments = [load_experiment(config, kinds(), overrides or [], qemu_cpu_names) for config in configs]
@@ -129,9 +128,7 @@ def _directories(out: Path | None, experiments: Sequence[Experiment], *, resume:
 
 def _planned(experiment: Experiment, only: Sequence[str]) -> Plan:
     """The cells that ``--only`` selects; budgets are for any of the experiment's."""
-    from orchestrator.experiment.budgeted import check_budgets
-    from orchestrator.experiment.plan import plan
-    from orchestrator.experiment.selection import select
+    from orchestrator.experiment.plan import check_budgets, plan, select
 
     whole = plan(experiment)
     check_budgets(experiment, whole)
@@ -180,7 +177,7 @@ def _show(record: RunRecord, entry: RunEntry) -> None:
     from rich.console import Console
 
     from orchestrator.benchmarks.registry import reports
-    from orchestrator.report.table import print_table
+    from orchestrator.report.text import print_table
 
     print_table(record, Console(), reports())
     sys.stdout.flush()
@@ -198,9 +195,9 @@ def _add(wanted: Mapping[Callable[[RunRecord, RunEntry], None], bool], record: R
 
 def _draw(record: RunRecord, entry: RunEntry) -> None:
     from orchestrator.benchmarks.registry import reports
-    from orchestrator.counted import counted
     from orchestrator.errors import HostError
-    from orchestrator.report.charts import draw_charts
+    from orchestrator.plain_text import counted
+    from orchestrator.report.kind import draw_charts
 
     try:
         drawn = draw_charts(record, entry.directory, reports())
@@ -213,9 +210,9 @@ def _draw(record: RunRecord, entry: RunEntry) -> None:
 
 def _write_page(record: RunRecord, entry: RunEntry) -> None:
     from orchestrator.benchmarks.registry import reports
-    from orchestrator.cli.html_page import write_page_to
+    from orchestrator.cli.options import write_page_to
+    from orchestrator.report.html.frame import PAGE
     from orchestrator.report.html.run_page import run_page
-    from orchestrator.report.html.writing import PAGE
     from orchestrator.results.runs import Run
 
     found = Run(record, entry.directory)
@@ -253,9 +250,9 @@ def _print_plan(planned: Plan, context: BuildContext) -> None:
     from orchestrator.catalog.kernels import kernel
     from orchestrator.errors import HostError
     from orchestrator.guest.machine import Machine, Wiring, qemu_command
-    from orchestrator.run.artifacts import without_missing_modules
-    from orchestrator.run.machines import machine_of, timing_of
-    from orchestrator.run.point_check import wrong_points
+    from orchestrator.run.boot import without_missing_modules
+    from orchestrator.run.guests import machine_of, timing_of
+    from orchestrator.run.plan_check import wrong_points
 
     for boot in planned.boots:
         spec = kernel(boot.kernel)

@@ -5,20 +5,24 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Any
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, get_args
 
 import yaml
 from pydantic import BeforeValidator, Field
 
-from orchestrator.experiment.file import fields
-from orchestrator.experiment.file.fields import Strict
-from orchestrator.experiment.file.origin import TableOrigin
-from orchestrator.experiment.file.problems import Problem, conflict
-from orchestrator.experiment.file.source import Quoted
-from orchestrator.experiment.file.table_source import TABLES
-from orchestrator.experiment.kind import TableKind
-from orchestrator.experiment.table import Table
+from orchestrator.catalog.data import choices_sentence
+from orchestrator.catalog.kernels import is_path, placed
+from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.catalog.words import ProfilePart
+from orchestrator.errors import UsageError
+from orchestrator.experiment import fields
+from orchestrator.experiment.fields import Strict
+from orchestrator.experiment.problems import Problem, conflict
+from orchestrator.experiment.source import Quoted
+from orchestrator.experiment.table import Table, TableKind
+from orchestrator.experiment.table_source import TABLES, TableOrigin, error_of_tables
+from orchestrator.paths import user_path
 from orchestrator.results.budgets import KEY as BUDGETS
 from orchestrator.results.budgets import BudgetError, Budgets
 
@@ -120,3 +124,99 @@ def _yaml(plain: dict[str, Any]) -> str:
         plain, Dumper=_Dumper, sort_keys=False, default_flow_style=None, allow_unicode=True, width=100
     )
     return written
+
+
+# An experiment on other kernels than its file names, as ``diff --config`` measures it.
+
+
+def on_kernels(experiment: Experiment, names: Sequence[str]) -> Experiment:
+    """The experiment whose tables have all of their cells on each of these kernels, whatever ``kernel_for`` says.
+
+    A kernel is a catalogue's name, or the path of a user's. Raises ConfigError for one that is not there or cannot run
+    a table's machines, UsageError where two names are one kernel.
+    """
+    kernels = tuple(map(kernel_name, names))
+    known: dict[str, str] = {}
+    for given, name in zip(names, kernels, strict=True):
+        other = known.setdefault(kernel_spec(name).name, given)
+        if other != given or kernels.count(name) > 1:
+            raise UsageError(f"{' and '.join(names)} are the same kernel", hint="name two different ones")
+    tables = [_on_kernels(one, kernels) for one in experiment.tables]
+    problems = [(one.origin, problem) for one in tables for problem in one.table.conflicts()]
+    if problems:
+        raise error_of_tables(problems)
+    return replace(experiment, tables=tables)
+
+
+def kernel_name(name: str) -> str:
+    """A kernel's name as tables have it: paths, which are relative to the current folder, are absolute."""
+    return placed(name, lambda path: str(user_path(path))) if is_path(name) else name
+
+
+def _on_kernels(one: NamedTable, kernels: tuple[str, ...]) -> NamedTable:
+    table: Table = one.table.model_copy(update={"kernels": kernels, "kernel_for": {}})
+    return replace(one, table=table)
+
+
+# An experiment with profiles of its cells, as ``--profile`` asks for.
+
+KEY = "profile"
+"""The key of tables whose kind of benchmark has profiles."""
+
+
+def with_profile(experiment: Experiment, parts: Sequence[str]) -> Experiment:
+    """The experiment whose tables have profiles of these parts, wherever a profile can be proved.
+
+    Raises UsageError for an unknown part, and where no table can have one.
+    """
+    known = get_args(ProfilePart)
+    for part in parts:
+        if part not in known:
+            hint = "name each by an option of its own: --profile symbols --profile stacks" if "," in part else ""
+            raise UsageError(f"found '{part}'; {choices_sentence(part, known)}", where="--profile", hint=hint)
+    wanted = tuple(dict.fromkeys(parts))
+    reasons = unprofiled(experiment, wanted)
+    if len(reasons) == len(experiment.tables):
+        why = "a profile needs clock 'instructions', and work whose instructions the clock can prove (docs/profiles.md)"
+        raise UsageError(f"no table of experiment '{experiment.name}' can have a profile", detail=reasons, hint=why)
+    tables = [
+        one if _why_not(one, wanted) else replace(one, table=_with_profile(one, wanted)) for one in experiment.tables
+    ]
+    return replace(experiment, tables=tables)
+
+
+def with_symbols(experiment: Experiment) -> Experiment:
+    """The experiment with the instructions of its cells by symbol, wherever they can be proved."""
+    parts = ("symbols",)
+    return (
+        experiment if len(unprofiled(experiment, parts)) == len(experiment.tables) else with_profile(experiment, parts)
+    )
+
+
+def only_profiled(experiment: Experiment) -> Experiment:
+    """The experiment without the tables whose cells have no profiles."""
+    return replace(experiment, tables=[one for one in experiment.tables if getattr(one.table, KEY, None)])
+
+
+def unprofiled(experiment: Experiment, parts: Sequence[str]) -> Sequence[str]:
+    """A sentence for each table that can have no profile of these parts."""
+    reasons = {one.name: _why_not(one, tuple(dict.fromkeys(parts))) for one in experiment.tables}
+    return [f"no profile of {f'table {name}' if name else 'the table'}: {why}" for name, why in reasons.items() if why]
+
+
+def _why_not(one: NamedTable, parts: tuple[str, ...]) -> str | None:
+    """Why a table can have no profile; None where it can."""
+    benchmark = one.table.benchmark.name
+    if not type(one.table).PROFILE_PARTS:
+        return f"benchmark '{benchmark}' has none"
+    if not _possible(one, parts):
+        return f"benchmark '{benchmark}' has none of {', '.join(parts)}"
+    return next((problem.sentence for problem in _with_profile(one, parts).conflicts() if problem.path == (KEY,)), None)
+
+
+def _possible(one: NamedTable, parts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(part for part in parts if part in type(one.table).PROFILE_PARTS)
+
+
+def _with_profile(one: NamedTable, parts: tuple[str, ...]) -> Table:
+    return one.table.model_copy(update={KEY: _possible(one, parts)})

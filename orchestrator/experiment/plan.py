@@ -4,15 +4,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from orchestrator.catalog.profile_parts import ProfilePart
+from orchestrator.catalog.data import nearest
+from orchestrator.catalog.kernels import kernel
+from orchestrator.catalog.words import ProfilePart
 from orchestrator.errors import ConfigError
-from orchestrator.experiment.cell import Cell
+from orchestrator.experiment.cell import Cell, named_point
 from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.problems import Origins, Problem, config_error
 from orchestrator.guest.machine import ChannelKind
+from orchestrator.results.budgets import KEY, CellFilter, FilterError, NameOf, Term
 from orchestrator.results.contract import Clock
 
 MAX_CELLS = 10_000
@@ -93,3 +98,103 @@ def machine_key(cell: Cell[Any]) -> _Machine:
     """What a boot has in common with its cells, in the order of Boot's fields behind its kind."""
     machine = (cell.cpu, cell.smp, cell.memory_mib, cell.kernel)
     return *machine, cell.clock, cell.image, cell.channel, cell.kernel_modules
+
+
+# The cells of a plan that ``--only`` selects.
+
+_NAMES: dict[str, Callable[[Cell[Any]], str]] = {
+    "table": lambda cell: cell.table or "",
+    "cpu": lambda cell: cell.cpu,
+    "kernel": lambda cell: kernel(cell.kernel).name,
+    "point": lambda cell: named_point(cell) or "",
+    "probe": lambda cell: cell.row,
+    "handler": lambda cell: cell.handler,
+    "benchmark": lambda cell: cell.benchmark,
+    "id": lambda cell: cell.id,
+}
+
+
+def select(plan: Plan, filters: Sequence[str]) -> Plan:
+    """Return the plan's cells that any filter matches, and the cells that these are compared with.
+
+    A filter is ``KEY=PATTERN`` or a bare ``PATTERN`` for any key, or several of these joined by commas, which must
+    all hold; patterns are those of file names (``*``, ``?``, ``[...]``). No filter at all selects everything.
+    Raises ConfigError for an unknown key and for a filter that matches no cell.
+    """
+    if not filters:
+        return plan
+    cells = plan.cells
+    wanted: set[str] = set()
+    for text in filters:
+        wanted_cells = _filter(text)
+        matched = {cell.id for cell in cells if wanted_cells.matches(names_of(cell))}
+        if not matched:
+            raise _no_match(wanted_cells, cells)
+        wanted |= matched
+    wanted |= {other for cell in cells if cell.id in wanted for other in cell.compared_with}
+    boots = (replace(boot, cells=tuple(cell for cell in boot.cells if cell.id in wanted)) for boot in plan.boots)
+    return replace(plan, boots=tuple(boot for boot in boots if boot.cells))
+
+
+def _filter(text: str) -> CellFilter:
+    try:
+        return CellFilter.of(text)
+    except FilterError as error:
+        raise ConfigError(str(error), where=_place(text), hint=error.hint) from None
+
+
+def names_of(cell: Cell[Any]) -> NameOf:
+    """The names of a cell that filters match."""
+    return lambda key: _NAMES[key](cell)
+
+
+def nearest_names(terms: Sequence[Term], cells: Sequence[Cell[Any]]) -> list[str]:
+    """Names of cells that are spelled much like a filter's patterns, which match none."""
+    guesses: list[str] = []
+    for term in terms:
+        guess = nearest(term.pattern, [_NAMES[key](cell) for key in term.keys if key != "id" for cell in cells])
+        if guess and guess not in (term.pattern, *guesses):
+            guesses.append(guess)
+    return guesses
+
+
+def _no_match(wanted: CellFilter, cells: Sequence[Cell[Any]]) -> ConfigError:
+    names = {key: list(dict.fromkeys(name(cell) for cell in cells)) for key, name in _NAMES.items() if key != "id"}
+    for key in ("table", "point"):
+        if names[key] == [""]:
+            del names[key]
+    guesses = [f"'{guess}'" for guess in nearest_names(wanted.terms, cells)]
+    hint = f"did you mean {' and '.join(guesses)}?" if guesses else wanted.remark or "choose among the names above"
+    return ConfigError(
+        "no cell matches",
+        where=_place(wanted.text),
+        detail=[f"{key}: {', '.join(values)}" for key, values in names.items()],
+        hint=hint,
+    )
+
+
+def _place(text: str) -> str:
+    short = text if len(text) <= 80 else text[:77] + "..."
+    return "--only " + (short if short and short.isprintable() else ascii(short))
+
+
+# Whether an experiment's budgets are for cells that it has.
+
+
+def check_budgets(experiment: Experiment, plan: Plan) -> None:
+    """Raise ConfigError for budgets that are for none of the plan's cells: a misspelt one would hold everything."""
+    names = [names_of(cell) for cell in plan.cells]
+    problems = [
+        Problem((KEY, wanted.text), _no_budgeted_cell(wanted, plan))
+        for wanted, _ in experiment.budgets.entries
+        if not any(wanted.matches(one) for one in names)
+    ]
+    if problems:
+        origin = next((table.origin for table in experiment.tables if table.origin is not None), None)
+        file, origins = (origin.file, origin.origins) if origin is not None else ("", Origins({}))
+        raise config_error(problems, origins, file)
+
+
+def _no_budgeted_cell(wanted: CellFilter, plan: Plan) -> str:
+    guesses = [f"'{guess}'" for guess in nearest_names(wanted.terms, plan.cells)]
+    return f"no cell matches; did you mean {' and '.join(guesses)}?" if guesses else "no cell matches"

@@ -12,38 +12,106 @@ import math
 import queue
 import secrets
 import time
-from collections import deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.counted import counted
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.errors import HostError, LabError, UsageError
-from orchestrator.experiment.kind import KindRegistry
-from orchestrator.fleet.admission import Admission
-from orchestrator.fleet.attempts import Attempt, Check, Result, Work
-from orchestrator.fleet.checking import Checking
+from orchestrator.experiment.table import KindRegistry
+from orchestrator.files import write_whole
 from orchestrator.fleet.link import Ended, Joined, Left, Link, Offered, Told, linked
-from orchestrator.fleet.messages import BEGINS, MOST_BYTES, MOST_FILES, FileMessage, Steps, received
-from orchestrator.fleet.packing import packed_job
-from orchestrator.fleet.roster import OVERHEAD_MIB, Member, Standing
-from orchestrator.fleet.side import Side
-from orchestrator.fleet.trust import CHECK_EVERY
-from orchestrator.fleet.waiting import Waiting
-from orchestrator.plain_text import plain_line
+from orchestrator.fleet.parcel import packed_job
+from orchestrator.fleet.trust import (
+    CHECK_EVERY,
+    OVERHEAD_MIB,
+    Admission,
+    Attempt,
+    Check,
+    Checking,
+    Member,
+    Result,
+    Side,
+    Standing,
+    Work,
+)
+from orchestrator.fleet.worker import BEGINS, MOST_BYTES, MOST_FILES, FileMessage, Steps, received
+from orchestrator.plain_text import counted, plain_line
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
-from orchestrator.run.crew import Cancelled, Crew, CrewEvent, Job, JobEnded, Withdrawn
-from orchestrator.run.events import Event, GuestBooted, Outcome, Progress
-from orchestrator.run.interruptions import signals_in_turn
-from orchestrator.run.kind import BenchmarkKind
-from orchestrator.run.progress_listener import ProgressListener
-from orchestrator.run.record import changed, identity, without_number
+from orchestrator.run.boot import (
+    BenchmarkKind,
+    Event,
+    GuestBooted,
+    Outcome,
+    Progress,
+    changed,
+    identity,
+    without_number,
+)
+from orchestrator.run.crew import Cancelled, Crew, CrewEvent, Job, JobEnded, Withdrawn, signals_in_turn
+from orchestrator.run.runner import ProgressListener
 from orchestrator.steps import pass_on
-from orchestrator.whole_file import write_whole
+
+# The boots that wait for a worker, in their order; those that the same workers can do are asked for once.
+#
+# With 20,000 boots, and a worker that is free and has the memory for none of them, each event would else ask for all.
+
+_Need = tuple[int, bool, frozenset[str]]
+"""What decides on which workers can do a boot: its memory, whether it is timed, and who has lost it."""
+
+
+class Waiting:
+    """Boots in the plan's order, and in front of them those that came back."""
+
+    def __init__(self) -> None:
+        self._queues: defaultdict[_Need, deque[tuple[int, Work]]] = defaultdict(deque)
+        self._jobs: set[str] = set()
+        self._first = self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def __contains__(self, work: Work) -> bool:
+        return work.job.name in self._jobs
+
+    def extend(self, works: Iterable[Work]) -> None:
+        """Boots that wait behind all others."""
+        for work in works:
+            self._queues[_need(work)].append((self._next, work))
+            self._jobs.add(work.job.name)
+            self._next += 1
+
+    def appendleft(self, work: Work) -> None:
+        """One that waits before all others."""
+        self._first -= 1
+        self._queues[_need(work)].appendleft((self._first, work))
+        self._jobs.add(work.job.name)
+
+    def give(self, take: Callable[[Work], bool]) -> None:
+        """Offer boots in their order, each until ``take`` says that it waits on; so do those that need the same then.
+
+        A boot that is taken waits no more. ``take`` adds none.
+        """
+        queues = {need: queue for need, queue in self._queues.items() if queue}
+        while queues:
+            need, queue = min(queues.items(), key=lambda one: one[1][0][0])
+            _, work = queue[0]
+            if not take(work):
+                del queues[need]
+                continue
+            queue.popleft()
+            self._jobs.remove(work.job.name)
+            if not queue:
+                del queues[need], self._queues[need]
+
+
+def _need(work: Work) -> _Need:
+    return work.memory_mib, work.is_timed, frozenset(name for name, _ in work.losses)
+
 
 MOST_LOSSES = 3
 """Workers that a boot may lose before its cells fail."""

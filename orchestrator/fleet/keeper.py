@@ -18,14 +18,23 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.fleet.kept_log import KeptLog, told
-from orchestrator.fleet.orders import STAY, Orders, Report, WorkerOrder
-from orchestrator.fleet.state import WORKER_FOLDER, FleetState, log_file, process_start, state_file
+from orchestrator.files import ScratchFolder
+from orchestrator.fleet.local import KeptLog, told
+from orchestrator.fleet.state import (
+    STAY,
+    WORKER_FOLDER,
+    FleetState,
+    Orders,
+    Report,
+    WorkerOrder,
+    log_file,
+    process_start,
+    state_file,
+)
 from orchestrator.program import PROGRAM
-from orchestrator.scratch import ScratchFolder
 
 if TYPE_CHECKING:
-    from orchestrator.fleet.hosts_ssh import HostWorker
+    from orchestrator.fleet.hosts import HostWorker
     from orchestrator.fleet.scheduler import FleetScheduler
 
 _POLL = 0.2
@@ -104,7 +113,7 @@ class Keeper:
 
     async def _scheduler(self) -> FleetScheduler | None:
         from orchestrator.fleet.keys import security_of
-        from orchestrator.fleet.settings import set_up_dask
+        from orchestrator.fleet.target import set_up_dask
 
         set_up_dask()
         from orchestrator.fleet.scheduler import started_scheduler
@@ -146,8 +155,8 @@ class Keeper:
         Its nanny replaces one that dies, and ends with one that closes, as Dask has a worker do that the scheduler has
         given up: on a busy host one that has said nothing for some seconds. Then there is another one, with its nanny.
         """
-        from orchestrator.fleet.room import Room
         from orchestrator.fleet.serve import served_worker
+        from orchestrator.fleet.state import Room
 
         assert order.guests is not None
         assert order.memory_mib is not None
@@ -177,7 +186,7 @@ class Keeper:
             task.cancel()
 
     async def _on_host(self, order: WorkerOrder, scheduler: FleetScheduler, settled: asyncio.Event) -> None:
-        from orchestrator.fleet.hosts_ssh import HostWorker
+        from orchestrator.fleet.hosts import HostWorker
 
         loop, ended = asyncio.get_running_loop(), asyncio.Queue[str]()
         worker = HostWorker(order, scheduler.address, self._orders.key, self._log, lambda why: _put(loop, ended, why))

@@ -6,9 +6,13 @@ Nothing here decides anything: see ``crew``.
 
 from __future__ import annotations
 
+import asyncio
 import io
+import os
 import queue
 import secrets
+import shutil
+import socket
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -19,13 +23,49 @@ from pathlib import Path
 from typing import Any
 
 from distributed import Client, Future
+from distributed.worker import Worker
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orchestrator.errors import HostError, LabError
 from orchestrator.fleet import worker as on_worker
-from orchestrator.fleet.client import connected, short
-from orchestrator.fleet.parcel import Parcel, Reference
-from orchestrator.fleet.settings import MEMBERS, RUN_TOPIC
-from orchestrator.fleet.warehouse import PIECE
+from orchestrator.fleet.keys import security_of
+from orchestrator.fleet.parcel import PIECE, Parcel, Reference
+from orchestrator.fleet.target import MEMBERS, RUN_TOPIC, Target, set_up_dask, silence_dask
+from orchestrator.fleet.worker import BootPlugin, Offer
+from orchestrator.paths import cache_dir
+from orchestrator.program import PROGRAM
+
+# A client of Dask's, connected to a fleet's scheduler.
+
+_CONNECT_LIMIT = 15
+"""Seconds until a scheduler that does not answer is told as such."""
+
+
+def connected(address: str, key: str) -> Client:
+    """A client of the scheduler at an address: ``tls://127.0.0.1:8786``. Raises HostError where none answers."""
+    set_up_dask()
+    try:
+        return Client(
+            address,
+            security=security_of(key),
+            timeout=_CONNECT_LIMIT,
+            set_as_default=False,
+            direct_to_workers=False,
+            heartbeat_interval=2000,
+        )
+    except (OSError, TimeoutError, ValueError) as error:
+        raise HostError(
+            f"no fleet answers at {address}",
+            detail=[short(error)],
+            hint=f"`{PROGRAM} fleet up` starts one on this machine; another one needs the same key",
+        ) from None
+
+
+def short(error: BaseException) -> str:
+    """The first line of an error: what Dask says of its own objects comes behind it."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:300]
+
 
 _SHIPPERS = 8
 """Workers to which files are sent at once."""
@@ -246,3 +286,83 @@ def linked(address: str, key: str) -> Iterator[Link]:
         link.close()
         with suppress(Exception):  # nothing is left to be told
             client.close(timeout=5)
+
+
+# What do all workers of a fleet say of themselves? Versions, room, cache, and guests under way.
+
+_BOOTS = ("boot", "calibration-", "check-")
+"""What the names of tasks begin with that take a guest's place."""
+
+
+class Answer(BaseModel):
+    """What a worker says: its offer, or why it has none; its host's name; its cache, with MB that are free."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    offer: Offer | None = None
+    problem: str = Field(default="", max_length=4000)
+    host: str = Field(default="", max_length=300)
+    cache: str = Field(default="", max_length=5000)
+    is_writable: bool = False
+    free_mb: int = Field(default=0, ge=0)
+
+
+@dataclass(frozen=True)
+class Surveyed:
+    """A worker as the scheduler knows it, and what it answered."""
+
+    address: str
+    name: str
+    running: int
+    """Guests under way."""
+    answer: Answer
+
+
+def survey(fleet: Target) -> list[Surveyed]:
+    """Ask every worker, by their names. Raises HostError where the scheduler does not answer."""
+    silence_dask()
+    with connected(fleet.address, fleet.key) as client:
+        known = client.scheduler_info(n_workers=-1)["workers"]
+        at = client.processing()
+        answers: Mapping[str, Any] = client.run(examine, on_error="return") if known else {}
+    found = [
+        Surveyed(address, str(facts.get("name"))[:100], _boots(at.get(address, ())), _answer(answers.get(address)))
+        for address, facts in known.items()
+    ]
+    return sorted(found, key=lambda one: (one.name, one.address))
+
+
+async def examine(dask_worker: Worker) -> str:
+    """On a worker: what it says, as JSON."""
+    return (await asyncio.to_thread(_examined, dask_worker)).model_dump_json()
+
+
+def _examined(dask_worker: Worker) -> Answer:
+    cache = cache_dir()
+    existing = next(folder for folder in (cache, *cache.parents) if os.access(folder, os.F_OK))
+    facts: dict[str, Any] = {
+        "host": socket.gethostname(),
+        "cache": str(cache),
+        "is_writable": os.access(existing, os.W_OK | os.X_OK),
+        "free_mb": shutil.disk_usage(existing).free // 1_000_000,
+    }
+    plugin = next(one for one in dask_worker.plugins.values() if isinstance(one, BootPlugin))
+    try:
+        return Answer(offer=plugin.offer(), **facts)
+    except LabError as error:
+        return Answer(problem=error.what, **facts)
+
+
+def _answer(said: object) -> Answer:
+    if said is None:
+        return Answer(problem="it has not answered")
+    if isinstance(said, BaseException):
+        return Answer(problem=f"it cannot answer: {' '.join(str(said).split())[:300] or type(said).__name__}")
+    try:
+        return Answer.model_validate_json(str(said))
+    except ValidationError:
+        return Answer(problem="it says what is no answer: its program is of another version")
+
+
+def _boots(tasks: object) -> int:
+    return sum(str(task).startswith(_BOOTS) for task in tasks) if isinstance(tasks, list | tuple | set) else 0

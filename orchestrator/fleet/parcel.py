@@ -9,9 +9,12 @@ pickled by itself, as a file that its boots share: 180 of the 184 kB of a boot a
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import io
 import pickle
+import shutil
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -20,9 +23,14 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from orchestrator.artifacts import digests
+from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.compiler import counting_plugin
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.errors import HostError
+from orchestrator.errors import HostError, LabError
+from orchestrator.files import ScratchFolder
 from orchestrator.program import PROGRAM
+from orchestrator.results.faults import storage_faults
+from orchestrator.run.crew import Job
 
 _GIVEN = "given"
 """The folder of files that are not of the cache: a user's own module or kernel."""
@@ -137,3 +145,121 @@ def _check_artifact(path: Path, cache: Path) -> None:
 def _place(path: Path, cache: Path, otherwise: str) -> str:
     # Keys are read from paths: an artifact's folder keeps its name.
     return str(path.relative_to(cache) if path.is_relative_to(cache) else Path(_GIVEN, otherwise, path.name))
+
+
+# A job as it travels to a worker: with the inputs of its cells, and what a worker has no means to make.
+
+
+def packed_job(context: BuildContext, job: Job) -> Parcel:
+    """A job's task and its artifacts. Raises OSError where a file cannot be read, HostError where one was removed."""
+    wanted = {cell.id for cell in job.task.cells}
+    artifacts = dataclasses.replace(
+        job.artifacts,
+        cells={id_: one for id_, one in job.artifacts.cells.items() if id_ in wanted},
+        plugin=_plugin(context) if job.task.boot.clock == "instructions" else None,
+    )
+    return packed((job.task, artifacts), context.cache.root, _code_files(job))
+
+
+def _plugin(context: BuildContext) -> Path | None:
+    """What counts instructions where a failure has to be explained; a worker has no compiler."""
+    try:
+        return counting_plugin(context)
+    except LabError:
+        return None  # the explanation says what it lacks
+
+
+def _code_files(job: Job) -> Iterable[Path]:
+    """The kernel's image and list of symbols, which are found in its folder by their names."""
+    kernel = job.artifacts.kernel
+    folder = kernel.code_folder or kernel.headers
+    return [file for file in (folder / "vmlinux", folder / "System.map") if file.is_file()]
+
+
+# Where a worker keeps the files that clients have sent: by content, each once, complete or not there at all.
+#
+# A file that the machine's own cache has with the same content is taken from there: on the client's own machine
+# nothing is copied.
+
+PIECE = 8 << 20
+"""Bytes of a file that travel at once."""
+
+_FOLDER = "fleet"
+_UNFINISHED = "unfinished-"
+
+
+class Warehouse:
+    """The files of one worker: below ``cache``/fleet, and in the cache itself."""
+
+    def __init__(self, cache: Path) -> None:
+        self._cache, self._root = cache, cache / _FOLDER
+        self._lock = threading.Lock()
+        self._sound: dict[str, Path] = {}
+        self._unfinished: ScratchFolder | None = None
+
+    def place(self, name: str) -> Path:
+        """Where a reference's place is here, whether something is there or not."""
+        with self._lock:
+            known = self._sound.get(name)
+        if known is not None:
+            return known
+        own = self._cache / name
+        return own if own.exists() else self._root / name
+
+    def missing(self, wanted: Iterable[Reference]) -> list[Reference]:
+        """Those of the files that have to be sent; all others are where ``place`` says from now on."""
+        return [one for one in wanted if not self._find(one)]
+
+    def receive(self, reference: Reference, offset: int, piece: bytes, sender: str = "") -> None:
+        """Write a piece of a file; the last one makes it complete. Several senders may send the same file at once.
+
+        Raises HostError where there is no room, LabError for a file that is not what was announced.
+        """
+        target = self._root / reference.place
+        with self._lock, storage_faults(self._root):
+            part = self._parts() / f"{hashlib.sha256(sender.encode()).hexdigest()[:16]}-{reference.sha256}"
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _check_room(target.parent, len(piece))
+            if offset == 0:
+                part.unlink(missing_ok=True)
+            with part.open("ab") as file:
+                if file.tell() != offset or offset + len(piece) > reference.size:
+                    raise LabError(f"pieces of {reference.place} do not come one after the other")
+                file.write(piece)
+            if offset + len(piece) < reference.size:
+                return
+            with part.open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+            if found != reference.sha256:
+                part.unlink()
+                raise LabError(f"{reference.place} is not what was sent: its SHA-256 is {found}")
+            part.chmod(0o500 if reference.place.endswith(".so") else 0o400)
+            part.replace(target)
+            self._sound[reference.place] = target
+
+    def _parts(self) -> Path:
+        """Where files are until they are complete: this process's own, since another worker may share the cache."""
+        if self._unfinished is None:
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._unfinished = ScratchFolder(_UNFINISHED, self._root)
+        return self._unfinished.path
+
+    def _find(self, reference: Reference) -> bool:
+        for root in (self._cache, self._root):
+            path = root / reference.place
+            try:
+                is_it = path.stat().st_size == reference.size and digests.of_content(path) == reference.sha256
+            except OSError:
+                continue
+            if is_it:
+                with self._lock:
+                    self._sound[reference.place] = path
+                return True
+        return False
+
+
+def _check_room(folder: Path, size: int) -> None:
+    # Before the disk is full: what else writes to it, a guest's overlay for one, has to go on.
+    left = shutil.disk_usage(folder).free
+    if left < size + (64 << 20):
+        raise HostError(f"there is no room for {size} bytes in {folder}: {left >> 20} MB are free")

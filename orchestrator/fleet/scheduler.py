@@ -10,7 +10,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.scheduler import Scheduler
 from distributed.security import Security
 
-from orchestrator.fleet.settings import MEMBERS, RUN_TOPIC, Unlisted
+from orchestrator.fleet.target import MEMBERS, RUN_TOPIC, Unlisted
 
 
 class Members(SchedulerPlugin):

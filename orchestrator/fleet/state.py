@@ -5,14 +5,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from orchestrator.errors import HostError, LabError, UsageError
+from orchestrator.files import write_whole
+from orchestrator.guest.slots import host_memory_mib
 from orchestrator.paths import lab_dir
+from orchestrator.plain_text import size_mib
 from orchestrator.program import PROGRAM
-from orchestrator.whole_file import write_whole
 
 USUAL_NAME = "local"
 
@@ -77,7 +82,7 @@ def stored(name: str) -> FleetState:
     """A fleet of this lab. Raises UsageError where there is none of that name, HostError for a damaged file."""
     from pydantic import TypeAdapter, ValidationError
 
-    from orchestrator.catalog.spelling import unknown
+    from orchestrator.catalog.data import unknown
 
     known = known_fleets()
     if name not in known:
@@ -116,3 +121,112 @@ def process_start(pid: int) -> int | None:
         return None
     fields = text.rpartition(")")[2].split()
     return None if fields[0] in "ZX" else int(fields[_STARTED])
+
+
+# What a keeper is told to start, and what it tells of it: a line of JSON each, through its standard streams.
+
+STAY = b"stay\n"
+"""What lets a keeper go on when its standard input is closed; without it the fleet ends then."""
+
+
+@dataclass(frozen=True)
+class WorkerOrder:
+    """A worker to start: on this machine, or where ``ssh`` leads (``user@host:port``), by the ``lab`` that is there.
+
+    Without ``guests`` and ``memory_mib`` it offers what its host has.
+    """
+
+    name: str
+    guests: int | None = None
+    memory_mib: int | None = None
+    ssh: str = ""
+    lab: str = ""
+
+
+@dataclass(frozen=True)
+class Orders:
+    """A fleet to keep: its scheduler listens on ``host``, at ``port`` or, for 0, at any that is free."""
+
+    name: str
+    key: str = field(repr=False)
+    key_file: str
+    host: str
+    port: int
+    workers: tuple[WorkerOrder, ...]
+
+    def line(self) -> bytes:
+        """The orders as they are sent."""
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+    @classmethod
+    def of_line(cls, line: bytes) -> Orders:
+        """The orders of a line that ``line`` has made."""
+        data = json.loads(line)
+        return cls(**{**data, "workers": tuple(WorkerOrder(**one) for one in data["workers"])})
+
+
+@dataclass(frozen=True)
+class Report:
+    """What has become of a part of the orders.
+
+    ``refused``: the scheduler cannot be started, and the keeper ends; ``hint`` is what to do. ``listening``: it was
+    started at the address ``text``. ``joined`` and ``failed``: a worker, by its name, and why not. ``ready``: nothing
+    more will be reported.
+    """
+
+    kind: Literal["refused", "listening", "joined", "failed", "ready"]
+    name: str = ""
+    text: str = ""
+    detail: tuple[str, ...] = ()
+    hint: str = ""
+
+    def line(self) -> bytes:
+        """The report as it is sent."""
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+    @classmethod
+    def of_line(cls, line: bytes) -> Report:
+        """The report of a line that ``line`` has made."""
+        data = json.loads(line)
+        return cls(**{**data, "detail": tuple(data["detail"])})
+
+
+# How many guests a worker runs at once, and how much memory they may have together.
+
+MOST_GUESTS = 1024
+"""Of one worker."""
+
+_RESERVED_MIB = 1024
+"""Of the host's memory, for all but guests."""
+
+SIZES = "expected a size such as 8G or 1500M"
+"""What a worker's memory may be, for whoever has written something else."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a worker offers: guests at once, and MiB for all of them with their QEMU."""
+
+    guests: int
+    memory_mib: int
+
+    @classmethod
+    def of_host(cls, share: int = 1) -> Room:
+        """An equal share of this host: a guest for each processor that we may use."""
+        cores = len(os.sched_getaffinity(0))
+        return cls(max(1, cores // share), max(1, (host_memory_mib() - _RESERVED_MIB) // share))
+
+    def limited(self, guests: int | None, memory: str | None) -> Room:
+        """The same with what a user has said; ``memory`` is a size such as ``8G``. Raises UsageError."""
+        given = self.memory_mib if memory is None else size_mib(memory)
+        if given is None:
+            raise UsageError(f"found {memory!r}; {SIZES}", where="--memory")
+        return Room(self.guests if guests is None else guests, given)
+
+
+# What is a worker called to whom nobody gave a name? As its host is.
+
+
+def worker_name(host: str) -> str:
+    """A worker's name made of a host's: 64 of its letters, digits, dots, underscores and hyphens."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", host).lstrip("._-")[:64] or "worker"

@@ -3,17 +3,58 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import socket
 import ssl
+import warnings
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from orchestrator.errors import HostError, UsageError
 from orchestrator.fleet.keys import read_key, security_of, usual_key_file
-from orchestrator.fleet.settings import need_dask
 from orchestrator.fleet.state import FleetState, running
 from orchestrator.program import PROGRAM
+
+# How Dask is set in a process of a fleet, and what its servers do not listen on.
+
+MEMBERS = "lab-members"
+"""The topic on which the scheduler tells who is there, then who has joined and who has left."""
+
+RUN_TOPIC = "lab-run-"
+"""How the topics begin on which workers tell the clients of runs what their boots report."""
+
+
+def need_dask() -> None:
+    """Raise HostError where the extra is not installed."""
+    if find_spec("distributed") is None:
+        raise HostError(
+            "a fleet needs Python packages that are not installed: dask's distributed",
+            hint="./lab installs them; in an environment of your own: pip install 'probe-lab[fleet]'",
+        )
+
+
+def set_up_dask() -> None:
+    """Set Dask for this process; before any part of distributed makes a server or a client."""
+    need_dask()
+    import dask.config
+
+    dask.config.update(dask.config.config, yaml.safe_load(Path(__file__).with_name("dask.yaml").read_text("utf-8")))
+
+
+class Unlisted:
+    """What a server of Dask's has in place of its HTTP server: nothing listens."""
+
+    def start_http_server(
+        self, routes: Any, dashboard_address: Any, default_port: int = 0, ssl_options: Any = None
+    ) -> None:
+        """Dask 2026.8 starts one in every server, unencrypted and on all interfaces, whatever its options."""
+        del routes, dashboard_address, default_port, ssl_options
+
 
 _ADDRESS = re.compile(r"tls://(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9][A-Za-z0-9.-]{0,252})):([1-9][0-9]{0,4})")
 _ANSWER_LIMIT = 10.0
@@ -102,3 +143,20 @@ def _no_fleet(address: str, why: str) -> HostError:
         f"no fleet answers at {address}: {why}",
         hint=f"`{PROGRAM} fleet up` starts one; `{PROGRAM} fleet status` says where it listens",
     )
+
+
+# What Dask logs and warns of in a command is not shown: the command says what happened in its own words.
+
+_LOGGERS = ("distributed", "tornado", "asyncio")
+
+
+def silence_dask() -> None:
+    """Take the handlers from Dask's loggers, and from those of what it is built on; needs ``distributed``."""
+    import distributed  # noqa: F401 - it gives its loggers handlers when it is imported
+
+    for name in [*_LOGGERS, *(one for one in logging.root.manager.loggerDict if one.startswith("distributed."))]:
+        logger = logging.getLogger(name)
+        logger.handlers = [logging.NullHandler()]
+        logger.propagate = False
+    for package in ("distributed", "dask", "tornado"):
+        warnings.filterwarnings("ignore", module=rf"{package}(\.|$)")

@@ -8,14 +8,25 @@ processor could be had (see ``deadline``): a guest's own clock may jump.
 from __future__ import annotations
 
 import os
+import re
+import secrets
+import shlex
+import shutil
+import sys
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from orchestrator.errors import GuestError
+from orchestrator.deadline import Deadline
+from orchestrator.errors import GuestError, HostError
 from orchestrator.guest.console import plain_lines
+from orchestrator.paths import data_dir
+
+if TYPE_CHECKING:
+    from orchestrator.guest.guest import Guest
+
 
 COMMAND_LIMIT = 60.0
 """Host seconds for a command, a file, or a condition to become true, where nothing else is said."""
@@ -168,3 +179,210 @@ def complaint(printed: bytes) -> str:
     """The reason, for a sentence of ours, from what a program in the guest printed about its failure."""
     lines = plain_lines(printed[:_QUOTED_BYTES])
     return lines[0].rpartition(": ")[2].lower() if lines and ": " in lines[0] else "the guest does not say why"
+
+
+# One value that a file of the guest's kernel has: of /proc, of sysfs, or of a module's parameters.
+
+_LARGEST = 4096
+"""Bytes: a page, which the kernel's own files of one value do not exceed (sysfs_emit() of fs/sysfs/file.c)."""
+
+# Python refuses to read more than 4300 digits as a number.
+_NUMBER = re.compile(r"[0-9]{1,20}")
+
+
+class HasFiles(Protocol):
+    """A guest, as far as its files are read."""
+
+    def get(self, source: str, *, time_limit: float = ..., largest: int = ...) -> bytes:
+        """Read a file of the guest whole."""
+        ...
+
+
+def kernel_value(guest: HasFiles, file: str, *, time_limit: float = COMMAND_LIMIT) -> str:
+    """What the file says, without the spaces around it. Raises GuestError where it cannot be read, or is no value."""
+    return guest.get(file, time_limit=time_limit, largest=_LARGEST).decode("ascii", errors="replace").strip()
+
+
+def whole_number(text: str) -> int | None:
+    """The number that a value is, of up to 64 bits; None where it is none."""
+    return int(text) if _NUMBER.fullmatch(text) else None
+
+
+# Where a command's output begins and ends on a channel that carries bytes and no frames.
+#
+# ``images/guest/run-command.sh`` writes a line with a random token before and behind it on either stream. A pipe keeps
+# its order, so the last line marks the end of the output, even where another process still holds the pipe open.
+
+_JUNK_MAX = 4096
+
+
+def guest_script(name: str, *words: str) -> bytes:
+    """A script of ours with its arguments in it, for a shell that reads it from somewhere."""
+    text = (data_dir("images") / "guest" / name).read_bytes()
+    return b"set -- " + shlex.join(words).encode("utf-8", "surrogateescape") + b"\n" + text
+
+
+class MarkedCommand:
+    """One command and its output so far. ``status`` is its exit status when ``ended``."""
+
+    def __init__(self, argv: Sequence[str], directory: str, output: Output) -> None:
+        token = secrets.token_hex(16)
+        self.script = guest_script("run-command.sh", token, directory, *argv)
+        self.argv = tuple(argv)
+        self.output = output
+        self._streams = {stream: _MarkedStream(token.encode()) for stream in Stream}
+
+    @property
+    def process(self) -> int | None:
+        """The process ID, in the guest, of the leader of the command's group, once it is known."""
+        return next((marked.first for marked in self._streams.values() if marked.first is not None), None)
+
+    @property
+    def status(self) -> int | None:
+        """The command's exit status, once it is known."""
+        return next((marked.last for marked in self._streams.values() if marked.last is not None), None)
+
+    @property
+    def ended(self) -> bool:
+        """Whether all its output was received."""
+        return all(marked.last is not None for marked in self._streams.values())
+
+    def feed(self, stream: Stream, data: bytes) -> None:
+        """Process what was received on a stream. Raises TooMuchOutput."""
+        content = self._streams[stream].feed(data)
+        if content:
+            self.output.add(stream, content)
+
+
+class _MarkedStream:
+    def __init__(self, token: bytes) -> None:
+        self._token = token
+        self._mark = re.compile(re.escape(token) + rb" (\d{1,9})\n")
+        self._begun_mark = re.compile(re.escape(token) + rb"(?: \d{0,9})?\Z")
+        self._pending = b""
+        self.first: int | None = None
+        self.last: int | None = None
+
+    def feed(self, data: bytes) -> bytes:
+        """The command's output in the stream so far that was not returned yet."""
+        self._pending += data
+        if self.first is None:
+            mark = self._mark.search(self._pending)
+            if mark is None:
+                self._pending = self._pending[-_JUNK_MAX:]
+                return b""
+            self.first = int(mark[1])
+            self._pending = self._pending[mark.end() :]
+        if self.last is not None:
+            self._pending = b""
+            return b""
+        return self._content()
+
+    def _content(self) -> bytes:
+        mark = self._mark.search(self._pending)
+        if mark is not None:
+            self.last = int(mark[1])
+            end = mark.start()
+        else:
+            end = self._possible_mark()
+        content, self._pending = self._pending[:end], self._pending[end:]
+        return content
+
+    def _possible_mark(self) -> int:
+        """Where a mark may have begun of which the rest is still to come."""
+        begun = self._begun_mark.search(self._pending)
+        if begun is not None:
+            return begun.start()
+        tail = min(len(self._token) - 1, len(self._pending))
+        lengths = (n for n in range(tail, 0, -1) if self._pending.endswith(self._token[:n]))
+        return len(self._pending) - next(lengths, 0)
+
+
+# A folder of a guest that ``exec`` copies to the host: its files and folders, within bounds, and nothing else.
+#
+# The guest is not trusted: what it calls its files stays below the copy, links are not followed, and nothing is
+# replaced.
+
+MOST_FILES = 1000
+MOST_BYTES = 256 << 20
+
+_LONGEST = 255
+"""Bytes of a name on the host's file systems."""
+
+_LONGEST_LIST = MOST_FILES * 4096
+"""Bytes of all paths: Linux takes none of more than 4096 (PATH_MAX)."""
+
+_LEAST = 0.1
+"""Host seconds that the last request gets at least."""
+
+
+def is_folder(guest: Guest, path: str, time_limit: float) -> bool:
+    """Whether a path of the guest is that of a folder, or of a link to one."""
+    return guest.run(["test", "-d", path], time_limit=time_limit).status == 0
+
+
+def fetch_folder(guest: Guest, path: str, target: Path, time_limit: float) -> None:
+    """Copy a folder of the guest to ``target``, which is not there, within ``time_limit`` host seconds.
+
+    Raises GuestError for one of more than MOST_FILES files or MOST_BYTES bytes, of which nothing is copied; HostError.
+    """
+    deadline = Deadline(time_limit)
+    found = _find(guest, path, ["-type", "f"], deadline)
+    names = [name for name in found if _is_plain(name)]
+    others = len(found) - len(names) + len(_find(guest, path, ["!", "-type", "f", "!", "-type", "d"], deadline))
+    if len(names) > MOST_FILES:
+        raise _too_much(path, f"{len(names)} files, and at most {MOST_FILES}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.mkdir()
+        try:
+            size = _copy(guest, path, names, target, deadline)
+        except BaseException:
+            shutil.rmtree(target, ignore_errors=True)
+            raise
+    except OSError as error:  # one that has come meanwhile, too
+        raise HostError(f"cannot write what {path} of the guest has: {error.strerror}", where=str(target)) from None
+    print(f"{path} of the guest is in {target} (files: {len(names)}, bytes: {size})", file=sys.stderr, flush=True)
+    if others:
+        what = "links, special files and names that cannot be printed"
+        print(f"{others} of {path} were left out: {what}", file=sys.stderr, flush=True)
+
+
+def _copy(guest: Guest, path: str, names: list[str], target: Path, deadline: Deadline) -> int:
+    size = 0
+    for name in names:
+        content = guest.get(f"{path}/{name}", time_limit=max(deadline.left(), _LEAST))
+        size += len(content)
+        if size > MOST_BYTES:
+            raise _too_much(path, f"more than {MOST_BYTES >> 20} MiB, and no more")
+        file = target / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("xb") as stream:
+            stream.write(content)
+    return size
+
+
+def _find(guest: Guest, path: str, tests: list[str], deadline: Deadline) -> list[str]:
+    """What find prints of the folder, as paths relative to it."""
+    # The dot has find follow a link that the folder itself is, and no other one.
+    start = f"{path}/."
+    argv = ["find", start, "-xdev", *tests, "-print0"]
+    result = guest.run(argv, time_limit=max(deadline.left(), _LEAST))
+    if result.status != 0:
+        raise GuestError(f"{path} of the guest cannot be listed: {complaint(result.stderr)}")
+    if len(result.stdout) > _LONGEST_LIST:
+        raise _too_much(path, f"more names than {MOST_FILES} files can have, and at most {MOST_FILES} files")
+    return [os.fsdecode(entry).removeprefix(f"{start}/") for entry in result.stdout.split(b"\0") if entry]
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a relative path of the guest's stays below the copy, and shows nothing odd on a terminal."""
+    parts = name.split("/")
+    return name.isprintable() and all(
+        part not in ("", ".", "..") and len(os.fsencode(part)) <= _LONGEST for part in parts
+    )
+
+
+def _too_much(path: str, what: str) -> GuestError:
+    hint = f"choose a folder in it, or have the command pack it: tar -czf /tmp/packed.tar.gz -C {path} ."
+    return GuestError(f"{path} of the guest has {what} are copied", hint=hint)

@@ -3,13 +3,317 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from functools import cached_property, lru_cache
+from itertools import dropwhile
 from pathlib import Path
+from typing import Any, cast
 
-from orchestrator.disk_room import is_full, room_left
-from orchestrator.errors import HostError
-from orchestrator.guest.kernel_reports import KernelReport, reports_in
+from orchestrator.catalog.data import Fact, read
+from orchestrator.errors import HostError, UsageError
+from orchestrator.files import is_full, room_left
 from orchestrator.plain_text import plain_line, plain_text, without_sequences
+
+# What trouble does a kernel report among the lines of its console? What the catalogue knows by its first line.
+#
+# So is a call trace with the message above it, the shape that reports have (``kernel_reports.yaml`` has the lines).
+
+REPORT_LINES = 60
+"""Lines of one report at most; an oops of 6.1 with a deep call trace has about 50."""
+
+LINE_CHARACTERS = 4096
+"""Characters quoted of a line; the kernel's own have 1 KB (LOG_LINE_MAX of kernel/printk/printk.c)."""
+
+FUNCTION = (
+    r"(?P<name>[A-Za-z_]\w{0,511})(?:\.[\w.]{1,64})?\+0x[0-9a-f]{1,16}/0x[0-9a-f]{1,16}"
+    r"(?: \[(?P<module>\w{1,64})(?: [0-9a-f]{1,64})?\])?"
+)
+"""A place in a function (%pS of lib/vsprintf.c): behind the name what GCC adds to that of a function's part or copy
+(".cold", ".isra.0", ".constprop.0"), behind the module its build's identifier (CONFIG_STACKTRACE_BUILD_ID)."""
+
+FRAME = re.compile(
+    rf"(?:^|[\]>]) {{1,3}}(?:\[<[0-9a-f]{{1,16}}>\] )?{FUNCTION}(?: \(?[\w./+-]{{1,256}}:\d{{1,6}}[^\]]{{0,40}})?$"
+)
+"""A frame of a call trace, with its address (print_ip_sym()) or its line in the source (CONFIG_KALLSYMS_LINEINFO). One
+with a question mark is a word on the stack that may be a return address of an earlier call."""
+
+_OOPS_DISTANCE = 10
+"""Lines from the sentence about a fault to the numbered line that belongs to it ("Oops: 0000 [#1]"), at most."""
+
+_BEGINNING = r"(?:^(?:<\d>)?|\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? )"
+"""Where a kernel message begins: behind its time stamp, which may itself stand behind a line that user space began.
+
+With CONFIG_PRINTK_CALLER the thread or CPU follows the time stamp."""
+
+_STAMP = re.compile(r"\[ *(?P<time>\d{1,12}\.\d{6})\](?P<caller>\[ *[TC]\d+\])? ")
+
+_CALLERS_MAX = 64
+"""Callers whose reports are put together at a time."""
+
+_LINES_BEFORE = 40
+"""Lines kept that may belong to a call trace that follows; __show_regs() and the line of modules make some 20."""
+
+_MESSAGE_LINES = 3
+"""Lines of one message above its last at most; the kernel gives all of them the same time."""
+
+_LAST_WORDS = 3
+"""Lines behind a call trace that a report without a known first line ends with."""
+
+
+_GAP = 1.0
+"""Seconds between two lines that do not belong to one report."""
+
+_Entries = list[dict[str, Any]]
+
+
+class Trouble(StrEnum):
+    """What a kernel can report."""
+
+    WARNING = "warning"
+    STALL = "stall"
+    MEMORY = "out of memory"
+    OOPS = "oops"
+    PANIC = "panic"
+
+
+class KnownReport(Fact):
+    """A report that is known by its first line: a pattern of that line's beginning, and an example.
+
+    ``is_alone`` where the report is this one line, which may stand in another one.
+    """
+
+    kind: Trouble
+    what: str
+    sign: str
+    example: str
+    is_alone: bool = False
+
+
+@lru_cache(maxsize=1)
+def known_reports() -> Sequence[KnownReport]:
+    """The catalogue's, the worst first."""
+    kinds = read("kernel_reports.yaml")
+    return [KnownReport(kind=Trouble(kind), **one) for kind, of in kinds.items() for one in cast(_Entries, of)]
+
+
+@lru_cache(maxsize=1)
+def _signs() -> re.Pattern[str]:
+    return re.compile(f"{_BEGINNING}(?:{'|'.join(f'({known.sign})' for known in known_reports())})")
+
+
+_NUMBERED_SIGN = re.compile(_BEGINNING + r"[\w ,.:()/-]{1,120}: [0-9a-f]{4} \[#\d+\]")
+_CUT = re.compile(_BEGINNING + r"-+\[ cut here \]-+")
+_TRACE = re.compile(_BEGINNING + "Call Trace:")
+_TRACE_LINES = 8
+"""Lines of a call trace that an excerpt has rather than registers: its heading, <TASK>, and frames."""
+_REGISTERS = re.compile(_BEGINNING + r"(?:Code|R(?:SP|AX|DX|BP|10|13)|E(?:AX|SI)|[CDF]S|[CD]R\d|PKRU): ")
+"""Lines of __show_regs() and show_opcodes() (arch/x86/kernel) other than that of the instruction pointer."""
+_END = re.compile(_BEGINNING + r"---\[ end (?:trace|Kernel panic)")
+_PREAMBLE = re.compile(
+    rf"{_REGISTERS.pattern}|{_BEGINNING}(?:RIP: |EIP: |CPU: \d+ (?:UID: \d+ )?PID: |Tainted: \[|Hardware name: |"
+    r"Workqueue: |Stopper: |Sched_ext: |Modules linked in:|Unloaded tainted modules|Preemption disabled at:|"
+    r"\[<[0-9a-f]{8}|irq event stamp: |(?:hard|soft)irqs last )"
+)
+"""Lines above a call trace that say nothing of its reason (lib/dump_stack.c, __show_regs())."""
+_STACK = re.compile(rf"{FRAME.pattern}|{_TRACE.pattern}|{_BEGINNING} {{1,3}}(?:\? |</?[A-Z]|0x[0-9a-f]{{8}})")
+_ASKED_FOR = re.compile(
+    _BEGINNING
+    + r"(?:sysrq: |task:|NMI backtrace for cpu|Sending NMI|rcu: |stack backtrace:|.{1,64} invoked oom-killer: |"
+    r"name \S{1,64}, interval \d+, probability |The following trace is a kernel self test)"
+)
+"""Messages above a call trace that is no trouble by itself: someone has asked for it (SysRq, fault injection), or it is
+a part of the report that another line begins."""
+
+
+@dataclass(frozen=True)
+class KernelReport:
+    """One report: its kind and its lines, from its first sign (or the "cut here" above) to its end or to a limit."""
+
+    trouble: Trouble
+    lines: tuple[str, ...]
+
+    def is_expected(self, patterns: Sequence[re.Pattern[str]]) -> bool:
+        """Whether one of the patterns is found in its text."""
+        text = "\n".join(self.lines)
+        return any(pattern.search(text) for pattern in patterns)
+
+
+def excerpt(lines: Sequence[str], most: int) -> Sequence[str]:
+    """The first lines of a report, at most so many; a call trace that they would cut off goes before registers."""
+    trace = next((number for number, line in enumerate(lines) if _TRACE.search(line)), len(lines))
+    if trace == len(lines) or trace + min(_TRACE_LINES, len(lines) - trace) <= most:
+        return lines[:most]
+    return [*(line for line in lines[:trace] if not _REGISTERS.search(line)), *lines[trace:]][:most]
+
+
+def report_patterns(regexes: Iterable[str]) -> tuple[re.Pattern[str], ...]:
+    """Patterns of reports that are expected. Raises UsageError for one that is wrong, or allows every report."""
+    patterns = []
+    for regex in regexes:
+        try:
+            pattern = re.compile(regex, re.MULTILINE)
+        except (re.error, TypeError, OverflowError, RecursionError) as error:
+            raise UsageError(f"{regex!r} is no regular expression: {error}") from None
+        if pattern.search(""):
+            raise UsageError(f"{regex!r} would allow every report", hint="write '.' if that is meant")
+        patterns.append(pattern)
+    return tuple(patterns)
+
+
+def sign_in(line: str) -> Trouble | None:
+    """The trouble that a line is a sign of."""
+    known = _known(line)
+    return None if known is None else known.kind
+
+
+def is_dump(line: str) -> bool:
+    """Whether a line is of registers or of a stack, and no message."""
+    return _PREAMBLE.search(line) is not None or _STACK.search(line) is not None
+
+
+def _known(line: str) -> KnownReport | None:
+    found = _signs().search(line)
+    return None if found is None or found.lastindex is None else known_reports()[found.lastindex - 1]
+
+
+def reports_in(lines: Iterable[str]) -> Iterator[KernelReport]:
+    """The reports in a console's lines, in their order.
+
+    A report ends at its end mark, where its caller's next begins, and after ``REPORT_LINES``; one about memory is one
+    line, and one without a known first line ends some lines behind its call trace. What a program or another caller
+    prints in between is no part of it. User space can print on the console as well, so a report is a reason to look,
+    not a proof.
+    """
+    readers: dict[str | None, _Reader] = {}
+    for line in lines:
+        caller = _caller(line)
+        if caller not in readers:
+            if len(readers) == _CALLERS_MAX:
+                yield from readers.pop(next(iter(readers))).rest()
+            readers[caller] = _Reader()
+        yield from readers[caller].take(line)
+    for reader in readers.values():
+        yield from reader.rest()
+
+
+def _caller(line: str) -> str | None:
+    """Who printed a line: a thread or a CPU, "" where the kernel does not say; None for a line without a time stamp."""
+    found = _STAMP.search(line)
+    return found["caller"] or "" if found is not None else None
+
+
+class _Reader:
+    """Puts the lines of one caller's reports together."""
+
+    def __init__(self) -> None:
+        self._begin(None, ())
+
+    def _begin(self, trouble: Trouble | None, lines: Sequence[str]) -> None:
+        self._trouble = trouble
+        self._lines = list(lines)  # of the report; else those that a call trace may be about
+        self._is_cut = self._is_numbered = self._has_trace = False
+        self._heading: int | None = None  # the line "Call Trace:" whose first frame is to come
+        self._words: int | None = None  # lines behind the call trace of a report without a known first line
+
+    def take(self, line: str) -> Iterator[KernelReport]:
+        """The reports that end with this line, or before it."""
+        known = _known(line)
+        if known is not None and known.is_alone:
+            if self._words:
+                yield from self.rest()
+            yield KernelReport(known.kind, (line[:LINE_CHARACTERS],))
+            return
+        yield from self._look_for_beginning(line, known)
+        self._lines.append(line[:LINE_CHARACTERS])
+        yield from self._look_for_trace(self._lines[-1])
+        is_end = "---[ end " in line and _END.search(line) is not None
+        if is_end and self._is_cut:  # the first line is damaged, or of a kernel to come
+            self._trouble = Trouble.WARNING
+        # What is above the sentence about memory is a list of all processes, and below it nothing.
+        if is_end or self._trouble is Trouble.MEMORY or self._words == _LAST_WORDS:
+            last = self._lines[-_LAST_WORDS:] if self._words else ()
+            yield from self.rest()
+            self._lines.extend(last)
+        elif self._trouble is None and not self._is_cut and self._heading is None:
+            del self._lines[:-_LINES_BEFORE]
+        elif len(self._lines) >= REPORT_LINES:
+            yield from self.rest()
+
+    def _look_for_beginning(self, line: str, known: KnownReport | None) -> Iterator[KernelReport]:
+        is_numbered = known is not None and known.kind is Trouble.OOPS and _NUMBERED_SIGN.search(line) is not None
+        if (
+            is_numbered
+            and self._trouble is Trouble.OOPS
+            and not self._is_numbered
+            and len(self._lines) <= _OOPS_DISTANCE
+        ):
+            known = None  # "BUG: ..." has begun this report
+        is_cut = "[ cut here ]" in line and _CUT.search(line) is not None
+        if self._trouble is not None and (is_cut or known is not None):
+            yield from self.rest()
+        if is_cut:  # above what WARN() was given to say, which is above the sign
+            self._begin(None, ())
+            self._is_cut = True
+        elif known is not None:
+            self._begin(known.kind, self._lines if self._is_cut else ())
+        self._is_numbered = self._is_numbered or is_numbered
+
+    def rest(self) -> Iterator[KernelReport]:
+        """The report that was begun."""
+        if self._trouble is not None:
+            yield KernelReport(self._trouble, tuple(self._lines))
+        self._begin(None, ())
+
+    def _look_for_trace(self, line: str) -> Iterator[KernelReport]:
+        if "Call Trace:" in line and _TRACE.search(line):
+            self._heading = len(self._lines) - 1
+        elif self._heading is not None and FRAME.search(line):
+            yield from self._add_trace(_message_above(self._lines, self._heading))
+        elif self._words is not None:
+            self._words = 0 if is_dump(line) else self._words + 1
+
+    def _add_trace(self, message: int | None) -> Iterator[KernelReport]:
+        """Take a call trace for a part of the report, or for a report of its own that begins with its message."""
+        self._heading = None
+        if self._is_cut:
+            self._trouble = Trouble.WARNING
+        elif message is not None and (self._trouble is None or self._is_over(message)):
+            lines = self._lines[message:]
+            del self._lines[message:]
+            yield from self.rest()
+            self._begin(Trouble.WARNING, lines)
+            self._words = 0
+        self._has_trace = self._trouble is not None
+
+    def _is_over(self, message: int) -> bool:
+        """Whether the report that was begun has ended before a message of its lines, above a call trace."""
+        if message == 0:
+            return False
+        before, after = (_STAMP.search(line) for line in self._lines[message - 1 : message + 1])
+        return self._has_trace or (
+            before is not None and after is not None and float(after["time"]) - float(before["time"]) >= _GAP
+        )
+
+
+def _message_above(lines: Sequence[str], heading: int) -> int | None:
+    """The line that begins the message above a call trace; None where it has none, or is no report by itself."""
+    last = heading - 1
+    while last >= 0 and _PREAMBLE.search(lines[last]):
+        last -= 1
+    if last < 0:
+        return 0
+    if _STACK.search(lines[last]) or _ASKED_FOR.search(lines[last]):
+        return None
+    stamp = _STAMP.search(lines[last])
+    for first in range(last, max(0, last - _MESSAGE_LINES), -1):
+        if stamp is None or stamp[0] not in lines[first - 1] or is_dump(lines[first - 1]):
+            return first
+    return max(0, last - _MESSAGE_LINES)
+
 
 REPORTS_MAX = 100
 """Reports that whoever judges a guest looks at: a kernel that is broken can repeat one for ever."""
@@ -91,3 +395,105 @@ def plain_lines(text: bytes) -> list[str]:
     """The lines that a guest printed, for an error to quote: no empty ones, and nothing that a terminal would obey."""
     lines = (line.rstrip(_PADDING) for line in without_sequences(text.decode("utf-8", errors="replace")).split("\n"))
     return [plain_text(line) for line in lines if line]
+
+
+# Kernel functions that are on top of a call trace without being to blame for what is reported.
+
+
+class ReportingFunctions(Fact):
+    """Patterns of their names: those that ``report``, those that ``serve`` the one that called them, the ``idle``."""
+
+    report: list[str]
+    serve: list[str]
+    idle: list[str]
+
+    @cached_property
+    def _all(self) -> tuple[str, ...]:
+        return (*self.report, *self.serve, *self.idle)
+
+    def has(self, name: str) -> bool:
+        """Whether a function is one of them."""
+        return any(fnmatchcase(name, pattern) for pattern in self._all)
+
+    def is_idle(self, name: str) -> bool:
+        """Whether a CPU that is in a function waits for work."""
+        return any(fnmatchcase(name, pattern) for pattern in self.idle)
+
+
+@lru_cache(maxsize=1)
+def reporting_functions() -> ReportingFunctions:
+    """The catalogue's."""
+    return ReportingFunctions.model_validate(read("reporting_functions.yaml"))
+
+
+# Which function is to blame for what a kernel reports? Linux 5.10 to 7.3 on x86 print it so.
+
+# A place in a message, not at its beginning: there it is a frame. What is at a lock's place took that lock.
+_PLACE = re.compile(rf"(?:[^\s\]>?] |[(=])(?<! at: )(?<!lock: ){FUNCTION}")
+_WARNING = re.compile(r"\bWARNING: ")
+# Named without an offset (%ps): a function of a module, and what stands behind words of kernel/workqueue.c and kcsan.
+_MODULES_OWN = re.compile(r"\b(?P<name>[A-Za-z_]\w{0,511}) \[(?P<module>[A-Za-z_]\w{0,63})(?: [0-9a-f]{1,64})?\]")
+_WITHOUT_OFFSET = re.compile(
+    r"(?:\bBUG: KCSAN: [\w -]{1,60} in |\blast function: |\bworkfn=|\bin-flight: \d+(?:\(RESCUER\))?:|"
+    r"(?:^(?:<\d>)?|\] )\[<[0-9a-f]{8,16}>\] )(?P<name>[A-Za-z_]\w{0,511})(?!\w*[.+])"
+    r"(?: \[(?P<module>\w{1,64})[^\]]{0,64}\])?"
+)
+# do_init_module() of kernel/module/main.c.
+_INIT = re.compile(r"'(?P<module>\w{1,64})'->(?P<name>init) suspiciously returned")
+
+# Of the kernel's code, which 64 bit says by its segment: show_iret_regs() of arch/x86/kernel/dumpstack.c. In user mode
+# there are no symbols.
+_POINTER = re.compile(r"\b(?:RIP: 0010:|EIP: |IP: \[<[0-9a-f]{8,16}>\] )" + FUNCTION)
+# "(acquired here) at: " of lockdep: the lock that is asked for comes first (kernel/locking/lockdep.c, print_lock()).
+_ASKED = re.compile(r"\bis trying to (?:acquire|release)\b|\[HC\d\[\d+\]:SC\d\[\d+\]:HE\d:SE\d\] takes:")
+_LOCK = re.compile(r" at: " + FUNCTION)
+_MODULES_FRAME = re.compile(rf"(?=.*\+0x[0-9a-f]{{1,16}}/0x[0-9a-f]{{1,16}} \[){FRAME.pattern}")
+# Of a panic: all frames until it tell of it. A console over which a channel runs may have a damaged name there.
+_PANIC_FRAME = re.compile(r"\bv?panic\+0x[0-9a-f]{1,16}/0x[0-9a-f]{1,16}")
+
+
+def guilty_function(lines: Sequence[str]) -> str | None:
+    """The function that a report is about, ``name`` or ``name [module]``; None where it names none.
+
+    That is the one that its message names, else where the CPU was, else the first frame of its call trace, whichever of
+    these neither reports nor serves its caller. A module's function is never one of those, whatever its name.
+    """
+    known = reporting_functions()
+    for name, module in _named(lines):
+        if module:
+            return f"{name} [{module}]"
+        if not known.has(name):
+            return name
+    return None
+
+
+def interrupted_at(lines: Sequence[str]) -> Sequence[str]:
+    """The lines about an interrupt from where the CPU was, without what the kernel says of the interrupt itself."""
+    return list(dropwhile(lambda line: not _POINTER.search(line), lines)) or lines[1:]
+
+
+def is_idle(lines: Sequence[str]) -> bool:
+    """Whether the CPU that a report is of was waiting for work."""
+    places = (found["name"] for line in lines for pattern in (_POINTER, FRAME) if (found := pattern.search(line)))
+    return any(reporting_functions().is_idle(name) for name in places)
+
+
+def _named(lines: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+    """Functions and their modules, the most telling first."""
+    message = lines[: next((number for number, line in enumerate(lines) if is_dump(line)), len(lines))]
+    said = [line for line in message if not _WARNING.search(line)]
+    asked = next((number for number, line in enumerate(lines) if _ASKED.search(line)), len(lines))
+    panic = next((number for number, line in enumerate(lines) if _PANIC_FRAME.search(line)), 0)
+    for pattern, part in (
+        *((pattern, said) for pattern in (_PLACE, _MODULES_OWN, _INIT)),
+        (_WITHOUT_OFFSET, lines),
+        (_PLACE, message),  # of WARN(): its own place is that of whoever checks
+        (_POINTER, lines),
+        (_LOCK, lines[asked:]),
+        # Without a line that is known, some function of the kernel's complains of its caller.
+        (_MODULES_FRAME, [] if any(map(sign_in, lines)) else lines),
+        (FRAME, lines[panic:]),
+    ):
+        for line in part:
+            if found := pattern.search(line):
+                yield found["name"], found["module"]

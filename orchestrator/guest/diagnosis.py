@@ -3,17 +3,193 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Sequence
+import signal
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.errors import GuestConnectionLost, GuestError, GuestExit, GuestHang, GuestOops, GuestPanic
-from orchestrator.guest.console import Console
-from orchestrator.guest.guilty import guilty_function, interrupted_at
-from orchestrator.guest.hang import is_stopped
-from orchestrator.guest.kernel_reports import KernelReport, Trouble, excerpt, sign_in
-from orchestrator.guest.panic import Panic, answers_interruption, panic_among
+from orchestrator.deadline import Deadline
+from orchestrator.errors import (
+    GuestConnectionLost,
+    GuestError,
+    GuestExit,
+    GuestHang,
+    GuestOops,
+    GuestPanic,
+    UnsupportedError,
+)
+from orchestrator.guest.channel import HasFiles, kernel_value, whole_number
+from orchestrator.guest.console import (
+    Console,
+    KernelReport,
+    Trouble,
+    excerpt,
+    guilty_function,
+    interrupted_at,
+    is_idle,
+    sign_in,
+)
+from orchestrator.guest.monitor import Monitor
+from orchestrator.guest.slots import memory_files
 from orchestrator.process import Spawned, exit_status, how_ended
+
+# A kernel's panic, and what led to it.
+
+_QUOTED_PANIC_LINES = 20
+
+_FOLLOWS = re.compile(
+    r"Kernel panic - not syncing: (?:Fatal exception|panic_on_\w+ set|softlockup: hung tasks|hung_task: blocked tasks|"
+    r"Hard LOCKUP|RCU Stall|System is deadlocked on memory|Out of memory|Aiee, killing interrupt handler|"
+    r"Attempted to kill init|Attempted to kill the idle task|corrupted stack end)|panic_on_warn set"
+)
+"""Panics that a report before them has led to."""
+
+_PRECEDES = re.compile(r"PANIC: double fault")
+"""The one that a report follows, of the same fault (arch/x86/kernel/doublefault_32.c and traps.c)."""
+
+_INTERRUPTED = re.compile(r"Kernel panic - not syncing: NMI: Not continuing")
+_INIT = re.compile(r"Attempted to kill init! exitcode=0x([0-9a-f]{8})")
+_COMMAND = re.compile(r"PID: 1 Comm: (\S{1,15})")
+_MEMORY = re.compile(r"deadlocked on memory|Out of memory")
+_OTHERS_FAULT = re.compile(rf"{_MEMORY.pattern}|Attempted to kill init!|corrupted stack end")
+"""Panics whose call trace is of who noticed: that memory is lacking, process 1 has ended, a stack was overwritten."""
+_SENTENCE = re.compile(r"(?:Kernel panic - not syncing: |PANIC: )(?P<sentence>.{1,160})")
+
+
+@dataclass(frozen=True)
+class Panic:
+    """A panic: what the kernel says of it, the function to blame, and the lines to quote.
+
+    ``is_of_memory`` where the guest had too little. ``is_interruption`` for one that the lab has asked for with an NMI,
+    ``is_idle`` where the CPU was waiting for work then.
+    """
+
+    sentence: str
+    guilty: str | None
+    lines: tuple[str, ...]
+    is_of_memory: bool = False
+    is_interruption: bool = False
+    is_idle: bool = False
+
+
+def panic_among(reports: Iterable[KernelReport]) -> Panic | None:
+    """The first panic among a kernel's reports, and what led to it; None where there is none."""
+    before: KernelReport | None = None
+    story: list[KernelReport] = []
+    for report in reports:
+        if story:
+            story.append(report)
+            break
+        if report.trouble is Trouble.PANIC:
+            story = [report]
+            if before is not None and _led_to(before, report):
+                story.insert(0, before)
+            elif not _PRECEDES.search(_sign(report)):
+                break
+        before = report
+    if not story:
+        return None
+    panic = next(report for report in story if report.trouble is Trouble.PANIC)
+    is_of_memory = any(_MEMORY.search(_sign(report)) for report in story)
+    # Where a report led to it, that one has the function; the call trace of the panic is of who noticed.
+    telling = [report for report in story if not (is_of_memory or _OTHERS_FAULT.search(_sign(report)))]
+    guilty = next(filter(None, (guilty_function(report.lines) for report in telling)), None)
+    lines = tuple(line for report in story for line in excerpt(report.lines, _QUOTED_PANIC_LINES))
+    return Panic(
+        sentence=_sentence(panic),
+        guilty=guilty,
+        lines=lines,
+        is_of_memory=is_of_memory,
+        is_interruption=answers_interruption(panic),
+        is_idle=is_idle(panic.lines),
+    )
+
+
+def answers_interruption(report: KernelReport) -> bool:
+    """Whether a report is what the kernel of a guest that hangs has answered to the lab's NMI."""
+    return _INTERRUPTED.search(_sign(report)) is not None
+
+
+def _led_to(before: KernelReport, panic: KernelReport) -> bool:
+    sign = _sign(panic)
+    if before.trouble is Trouble.WARNING and "panic_on_warn" not in sign:
+        return False
+    if _INIT.search(sign) and not any(_COMMAND.search(line) for line in before.lines):
+        return False  # another process died of it
+    return _FOLLOWS.search(sign) is not None
+
+
+def _sentence(panic: KernelReport) -> str:
+    """What the kernel says of it; for an init that ended, how."""
+    init = _INIT.search(_sign(panic))
+    if init is not None:
+        command = next((found[1] for line in panic.lines if (found := _COMMAND.search(line))), "init")
+        code = int(init[1], 16)  # as wait(2) has it
+        how = f"was killed by signal {code & 0x7F}" if code & 0x7F else f"ended with status {code >> 8 & 0xFF}"
+        return f"process 1 ({command}) {how}"
+    found = _SENTENCE.search(_sign(panic))
+    return found["sentence"] if found is not None else "panic"
+
+
+def _sign(report: KernelReport) -> str:
+    """The line that the report's kind was known by."""
+    return next((line for line in report.lines if _SENTENCE.search(line)), report.lines[0])
+
+
+# Where is the CPU of a guest that hangs? Its kernel says so when it is interrupted by an NMI, and panics.
+#
+# That is how all guests boot (``unknown_nmi_panic``). An NMI comes through where interrupts are off, and the kernel
+# knows its modules' symbols.
+
+_HANG_SILENCE = 2.0
+"""Seconds without a new line on the console after which the kernel is not expected to say more."""
+
+_PAUSE = 0.02
+
+_LOOKS = 3
+_POINTER = re.compile(r"\b[ER]IP=([0-9a-f]{8,16})\b")
+"""Where a CPU is, as QEMU's `info registers` says it (target/i386/cpu-dump.c)."""
+
+
+def interrupt(monitor: Monitor, process: Spawned, console: Console) -> str:
+    """Send the guest an NMI, and wait until its kernel has said where it was, or does not say it.
+
+    The guest has panicked then, which ends QEMU. Returns where QEMU has the CPUs of a kernel that says nothing, as in a
+    fault of its handler of faults, as the end of a sentence. Nothing is sent where QEMU itself is stopped.
+    """
+    if process.poll() is not None or is_stopped(process.pid):
+        return ""
+    before = printed = console.length()
+    with contextlib.suppress(GuestError):  # it is gone, or does not answer
+        monitor.command("inject-nmi")
+    quiet = Deadline(_HANG_SILENCE)
+    while process.poll() is None and quiet.left():
+        time.sleep(_PAUSE)
+        if (length := console.length()) > printed:
+            printed, quiet = length, Deadline(_HANG_SILENCE)
+    return _places(monitor) if process.poll() is None and printed == before else ""
+
+
+def _places(monitor: Monitor) -> str:
+    places: dict[str, None] = {}  # in their order
+    with contextlib.suppress(GuestError):
+        for _ in range(_LOOKS):
+            places |= dict.fromkeys(_POINTER.findall(monitor.human("info registers -a")))
+            time.sleep(_PAUSE)
+    return f"; it does not answer an NMI, and executes at {', '.join(places)}" if places else ""
+
+
+def is_stopped(process: int) -> bool:
+    """Whether a process is stopped by a signal or a tracer: the first field behind its name in proc(5)'s stat."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text(errors="replace")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] in ("T", "t")
+
 
 DYING_LIMIT = 5.0
 """Seconds that QEMU may take to end after its guest has ended."""
@@ -147,3 +323,147 @@ def _ends_in_order(lines: Sequence[str]) -> bool:
     """Whether the kernel was told to end, and has not panicked over it."""
     ordered = max((number for number, line in enumerate(lines) if _ORDERED.search(line)), default=len(lines))
     return ordered < len(lines) and not any(sign_in(line) is Trouble.PANIC for line in lines[ordered:])
+
+
+# The taint mask of a guest's kernel: what has happened to it, as bits that stay set until it boots again.
+
+_FILE = "/proc/sys/kernel/tainted"
+_QUOTED = 40
+
+_TROUBLE = {
+    1: "a module was loaded by force",
+    3: "a module was unloaded by force",
+    4: "a machine check",
+    5: "a bad page",
+    7: "an oops or a BUG",
+    9: "a warning",
+    14: "a soft lockup",
+}
+"""The bits that mean trouble, from Documentation/admin-guide/tainted-kernels.rst. The others describe modules (P, C, O,
+E, K, N, X, T, J), firmware (A, I), the CPU (S) and what a user asked for (U)."""
+
+_REPORTED = frozenset({5, 7, 9, 14})
+"""The bits that come with a report on the console."""
+
+
+def troubles(before: int, after: int, *, has_reported: bool) -> list[str]:
+    """What has happened between two readings, without what comes with a report where the kernel ``has_reported``."""
+    new = {bit for bit in _TROUBLE if (after & ~before) >> bit & 1}
+    return [_TROUBLE[bit] for bit in sorted(new - _REPORTED if has_reported else new)]
+
+
+def taint_mask(guest: HasFiles) -> int:
+    """The mask now. Raises GuestError where it cannot be read, or is no number."""
+    text = kernel_value(guest, _FILE)
+    mask = whole_number(text)
+    if mask is None:
+        raise GuestError(f"the guest's kernel has no number for its taint: {text[:_QUOTED]!r}", where=_FILE)
+    return mask
+
+
+# Was QEMU killed for want of memory? The system counts such kills, for anybody to read; its log may be root's alone.
+#
+# The count is that of our control group: ``memory.events`` (version 2), ``memory.oom_control`` (version 1). A host
+# without such groups has one for all processes in ``/proc/vmstat``. All came with Linux 4.13.
+
+_HOST = Path("/proc/vmstat")
+_COUNT = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
+
+
+def memory_kills() -> int | None:
+    """How many processes have been killed for want of memory so far; None where nothing counts them."""
+    own = [files[0] for files in memory_files("memory.oom_control", "memory.events")]
+    for file in (*own, _HOST):
+        try:
+            counted = _COUNT.search(file.read_text())
+        except OSError:  # not mounted here, or the root of all groups, which has no such file
+            continue
+        if counted is not None:
+            return int(counted[1])
+    return None
+
+
+def explain_kill(ended: GuestExit, before: int | None) -> None:
+    """Say in the hint what has killed QEMU, if it was killed; ``before`` are the kills until its start."""
+    if ended.status != -signal.SIGKILL:
+        return
+    now = memory_kills()
+    if before is None or now is None or now <= before:
+        ended.hint = "another program, or a person, killed it: the system has not done so for want of memory"
+        if now is None:
+            ended.hint = "the system may have killed it for want of memory, which it does not count here; see its log"
+    else:
+        ended.hint = (
+            "the system has killed processes for want of memory meanwhile: free some, run fewer guests side by side"
+            " (--jobs), or give this one less"
+        )
+
+
+# Has the kernel's boot stub refused the guest's CPU? It says why, and halts for ever (arch/x86/boot/main.c, cpu.c).
+#
+# It prints by the BIOS, before it knows of any console= of its command line. QEMU's qboot prints on the serial port;
+# SeaBIOS prints on a screen, which the guest has not. Then only the CPU shows it: halted in real mode outside the
+# BIOS.
+
+_STUB_SILENCE = 5.0
+"""Seconds without a word on the console after which the CPU is looked at; a kernel prints within three."""
+
+_LAST_WORDS = "Unable to boot - please use a kernel appropriate for your CPU."
+_REASON = "This kernel requires "
+
+# x86_cpu_dump_state() of QEMU 7.2 and 10.0, target/i386/cpu-dump.c.
+_HALTED = re.compile(r"\bHLT=1\b")
+_SEGMENT = re.compile(r"^CS =[0-9a-f]{4} (?P<base>[0-9a-f]{8})", re.MULTILINE)
+_CONTROL = re.compile(r"\bCR0=(?P<bits>[0-9a-f]{8})")
+_PROTECTED = 0x1
+_BIOS = 0xC0000
+"""Where ROMs begin. The stub is below, in RAM, and a BIOS that waits for an interrupt in real mode is not."""
+
+
+class BootStub:
+    """The boot stub of a guest's kernel, while it boots."""
+
+    def __init__(self, monitor: Monitor, console: Console, cpu: str) -> None:
+        self._monitor, self._console, self._cpu = monitor, console, cpu
+        self._silence = Deadline(_STUB_SILENCE)
+
+    def check(self) -> None:
+        """Raise UnsupportedError where it has refused the CPU."""
+        lines = self._console.last_lines()
+        said = any(_LAST_WORDS in line for line in lines)
+        if not said and (lines or self._silence.left()):
+            return
+        self._silence = Deadline(_STUB_SILENCE)
+        # A program can print these words as well.
+        if not self._has_stopped():
+            return
+        why = (
+            _reason(lines) if said else "its boot stub has stopped without a word, as it does for a CPU that it refuses"
+        )
+        raise UnsupportedError(
+            f"the kernel does not boot on CPU '{self._cpu}': {why}",
+            where=str(self._console.path) if said else "",
+            detail=lines,
+            hint="take another CPU (`cpu:` of a machine in an experiment, --cpu) or another kernel",
+        )
+
+    def _has_stopped(self) -> bool:
+        try:
+            return is_stopped_stub(self._monitor.human("info registers"))
+        except GuestError:  # QEMU has ended, or is stopped itself: the wait for the agent tells
+            return False
+
+
+def is_stopped_stub(registers: str) -> bool:
+    """Whether a CPU has halted in a boot stub, by what QEMU says to ``info registers``."""
+    segment, control = _SEGMENT.search(registers), _CONTROL.search(registers)
+    if segment is None or control is None or _HALTED.search(registers) is None:
+        return False
+    return not int(control["bits"], 16) & _PROTECTED and int(segment["base"], 16) < _BIOS
+
+
+def _reason(lines: list[str]) -> str:
+    """What the stub has said, as one sentence: missing features are on a line of their own."""
+    said = [line.strip() for line in lines[: next(n for n, line in enumerate(lines) if _LAST_WORDS in line)]]
+    first = next((n for n, line in enumerate(said) if line.startswith(_REASON)), None)
+    return "it does not say why" if first is None else " ".join(said[first:]).rstrip(".")

@@ -8,26 +8,467 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import re
+import secrets
+import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from orchestrator.deadline import Deadline
-from orchestrator.errors import CommandFailed, GuestConnectionLost, GuestError, GuestExit, GuestOops, UsageError
+from orchestrator.errors import (
+    CommandFailed,
+    EvidenceError,
+    GuestConnectionLost,
+    GuestError,
+    GuestExit,
+    GuestHang,
+    GuestOops,
+    GuestPanic,
+    UsageError,
+)
 from orchestrator.guest.channel import COMMAND_LIMIT, OUTPUT_MAX, Channel, CommandResult, Listener, command_name
-from orchestrator.guest.console import REPORTS_MAX, plain_lines
-from orchestrator.guest.diagnosis import trouble_of
-from orchestrator.guest.end_of_log import wait_for_end_of_log
-from orchestrator.guest.interrupts import Ring, counted_interrupts
-from orchestrator.guest.kernel_reports import KernelReport, Trouble
+from orchestrator.guest.console import REPORTS_MAX, Console, KernelReport, Trouble, plain_lines
+from orchestrator.guest.diagnosis import (
+    BootStub,
+    answers_interruption,
+    cause_of,
+    explain_kill,
+    interrupt,
+    memory_kills,
+    taint_mask,
+    trouble_of,
+    troubles,
+)
+from orchestrator.guest.framed import FramedChannel
+from orchestrator.guest.guest_files import (
+    GuestFiles,
+    SavedGuest,
+    SharedMemory,
+    SshKeys,
+    begin_console,
+    check_overlay,
+    keep_files,
+    keep_overlay,
+    load_devices,
+    load_whole,
+    make_guest_files,
+    make_restored_files,
+    renew,
+    save_devices,
+    save_whole,
+)
 from orchestrator.guest.kernel_tests import kunit_results
-from orchestrator.guest.life import FAILURES, State
-from orchestrator.guest.panic import answers_interruption
-from orchestrator.guest.saving import SavableGuest
-from orchestrator.guest.taint import taint_mask, troubles
+from orchestrator.guest.machine import Machine, counts_file
+from orchestrator.guest.monitor import Ring, counted_interrupts
+from orchestrator.guest.qemu import (
+    CONSOLE_MAX,
+    BootListener,
+    HostFiles,
+    OwnStop,
+    PanicWatch,
+    RunningQemu,
+    mount_data,
+    open_channel,
+    wait_for_boot,
+    watch_boot,
+)
+from orchestrator.guest.slots import Slots, take_slots
 from orchestrator.ktap.results import TestRun
 from orchestrator.steps import step
+
+# The life of a guest: from off to ready to gone.
+#
+#     off ── boot() ─────> starting ──> ready ── power_off(), kill(), or its own death ──> gone
+#         ├─ restore() ──┤              │  ^  └─ save(), keep() ─────────────────────────┘
+#         └─ reopen() ───┘      pause() v  │ resume()
+#                                      paused
+#
+# Ways through files are in ``saving``; what a machine is made of is in ``machine``, the files of one guest in
+# ``guest_files``, QEMU's process in ``running_qemu``, what the console means in ``console``, why a guest failed in
+# ``diagnosis``.
+
+BOOT_LIMIT = 180.0
+"""Seconds from QEMU's start to the agent's first frame; a Debian kernel takes seven on an idle core."""
+
+FAILURES = (GuestExit, GuestPanic, GuestHang, GuestConnectionLost)
+"""What is raised once a guest has ended by itself, or does not answer."""
+
+
+class State(StrEnum):
+    """Where in its life a guest is."""
+
+    OFF = "off"
+    STARTING = "starting"
+    READY = "ready"
+    PAUSED = "paused"
+    GONE = "gone"
+
+
+class GuestLife:
+    """A guest's QEMU, files and channel, and where in its life it is."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        directory: Path,
+        name: str = "guest",
+        *,
+        terminal: str | None = None,
+        memory: SharedMemory | None = None,
+    ) -> None:
+        self.machine = machine
+        self.console = Console(directory / f"{name}.console")
+        self.expected_reports: Sequence[re.Pattern[str]] = ()
+        self.state = State.OFF
+        self.restored_from: str | None = None
+        self.has_failed = False
+        self.say: Callable[[str], None] = _silent
+        self.console_max = CONSOLE_MAX
+        self._directory, self._name = directory, name
+        self._terminal, self._memory = terminal, memory
+        self._qemu = RunningQemu(directory / f"{name}.qemu")
+        self._files: GuestFiles | None = None
+        self._overlay: int | None = None  # the open file, for who saves or keeps the guest
+        self._channel: Channel | None = None
+        self._slots: Slots | None = None
+        self._memory_kills: int | None = None  # of any process, before QEMU's start
+        self._panic_watch: PanicWatch | None = None
+
+    def __enter__(self) -> Self:
+        if self.state is not State.READY:
+            self.boot()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    @property
+    def pid(self) -> int | None:
+        """QEMU's process number while it runs."""
+        return self._qemu.pid
+
+    @property
+    def is_aborted(self) -> bool:
+        """Whether another thread has ended it."""
+        return self._qemu.is_aborted
+
+    @property
+    def command_line(self) -> tuple[str, ...]:
+        """QEMU's command line; empty before the start."""
+        return self._qemu.command_line
+
+    @property
+    def counts_file(self) -> Path:
+        """What the counting plugin of its machine writes."""
+        return counts_file(self.console.path)
+
+    def take_slots(self) -> None:
+        """Wait until the host has room for it; it does so by itself when it starts. Raises GuestError when aborted."""
+        if self._slots is None:
+            with step("take slots of the host"):
+                self._slots = take_slots(self.machine.memory_mib, self.say, self._qemu.check_aborted)
+
+    def boot(
+        self,
+        time_limit: float = BOOT_LIMIT,
+        listener: BootListener | None = None,
+        before_work: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Start QEMU and wait for the agent. On failure nothing is left running; the error quotes the console.
+
+        Raises GuestError, and UnsupportedError where the kernel refuses the CPU.
+
+        With a ``listener``, which gets every line of the console, the limit is for the time without console output.
+        ``before_work`` is called while a guest that works alone has stopped itself before its work.
+        """
+        with self._starting("boot", "booting", "booted"):
+            with step("start QEMU"):
+                memory = None if self._memory is None else self._memory.file
+                passed = () if self._memory is None else (self._memory.descriptor,)
+                if self.machine.disk_drivers is not None:
+                    self._files = make_guest_files(self.machine, self._directory, self._name)
+                self._start(HostFiles(self.console.path, memory=memory, passed=passed))
+            deadline = Deadline(time_limit)
+            with step("wait for the agent"), self._qemu.drained_console():
+                assert self._qemu.monitor is not None
+                stub = BootStub(self._qemu.monitor, self.console, self.machine.cpu.name)
+                stop = OwnStop(self._qemu.monitor, before_work, is_expected=self.machine.works_alone)
+                if listener is None:
+                    wait_for_boot(self._agent, stub, stop, deadline)
+                else:
+                    watch_boot(self._agent, self.console, stub, stop, time_limit, listener)
+            with step(f"open the {self.machine.channel} channel"):
+                mount_data(self._agent, self.machine)
+                self._channel = open_channel(self._qemu, self.machine, self._keys, deadline)
+
+    def pause(self) -> None:
+        """Stop the guest's CPUs and clock. On the exact clock an idle guest keeps the host as busy as a working one."""
+        self._control(State.READY, "stop", State.PAUSED)
+        self._release_slots()
+
+    def resume(self) -> None:
+        """Let a paused guest go on; for the guest no time has passed."""
+        if self.state is State.PAUSED:
+            self.take_slots()
+        self._control(State.PAUSED, "cont", State.READY)
+
+    def power_off(self) -> None:
+        """End the guest in order: the agent resets the machine when the channel closes, and QEMU ends with it."""
+        with step(f"power off {self._name}"):
+            self._hang_up()
+            self._qemu.wait()
+            self.kill()
+
+    def kill(self) -> None:
+        """End the guest at once. Does nothing to one that is off or gone."""
+        with step(f"kill {self._name}") if self._qemu.process is not None else contextlib.nullcontext():
+            self._qemu.kill()
+        if self._panic_watch is not None:  # after QEMU's end, which ends what it may be waiting for
+            self._panic_watch.stop()
+        if self._channel is not None:
+            self._channel.close()
+        if self._files is not None:
+            self._files.remove()
+        if self._overlay is not None:
+            os.close(self._overlay)
+        self._release_slots()
+        self._channel = self._files = self._overlay = self._panic_watch = None
+        self.state = State.GONE
+
+    def abort(self) -> None:
+        """End QEMU from another thread than the guest's own, which finds its connection lost and cleans up."""
+        with step(f"abort {self._name}") if self.pid is not None else contextlib.nullcontext():
+            self._qemu.abort()
+
+    def _release_slots(self) -> None:
+        if self._slots is not None:
+            self._slots.release()
+        self._slots = None
+
+    def _hang_up(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+        self._qemu.hang_up()
+
+    def _control(self, before: State, command: str, after: State) -> None:
+        if self._qemu.monitor is None or self.state is not before:
+            raise GuestError(f"a guest that is {self.state} does not become {after}")
+        with self._explained(f"becoming {after}"):
+            self._qemu.monitor.command(command)
+        self.state = after
+
+    @property
+    def _agent(self) -> FramedChannel:
+        assert self._qemu.agent is not None
+        return self._qemu.agent
+
+    @property
+    def _keys(self) -> SshKeys | None:
+        return self._files.keys if self._files is not None else None
+
+    @contextlib.contextmanager
+    def _starting(self, verb: str, doing: str, done: str) -> Iterator[None]:
+        """From off to ready; on failure nothing is left running."""
+        if self.state is not State.OFF:
+            raise GuestError(f"a guest that is {self.state} cannot be {done}")
+        self.state = State.STARTING
+        try:
+            with step(f"{verb} {self._name} on {self.machine.cpu.name}"), self._explained(doing):
+                self.take_slots()
+                yield
+        except BaseException:
+            self.kill()
+            raise
+        self.state = State.READY
+
+    def _start(self, files: HostFiles) -> None:
+        if self._files is not None:
+            files = replace(files, initramfs=self._files.initramfs, overlay=self._files.overlay)
+        self._memory_kills = memory_kills()
+        self._qemu.start(self.machine, replace(files, terminal=self._terminal), self.console_max)
+        if self._qemu.monitor is not None:
+            self._panic_watch = PanicWatch(self._qemu.monitor, self.console)
+        # QEMU has opened all files: removed here, none is left behind, whatever ends us.
+        if self._files is not None:
+            if self._files.overlay is not None:
+                self._overlay = os.open(self._files.overlay, os.O_RDONLY | os.O_CLOEXEC)
+            self._files.remove()
+
+    def _ask_where_it_hangs(self) -> str:
+        if self.machine.channel == "serial":
+            # Nobody reads the console any more: with our end open, the port blocks the kernel after some hundred bytes.
+            for end in (self._channel, self._qemu.console_end):
+                if end is not None:
+                    end.close()
+        if self._qemu.monitor is not None and self._qemu.process is not None:
+            return interrupt(self._qemu.monitor, self._qemu.process, self.console)
+        return ""
+
+    @contextlib.contextmanager
+    def _explained(self, doing: str) -> Iterator[None]:
+        """Raise what really happened to the guest instead of a broken channel or a missing answer."""
+        try:
+            yield
+        except GuestError as error:
+            if isinstance(error, GuestHang):
+                error.what += self._ask_where_it_hangs()
+            flood = self._qemu.flood
+            cause = flood or cause_of(error, doing, self.console, self._qemu.messages, self._qemu.process)
+            if isinstance(cause, GuestExit) and cause is not flood:
+                explain_kill(cause, self._memory_kills)
+            self.has_failed = self.has_failed or isinstance(cause, FAILURES)
+            raise cause from None
+
+
+def _silent(text: str) -> None:
+    del text
+
+
+# A guest into files and out of them: one that is saved for many others, and one that is kept as it is.
+
+RESTORE_LIMIT = 60.0
+"""Host seconds from QEMU's start to the channel of a restored guest, which takes 0.3 on an idle core."""
+
+_SLEEP = ("sleep", "0.1")
+
+
+class SavableGuest(GuestLife):
+    """A guest that can be saved and restored, and kept and reopened."""
+
+    def restore(self, saved: SavedGuest, time_limit: float = RESTORE_LIMIT) -> None:
+        """Go on where a guest of this machine was saved, as another one. On failure nothing is left running.
+
+        The console's log begins with what was printed before. The clock of a guest that is not on the exact clock is
+        set, its random pool is another, and one in an image has a name, a machine-id and keys of its own.
+        """
+        with self._starting("restore", "being restored", "restored"):
+            with step("start QEMU"):
+                self._files = make_restored_files(self.machine, saved.overlay, self._directory, self._name)
+                begin_console(saved, self.console.path)
+                self._start(HostFiles(self.console.path, memory=saved.memory))
+            assert self._qemu.monitor is not None
+            deadline = Deadline(time_limit)
+            with step("load the devices"):
+                load_devices(self._qemu.monitor, saved.state)
+            with step("wait for the agent"), self._qemu.drained_console():
+                # On the exact clock an idle guest's time runs ahead: it finds the request when it goes on.
+                ping = self._agent.send_ping()
+                self._qemu.monitor.command("cont")
+                self._agent.wait_for_answer(ping, time_limit)
+                renew(self._agent, self.machine, self._files.identity)
+            with step(f"open the {self.machine.channel} channel"):
+                self._channel = open_channel(self._qemu, self.machine, self._keys, deadline)
+        self.restored_from = saved.key
+
+    def save(self, saved: SavedGuest) -> None:
+        """Write the guest into the folder of a saved one, and end it. Raises GuestError, OSError."""
+        with step(f"save {self._name}"), self._explained("being saved"):
+            if self._qemu.monitor is None or self._memory is None or self.state is not State.READY:
+                raise GuestError(f"a guest that is {self.state} cannot be saved, nor one with memory of QEMU's own")
+            self._leave_channel()
+            save_devices(self._qemu.monitor, saved.state)
+            keep_files(saved, self._memory, self._written, self.console.path)
+            if self._files is not None and self._files.base is not None:
+                check_overlay(saved.overlay, self._files.base)
+        self.kill()
+
+    def keep(self, saved: SavedGuest) -> None:
+        """Write the whole guest, its memory with its devices, into a folder, and end it. Raises GuestError, OSError.
+
+        Any guest may be kept, in whatever state its kernel is; but none with a session on its console.
+        """
+        with step(f"keep {self._name}"), self._explained("being kept"):
+            if self._qemu.monitor is None or self.pid is None or self.state not in (State.READY, State.PAUSED):
+                raise GuestError("a guest that has ended cannot be kept")
+            if self.machine.channel == "serial":
+                raise GuestError("a guest with a session on its console cannot be kept")
+            if self.state is State.READY:
+                with contextlib.suppress(GuestError):  # the agent may be what has failed
+                    self._leave_channel()
+            save_whole(self._qemu.monitor, saved.state)
+            if self.machine.root is not None:
+                assert self._written is not None
+                assert self._files is not None
+                assert self._files.base is not None
+                keep_overlay(self.machine.root, self._written, self._files.base, saved.overlay)
+        self.kill()
+
+    def reopen(self, saved: SavedGuest, time_limit: float = RESTORE_LIMIT) -> None:
+        """Go on as the guest that was kept: nothing of it is another. Its commands go to the agent.
+
+        What it has written to ``saved.overlay`` is removed. On failure nothing is left running.
+        """
+        with self._starting("reopen", "being reopened", "reopened"):
+            with step("start QEMU"):
+                if self.machine.root is not None:
+                    self._files = GuestFiles(overlay=saved.overlay, base=self.machine.root.base)
+                self._start(HostFiles(self.console.path, is_kept=True))
+            assert self._qemu.monitor is not None
+            with step("load the memory and the devices"):
+                load_whole(self._qemu.monitor, saved.state)
+            with step("wait for the agent"):
+                ping = self._agent.send_ping()
+                self._qemu.monitor.command("cont")
+                self._agent.wait_for_answer(ping, time_limit)
+            self._channel = self._agent
+
+    @property
+    def _written(self) -> Path | None:
+        """What the guest has written to its disk: the overlay, whose name is gone."""
+        return None if self._overlay is None else Path(f"/proc/self/fd/{self._overlay}")
+
+    def _leave_channel(self) -> None:
+        """Close an SSH connection: nothing of it is to be in the guest's state."""
+        if self._channel is not self._agent:
+            assert self._channel is not None
+            self._channel.close()
+            # sshd notices, and the connection is gone from QEMU's network.
+            self._agent.run(_SLEEP, time_limit=COMMAND_LIMIT)
+
+
+# Waits until what a guest's kernel has logged is on its console.
+
+END_OF_LOG = "lab: end of log"
+"""In the line that is waited for."""
+
+_LIMIT = 10.0
+"""Host seconds for the agent to write a line; and without a new one on the console, for that line to come."""
+
+_BYTES = 2 << 20
+"""Bytes on the console among which that line is: a kernel's log buffer has 128 or 256 KiB (CONFIG_LOG_BUF_SHIFT)."""
+
+_LOG_PAUSE = 0.01
+
+
+def wait_for_end_of_log(agent: FramedChannel, console: Console) -> None:
+    """Log a line of ours and wait for it: a kernel prints its log in order, so all before it is there then.
+
+    Returns as well where that line does not come. Raises GuestError where the agent does not write it.
+    """
+    line = f"{END_OF_LOG} {secrets.token_hex(8)}"
+    mark = console.length()
+    end = mark + _BYTES
+    # An alert: the guest's log level may be low.
+    agent.put(f"<1>{line}\n".encode(), "/dev/kmsg", mode=0o644, time_limit=_LIMIT)
+    deadline = Deadline(_LIMIT)
+    while deadline.left() and mark < end:
+        lines, after = console.whole_lines(mark)
+        if any(line in printed for printed in lines):
+            return
+        if after > mark:
+            mark, deadline = after, Deadline(_LIMIT)
+        else:
+            time.sleep(_LOG_PAUSE)
+
 
 _POLL_PAUSE = ("sleep", "0.1")
 """Runs in the guest between two polls: on the exact clock, guest time stands still while the guest is idle."""
@@ -263,3 +704,26 @@ def _failure(result: CommandResult, how: str) -> CommandFailed:
 
 def _last_lines(printed: bytes) -> list[str]:
     return plain_lines(printed[-_QUOTED_BYTES:])[-_QUOTED_LINES:]
+
+
+# A guest that waits for the host without using its processor.
+
+
+@contextmanager
+def at_rest(guest: Guest) -> Iterator[None]:
+    """Pause a guest while the host works on what was read from it; its memory can be read meanwhile.
+
+    An idle guest on the exact clock keeps the host as busy as a working one. It goes on when a proof has failed, too;
+    after any other error it stays paused. A KVM guest is not paused, since its TSC, the host CPU's, would go on.
+    Raises GuestError.
+    """
+    if guest.machine.timing == "kvm":
+        yield
+        return
+    guest.pause()
+    try:
+        yield
+    except EvidenceError:
+        guest.resume()
+        raise
+    guest.resume()

@@ -4,27 +4,456 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import io
 import os
 import secrets
+import shutil
+import stat
+import struct
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, BinaryIO, Self
 
-from orchestrator.cpio import Entry, archive
-from orchestrator.errors import HostError
-from orchestrator.guest.machine import Machine, RootImage
-from orchestrator.guest.overlay import make_overlay
-from orchestrator.guest.ssh_keys import client_key, new_private_key, public_line, read_private_key
+from filelock import FileLock
+
+from orchestrator.deadline import Deadline
+from orchestrator.errors import GuestError, GuestHang, HostError, LabError
+from orchestrator.guest.channel import complaint
+from orchestrator.guest.framed import FramedChannel
+from orchestrator.guest.machine import Machine, MemoryFile, RootImage
+from orchestrator.guest.monitor import Monitor
 from orchestrator.paths import lab_dir
+from orchestrator.process import run
 
 if TYPE_CHECKING:
+    from paramiko import ECDSAKey, PKey
+
+
+# What a guest writes to the disk of its image: a qcow2 overlay over it.
+
+_OVERLAY_LIMIT = 60.0
+_HEADER = struct.Struct(">4sIQI52xQ")
+"""Magic, version, place and length of the base's name, and (version 3) the incompatible features."""
+_EXTERNAL_DATA = 1 << 2
+
+
+def make_overlay(root: RootImage, file: Path) -> None:
+    """Make a file an overlay: reads come from the image, writes go to the file. Raises HostError."""
+    options = ["-q", "-f", "qcow2", "-F", root.format, "-b", str(root.base.absolute())]
+    finished = run(["qemu-img", "create", *options, str(file)], time_limit=_OVERLAY_LIMIT)
+    if finished.status != 0:
+        raise HostError(f"cannot make an overlay over the image {root.name}", detail=finished.complaint())
+
+
+def check_overlay(overlay: Path, base: Path) -> None:
+    """Raise GuestError where an overlay names another file than its base: the next guest would get its content.
+
+    A guest cannot write that, but a QEMU that it has taken over could.
+    """
+    with overlay.open("rb") as file:
+        header = file.read(_HEADER.size)
+        magic, version, place, length, features = _HEADER.unpack(header.ljust(_HEADER.size, b"\0"))
+        file.seek(min(place, 1 << 30))
+        name = file.read(min(length, 4096))
+    if magic != b"QFI\xfb" or version != 3 or features & _EXTERNAL_DATA or name != str(base.absolute()).encode():
+        what = "what the guest has written to its disk names another file than its image"
+        raise GuestError(what, where=str(overlay), hint="do not use it: the guest may have taken QEMU over")
+
+
+def keep_overlay(root: RootImage, overlay: Path, base: Path, target: Path) -> None:
+    """Write a stopped guest's overlay to another file, over the image alone. Raises GuestError, HostError, OSError."""
+    shutil.copyfile(overlay, target)
+    check_overlay(target, base)
+    # A restored guest's overlay is over the saved one's, which the cache may remove.
+    options = ["-q", "-f", "qcow2", "-F", root.format, "-b", str(root.base.absolute())]
+    finished = run(["qemu-img", "rebase", *options, str(target)], time_limit=_OVERLAY_LIMIT)
+    if finished.status != 0:
+        raise HostError(f"cannot keep what the guest has written to {root.name}", detail=finished.complaint())
+
+
+# The SSH keys of the lab: one of its own, kept private to the user, and a new one for every guest.
+#
+# ECDSA on P-256, for which OpenSSL has assembly: an emulated CPU checks such a signature in half the time of an
+# Ed25519 one, which OpenSSH computes in C.
+
+_FILE = "client_key"
+
+
+def new_private_key() -> bytes:
+    """A new private key, in OpenSSH's own format, without a passphrase."""
+    from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    return generate_private_key(SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+
+
+def read_private_key(text: bytes) -> ECDSAKey:
+    """The key of a private key's text. Raises paramiko.SSHException, ValueError for anything else."""
     from paramiko import ECDSAKey
+
+    return ECDSAKey.from_private_key(io.StringIO(text.decode()))
+
+
+def public_line(key: PKey) -> bytes:
+    """The public half, as a line of an ``authorized_keys`` file."""
+    return f"{key.get_name()} {key.get_base64()} orchestrator\n".encode()
+
+
+def client_key(folder: Path) -> ECDSAKey:
+    """The lab's own key, in ``folder``; made at the first use. Raises LabError where it cannot be used."""
+    from paramiko import SSHException
+
+    file = folder / _FILE
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with FileLock(folder / f"{_FILE}.lock", mode=0o600):
+            if not file.exists():
+                _write_private(file, new_private_key())
+        if file.stat().st_mode & 0o077:
+            raise LabError("others may read the lab's private key", where=str(file), hint=f"chmod 600 '{file}'")
+        return read_private_key(file.read_bytes())
+    except OSError as error:
+        raise LabError(f"the lab's private key cannot be used: {error.strerror}", where=str(file)) from None
+    except (SSHException, ValueError):
+        hint = f"remove it; a new one is made: rm '{file}'"
+        raise LabError("this is no private ECDSA key", where=str(file), hint=hint) from None
+
+
+def _write_private(file: Path, content: bytes) -> None:
+    unfinished = file.with_suffix(".new")
+    unfinished.unlink(missing_ok=True)
+    with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
+        opened.write(content)
+    unfinished.replace(file)
+
+
+# A guest's memory in a file of ours, which can be kept.
+
+_PIECE = 1 << 20
+_ZEROS = bytes(4096)
+
+
+class SharedMemory:
+    """Memory that a guest shares with us, ``mib`` MiB: a file without a name. Closed at the context's end."""
+
+    def __init__(self, mib: int) -> None:
+        self.descriptor = os.memfd_create("guest-memory")
+        self._size = mib << 20
+        os.ftruncate(self.descriptor, self._size)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self.descriptor)
+
+    @property
+    def file(self) -> MemoryFile:
+        """The file as QEMU finds it, which inherits the descriptor."""
+        return MemoryFile(f"/proc/self/fd/{self.descriptor}", is_saved=False)
+
+    def write(self, target: Path) -> None:
+        """Write what the guest has touched into a new sparse file, private to the user. Raises OSError."""
+        with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb", buffering=0) as file:
+            end = 0
+            while (begin := self._next_data(end)) is not None:
+                end = os.lseek(self.descriptor, begin, os.SEEK_HOLE)
+                for place in range(begin, end, _PIECE):
+                    _write_sparsely(file.fileno(), os.pread(self.descriptor, min(_PIECE, end - place), place), place)
+            os.ftruncate(file.fileno(), self._size)
+
+    def _next_data(self, place: int) -> int | None:
+        try:
+            return os.lseek(self.descriptor, place, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return None
+            raise
+
+
+def _write_sparsely(file: int, piece: bytes, place: int) -> None:
+    """Write the pages of a piece that are not zero: a guest's kernel has cleared many."""
+    begin = None
+    for at in range(0, len(piece) + 1, len(_ZEROS)):
+        empty = at >= len(piece) or piece[at : at + len(_ZEROS)] == _ZEROS
+        if begin is None and not empty:
+            begin = at
+        elif begin is not None and empty:
+            _write_all(file, piece[begin:at], place + begin)
+            begin = None
+
+
+def _write_all(file: int, data: bytes, place: int) -> None:
+    written = 0
+    while written < len(data):  # a full disk may take a part of it first
+        written += os.pwrite(file, data[written:], place + written)
+
+
+# A guest that was saved: its memory, the state of its devices, its disk's overlay, what it had printed.
+#
+# Memory is not in the state (the capability x-ignore-shared): a restored guest maps the file privately, so that it
+# reads a page when it first touches it, and never writes to the file. QEMU compares hardly anything of a machine with
+# the state that it loads: a guest that ran with another clock, CPU or kernel loads silently. So a saved guest belongs
+# to one machine (see ``artifacts.saved_guests``), and who restores one must check what came of it.
+
+_Capabilities = list[dict[str, object]]
+
+_STATE_NAME = "state"
+_IGNORE_SHARED = "x-ignore-shared"
+_DEVICES: _Capabilities = [{"capability": _IGNORE_SHARED, "state": True}]
+_WHOLE: _Capabilities = [{"capability": _IGNORE_SHARED, "state": False}]
+_BANDWIDTH = 1 << 40
+"""Bytes a second; by itself QEMU limits it to 128 MiB."""
+
+_STATE_LIMIT = 60.0
+"""Host seconds for the state of the devices, which has half a megabyte."""
+
+_POLL_INTERVAL = 0.002
+
+
+@dataclass(frozen=True)
+class SavedGuest:
+    """The folder of a saved guest, private to the user: memory and disk hold keys. ``key`` names what it is of."""
+
+    key: str
+    folder: Path
+
+    @property
+    def memory(self) -> MemoryFile:
+        """Its memory, which QEMU opens for writing even where it maps it privately."""
+        return MemoryFile(str(self.memory_file), is_saved=True)
+
+    @property
+    def memory_file(self) -> Path:
+        return self.folder / "memory"
+
+    @property
+    def state(self) -> Path:
+        """Its devices, as QEMU's migration writes them."""
+        return self.folder / "devices"
+
+    @property
+    def version(self) -> tuple[int, int] | None:
+        """Changes where another process saves the same guest anew; None where there is none."""
+        try:
+            facts = self.state.stat()
+        except FileNotFoundError:
+            return None
+        return facts.st_ino, facts.st_mtime_ns
+
+    @property
+    def console(self) -> Path:
+        """What was on its console."""
+        return self.folder / "console"
+
+    @property
+    def overlay(self) -> Path:
+        """What it had written to the disk of its image; there is none without an image."""
+        return self.folder / "overlay"
+
+
+def save_devices(monitor: Monitor, target: Path) -> None:
+    """Stop a guest and write the state of its devices; its disks are on the host then. Raises GuestError, OSError."""
+    _write(monitor, target, _DEVICES)
+
+
+def save_whole(monitor: Monitor, target: Path) -> None:
+    """As ``save_devices``, with the memory in the state. Raises GuestError, OSError."""
+    _write(monitor, target, _WHOLE)
+
+
+def _write(monitor: Monitor, target: Path, capabilities: _Capabilities) -> None:
+    monitor.command("stop")
+    _prepare(monitor, capabilities)
+    with _opened(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as file:
+        monitor.pass_descriptor(_STATE_NAME, file)
+        monitor.command("migrate", uri=f"fd:{_STATE_NAME}")
+        _wait_for(monitor, "completed")
+
+
+def load_devices(monitor: Monitor, source: Path) -> None:
+    """Give a machine that waits for it the state of its devices; its CPUs are stopped then. Raises GuestError."""
+    _read(monitor, source, _DEVICES)
+
+
+def load_whole(monitor: Monitor, source: Path) -> None:
+    """As ``load_devices``, from a state with the memory in it. Raises GuestError."""
+    _read(monitor, source, _WHOLE)
+
+
+def _read(monitor: Monitor, source: Path, capabilities: _Capabilities) -> None:
+    _prepare(monitor, capabilities)
+    try:
+        with _opened(source, os.O_RDONLY) as file:
+            monitor.pass_descriptor(_STATE_NAME, file)
+            monitor.command("migrate-incoming", uri=f"fd:{_STATE_NAME}")
+    except OSError as error:
+        raise GuestError(f"the saved guest cannot be read: {error.strerror}", where=str(source)) from None
+    _wait_for(monitor, "completed")
+
+
+def keep_files(saved: SavedGuest, memory: SharedMemory, overlay: Path | None, console: Path) -> None:
+    """Write what a stopped guest has besides its devices. Raises OSError."""
+    memory.write(saved.memory_file)
+    for source, target in ((overlay, saved.overlay), (console, saved.console)):
+        if source is not None:
+            shutil.copyfile(source, target)
+            target.chmod(0o400)
+    saved.state.chmod(0o400)
+
+
+def begin_console(saved: SavedGuest, log: Path) -> None:
+    """Begin a restored guest's log with what was on the saved one's console. Raises HostError."""
+    try:
+        log.unlink(missing_ok=True)
+        shutil.copyfile(saved.console, log)
+    except OSError as error:
+        raise HostError(f"the console's log cannot be written: {error.strerror}", where=str(log)) from None
+
+
+@contextmanager
+def _opened(file: Path, flags: int) -> Iterator[int]:
+    descriptor = os.open(file, flags | os.O_CLOEXEC, 0o600)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _prepare(monitor: Monitor, capabilities: _Capabilities) -> None:
+    monitor.command("migrate-set-capabilities", capabilities=capabilities)
+    monitor.command("migrate-set-parameters", **{"max-bandwidth": _BANDWIDTH})
+
+
+def _wait_for(monitor: Monitor, wanted: str) -> None:
+    deadline = Deadline(_STATE_LIMIT)
+    while True:
+        answer = monitor.command("query-migrate")
+        status = answer.get("status") if isinstance(answer, dict) else None
+        if status == wanted:
+            return
+        if status in ("failed", "cancelled"):
+            raise GuestError("QEMU cannot save or load the state of the guest's devices")
+        if not deadline.left():
+            raise GuestHang(f"QEMU did not save or load the guest's devices within {_STATE_LIMIT:g} s")
+        time.sleep(_POLL_INTERVAL)
+
+
+# What a restored guest gets of its own: a random pool and the time, and in an image a name, a machine-id and keys.
+#
+# A guest of the initramfs on the exact clock gets nothing: it is to be equal to all others, as booted ones are.
+
+_RENEWAL_LIMIT = 30.0
+_IMAGES_FOLDER, _IDENTITY_FOLDER = "/run/orchestrator/identity", "/root"
+
+
+def renew(agent: FramedChannel, machine: Machine, identity: Mapping[str, bytes]) -> None:
+    """Write a guest's own ``identity`` into it, by the files' names, and set its clock. Raises GuestError."""
+    exact = machine.timing == "instructions"
+    # On the exact clock the pools of two guests begin alike, and the time is that of 2005.
+    files = {name: content for name, content in identity.items() if not (exact and name == "seed")}
+    if not files:
+        return
+    folder = _IDENTITY_FOLDER if machine.root is None else _IMAGES_FOLDER
+    for name, content in files.items():
+        agent.put(content, f"{folder}/{name}", mode=0o600, time_limit=_RENEWAL_LIMIT)
+    now = () if exact else (str(int(time.time())),)
+    result = agent.run(["renew-guest", folder, *now], time_limit=_RENEWAL_LIMIT)
+    if result.status != 0:
+        raise GuestError(f"the restored guest did not become one of its own: {complaint(result.stderr)}")
+
+
+# Archives for the kernel's initramfs (cpio "newc"), the same bytes for the same content.
+#
+# Written here because the tools record times and inode numbers and need root for device nodes. Format:
+# Documentation/driver-api/early-userspace/buffer-format.rst.
+
+_LARGEST = 0xFFFFFFFF
+"""Bytes of a file: its size has eight hexadecimal digits."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file, folder (no content) or character device of the archive. ``mode`` holds the type as in stat(2).
+
+    ``content`` can be in a file of the host, which is read when the archive is written.
+    """
+
+    path: str
+    mode: int
+    content: bytes | Path = b""
+    device: tuple[int, int] = (0, 0)
+
+    @classmethod
+    def folder(cls, path: str) -> Entry:
+        return cls(path, stat.S_IFDIR | 0o755)
+
+    @classmethod
+    def file(cls, path: str, content: bytes | Path, mode: int = 0o755) -> Entry:
+        return cls(path, stat.S_IFREG | mode, content)
+
+    @classmethod
+    def character_device(cls, path: str, major: int, minor: int) -> Entry:
+        return cls(path, stat.S_IFCHR | 0o600, device=(major, minor))
+
+    @classmethod
+    def link(cls, path: str, target: str) -> Entry:
+        return cls(path, stat.S_IFLNK | 0o777, target.encode())
+
+
+def archive(entries: Iterable[Entry]) -> bytes:
+    """The entries in the order given (a folder before what lies in it), owned by root, dated at the epoch."""
+    whole = io.BytesIO()
+    write_archive(whole, entries)
+    return whole.getvalue()
+
+
+def write_archive(target: BinaryIO, entries: Iterable[Entry]) -> None:
+    """Write what ``archive`` returns, without ever having more than a piece of a host's file in memory.
+
+    Raises LabError for a file that is too large or changes meanwhile.
+    """
+    for number, entry in enumerate(entries, start=1):
+        _write_record(target, number, entry)
+    _write_record(target, 0, Entry("TRAILER!!!", 0))
+
+
+def _write_record(target: BinaryIO, inode: int, entry: Entry) -> None:
+    content = entry.content
+    size = content.stat().st_size if isinstance(content, Path) else len(content)
+    if size > _LARGEST:
+        raise LabError(f"{entry.path} is too large for an initramfs: {size / 1e9:.1f} GB")
+    name = entry.path.encode() + b"\0"
+    links = 2 if stat.S_ISDIR(entry.mode) else 1
+    fields = (inode, entry.mode, 0, 0, links, 0, size, 0, 0, *entry.device, len(name), 0)
+    header = b"070701" + b"".join(b"%08X" % field for field in fields)
+    target.write(header + name + _padding(len(header) + len(name)))
+    if isinstance(content, Path):
+        with content.open("rb") as file:
+            before = target.tell()
+            shutil.copyfileobj(file, target)
+        if target.tell() - before != size:
+            raise LabError(f"{content} changed while it was read", hint="try again when nothing writes there")
+    else:
+        target.write(content)
+    target.write(_padding(size))
+
+
+def _padding(size: int) -> bytes:
+    return b"\0" * (-size % 4)
+
 
 _SEED_BYTES = 64
 _FIXED_SEED = bytes(_SEED_BYTES)
-_FOLDER = "image"
+_IMAGE_FOLDER = "image"
 _SUFFIXES = _OVERLAY, _INITRAMFS = ".overlay", ".initramfs"
 
 
@@ -144,11 +573,11 @@ def _archive(machine: Machine, root: RootImage, identity: dict[str, bytes]) -> b
         "login": "yes" if machine.channel == "serial" else "no",
     }
     text = "".join(f"{key}={value}\n" for key, value in settings.items())
-    folder = f"{_FOLDER}/identity"
+    folder = f"{_IMAGE_FOLDER}/identity"
     return archive(
         [
-            Entry.folder(_FOLDER),
-            Entry.file(f"{_FOLDER}/settings", text.encode(), 0o644),
+            Entry.folder(_IMAGE_FOLDER),
+            Entry.file(f"{_IMAGE_FOLDER}/settings", text.encode(), 0o644),
             Entry.folder(folder),
             *(Entry.file(f"{folder}/{name}", data, 0o600) for name, data in identity.items()),
         ]

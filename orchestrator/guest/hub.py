@@ -12,8 +12,8 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from orchestrator.files import ScratchFolder
 from orchestrator.guest.machine import Lan
-from orchestrator.scratch import ScratchFolder
 
 _HEADER = struct.Struct("!I")
 """Before each frame of QEMU's ``-netdev stream``: its length."""

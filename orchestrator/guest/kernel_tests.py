@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from orchestrator.errors import GuestError, UnsupportedError, UsageError
 from orchestrator.guest.channel import Stream
 from orchestrator.guest.console import plain_lines
-from orchestrator.ktap.ftracetest import parse_ftracetest
-from orchestrator.ktap.ktap import parse_ktap
+from orchestrator.ktap.ktap import parse_ftracetest, parse_ktap
 from orchestrator.ktap.results import RESULTS_MAX, Outcome, TestResult, TestRun, joined
 
 if TYPE_CHECKING:

@@ -12,13 +12,21 @@ import base64
 import binascii
 import contextlib
 import hashlib
+import io
+import os
 import re
 import secrets
+import select
 import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pexpect
+from pexpect import fdpexpect
 
 from orchestrator.deadline import Deadline
 from orchestrator.errors import CommandTimeout, GuestConnectionLost, GuestError, GuestHang
@@ -27,6 +35,7 @@ from orchestrator.guest.channel import (
     OUTPUT_MAX,
     CommandResult,
     Listener,
+    MarkedCommand,
     Output,
     Stream,
     TooMuchOutput,
@@ -35,10 +44,221 @@ from orchestrator.guest.channel import (
     complaint,
     guest_path,
 )
-from orchestrator.guest.marked import MarkedCommand
-from orchestrator.guest.serial_line import SerialLine
-from orchestrator.guest.serial_login import log_in
+from orchestrator.guest.console import plain_lines
 from orchestrator.paths import data_dir
+
+# The host's end of a guest's console: sends, waits for marks, and removes the kernel's messages from the input.
+
+if TYPE_CHECKING:
+    _Spawn = fdpexpect.fdspawn[bytes]
+else:
+    _Spawn = fdpexpect.fdspawn  # no generic class when it runs
+
+ANSWER_MAX = 8 << 20
+"""Bytes among which an answer is looked for: one has 88 KiB, and other programs print as well."""
+
+_READ_MAX = 1 << 16
+_MESSAGE_MAX = 1 << 14
+_MESSAGE = re.compile(rb"\[ *\d+\.\d{6}\][^\n]*\n")
+_BEGUN_MESSAGE = re.compile(rb"\[ {0,7}(?:\d{1,8}(?:\.(?:\d{0,5}|\d{6}(?:\][^\n]*)?))?)?\Z")
+
+
+class _Console(_Spawn):
+    """A descriptor for pexpect, without the messages that the kernel puts into the middle of anything.
+
+    Only those with a time stamp are recognised, and only by its looks. ``received`` counts the other bytes,
+    ``unmatched`` those that are kept for a mark.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(descriptor, maxread=_READ_MAX, use_poll=True)
+        self.delaybeforesend = self.delayafterread = None
+        self.received = self.unmatched = 0
+        self._held = b""
+
+    def read_nonblocking(self, size: int = 1, timeout: float | None = -1) -> bytes:
+        """Wait for input that is no kernel message."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            text = self._without_messages(super().read_nonblocking(size, left))
+            self.received += len(text)
+            self.unmatched += len(text)
+            if self.unmatched > ANSWER_MAX:
+                raise pexpect.TIMEOUT("a flood")
+            if text:
+                return text
+            if left == 0.0:  # a kernel that prints without end
+                raise pexpect.TIMEOUT("kernel messages only")
+
+    def forget(self) -> None:
+        """Discard what was read and not matched yet."""
+        self.buffer = b""
+        self._before = io.BytesIO()
+        self.unmatched = 0
+
+    def _without_messages(self, data: bytes) -> bytes:
+        text = self._held + data
+        # No message ends behind the last line's end. To look for one there takes a time that grows with the square of
+        # how often one seems to begin: 0.26 s for 64 KiB.
+        lines = text.rfind(b"\n") + 1
+        text = _MESSAGE.sub(b"", text[:lines]) + text[lines:]
+        begun = _BEGUN_MESSAGE.search(text)
+        end = begun.start() if begun is not None and len(text) - begun.start() < _MESSAGE_MAX else len(text)
+        self._held = text[end:]
+        return text[:end]
+
+
+class SerialLine:
+    """One console. Raises GuestConnectionLost when it is closed from the guest's side."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        self._console = _Console(descriptor)
+
+    def send(self, data: bytes, deadline: Deadline) -> None:
+        """Send all of it. Raises GuestHang at the deadline."""
+        if self._console.closed:
+            raise GuestConnectionLost("the console was closed")
+        rest = memoryview(data)
+        poll = select.poll()
+        poll.register(self._console.child_fd, select.POLLOUT)
+        while rest:
+            try:
+                rest = rest[os.write(self._console.child_fd, rest) :]
+            except BlockingIOError:
+                if not poll.poll(deadline.pause() * 1000) and not deadline.left():
+                    raise GuestHang("the guest's console takes nothing any more") from None
+            except OSError as error:
+                raise _lost(error) from None
+
+    def forget(self) -> None:
+        """Discard what was received so far."""
+        self._console.forget()
+
+    def until(self, mark: bytes, silence: float, deadline: Deadline) -> bytes:
+        """The input before the mark. Raises GuestHang after ``silence`` seconds without input, and at the deadline."""
+        received, quiet = self._console.received, Deadline(silence)
+        while True:
+            if self._expect(mark, min(quiet.pause(), deadline.pause())):
+                return self._console.before or b""
+            if self._console.unmatched > ANSWER_MAX:
+                raise GuestHang(f"the guest's console has {ANSWER_MAX >> 20} MiB in place of an answer")
+            if received < self._console.received:
+                received, quiet = self._console.received, Deadline(silence)
+            if not (quiet.left() and deadline.left()):
+                raise GuestHang("the guest gave no answer in time")
+
+    def read(self, patience: float) -> bytes:
+        """The input so far, after at most ``patience`` seconds of waiting for any."""
+        try:
+            text = self._console.buffer or self._console.read_nonblocking(_READ_MAX, patience)
+        except pexpect.TIMEOUT:
+            return b""
+        except (pexpect.EOF, OSError) as error:
+            raise _lost(error) from None
+        self.forget()
+        return text
+
+    def close(self) -> None:
+        """Close the console."""
+        self._console.close()
+
+    def _expect(self, mark: bytes, timeout: float) -> bool:
+        try:
+            self._console.expect_exact([mark], timeout=timeout)
+        except pexpect.TIMEOUT:
+            return False
+        except (pexpect.EOF, OSError) as error:
+            raise _lost(error) from None
+        return True
+
+
+def _lost(error: Exception) -> GuestConnectionLost:
+    why = error.strerror if isinstance(error, OSError) and error.strerror else "closed from the guest's side"
+    return GuestConnectionLost(f"the console broke: {why}")
+
+
+# From whatever a console shows to a shell on it: a login is answered, a shell that is there already is recognised.
+
+_NUDGE_INTERVAL = 3.0
+"""Seconds without a prompt until a newline is sent for a new one: the first may have been printed before the channel
+opened, or be lost among the kernel's messages. As many again for each name that was sent: a guest that hardly gets a
+processor has not answered the first newline when the next one comes, and asks for a login again after each."""
+_ATTEMPTS = 6
+"""Times that the user's name is sent: a kernel message may spoil one, and a shell that ends at once brings the prompt
+back."""
+_QUIET = 0.3
+"""Seconds in which a prompt is not followed by anything."""
+_SCREEN_MAX = 1 << 14
+_CONTROL = re.compile(rb"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b(?:\[[0-9;?]*[ -/]*)?[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
+
+
+class _Sight(StrEnum):
+    """What a console can show, by how the line looks that it ends with."""
+
+    LOGIN = r"(?mi)^.*\blogin: *$"
+    CHALLENGE = r"(?mi)^.*\bpassword(?: for .*)?: *$"
+    SHELL = r"(?m)^.*[#$%>] *$"
+
+
+_REFUSAL = re.compile(rb"(?mi)\b(?:login incorrect|authentication failure|permission denied)\b")
+_PATTERNS = {sight: re.compile(sight.value.encode()) for sight in _Sight}
+
+
+def log_in(line: SerialLine, user: str, password: str | None, deadline: Deadline) -> None:
+    """Return when the console shows a shell's prompt.
+
+    Raises GuestError when the guest wants a password that we have not, or refuses the one we have; GuestHang, quoting
+    what the console shows, at the deadline.
+    """
+    named = answered = False
+    attempts = 0
+    screen = b""
+    nudged = 0.0
+    while deadline.left():
+        text = line.read(min(_QUIET, deadline.left()))
+        screen = (screen + text)[-_SCREEN_MAX:]
+        shown = _CONTROL.sub(b"", screen)
+        sight = None if text else _last_sight(shown)
+        if sight is _Sight.SHELL:
+            return
+        if answered and _REFUSAL.search(shown):
+            raise GuestError(f"the guest's console refuses {user} with this password")
+        if sight is _Sight.LOGIN:
+            attempts += 1
+            if attempts > _ATTEMPTS:
+                hint = "has that user a shell there, and may log in?"
+                raise GuestError(f"the guest's console asks for a login again after {user}", hint=hint)
+            answer, named, answered = user, True, False
+        elif sight is _Sight.CHALLENGE and named:
+            if password is None:
+                hint = "exec takes it from a file (--password-file); or let the image ask for none"
+                raise GuestError(f"the guest's console wants a password for {user}", hint=hint)
+            answer, named, answered = password, False, True
+        elif time.monotonic() - nudged > _NUDGE_INTERVAL * (1 + attempts):
+            answer = ""
+        else:
+            continue
+        line.send(answer.encode("utf-8", "surrogateescape") + b"\n", deadline)
+        nudged = time.monotonic()
+        screen = b""
+    raise GuestHang(
+        "the guest's console shows neither a login prompt nor a shell",
+        detail=plain_lines(screen)[-10:],
+        hint="has the image a login on ttyS0 (a getty)?",
+    )
+
+
+def _last_sight(shown: bytes) -> _Sight | None:
+    """What stands last on the console, if anything is known."""
+    ends = {
+        sight: max((match.end() for match in pattern.finditer(shown)), default=-1)
+        for sight, pattern in _PATTERNS.items()
+    }
+    last = max(ends, key=lambda sight: ends[sight])
+    return last if ends[last] >= 0 else None
+
 
 _KILLED = 128 + 9
 _BLOCK = 32 * 1024

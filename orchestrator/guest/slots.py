@@ -11,14 +11,71 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from orchestrator.guest.host_memory import check_memory, host_memory_mib
+from orchestrator.errors import HostError
 from orchestrator.paths import cache_dir
+
+# Where are the files of this process's control groups of memory? Version 1 and version 2 have other names for them.
+
+_GROUPS = Path("/proc/self/cgroup")
+_MOUNTED = Path("/sys/fs/cgroup")
+
+
+def memory_files(version_1: str, version_2: str) -> Iterator[list[Path]]:
+    """For each hierarchy that counts memory, the file of that name in our own group, then in the groups above it.
+
+    They need not be there: the root of all groups has few files, and a hierarchy may not be mounted.
+    """
+    try:
+        lines = _GROUPS.read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)  # cgroups(7)
+        group = Path(path.lstrip("/"))
+        folders = (group, *group.parents)
+        if not controllers:
+            yield [_MOUNTED / folder / version_2 for folder in folders]
+        elif "memory" in controllers.split(","):
+            yield [_MOUNTED / "memory" / folder / version_1 for folder in folders]
+
+
+# How much memory may the lab and its guests have? What the host has, or less where a control group limits it.
+#
+# A group's limit is in ``memory.max`` (version 2) or ``memory.limit_in_bytes`` (version 1) of its folder, and the
+# limits of the groups above it hold as well.
+
+
+def host_memory_mib() -> int:
+    """MiB that this process and all that it starts may have."""
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min([physical, *_limits()]) >> 20
+
+
+def check_memory(memory_mib: int) -> None:
+    """Raise HostError for a guest with more memory than there can be, before the system kills its QEMU for it."""
+    there = host_memory_mib()
+    if memory_mib > there:
+        raise HostError(
+            f"a guest with {memory_mib} MiB of memory does not fit: the lab may have {there} MiB on this host",
+            hint="give the guest less memory, or the lab's control group more (memory.max; version 1:"
+            " memory.limit_in_bytes)",
+        )
+
+
+def _limits() -> Iterator[int]:
+    for file in itertools.chain.from_iterable(memory_files("memory.limit_in_bytes", "memory.max")):
+        try:
+            yield int(file.read_text())
+        except (OSError, ValueError):  # not mounted, or the root of all groups, which has none; or it is "max"
+            continue
+
 
 _FOLDER = "slots"
 _GATE = "gate"

@@ -20,12 +20,118 @@ is no plan is a problem only where a version line begins an output.
 
 from __future__ import annotations
 
+import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
-from orchestrator.ktap.printed_lines import Cut, PrintedLine, TooManyLinesError, printed_lines
 from orchestrator.ktap.results import KEPT_LINES, NAME_MAX, PROBLEMS_MAX, RESULTS_MAX, Outcome, TestResult, TestRun
+from orchestrator.plain_text import plain_text
+
+# The lines that a guest printed, without what the kernel's log puts before them.
+#
+# On a serial console the kernel prints its messages wherever a program's output has got to, also inside a line::
+#
+#     not [    1.234567] random: crng init done
+#     ok 1 - the test
+#
+# The pieces are put together again, and the line is marked as cut.
+
+LINE_MAX = 4096
+LINES_MAX = 500_000
+"""Characters of a line, and lines, that are looked at."""
+
+# What info_print_prefix() of kernel/printk/printk.c prints: the level with console_msg_format=syslog, the time with
+# CONFIG_PRINTK_TIME, and with CONFIG_PRINTK_CALLER the thread or CPU, in at least six characters. A space follows the
+# last two.
+_LEVEL = r"<\d{1,3}>"
+_TIME = r"\[ {0,12}\d{1,12}\.\d{6}\](?:\[ {0,12}[TC]\d{1,10}\])?"
+_CALLER = r"\[(?=[ TC\d]{6,})[ ]{0,4}[TC]\d{1,10}\]"
+_PREFIX = re.compile(rf"(?:{_LEVEL})?(?:{_TIME}|{_CALLER}) ?|{_LEVEL}")
+# A level alone begins a message only where words follow: "vector<3>::at" does not.
+_INSIDE = re.compile(rf"(?:{_LEVEL})?(?:{_TIME}|{_CALLER})(?= |$)|{_LEVEL}(?=[^\s:,.;>)\]}}])")
+_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+class TooManyLinesError(Exception):
+    """More was printed than is looked at."""
+
+
+class Cut(Enum):
+    """What a message of the kernel's inside a line is."""
+
+    NONE = auto()
+    """The line quotes it."""
+    JOINED = auto()
+    """It was printed inside the line, whose other piece is the next line."""
+    APART = auto()
+    """It was printed behind the line, and the next one is whole."""
+
+
+@dataclass(frozen=True)
+class PrintedLine:
+    """A line with its indentation. ``is_logged``: the kernel's log has it, with a prefix.
+
+    ``cut_at`` is where a message of the kernel's was printed inside the line; None where none was.
+    """
+
+    text: str
+    is_logged: bool = False
+    cut_at: int | None = None
+
+
+Judge = Callable[[str, str | None], Cut]
+"""What is a message, by the line's text before it and the next line? None: there is no next one that is a program's."""
+
+
+def printed_lines(text: str, judge: Judge) -> Iterator[PrintedLine]:
+    """The lines without log prefixes and control characters. Raises TooManyLinesError.
+
+    ``judge`` is asked about a line when all lines before it have been taken.
+    """
+    held: tuple[PrintedLine, int] | None = None  # waits for the line that follows, with the place of the message in it
+    for line in _lines(text):
+        start = 0 if line.is_logged else 1
+        if held is not None and (held[0].is_logged or not line.is_logged):
+            before, message = held[0].text[: held[1]], held[0].text[held[1] :]
+            cut = judge(before, None if line.is_logged else line.text)
+            if cut is Cut.JOINED and line.text.startswith(before) and _INSIDE.match(line.text, len(before)):
+                cut = Cut.NONE  # one more line that quotes one
+            if cut is Cut.JOINED and not line.is_logged:
+                yield PrintedLine(_PREFIX.sub("", message, count=1), is_logged=True)
+                line = PrintedLine((before + line.text)[:LINE_MAX], held[0].is_logged, cut_at=len(before))
+                start = len(before) + 1
+            else:
+                yield from _parts(held, cut)
+            held = None
+        if inside := _INSIDE.search(line.text, start):
+            held = line, inside.start()
+        else:
+            yield line
+    if held is not None:
+        yield from _parts(held, judge(held[0].text[: held[1]], None))
+
+
+def _lines(text: str) -> Iterator[PrintedLine]:
+    """One at a time: as a list, 16 MiB of short lines take half a gigabyte."""
+    for number, whole in enumerate(io.StringIO(text, newline="\n")):
+        if number == LINES_MAX:
+            raise TooManyLinesError(f"it has more than {LINES_MAX} lines; the others were not looked at")
+        line = plain_text(_CONTROL.sub("", whole.rstrip("\n")[:LINE_MAX]).rstrip())
+        prefix = _PREFIX.match(line)
+        yield PrintedLine(line[prefix.end() :], is_logged=True) if prefix else PrintedLine(line)
+
+
+def _parts(held: tuple[PrintedLine, int], cut: Cut) -> Iterator[PrintedLine]:
+    """The whole line, or its text and then the message that was printed behind it."""
+    line, end = held
+    if cut is Cut.NONE:
+        yield line
+    else:
+        yield PrintedLine(line.text[:end], line.is_logged, cut_at=end)
+        yield PrintedLine(_PREFIX.sub("", line.text[end:], count=1), is_logged=True)
+
 
 DEPTH_MAX = 12
 """Levels of nesting; KUnit has three, kselftest's runner adds one."""
@@ -383,3 +489,140 @@ def _tests(nodes: Sequence[_Node], path: str) -> Iterator[TestResult]:
 
 def _bounded(text: str) -> str:
     return text.strip()[:NAME_MAX]
+
+
+# The output of the kernel's tools/testing/selftests/ftrace/ftracetest, as results.
+#
+# It prints a test's number and description, then the test's own output as its options say, and behind a tab the
+# result. At the end it counts::
+#
+#     [1] Kprobe dynamic event - adding and removing      [PASS]
+#     [2] (instance)  Test creation and deletion of trace instances       [UNSUPPORTED]
+#
+#     # of passed:  1
+#
+# With ``--ktap`` (Linux 6.3) the script prints KTAP instead.
+
+_TITLE = "=== Ftrace unit tests ==="
+_BEGINNING = re.compile(r"\[(\d{1,6})\]( \(instance\) )?(.*)")
+_ENDING = re.compile(r"(.*)\t\[(PASS|FAIL|UNRESOLVED|UNTESTED|UNSUPPORTED|XFAIL|UNDEFINED)\]")
+_COUNT = re.compile(r"# of (\w{1,20})(?:\(test bug\))?:\s*(\d{1,6})")
+_FIRST = re.compile(r"(?:.*\t)?\[.*|# of .*|\t")
+"""What a line of the script's own may begin with, its title apart; all else is a test's output."""
+
+# As the script's own KTAP output has them: what is indeterminate is not ok.
+_OUTCOMES = {
+    "PASS": Outcome.PASSED,
+    "FAIL": Outcome.FAILED,
+    "UNRESOLVED": Outcome.FAILED,
+    "UNTESTED": Outcome.SKIPPED,
+    "UNSUPPORTED": Outcome.SKIPPED,
+    "XFAIL": Outcome.XFAILED,
+    "UNDEFINED": Outcome.FAILED,
+}
+_COUNTED = {
+    "passed": "PASS",
+    "failed": "FAIL",
+    "unresolved": "UNRESOLVED",
+    "untested": "UNTESTED",
+    "unsupported": "UNSUPPORTED",
+    "xfailed": "XFAIL",
+    "undefined": "UNDEFINED",
+}
+
+
+@dataclass
+class _Test:
+    number: int
+    name: str
+    word: str = ""
+    is_cut: bool = False
+    lines: list[str] = field(default_factory=list)
+
+    def result(self) -> TestResult:
+        if not self.word:
+            reason = "it has no result: the output is cut short, or a line is lost"
+            return TestResult(self.name, Outcome.FAILED, reason, tuple(self.lines))
+        if self.is_cut:
+            reason = "a message of the kernel cuts its line"
+            return TestResult(self.name, Outcome.FAILED, reason, tuple(self.lines))
+        reason = "" if self.word in {"PASS", "FAIL", "XFAIL"} else self.word.lower()
+        return TestResult(self.name, _OUTCOMES[self.word], reason, tuple(self.lines))
+
+
+def parse_ftracetest(text: str) -> TestRun:
+    """The tests of one run of the script; what is wrong with its output is among the problems."""
+    tests: list[_Test] = []
+    problems: list[str] = []
+    counts: dict[str, int] = {}
+    is_titled = False
+    try:
+        for printed in printed_lines(text, _cut):
+            line, is_cut = printed.text, _is_damaged(printed)
+            if is_cut and len(problems) < PROBLEMS_MAX:
+                problems.append(f"a message of the kernel cuts the line {line[:NAME_MAX]!r}: it may be damaged")
+            last = tests[-1].number if tests else 0
+            if line == _TITLE:
+                is_titled = True
+            elif (begun := _BEGINNING.fullmatch(line)) and int(begun[1]) > last:
+                if len(tests) == RESULTS_MAX:
+                    problems.append(f"it has more than {RESULTS_MAX} results; the others were not looked at")
+                    break
+                problems += _lost(last, int(begun[1]))
+                tests.append(_begun(begun))
+                tests[-1].is_cut = is_cut
+            elif counted := _COUNT.fullmatch(line):
+                counts[counted[1]] = int(counted[2])
+            elif tests:
+                _add(tests[-1], line)
+                tests[-1].is_cut |= is_cut
+    except TooManyLinesError as error:
+        problems.append(str(error))
+    if not is_titled:
+        problems.append("it is no output of ftracetest: its title is missing")
+    return TestRun(tuple(test.result() for test in tests), (*problems, *_miscounted(tests, counts)))
+
+
+def _cut(before: str, following: str | None) -> Cut:
+    """Whether a message behind ``before`` has cut a line of the script's, which ``following`` goes on with."""
+    is_own = _FIRST.fullmatch(before) or any(one.startswith(before.rstrip()) for one in (_TITLE, "# of "))
+    if not is_own:
+        return Cut.NONE
+    if following is None or following == _TITLE or _BEGINNING.fullmatch(following) or _COUNT.fullmatch(following):
+        return Cut.APART
+    return Cut.JOINED
+
+
+def _is_damaged(line: PrintedLine) -> bool:
+    """Whether a line is cut, other than where the script waits for a test: between its description and its result."""
+    return line.cut_at is not None and not line.text.startswith("\t[", line.cut_at)
+
+
+def _begun(found: re.Match[str]) -> _Test:
+    ending = _ENDING.fullmatch(found[3])
+    description = (ending[1] if ending else found[3]).strip()
+    name = f"{description or f'test {found[1]}'}{' (instance)' if found[2] else ''}"
+    return _Test(int(found[1]), name[:NAME_MAX], ending[2] if ending else "")
+
+
+def _add(test: _Test, line: str) -> None:
+    ending = None if test.word else _ENDING.fullmatch(line)
+    if ending:
+        test.word, line = ending[2], ending[1]
+    if line and len(test.lines) < KEPT_LINES:
+        test.lines.append(line)
+
+
+def _lost(last: int, number: int) -> list[str]:
+    return [f"the lines of tests {last + 1} to {number - 1} are missing"] if number > last + 1 else []
+
+
+def _miscounted(tests: list[_Test], counts: dict[str, int]) -> list[str]:
+    if "passed" not in counts:
+        return ["it ends before the script counts its results: it is cut short"]
+    wrong = []
+    for name, word in _COUNTED.items():
+        found = sum(1 for test in tests if test.word == word)
+        if counts.get(name, found) != found:
+            wrong.append(f"the script counts {counts[name]} {name}, and {found} such results were printed")
+    return wrong

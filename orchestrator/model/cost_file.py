@@ -7,24 +7,151 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from math import isclose
+from math import fsum, isclose
 from pathlib import Path
 
 import yaml
 from pydantic import ValidationError
 
-from orchestrator.catalog.cost_table import Constant, CostTable, Declaration, Fitted
-from orchestrator.catalog.cpu_caches import cpu_caches
-from orchestrator.catalog.data import Fact
-from orchestrator.catalog.reference import reference_tables
-from orchestrator.catalog.spelling import choices_sentence, unknown
-from orchestrator.errors import ConfigError, UsageError
-from orchestrator.experiment.file.overrides import Origins
-from orchestrator.experiment.file.problems import Problem, config_error, problems_of, shown
-from orchestrator.experiment.file.source import KeyPath, read_source
-from orchestrator.model.consistency import contradiction
-from orchestrator.model.price import published_nanoseconds
+from orchestrator.catalog.cost_table import CalibrationCell, Constant, CostTable, Declaration, Fitted, Input
+from orchestrator.catalog.cpus import cpu_caches
+from orchestrator.catalog.data import Fact, choices_sentence, unknown
+from orchestrator.catalog.reference import reference_table, reference_tables
+from orchestrator.errors import ConfigError, HostError, UsageError
+from orchestrator.experiment.problems import Origins, Problem, config_error, problems_of, shown
+from orchestrator.experiment.source import KeyPath, read_source
+from orchestrator.files import write_whole
 from orchestrator.paths import user_path
+from orchestrator.results.modelled import Cost, Costs
+
+# A cost table's file, written whole or not at all.
+
+
+def write_table(path: Path, text: str) -> None:
+    """Write a file that is not there yet. Raises UsageError where it is, HostError where it cannot be written."""
+    if path.exists() or path.is_symlink():
+        hint = "name another file, or add --force to replace this one"
+        raise UsageError("this file exists", where=str(path), hint=hint)
+    replace_table(path, text)
+
+
+def replace_table(path: Path, text: str) -> None:
+    """Write a file, or replace it: a reader finds the old one or the new one. Raises HostError where it cannot."""
+    try:
+        write_whole(path, text)
+    except OSError as error:
+        hint = "name a file in a folder of yours: --out my/cpu.yaml"
+        raise HostError(f"the cost table cannot be written: {error.strerror}", where=str(path), hint=hint) from None
+
+
+# The time that a cost table gives for what was counted, with its band.
+#
+# All is linear. A fitted cost is a weighted sum of what the constants leave of the calibration cells, so a time is a
+# sum of published figures and of constants, each times a number. The band has every constant anywhere within its range
+# and every calibration cell off by its uncertainty, all at once and in the worst combination: interval arithmetic, no
+# probabilities. It has nothing of what the model leaves out.
+
+_RESOLUTION = {"ns": 0.5, "us": 5.0}
+"""Half of the last digit of what the documents print, in nanoseconds: whole ns, and us to two decimals."""
+_NANOSECONDS = {"ns": 1.0, "us": 1000.0}
+
+
+@dataclass(frozen=True)
+class Time:
+    """Nanoseconds, and the band that they are in."""
+
+    value: float
+    low: float
+    high: float
+
+
+def price(table: CostTable, counts: Mapping[Input, float]) -> Time:
+    """The time for ``counts``. The table is fitted, and has a cost for each of them."""
+    assert table.fitted is not None
+    by_cell = _by_cell(table.fitted, counts)
+    value = sum(number * cycles_of(table, name) * 1000 / table.mhz.value for name, number in counts.items() if number)
+    low = high = value
+    for name, constant in table.constants.items():
+        number = counts.get(name, 0.0) - sum(
+            part * cell.counts.get(name, 0.0) for part, cell in zip(by_cell, table.fitted.cells, strict=True)
+        )
+        least, middle, most = nanoseconds(constant, table.mhz)
+        ends = [number * (end - middle) for end in (least, most)]
+        low += min(ends)
+        high += max(ends)
+    for part, uncertainty in zip(by_cell, uncertainties(table.fitted.cells), strict=True):
+        low -= abs(part) * uncertainty
+        high += abs(part) * uncertainty
+    return Time(value, low, high)
+
+
+def published_nanoseconds(table: str, column: str) -> float:
+    """A published overhead in nanoseconds. Raises ConfigError for an unknown table or column."""
+    published = reference_table(table)
+    return published.overhead(column) * _NANOSECONDS[published.unit]
+
+
+def cycles_of(table: CostTable, name: Input) -> float:
+    """The cost of one."""
+    if name in table.constants:
+        return table.constants[name].value
+    assert table.fitted is not None
+    return table.fitted.costs[name].cycles
+
+
+def nanoseconds(constant: Constant, mhz: Constant) -> tuple[float, float, float]:
+    """A constant's least, assumed and greatest time, the frequency's range included."""
+    return 1000 * constant.low / mhz.high, 1000 * constant.value / mhz.value, 1000 * constant.high / mhz.low
+
+
+def uncertainties(cells: list[CalibrationCell]) -> list[float]:
+    """Nanoseconds that each calibration cell may be off: the worst residual of all, or what the document rounds off."""
+    worst = max(abs(cell.residual) for cell in cells)
+    return [max(worst * abs(cell.published), _RESOLUTION[reference_table(cell.table).unit]) for cell in cells]
+
+
+def _by_cell(fitted: Fitted, counts: Mapping[Input, float]) -> list[float]:
+    """How much of each calibration cell's figure is in the time for ``counts``."""
+    return [
+        sum(counts.get(name, 0.0) * cost.weights[index] for name, cost in fitted.costs.items())
+        for index in range(len(fitted.cells))
+    ]
+
+
+# Whether the figures that were fitted follow from each other: a file can be edited by hand.
+
+_KEPT = 1e-6
+"""Relative to the terms of a sum. Figures are kept with nine significant digits."""
+
+
+def contradiction(table: CostTable, fitted: Fitted) -> str | None:
+    """What does not follow: the name of a cost, or the table and column of a cell; None where all does.
+
+    A cost is the sum of its weights times what the constants leave of the published figures, and a cell's modelled time
+    the sum of its counts, each at its cost. A single edited figure breaks one of the two. No numpy is needed for it.
+    """
+    nanosecond = table.mhz.value / 1000
+    rests = [
+        cell.published
+        - fsum(
+            table.constants[name].value * one / nanosecond
+            for name, one in cell.counts.items()
+            if name in table.constants
+        )
+        for cell in fitted.cells
+    ]
+    for name, cost in fitted.costs.items():
+        if not _is_sum(cost.cycles, [one * rest * nanosecond for one, rest in zip(cost.weights, rests, strict=True)]):
+            return name
+    for cell in fitted.cells:
+        if not _is_sum(cell.modelled, [one * cycles_of(table, name) / nanosecond for name, one in cell.counts.items()]):
+            return f"{cell.table} {cell.column}"
+    return None
+
+
+def _is_sum(value: float, terms: list[float]) -> bool:
+    return abs(value - fsum(terms)) <= _KEPT * fsum(map(abs, terms))
+
 
 _FOLDER = "costs"
 _SUFFIX = ".yaml"
@@ -189,3 +316,40 @@ def _unknown_cells(table: CostTable) -> Sequence[Problem]:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+# The costs of a table, each with its range and its source.
+
+MHZ = "MHz"
+
+
+def cost_sources(file: CostFile) -> Costs:
+    """The costs of a table in cycles, its frequency and its caches. One that gives no times has no fitted costs."""
+    table, declared = file.table, file.table.declared
+    fitted = _fitted(table) if file.unusable is None else ()
+    return Costs(
+        cpu=table.cpu,
+        sha256=file.digest,
+        declared=None if declared is None else declared.date,
+        reason=file.unusable,
+        costs=(*fitted, *_constants(table)),
+        remarks=() if declared is None else tuple(declared.remarks),
+        caches=None if table.caches is None else cpu_caches()[table.caches],
+    )
+
+
+def _fitted(table: CostTable) -> Iterator[Cost]:
+    assert table.fitted is not None
+    assert table.declared is not None
+    calibration, kernels = table.declared.calibration, table.declared.kernels
+    where = "; ".join(f"{name} {', '.join(of)}, counts of {kernels[name]}" for name, of in calibration.items())
+    for name, cost in table.fitted.costs.items():
+        time = price(table, {name: 1.0})
+        low, high = (end * table.mhz.value / 1000 for end in (time.low, time.high))
+        yield Cost(name=name, value=cost.cycles, low=low, high=high, source="fitted", where=where)
+
+
+def _constants(table: CostTable) -> Iterator[Cost]:
+    constants: list[tuple[str, Constant]] = [*table.constants.items(), (MHZ, table.mhz)]
+    for name, one in constants:
+        yield Cost(name=name, value=one.value, low=one.low, high=one.high, source=one.source, where=one.where)

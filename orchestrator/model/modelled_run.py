@@ -4,20 +4,135 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 
-from orchestrator.catalog.probes import published_column
+from orchestrator.catalog.cost_table import CalibrationCell, CostTable, Declaration, Fitted, FittedCost, Input
+from orchestrator.catalog.probes import BASELINE, published_column
 from orchestrator.catalog.reference import reference_tables
-from orchestrator.errors import ConfigError, EvidenceError, LabError, UsageError
-from orchestrator.model.cost_file import CostFile, cost_file, cost_files, load_cost_file
-from orchestrator.model.cost_sources import cost_sources
-from orchestrator.model.overheads import Overhead, has_overhead, is_probed, overhead_of
-from orchestrator.model.price import price, published_nanoseconds
+from orchestrator.errors import ConfigError, EvidenceError, HostError, LabError, UsageError
+from orchestrator.model.cost_file import (
+    CostFile,
+    cost_file,
+    cost_files,
+    cost_sources,
+    load_cost_file,
+    nanoseconds,
+    price,
+    published_nanoseconds,
+)
 from orchestrator.paths import user_path
+from orchestrator.profile.difference import LOCKED, per_call
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.modelled import Costs, ModelEvidence, ModelledCell, ModelledRun
 from orchestrator.results.runs import Run
+from orchestrator.results.stored_profile import CellProfile, load_profile
+
+# What a call executes, as a cost table counts it.
+
+Counts = Mapping[Input, Fraction]
+"""What a call executes, or what it executes more than another, by what has a cost."""
+
+_CLASSES: Mapping[Input, str] = {
+    "trap": "traps",
+    "popf": "popf",
+    "pushf": "pushf",
+    "rdtsc": "rdtsc",
+    "locked": LOCKED,
+}
+
+
+def inputs(profile: CellProfile, record: CellRecord, priced: Collection[Input]) -> Counts:
+    """What a call of a cell executes; instructions without a cost in ``priced`` are plain ones."""
+    classes = per_call(profile)
+    found = {name: classes[known] for name, known in _CLASSES.items() if name in priced}
+    special = sum(found.values(), Fraction(0))
+    if "trap" in priced:
+        special += classes["iret"]  # part of a trap's cost
+    plain = Fraction(profile.executed, profile.calls) - special
+    evidence = record.evidence
+    if "recorded line" in priced and evidence is not None and evidence.recorded:
+        # An event (struct ring_event of kmods/lib/ring.h) has 64 bytes, as a line of all these CPUs' caches has.
+        found["recorded line"] = Fraction(evidence.recorded, evidence.calls)
+    return {"instruction": plain, **found}
+
+
+def difference(one: Counts, other: Counts) -> Counts:
+    """What ``one`` executes more than ``other``; what is equal is left out."""
+    names = dict.fromkeys([*one, *other])
+    changes = {name: one.get(name, Fraction(0)) - other.get(name, Fraction(0)) for name in names}
+    return {name: change for name, change in changes.items() if change}
+
+
+# What a probed cell's calls execute more than those of its baseline.
+
+_COMPARED = ("at", "call", "arguments", "workload", "image", "channel", "kernel_modules")
+"""Parameters that a cell and its baseline have in common."""
+_ROUNDING = 1e-6
+"""Instructions a call: one in a million calls."""
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """A cell with its baseline, and what each of its calls executes more."""
+
+    cell: CellRecord
+    baseline: CellRecord
+    counts: Counts
+
+
+def is_probed(cell: CellRecord) -> bool:
+    """Whether a cell has an exact overhead, or failed to have one."""
+    return cell.probe != BASELINE and cell.clock == "instructions" and (has_overhead(cell) or cell.status == "failed")
+
+
+def has_overhead(cell: CellRecord) -> bool:
+    """Whether a cell was measured, and compared with one without a probe."""
+    return cell.status == "ok" and cell.overhead is not None
+
+
+def baseline_of(cell: CellRecord, run: Run) -> CellRecord | None:
+    """The cell without a probe that a cell was compared with."""
+
+    def key(one: CellRecord) -> tuple[object, ...]:
+        others = (one.parameters.get(name) for name in _COMPARED)
+        return (one.table, one.cpu, one.smp, one.kernel, one.handler, one.benchmark, one.clock, *others)
+
+    return next((one for one in run.record.cells if one.probe == BASELINE and key(one) == key(cell)), None)
+
+
+def overhead_of(cell: CellRecord, run: Run, priced: Collection[Input]) -> Overhead | None:
+    """A probed cell's overhead in counts; None where the cell, or its baseline, has no profile.
+
+    Raises EvidenceError where the profiles do not add up to the overhead that was measured.
+    """
+    baseline = baseline_of(cell, run)
+    if baseline is None or cell.profile is None or baseline.profile is None:
+        return None
+    profiles = load_profile(run.directory, cell), load_profile(run.directory, baseline)
+    found, without = (Fraction(one.executed, one.calls) for one in profiles)
+    # The overhead is a difference of rounded means.
+    if cell.overhead is None or abs(float(found - without) - cell.overhead) > _ROUNDING:
+        raise EvidenceError(
+            f"the profiles of {cell.id} and its baseline differ by {float(found - without):g} instructions, "
+            f"and its overhead is {cell.overhead}",
+            where=str(run.directory),
+        )
+    counts = difference(inputs(profiles[0], cell, priced), inputs(profiles[1], baseline, priced))
+    return Overhead(cell, baseline, counts)
+
+
+def published_overheads(run: Run, cpu: str, priced: Collection[Input]) -> Iterator[tuple[str, str, Overhead]]:
+    """The profiled cells of a run on a CPU that have a published figure: its table, its column."""
+    for cell in run.record.cells:
+        column = published_column(cell.probe)
+        if cell.cpu != cpu or not (is_probed(cell) and has_overhead(cell)) or cell.reference is None or column is None:
+            continue
+        overhead = overhead_of(cell, run, priced)
+        if overhead is not None:
+            yield cell.reference.table, column, overhead
 
 
 def known_costs() -> Mapping[str, CostFile]:
@@ -141,3 +256,143 @@ def _place(cell: CellRecord) -> tuple[str, str] | None:
         return None
     table = reference_tables().get(cell.reference.table)
     return (table.id, column) if table is not None and column in table.columns else None
+
+
+# Costs that fit published figures best: least squares of the relative errors.
+
+_DIGITS = 9
+"""Significant digits that are kept: linear algebra differs between processors in the last of sixteen."""
+_DECIMALS = 12
+_INDEPENDENT = 1e-3
+"""The least singular value of columns of length 1 that are no multiples of each other."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A published overhead in nanoseconds, and what the cell's calls execute more than those without a probe."""
+
+    table: str
+    column: str
+    counts: Mapping[Input, float]
+    published: float
+
+
+def fitted(table: CostTable, declaration: str, targets: Sequence[Target]) -> Fitted:
+    """The costs that ``table`` declares to fit. ``declaration`` is its digest.
+
+    Raises LabError where the cells do not determine the costs, or give one that is not positive, and HostError without
+    numpy.
+    """
+    try:
+        import numpy as np
+    except ImportError:
+        hint = "pip install 'probe-lab[model]'"
+        raise HostError("cost tables are fitted with numpy, which is not installed", hint=hint) from None
+
+    assert table.declared is not None
+    negative = next((one for one in targets if one.published <= 0), None)
+    if negative is not None:
+        where = f"{negative.table} {negative.column}"
+        raise LabError(f"no cost fits {where}, which was published as {negative.published:g} ns")
+    names = table.declared.fit
+    times = {name: nanoseconds(constant, table.mhz)[1] for name, constant in table.constants.items()}
+    fixed = [sum(times[name] * number for name, number in one.counts.items() if name in times) for one in targets]
+    published = np.array([one.published for one in targets])
+    # Divided by what was published: an error of a tenth counts the same in a long call as in a short one.
+    relative = np.array([[one.counts.get(name, 0.0) / one.published for name in names] for one in targets])
+    # Divided by their lengths: a call has a thousand instructions and three traps.
+    lengths = np.linalg.norm(relative, axis=0)
+    if not lengths.all() or np.linalg.matrix_rank(relative / lengths, tol=_INDEPENDENT) < len(names):
+        raise LabError(f"{len(targets)} calibration cells do not determine the costs of {', '.join(names)}")
+    weights = np.linalg.pinv(relative) / published
+    costs: dict[Input, FittedCost] = {}
+    for name, row in zip(names, weights, strict=True):
+        cycles = _kept(float(row @ (published - np.array(fixed))) * table.mhz.value / 1000)
+        if cycles <= 0:
+            raise LabError(
+                f"{table.cpu} cannot be calibrated: the published cells give {name} {cycles:g} cycles",
+                hint="state in 'uncalibrated' why, or fit fewer costs",
+            )
+        costs[name] = FittedCost(cycles=cycles, weights=[_kept(float(one)) for one in row])
+    cells = [
+        CalibrationCell(
+            table=one.table,
+            column=one.column,
+            counts={name: float(number) for name, number in one.counts.items()},
+            published=_kept(one.published),
+            modelled=_kept(
+                rest + sum(costs[name].cycles * 1000 / table.mhz.value * one.counts.get(name, 0.0) for name in names)
+            ),
+        )
+        for one, rest in zip(targets, fixed, strict=True)
+    ]
+    return Fitted(declaration=declaration, cells=cells, costs=costs)
+
+
+def _kept(value: float) -> float:
+    return float(f"{round(value, _DECIMALS):.{_DIGITS}g}")
+
+
+# The calibration cells of a cost table in stored runs, and the fit to them.
+
+_Place = tuple[str, str]
+"""A published table, and its column."""
+
+
+def calibrated(file: CostFile, runs: Sequence[Run]) -> Fitted:
+    """The costs that fit a table's calibration cells, which the ``runs`` have with profiles on the declared kernels.
+
+    Raises UsageError where a cell is missing, a run has it of another kernel only, or the runs have it twice with
+    different counts; LabError where nothing fits.
+    """
+    table = file.table
+    if table.declared is None:
+        raise LabError(f"{table.cpu} cannot be calibrated: {table.uncalibrated}", where=str(file.path))
+    places = list(table.declared.cells)
+    found: dict[_Place, Target] = {}
+    for run in runs:
+        for place, target in _counted(run, file, table.declared).items():
+            if found.setdefault(place, target) != target:
+                what = f"the runs have {' '.join(place)} twice, with different counts"
+                raise UsageError(what, where=run.record.run, hint="name one of them")
+    missing = [
+        f"{name} {column} on {table.declared.kernels[name]}" for name, column in places if (name, column) not in found
+    ]
+    if missing:
+        hint = f"measure them: {PROGRAM} run CONFIG --profile symbols; a cell that failed has no profile"
+        what = f"the runs have no profile of {len(missing)} calibration cells of {table.cpu}"
+        raise UsageError(what, detail=missing, hint=hint)
+    return fitted(table, file.declaration, [found[place] for place in places])
+
+
+def _counted(run: Run, file: CostFile, declared: Declaration) -> Mapping[_Place, Target]:
+    """What a run has counted for calibration cells. Raises UsageError where it has one of other kernels only."""
+    found: dict[_Place, Target] = {}
+    others: dict[_Place, str] = {}
+    for name, column, overhead in published_overheads(run, file.table.cpu, file.table.priced):
+        wanted = declared.kernel(name, column)
+        if wanted is None:
+            continue
+        if overhead.cell.kernel != wanted:
+            others.setdefault((name, column), overhead.cell.kernel)
+            continue
+        counts = {one: float(number) for one, number in overhead.counts.items()}
+        target = Target(name, column, counts, published_nanoseconds(name, column))
+        if found.setdefault((name, column), target) != target:
+            what = f"the run has {name} {column} on kernel {wanted} twice, with different counts"
+            raise UsageError(what, where=run.record.run, hint="fit to another run")
+    for (name, column), kernel in others.items():
+        if (name, column) not in found:
+            raise _another_kernel(f"{name} {column}", kernel, declared.kernels[name], run, file)
+    return found
+
+
+def _another_kernel(cell: str, kernel: str, wanted: str, run: Run, file: CostFile) -> UsageError:
+    """Each kernel executes another number of instructions for the same probe: its counts give other costs."""
+    cpu = file.table.cpu
+    return UsageError(
+        f"run {run.record.run} counted {cell} on kernel {kernel}, and the cost table of {cpu} declares {wanted}",
+        where=str(file.path),
+        hint=f"measure with that kernel: {PROGRAM} run CONFIG --set kernels=[{wanted}] --profile symbols; or put "
+        f"{kernel} into 'kernels' of a table of your own: {PROGRAM} model show {cpu} --format yaml >my.yaml",
+    )

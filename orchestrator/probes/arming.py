@@ -3,24 +3,353 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from pathlib import Path
+from typing import get_args
 
 from orchestrator.artifacts.bpf_objects import BpfObject
 from orchestrator.artifacts.modules import Module
-from orchestrator.catalog.probes import ProbeKind
+from orchestrator.catalog.probes import Extra, Handler, ProbeKind
+from orchestrator.errors import EvidenceError, GuestError, UnsupportedError
+from orchestrator.guest.channel import COMMAND_LIMIT, kernel_value, whole_number
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.attachment import Attachment
+from orchestrator.probes.attachment import (
+    OPTIMISATION,
+    Attachment,
+    Called,
+    allow_optimisation,
+    removed,
+    wait_until_armed,
+    wait_until_untouched,
+)
 from orchestrator.probes.bpf_attachment import bpf_attached
-from orchestrator.probes.bpftrace import one_liner_attached
-from orchestrator.probes.event_attachment import event_attached
-from orchestrator.probes.module_attachment import module_attached
-from orchestrator.probes.own_programs import own_attached
-from orchestrator.probes.point import ProbePoint
-from orchestrator.probes.symbols import Symbols
-from orchestrator.probes.user_event_attachment import user_event_attached
-from orchestrator.probes.user_point import UserPoint
+from orchestrator.probes.bpftrace import one_liner_attached, own_attached
+from orchestrator.probes.event_attachment import event_attached, user_event_attached
+from orchestrator.probes.events import check_events, read_events, write_csv
+from orchestrator.probes.evidence import (
+    MISSED_RETURNS,
+    Observation,
+    check_called,
+    check_step,
+    check_untouched,
+    followed,
+    observe,
+)
+from orchestrator.probes.loading import load
+from orchestrator.probes.place import UserPoint
+from orchestrator.probes.point import ProbePoint, find_hook, find_static_branch
+from orchestrator.probes.symbols import ModuleMemory, Symbols
+from orchestrator.probes.tracefs import Traced
+
+# A probe module in a guest: loaded, armed, given one handler after the other, unloaded.
+
+_WITH_STEP = ("kprobe", "kretprobe", "jprobe")
+"""The templates whose modules report how the kernel goes on after their handler."""
+
+_QUOTED = 40
+_NOT_SUPPORTED = ": operation not supported"
+"""How a channel's error ends for a write that the kernel refuses with EOPNOTSUPP."""
+_COUNTS = re.compile(r"(\d{1,20}) (\d{1,20}) (\d{1,20})")
+_TRIAL_LIMIT = 1800.0
+"""Seconds in which a module tries its places before it answers; a minute was too short beside twenty busy processes."""
+_PLACES = re.compile(r"(\d{1,6}) of (\d{1,6})")
+_SAMPLE = re.compile(r"(\d{1,6}) of (\d{1,6}) in (\d{1,6})")
+
+
+class ModuleAttachment(Attachment):
+    """A loaded probe module. Made by ``module_attached``.
+
+    ``symbols`` are the guest's; None reads them when they are needed.
+    """
+
+    def __init__(
+        self, guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint, symbols: Symbols | None = None
+    ) -> None:
+        self._guest = guest
+        self._known_symbols = symbols
+        self._kind = kind
+        self._module = module
+        self.point = point
+        self._before = 0
+        self._handler: Handler | None = None
+        self._called: dict[tuple[bytes, Traced], str] = {}
+        # The lab's own modules have all of them.
+        self._parameters = () if kind.file is None else _parameters(guest, module)
+
+    @property
+    def module_name(self) -> str:
+        """The module's name, as the guest's kernel lists it."""
+        return self._module.name
+
+    def parameter(self, name: str, *, time_limit: float = COMMAND_LIMIT) -> str:
+        """What the module reports of itself, within ``time_limit`` seconds of the host's time."""
+        return _parameter(self._guest, self._module, name, time_limit)
+
+    @contextlib.contextmanager
+    def one_caller(self) -> Iterator[str | None]:
+        """The file is the module's parameter. None, and all hits together, with a user's module without it."""
+        if not self._has("caller"):
+            yield None
+            return
+        file = _parameter_file(self._module, "caller")
+        self._guest.put(b"-1", file)
+        yield file
+        self._guest.put(b"0", file)
+
+    def handle(self, handler: Handler) -> None:
+        """Choose what a hit does; the registration stays as it is.
+
+        A user's own module without handlers has only what it always does: it goes on counting. Raises UnsupportedError
+        for a module that does not record.
+        """
+        if self._has("handler"):
+            # What counts or records anew empties its counters, so only "noop" may be left out.
+            if (handler, self._handler) != ("noop", "noop"):
+                self._select(handler)
+            self._handler = handler
+        elif handler == "record":
+            raise UnsupportedError(f"module {self.module_name} has no parameter handler, so it cannot record")
+        elif handler == "count":
+            self._before = self._hits()
+
+    def _select(self, handler: Handler) -> None:
+        try:
+            self._guest.put(handler.encode(), _parameter_file(self._module, "handler"))
+        except GuestError as error:
+            # select_handler() of kmods/lib/report.h returns it where the module has no such handler.
+            if handler == "record" and error.what.endswith(_NOT_SUPPORTED):
+                raise UnsupportedError(f"{self._kind.name} has no recording handler") from None
+            raise
+
+    def counts(self, called: Called) -> tuple[int, int | None]:
+        """What the module says of itself, one value for all hits with a user's module without a caller."""
+        if not self._has("counts"):
+            return self.hits(), self._number("others") if self._has("others") else None
+        counts = self.parameter("counts")
+        found = _COUNTS.fullmatch(counts)
+        if found is None:
+            raise _reported("counts", counts)
+        hits, others, missed = map(int, found.groups())
+        self._check_missed(missed)
+        return hits - self._before, others
+
+    def recorded(self, called: Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
+        """The events in the module's rings."""
+        self.check_missed()
+        events = read_events(self._guest, self.module_name)
+        if file is not None:
+            write_csv(events, file)
+        hits = check_events(events, self._kind, called, self.point, symbols)
+        return hits, events.written - hits
+
+    def hits(self) -> int:
+        """Hits since ``count`` was chosen. Raises EvidenceError when the kernel had to let any pass."""
+        self.check_missed()
+        return self._hits() - self._before
+
+    def check_missed(self) -> None:
+        """Raise EvidenceError when the kernel skipped the handler at any hit since the module was loaded."""
+        self._check_missed(self._number("missed") if self._has("missed") else 0)
+
+    def _check_missed(self, missed: int) -> None:
+        if missed:
+            hint = MISSED_RETURNS if self._kind.template == "kretprobe" else ""
+            raise EvidenceError(f"the kernel skipped the handler {missed} times", hint=hint)
+
+    def _hits(self) -> int:
+        if not self._has("hits"):
+            raise EvidenceError(
+                f"module {self.module_name} has no parameter hits: nothing proves that its probe was hit",
+                hint='include "report.h", or give it a read-only parameter hits',
+            )
+        return self._number("hits")
+
+    def _has(self, parameter: str) -> bool:
+        return self._kind.file is None or parameter in self._parameters
+
+    def extras(self) -> Sequence[Extra]:
+        """What the kernel finds at the probe point; nothing for a kind that has none to speak of."""
+        return [] if self._kind.extras == "none" else [extra for extra in get_args(Extra) if self._number(extra)]
+
+    def take_off(self, extra: Extra) -> None:
+        """Take it off the registered kprobe."""
+        # Without its post-handler the kernel would optimise it.
+        self._guest.put(b"0", OPTIMISATION)
+        self._guest.put(b"0", _parameter_file(self._module, extra))
+        if self._number(extra):
+            raise EvidenceError(f"the kernel's {extra} is still at {self.point.name}")
+
+    def memory(self) -> tuple[int, int] | None:
+        """What the module reports. The second is 0 where the kernel does not report it."""
+        if self._kind.template not in ("kprobe", "kretprobe"):
+            return None
+        memory = self.parameter("memory")
+        found = re.fullmatch(r"(\d{1,6}) (\d{1,6})", memory)
+        if found is None:
+            raise _reported("memory", memory)
+        return int(found[1]), int(found[2])
+
+    def places(self) -> Mapping[str, int]:
+        """Of a module that tries many, what it took of the probed function's, and of a sample's functions."""
+        if self._kind.capability != "anywhere":
+            return {}
+        return {
+            **self._counts("places", _PLACES, "places_taken", "places"),
+            **self._counts("sample", _SAMPLE, "sampled_taken", "sampled", "sampled_functions"),
+        }
+
+    def _counts(self, parameter: str, pattern: re.Pattern[str], *names: str) -> dict[str, int]:
+        reported = self.parameter(parameter, time_limit=_TRIAL_LIMIT)
+        found = pattern.fullmatch(reported)
+        if found is None:
+            raise _reported(parameter, reported)
+        return dict(zip(names, map(int, found.groups()), strict=True))
+
+    def observe(self) -> Observation:
+        """Read both sources of evidence at the probe point, and follow the function tracer's call."""
+        seen = _observe(self._guest, self._kind, self._module, self.point)
+        return followed(self._guest, lambda: self._symbols, self._kind, self.point, seen, self._called)
+
+    def wait_until_armed(self) -> Observation:
+        """Wait, where the optimiser has to come; compare with what the module says of itself."""
+        seen = wait_until_armed(self._guest, self._kind, self.point, self.observe, "after loading")
+        if self._has("address"):
+            address = _address(self._guest, self._module)
+            if address != self.point.address:
+                raise EvidenceError(f"the module's probe is at {address:x}, not at {self.point.name}")
+        if self._kind.mechanism == "pointer":
+            self._check_pointer(seen)
+        if self._kind.mechanism in ("ftrace", "direct"):
+            check_called(self._kind, self.point, seen, self.module_name, "after loading", lambda: self._symbols)
+        if self._kind.template in _WITH_STEP:
+            check_step(self._kind, self.parameter("step"))
+        return seen
+
+    def detour(self, seen: Observation) -> str | None:
+        """The range of a djprobe's detour buffer, after checking that the jump leads into it and it is the module's.
+
+        None for other mechanisms. A jump into the kernel's own optimiser's buffer is not a djprobe.
+        """
+        if self._kind.mechanism != "jmp":
+            return None
+        detour = self.parameter("detour")
+        found = re.fullmatch(r"([0-9a-f]{1,16}) (\d{1,6})", detour)
+        if found is None:
+            raise _reported("detour", detour)
+        start, size = int(found[1], 16), int(found[2])
+        memory = ModuleMemory.of(self._guest, self._module.name)
+        if not memory.start <= start < start + size <= memory.end:
+            raise EvidenceError(f"the detour buffer at {start:#x} is not in module {self._module.name}")
+        target = self.point.address + (seen.jump_target or 0)
+        if not start <= target < start + size:
+            raise EvidenceError(
+                f"the jump at {self.point.name} leads to {target:#x}, not into the detour at {start:#x}"
+            )
+        return f"{start:#x}-{start + size:#x}"
+
+    @cached_property
+    def _symbols(self) -> Symbols:
+        return self._known_symbols or Symbols.of(self._guest)
+
+    def _check_pointer(self, seen: Observation) -> None:
+        memory = ModuleMemory.of(self._guest, self._module.name)
+        if not memory.start <= seen.pointer < memory.end:
+            raise EvidenceError(f"{self.point.name} points to {seen.pointer:#x}, not into module {self._module.name}")
+
+    def _number(self, name: str) -> int:
+        text = self.parameter(name)
+        number = whole_number(text)
+        if number is None:
+            raise _reported(name, text)
+        return number
+
+
+@contextlib.contextmanager
+def module_attached(
+    guest: Guest,
+    kind: ProbeKind,
+    module: Module,
+    point: ProbePoint,
+    symbols: Symbols | None = None,
+    *,
+    time_limit: float = COMMAND_LIMIT,
+) -> Iterator[ModuleAttachment]:
+    """Load a probe module and let it put its probe in; take both out again at the end.
+
+    ``point`` is the probed function's entry. For a hook and a tracepoint, the module reports the place. ``symbols`` are
+    the guest's; None reads them when they are needed. ``time_limit`` is in host seconds, for loading.
+    Raises EvidenceError when the module is refused (with its own reason from the kernel's log), or when the original
+    bytes are not back at the end.
+    """
+    armed_by_host = kind.site in ("hook", "tracepoint")
+    if not armed_by_host:
+        check_untouched(point, observe(guest, point, kind.site), "before loading")
+    allow_optimisation(guest, kind)
+    load(guest, module.name, module.file, parameters=module.parameters, time_limit=time_limit)
+    with removed(lambda: _take_out(guest, kind, module, point)):
+        if armed_by_host:
+            point = _place_of(guest, kind, module)
+            guest.put(b"1", _parameter_file(module, "armed"))
+        yield ModuleAttachment(guest, kind, module, point, symbols)
+
+
+def _take_out(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) -> None:
+    """Disarm what the host has armed, and unload the module. Raises EvidenceError where something of it stays."""
+    if kind.site in ("hook", "tracepoint"):
+        guest.put(b"0", _parameter_file(module, "armed"))
+        check_untouched(point, _observe(guest, kind, module, point), "after disarming")
+    _unload(guest, kind, module, point)
+
+
+def _unload(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) -> None:
+    """Unload the module and check that the original bytes are back, for the next probe."""
+    guest.succeed(["rmmod", module.name])
+    wait_until_untouched(guest, kind, point, lambda: observe(guest, point, kind.site), "after unloading")
+
+
+def _place_of(guest: Guest, kind: ProbeKind, module: Module) -> ProbePoint:
+    """Where a module that is not armed yet is going to put its probe."""
+    address, name = _address(guest, module), kind.tracepoint
+    point = find_hook(guest, address) if name is None else find_static_branch(guest, address, name)
+    check_untouched(point, _observe(guest, kind, module, point), "before arming")
+    return point
+
+
+def _observe(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) -> Observation:
+    seen = observe(guest, point, kind.site)
+    if kind.site != "tracepoint":
+        return seen
+    # Tracepoints that modules probe are in no list; the kernel's own key counts them.
+    return Observation(seen.live, "[ENABLED]" if _parameter(guest, module, "enabled") != "0" else None)
+
+
+def _parameter(guest: Guest, module: Module, name: str, time_limit: float = COMMAND_LIMIT) -> str:
+    return kernel_value(guest, _parameter_file(module, name), time_limit=time_limit)
+
+
+def _address(guest: Guest, module: Module) -> int:
+    """Where a module says that its probe is, or is going to be."""
+    address = _parameter(guest, module, "address")
+    if not re.fullmatch(r"(?:0x)?[0-9a-f]{1,16}", address):
+        raise _reported("address", address)
+    return int(address, 16)
+
+
+def _reported(parameter: str, text: str) -> EvidenceError:
+    return EvidenceError(f"the module reports {parameter}={text[:_QUOTED]!r}")
+
+
+def _parameters(guest: Guest, module: Module) -> Sequence[str]:
+    """The parameters that a module shows; none where it has not got any."""
+    return guest.run(["ls", f"/sys/module/{module.name}/parameters"]).text.split()
+
+
+def _parameter_file(module: Module, name: str) -> str:
+    return f"/sys/module/{module.name}/parameters/{name}"
 
 
 @contextmanager

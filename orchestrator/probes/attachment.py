@@ -3,16 +3,107 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.catalog.probes import Extra, Handler
-from orchestrator.probes.called import Called
-from orchestrator.probes.evidence import Observation
+from orchestrator.catalog.probes import Extra, Handler, ProbeKind
+from orchestrator.errors import CommandFailed, EvidenceError, GuestError, LabError, NotEntered, UnsupportedError
+from orchestrator.guest.guest import Guest
+from orchestrator.probes.evidence import Observation, check_armed, check_same, check_untouched
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
+
+# Takes a probe out when what was done with it has ended, well or not.
+
+
+@contextlib.contextmanager
+def removed(remove: Callable[[], None]) -> Iterator[None]:
+    """Remove a probe at the end. Raises what ``remove`` raises where the guest is used on."""
+    try:
+        yield
+    except (NotEntered, UnsupportedError):
+        # Nothing is in trouble. The guest is used on, so the probe must be proved gone as one that was hit.
+        remove()
+        raise
+    except LabError as error:
+        # The first error is the one to report. A guest in trouble gets no commands.
+        if not isinstance(error, GuestError):
+            with contextlib.suppress(CommandFailed, EvidenceError):
+                remove()
+        raise
+    remove()
+
+
+# What system calls returned, as far as it was observed.
+
+MOST_VALUES = 8
+"""Different values that are kept, as by ``images/guest/results.h``."""
+
+
+@dataclass(frozen=True)
+class CallResults:
+    """What ``observed`` calls returned; ``failed`` of them an error.
+
+    A value from -4095 to -1 is an error as the kernel returns it; any other is not negative. ``values`` are the first
+    different ones with the number of calls that returned each, in the order of their first calls; ``other`` calls
+    returned further ones. ``before_failure`` calls were observed before the first that failed. ``last`` is the last
+    value, and has no meaning without calls.
+    """
+
+    observed: int
+    failed: int
+    before_failure: int
+    values: tuple[tuple[int, int], ...]
+    other: int
+    last: int
+
+    @property
+    def endings(self) -> frozenset[int]:
+        """The errors among the values, as they were returned, and 0 for every success."""
+        return frozenset(min(value, 0) for value, _ in self.values)
+
+    @property
+    def stopped_succeeding(self) -> bool:
+        """Whether calls succeeded at first, and all failed from one of them on."""
+        return 0 < self.before_failure == self.observed - self.failed < self.observed
+
+    def followed_by(self, later: CallResults) -> CallResults:
+        """The results of these calls and of later ones."""
+        counts = Counter(dict(self.values))
+        counts.update(dict(later.values))
+        values = tuple(counts.items())
+        return CallResults(
+            observed=self.observed + later.observed,
+            failed=self.failed + later.failed,
+            before_failure=self.before_failure + (0 if self.failed else later.before_failure),
+            values=values[:MOST_VALUES],
+            other=self.other + later.other + sum(calls for _, calls in values[MOST_VALUES:]),
+            last=later.last if later.observed else self.last,
+        )
+
+
+# Calls that were made without timing them, for a probe's hits to be compared with.
+
+
+@dataclass(frozen=True)
+class Called:
+    """How many calls were made, by which processes, and what is known of each.
+
+    Of a system call ``number`` and the six ``arguments`` are known, what the last one returned, and what all did.
+    """
+
+    entry: str
+    calls: int
+    pids: frozenset[int]
+    number: int | None = None
+    arguments: tuple[int, ...] = ()
+    result: int | None = None
+    results: CallResults | None = None
 
 
 class Attachment(ABC):
@@ -83,3 +174,74 @@ class Attachment(ABC):
     def detour(self, seen: Observation) -> str | None:
         """The range of the detour buffer that the jump at the probe point leads into; None without one."""
         return None
+
+
+# When has a probe its final form? The kernel's optimiser of kprobes works in the background, ticks later.
+#
+# So does the end of a BPF program's link on Linux 6.12, after bpf(2) and the removal of the pinned file have returned.
+
+OPTIMISATION = "/proc/sys/debug/kprobes-optimization"
+
+_TURNS = 100
+"""Turns until a jump must be in place, or gone."""
+_TURN = ("sleep", "0.1")
+_OPTIMISER_TURN = "0.3"
+"""Guest seconds in which the optimiser has had its turn: it begins five ticks after it is asked to."""
+
+
+def allow_optimisation(guest: Guest, kind: ProbeKind) -> None:
+    """Let the kernel optimise kprobes that are registered from now on, or not, as the kind has it."""
+    guest.put(b"1" if kind.optimisation else b"0", OPTIMISATION)
+
+
+def wait_until_armed(
+    guest: Guest,
+    kind: ProbeKind,
+    point: ProbePoint,
+    look: Callable[[], Observation],
+    when: str,
+    check_called: Callable[[Observation], None] = lambda seen: None,
+) -> Observation:
+    """Look until the probe has the kind's mechanism, and hits lead to it alone, by ``check_called``.
+
+    Raises EvidenceError with what it has instead.
+    """
+
+    def check(seen: Observation) -> None:
+        check_armed(kind, point, seen, when)
+        check_called(seen)
+
+    if kind.optimisation and kind.mechanism != "jump":
+        # That it is not optimised is evidence only after the optimiser has had its turn.
+        guest.succeed(["sleep", _OPTIMISER_TURN])
+    turns = _TURNS if kind.mechanism == "jump" or kind.program is not None else 0
+    return _wait_for(guest, look, check, turns)
+
+
+def wait_until_untouched(
+    guest: Guest, kind: ProbeKind, point: ProbePoint, look: Callable[[], Observation], when: str
+) -> None:
+    """Look until the original bytes are back. Raises EvidenceError where they are not."""
+    has_programs = kind.program is not None or kind.has_own_programs
+    turns = _TURNS if kind.optimisation or has_programs else 0
+    _wait_for(guest, look, lambda seen: check_untouched(point, seen, when), turns)
+
+
+def wait_until_same(guest: Guest, kind: ProbeKind, before: Observation, attachment: Attachment, when: str) -> None:
+    """Look until a probe is as it was before another joined it. Raises EvidenceError where it is not."""
+    _wait_for(guest, attachment.observe, lambda seen: check_same(kind, before, seen, attachment.point, when), _TURNS)
+
+
+def _wait_for(
+    guest: Guest, look: Callable[[], Observation], check: Callable[[Observation], None], turns: int
+) -> Observation:
+    """Observe until the check passes: once, and after each of up to ``turns`` sleeps of the guest's."""
+    for _ in range(turns):
+        with contextlib.suppress(EvidenceError):
+            seen = look()
+            check(seen)
+            return seen
+        guest.succeed(_TURN)
+    seen = look()
+    check(seen)
+    return seen

@@ -16,24 +16,60 @@ from pathlib import Path
 from orchestrator.catalog.probes import Handler, ProbeKind
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.attachment import Attachment
+from orchestrator.probes.attachment import (
+    Attachment,
+    Called,
+    allow_optimisation,
+    removed,
+    wait_until_armed,
+    wait_until_untouched,
+)
 from orchestrator.probes.bpf_program import (
     BpfEvent,
     Target,
+    Witness,
     attach,
+    bring,
+    check_no_statistics,
+    compile_programs,
+    keep_statistics,
 )
-from orchestrator.probes.called import Called
 from orchestrator.probes.events import ARGUMENTS
-from orchestrator.probes.evidence import MISSED_RETURNS, Observation
-from orchestrator.probes.optimiser import wait_until_armed, wait_until_untouched
-from orchestrator.probes.place import Place, place_of
+from orchestrator.probes.evidence import MISSED_RETURNS, Observation, check_untouched
+from orchestrator.probes.place import Place, UserPoint, place_of
 from orchestrator.probes.point import ProbePoint
-from orchestrator.probes.program_removal import programs_removed
 from orchestrator.probes.symbols import Symbols
-from orchestrator.probes.trace_event import event_number
-from orchestrator.probes.tracer import CALL_BYTES
-from orchestrator.probes.user_point import UserPoint
-from orchestrator.probes.witness import Witness
+from orchestrator.probes.tracefs import CALL_BYTES, event_number
+
+# Whoever attaches BPF programs at a place, the kernel has none of them at the end, and its bytes are as before.
+
+
+@contextlib.contextmanager
+def programs_removed(guest: Guest, kind: ProbeKind, tool: Path, place: Place) -> Iterator[None]:
+    """Let programs be attached at an untouched place, with bpfprobe brought; remove all of them at the end.
+
+    Raises EvidenceError when the original bytes are not there before, or not back at the end.
+    """
+    point = place.point
+    check_untouched(point, place.observe(), "before attaching")
+    allow_optimisation(guest, kind)
+    bring(guest, tool)
+    check_no_statistics(guest)
+    compiled_before = compile_programs(guest, on=kind.is_compiled)
+
+    def remove() -> None:
+        _remove(guest, kind, place)
+        compile_programs(guest, on=compiled_before)
+
+    with removed(remove):
+        yield
+
+
+def _remove(guest: Guest, kind: ProbeKind, place: Place) -> None:
+    guest.succeed(["sh", "-c", "rm -rf /sys/fs/bpf/lab-*"])
+    keep_statistics(guest, on=False)
+    wait_until_untouched(guest, kind, place.point, place.observe, "after detaching the program")
+
 
 _ENTRIES = "lab-entries"
 _ENTERED_BY = {"kretprobe": "kprobe", "kretprobe-multi": "kprobe-multi"}

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from orchestrator.catalog.probes import ProbeKind
 from orchestrator.errors import EvidenceError
+from orchestrator.guest.channel import kernel_value
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.kernel_value import kernel_value
-from orchestrator.probes.called import Called
+from orchestrator.probes.attachment import Called
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 

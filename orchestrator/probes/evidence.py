@@ -17,7 +17,7 @@ from orchestrator.errors import EvidenceError, OtherMechanism
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
-from orchestrator.probes.tracer import (
+from orchestrator.probes.tracefs import (
     ALL_USERS,
     BPF_TRAMPOLINE,
     KPROBES_HANDLER,

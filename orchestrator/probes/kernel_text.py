@@ -4,14 +4,375 @@
 from __future__ import annotations
 
 import hashlib
+import re
+import struct
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
 
-from orchestrator.errors import UnsupportedError
-from orchestrator.guest.guest import Guest
-from orchestrator.probes.static_branches import Span
-from orchestrator.probes.symbols import Symbols
-from orchestrator.probes.text_difference import Content, GuestText
-from orchestrator.probes.text_layout import TextLayout
-from orchestrator.results.contract import TextEvidence
+from orchestrator.errors import EvidenceError, GuestError, UnsupportedError
+from orchestrator.guest.guest import Guest, at_rest
+from orchestrator.probes.symbols import ModuleMemory, Symbols
+from orchestrator.results.contract import SwitchedBranch, TextEvidence
+
+# Was a changed place of the kernel's text a static branch, and whose? The kernel switches these itself.
+#
+# Its table has an entry for each: two words that lead to the place and to the branch's target. An entry is found by
+# its content, since kernels without CONFIG_KALLSYMS_ALL (Debian's for i386) do not list where the table is.
+
+LONGEST = 5
+
+_NOPS = {2: (b"\x66\x90", b"\x89\xf6"), LONGEST: (b"\x0f\x1f\x44\x00\x00", b"\x3e\x8d\x74\x26\x00")}
+"""By their bytes, on 64 and on 32 bits (BYTES_NOP2, BYTES_NOP5 of arch/x86/include/asm/nops.h)."""
+_JUMPS = {2: struct.Struct("<Bb"), LONGEST: struct.Struct("<Bi")}
+_JUMP_OPCODES = {2: 0xEB, LONGEST: 0xE9}
+
+_FLAGS = 3
+"""Low bits of a key's address in the table, which are no part of it."""
+_TRACEPOINT_WORDS = 8
+"""Words from a tracepoint's key on, among them its functions (struct tracepoint of include/linux/tracepoint-defs.h)."""
+_TRACEPOINT_FUNCTIONS = ("__SCT__tp_func_", "__traceiter_")
+
+
+@dataclass(frozen=True)
+class Span:
+    """Kernel memory from one address to behind another; ``name`` is a module's, or ``kernel``."""
+
+    name: str
+    start: int
+    end: int
+
+    def __contains__(self, address: int) -> bool:
+        return self.start <= address < self.end
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
+class Switched:
+    """What looks like a static branch that was switched: a nop became a jump to ``target``, or the reverse."""
+
+    address: int
+    target: int
+    size: int
+
+
+def switched_at(address: int, before: bytes, after: bytes) -> Switched | None:
+    """Whether a nop and a jump have taken each other's place; ``before`` and ``after`` begin at the address."""
+    for nop, jump in ((before, after), (after, before)):
+        for size, nops in _NOPS.items():
+            if nop[:size] in nops and len(jump) >= size and jump[0] == _JUMP_OPCODES[size]:
+                return Switched(address, address + size + _JUMPS[size].unpack_from(jump)[1], size)
+    return None
+
+
+def keys_of(guest: Guest, data: Sequence[Span], branches: Sequence[Switched]) -> Mapping[Switched, int]:
+    """The addresses of the keys of those that are static branches, by the entries of struct jump_entry in ``data``.
+
+    An entry has the place, the target and the key, each as a distance from the field itself
+    (include/linux/jump_label.h); the key's is as long as a word.
+    """
+    keys: dict[Switched, int] = {}
+    for span in data if branches else ():
+        memory = guest.read_memory(span.start, span.size)
+        word = struct.Struct("<q" if span.start >> 32 else "<i")
+        # Distances from the span's beginning: the loop runs over a million fields.
+        wanted = {branch.address - span.start: branch for branch in branches}
+        fields = array("i", memory[: len(memory) // 4 * 4])
+        entries = [at for at, field in zip(range(0, len(memory), 4), fields, strict=False) if at + field in wanted]
+        for entry in entries:
+            branch = wanted[entry + fields[entry // 4]]
+            if entry + 8 + word.size > len(memory):
+                continue
+            if span.start + entry + 4 + fields[entry // 4 + 1] == branch.target:
+                keys[branch] = (span.start + entry + 8 + word.unpack_from(memory, entry + 8)[0]) & ~_FLAGS
+    return keys
+
+
+def tracepoint_of(guest: Guest, symbols: Symbols, key: int) -> str | None:
+    """The name of the tracepoint that a static key is part of; None where it is part of none."""
+    size, code = (8, "Q") if key >> 32 else (4, "I")
+    words = struct.unpack(f"<{_TRACEPOINT_WORDS}{code}", guest.read_memory(key, _TRACEPOINT_WORDS * size))
+    for name in (symbols.at(word) for word in words if word):
+        for prefix in _TRACEPOINT_FUNCTIONS:
+            if name.startswith(prefix) and "+" not in name:
+                return name.removeprefix(prefix)
+    return None
+
+
+# The addresses of the text of a guest's kernel and of its loaded modules, and of their data.
+
+KERNEL = "kernel"
+
+_EXECUTABLE = re.compile(r"\.(?!init\b).*text.*|\.altinstr_(replacement|aux)|\.fixup")
+"""Sections that a module's text consists of; the kernel puts them first (layout_sections() of kernel/module/main.c)."""
+_INIT = re.compile(r"\.init\b.*")
+"""Sections whose memory the kernel has freed."""
+_SECTION = re.compile(r"/sys/module/([A-Za-z0-9_]+)/sections/([^:\n]+):0x([0-9a-f]{1,16})")
+_BRANCHES = "__jump_table"
+_UNMAPPED = "Invalid addr"
+"""QEMU's word for memory that the guest has no page for (memsave)."""
+_PAGE = 4096
+_LARGEST_TABLE = 1 << 20
+"""Bytes that a module's table of static branches is looked for in."""
+_LARGEST = 32 << 20
+"""Bytes; the text of a Debian kernel for x86_64 has 15 MB."""
+_LARGEST_TOGETHER = 128 << 20
+"""Bytes of all spans, which are read and kept; a desktop's hundred and fifty modules have 20 MB."""
+
+
+@dataclass(frozen=True)
+class TextLayout:
+    """The text of the kernel, then that of each module, and the data of all of them."""
+
+    text: Sequence[Span]
+    data: Sequence[Span]
+
+    @classmethod
+    def of(cls, guest: Guest, symbols: Symbols) -> TextLayout:
+        """Look both up in a running guest. Raises EvidenceError where its lists make no sense."""
+        kernel = cls.of_kernel(symbols)
+        data = [*kernel.data]
+        modules = [Span(name, module.start, module.end) for name, module in ModuleMemory.all_of(guest).items()]
+        sections = _sections(guest, modules)
+        listed = [Span(one.name, one.start, _first_data(one, sections[one.name])) for one in modules]
+        _possible([*kernel.text, *listed])  # before anything of it is read
+        text = [Span(one.name, one.start, _mapped_end(guest, one.start, one.end)) for one in listed]
+        for module, claimed, mapped in zip(modules, listed, text, strict=True):
+            if mapped == claimed:
+                data.append(Span(module.name, (mapped.end + 3) & ~3, module.end))
+            else:
+                data += _table_apart(guest, module, sections[module.name])
+        return cls(_possible([*kernel.text, *text]), _possible(data))
+
+    @classmethod
+    def of_kernel(cls, symbols: Symbols) -> TextLayout:
+        """Those of the kernel alone: of its data only the table of static branches, where that is listed.
+
+        Raises EvidenceError where its lists make no sense.
+        """
+        start, end, init = (symbols.anywhere(name) for name in ("_stext", "_etext", "_sinittext"))
+        if start is None or end is None or init is None:
+            raise EvidenceError("the guest's kernel does not list where its text is (_stext, _etext, _sinittext)")
+        first, last = (symbols.anywhere(f"__{side}___jump_table") for side in ("start", "stop"))
+        branches = Span(KERNEL, (end + 3) & ~3, init) if first is None or last is None else Span(KERNEL, first, last)
+        return cls(_possible([Span(KERNEL, start, end)]), _possible([branches]))
+
+
+def _mapped_end(guest: Guest, start: int, end: int) -> int:
+    """Where a module's memory from an address on ends, at the latest at ``end``.
+
+    Since Linux 6.4 (commit ac3b43283923) text and data are apart, each behind a page that is not mapped, and the size
+    in /proc/modules is that of all parts together.
+    """
+    if end <= start or _is_mapped(guest, start, end - start):
+        return end
+    pages = range(start | (_PAGE - 1), end, _PAGE)
+    return next((last + 1 - _PAGE for last in pages if not _is_mapped(guest, last, 1)), end)
+
+
+def _is_mapped(guest: Guest, address: int, size: int) -> bool:
+    try:
+        guest.read_memory(address, size)
+    except GuestError as error:
+        if _UNMAPPED not in error.what:
+            raise
+        return False
+    return True
+
+
+def _table_apart(guest: Guest, module: Span, sections: Mapping[str, int]) -> Sequence[Span]:
+    """The memory that a module's table of static branches is in, where it is apart from the text."""
+    start = sections.get(_BRANCHES)
+    return [] if start is None else [Span(module.name, start, _mapped_end(guest, start, start + _LARGEST_TABLE))]
+
+
+def _possible(spans: Sequence[Span]) -> Sequence[Span]:
+    """Those that have any bytes. Raises EvidenceError where one cannot be."""
+    for span in spans:
+        if not 0 <= span.size <= _LARGEST:
+            raise EvidenceError(f"the {span.name} cannot have text or data from {span.start:#x} to {span.end:#x}")
+    if sum(span.size for span in spans) > _LARGEST_TOGETHER:
+        raise EvidenceError(f"the kernel and its modules have more than {_LARGEST_TOGETHER >> 20} MiB of text or data")
+    return [span for span in spans if span.size]
+
+
+def _sections(guest: Guest, modules: Sequence[Span]) -> Mapping[str, Mapping[str, int]]:
+    """The addresses of each module's sections, by their names."""
+    sections: dict[str, dict[str, int]] = {module.name: {} for module in modules}
+    if modules:
+        folders = [f"/sys/module/{module.name}/sections" for module in modules]
+        for owner, name, address in _SECTION.findall(guest.succeed(["grep", "-r", "0x", *folders]).text):
+            if owner in sections:
+                sections[owner][name] = int(address, 16)
+    return sections
+
+
+def _first_data(module: Span, sections: Mapping[str, int]) -> int:
+    """Where a module's text ends: at its first section of data."""
+    data = [
+        address
+        for name, address in sections.items()
+        if address in module and not _EXECUTABLE.fullmatch(name) and not _INIT.fullmatch(name)
+    ]
+    return min(data, default=module.end)
+
+
+# Where do two texts of one size differ? Megabytes that are equal take a thousandth of a second each.
+
+_BLOCK = 4096
+_RUN = re.compile(rb"[^\0]+")
+
+
+def differing(before: bytes | bytearray, after: bytes) -> Iterator[tuple[int, int]]:
+    """The first and behind the last byte of each run of bytes that differ, in order; a run ends with its block."""
+    for block in range(0, len(before), _BLOCK):
+        old, new = before[block : block + _BLOCK], after[block : block + _BLOCK]
+        if old != new:
+            either = int.from_bytes(old, "little") ^ int.from_bytes(new, "little")
+            for run in _RUN.finditer(either.to_bytes(len(old), "little")):
+                yield block + run.start(), block + run.end()
+
+
+# What differs in the text of a guest's kernel, and of its modules, from what it should be? QEMU reads it from outside.
+#
+# A running kernel patches its own text at static branches only. Alternatives, lock prefixes, the function tracer's
+# sites and static calls are patched at boot, or on behalf of a tracer or a probe: what has changed there was left
+# behind.
+
+_TURNS = 10
+_TURN = "0.3"
+"""Guest seconds: kprobes restore the text under a jump in the background, five ticks after a probe has gone."""
+
+_MOST_CHANGED = 20_000
+"""Differing bytes of one module or of the kernel that are looked at one by one; those behind them are not."""
+_NEAR = 8
+"""Bytes between two differences that are shown as one."""
+_SHOWN_BYTES = 16
+_MOST_SHOWN = 8
+
+Content = Sequence[bytes]
+"""The text of the kernel, then that of each module."""
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The text as it is; static branches that the kernel has switched are all that differs."""
+
+    content: Content
+    switched: tuple[SwitchedBranch, ...]
+
+
+@dataclass(frozen=True)
+class _Look:
+    """The text as it is, the branches that were switched, and the addresses of ``others``."""
+
+    content: Content
+    switched: tuple[SwitchedBranch, ...]
+    others: dict[int, str]
+
+
+class GuestText:
+    """The text of one guest, where ``layout`` has it."""
+
+    def __init__(self, guest: Guest, symbols: Symbols, layout: TextLayout) -> None:
+        self._guest, self._symbols, self._layout = guest, symbols, layout
+
+    def read(self) -> Content:
+        """The text as it is now. Raises GuestError."""
+        with at_rest(self._guest):
+            return self._spans()
+
+    def settled(self, expected: Content) -> Settled:
+        """The text, compared with what it should be.
+
+        Raises EvidenceError for every difference that is not a static branch which the kernel has switched for itself,
+        and for a tracepoint that is enabled on one side only.
+        """
+        look = self._look(expected)
+        for _ in range(_TURNS):
+            if not look.others:
+                break
+            self._guest.succeed(["sleep", _TURN])
+            look = self._look(expected, look)
+        if look.others:
+            lines = list(islice(self._shown(expected, look.content, look.others), _MOST_SHOWN + 1))
+            if len(lines) > _MOST_SHOWN:
+                lines[_MOST_SHOWN] = "and more"
+            raise EvidenceError("the cell left the kernel's text changed", detail=lines)
+        return Settled(look.content, look.switched)
+
+    def _look(self, expected: Content, last: _Look | None = None) -> _Look:
+        """The text now; where it is what it was at the ``last`` look, the same again."""
+        # A resting guest lets QEMU read the text of a Debian kernel (10 MB) in 5 ms instead of 20.
+        with at_rest(self._guest):
+            content = self._spans()
+            if last is not None and content == last.content:
+                return last
+            return _Look(content, *self._differences(expected, content))
+
+    def _spans(self) -> Content:
+        return [self._guest.read_memory(span.start, span.size) for span in self._layout.text]
+
+    def _differences(self, expected: Content, content: Content) -> tuple[tuple[SwitchedBranch, ...], dict[int, str]]:
+        """The kernel's own switched branches, and the addresses of all other bytes that differ, each with a remark."""
+        changed = {
+            address: ""
+            for span, before, after in zip(self._layout.text, expected, content, strict=True)
+            for address in islice(_changed(span.start, before, after), _MOST_CHANGED)
+        }
+        looks = [
+            switched_at(address, self._at(expected, address, LONGEST), self._at(content, address, LONGEST))
+            for address in changed
+        ]
+        keys = keys_of(self._guest, self._layout.data, [look for look in looks if look is not None])
+        switched: list[SwitchedBranch] = []
+        for branch, key in keys.items():
+            place = range(branch.address, branch.address + branch.size)
+            tracepoint = tracepoint_of(self._guest, self._symbols, key)
+            if tracepoint is not None:
+                changed |= dict.fromkeys(place, f" (tracepoint {tracepoint})")
+                continue
+            for address in place:
+                changed.pop(address, None)
+            before, after = (self._at(one, branch.address, branch.size).hex() for one in (expected, content))
+            name = self._symbols.at(branch.address)
+            switched.append(SwitchedBranch(place=name, key=self._symbols.data_at(key), before=before, after=after))
+        return tuple(switched), changed
+
+    def _at(self, content: Content, address: int, size: int) -> bytes:
+        """Bytes of the text, fewer at its end."""
+        for span, text in zip(self._layout.text, content, strict=True):
+            if address in span:
+                return text[address - span.start : address - span.start + size]
+        return b""
+
+    def _shown(self, expected: Content, content: Content, changed: dict[int, str]) -> Iterator[str]:
+        for first, last in _near(sorted(changed)):
+            size = min(last - first + 1, _SHOWN_BYTES)
+            before, after = (self._at(one, first, size).hex(" ") for one in (expected, content))
+            yield f"{first:#x} {self._symbols.at(first)}: {before} became {after}{changed[first]}"
+
+
+def _changed(start: int, before: bytes, after: bytes) -> Iterator[int]:
+    """The addresses of bytes that differ, in order; ``start`` is the first byte's."""
+    for first, end in differing(before, after):
+        yield from range(start + first, start + end)
+
+
+def _near(addresses: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The first and the last address of each group."""
+    first = last = addresses[0]
+    for address in addresses[1:]:
+        if address - last > _NEAR:
+            yield first, last
+            first = address
+        last = address
+    yield first, last
 
 
 class KernelText:

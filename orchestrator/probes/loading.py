@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from orchestrator.catalog.given_parameters import parameter_problem
-from orchestrator.catalog.user_module import modinfo
+from orchestrator.catalog.probes import parameter_problem
+from orchestrator.catalog.user_files import modinfo
 from orchestrator.errors import CommandTimeout, EvidenceError, GuestError, GuestHang, UsageError
 from orchestrator.guest.channel import COMMAND_LIMIT
+from orchestrator.guest.console import guilty_function, interrupted_at
+from orchestrator.guest.diagnosis import is_stopped
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.guilty import guilty_function, interrupted_at
-from orchestrator.guest.hang import is_stopped
 
 _WRONG_FORMAT = "invalid module format"
 """What insmod says for ENOEXEC: the module is of another kernel, or of another configuration of this one."""

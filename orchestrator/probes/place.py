@@ -4,18 +4,250 @@
 from __future__ import annotations
 
 import re
+import struct
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from orchestrator.catalog.data import nearest
 from orchestrator.catalog.probes import ProbeKind
-from orchestrator.errors import EvidenceError
+from orchestrator.errors import CommandFailed, EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.bpf_program import pinned_links
 from orchestrator.probes.evidence import Observation, check_called, followed, observe
-from orchestrator.probes.point import ProbePoint
+from orchestrator.probes.point import ProbePoint, find_static_branch
 from orchestrator.probes.symbols import Symbols
-from orchestrator.probes.tracepoint import find_tracepoint
-from orchestrator.probes.tracer import Traced
-from orchestrator.probes.user_point import UserPoint, events_at, observe_program
+from orchestrator.probes.tracefs import TRACEFS, Traced
+
+# A tracepoint of a guest's kernel, by its name: its static branch, its key, and the functions that a hit calls.
+#
+# All of it is read from outside, out of ``struct tracepoint`` (include/linux/tracepoint-defs.h), so it needs no
+# module.
+
+_ITERATOR, _STUB, _CALL = "__traceiter_", "__probestub_", "__SCT__tp_func_"
+"""Functions that every tracepoint has; the stub since Linux 6.4, the static call where the architecture has any."""
+_NAMES, _STUBS = re.compile(_ITERATOR + r"\w{1,100}"), re.compile(_STUB + r"\w{1,100}")
+_ITERATOR_FIELD = 5
+"""Words before ``iterator``: name, key (two), static_call_key, static_call_tramp."""
+_REGISTERING, _REGISTERS = "sys_enter", "syscall_regfunc"
+"""A tracepoint of each kernel whose ``regfunc`` is known."""
+_KEY_FIELD = 1
+_TYPE_BITS = 3
+"""Low bits of a key's second word, which are no part of the address of its first jump_entry."""
+_MOST_FUNCTIONS = 8
+_JUMP = 0xE9
+_LARGEST_TEXT = 32 << 20
+"""Bytes from the kernel's text to its init code; Debian's for i386 has 9 MB."""
+
+
+@dataclass(frozen=True)
+class Tracepoint:
+    """A tracepoint: the addresses of its struct and of its static call (None: an array of functions alone).
+
+    ``branch`` is its first static branch. Several functions may have the tracepoint: all their branches are switched at
+    once.
+    """
+
+    name: str
+    address: int
+    functions_at: int
+    static_call: int | None
+    branch: ProbePoint
+
+    def observe(self, guest: Guest, symbols: Symbols) -> Observation:
+        """The branch's bytes, whether the key is enabled, and what a hit calls (``called``), one function or several.
+
+        Raises EvidenceError where the static call leads elsewhere than the tracepoint's functions say.
+        """
+        live = guest.read_memory(self.branch.address, len(self.branch.original))
+        word = _word_of(self.address)
+        (enabled,) = struct.unpack("<i", guest.read_memory(self.address + _KEY_FIELD * word.size, 4))
+        functions = self._functions(guest, word)
+        called = ", ".join(symbols.at(function) for function in functions)
+        if self.static_call is not None and functions:
+            self._check_call(guest, symbols, functions)
+        return Observation(live, "[ENABLED]" if enabled > 0 else None, called=called or None)
+
+    def _functions(self, guest: Guest, word: struct.Struct) -> Sequence[int]:
+        """The functions of its array, which ends with a null (struct tracepoint_func: function, data, priority)."""
+        array = _number(guest, self.functions_at, word)
+        found: list[int] = []
+        while array and (function := _number(guest, array + 3 * word.size * len(found), word)):
+            found.append(function)
+            if len(found) > _MOST_FUNCTIONS:
+                raise EvidenceError(f"the tracepoint {self.name} calls more than {_MOST_FUNCTIONS} functions")
+        return found
+
+    def _check_call(self, guest: Guest, symbols: Symbols, functions: Sequence[int]) -> None:
+        """A single function is called itself; several are, by the iterator (tracepoint_update_call())."""
+        assert self.static_call is not None
+        code = guest.read_memory(self.static_call, 5)
+        target = self.static_call + len(code) + int.from_bytes(code[1:], "little", signed=True)
+        expected = functions[0] if len(functions) == 1 else symbols.address(_ITERATOR + self.name)
+        if code[0] != _JUMP or target != expected:
+            raise EvidenceError(
+                f"the static call of the tracepoint {self.name} is {code.hex(' ')} at {self.static_call:#x}, "
+                f"and does not lead to {symbols.at(expected)}"
+            )
+
+
+def find_tracepoint(guest: Guest, symbols: Symbols, name: str) -> Tracepoint:
+    """A tracepoint of the kernel's own, off. Raises EvidenceError where there is none, or where it is on."""
+    iterators = symbols.functions_like(_NAMES)
+    iterator = iterators.get(_ITERATOR + name)
+    if iterator is None:
+        names = [one.removeprefix(_ITERATOR) for one in iterators]
+        guess = nearest(name, names)
+        raise EvidenceError(
+            f"the guest's kernel has no tracepoint {name}", hint=f"did you mean {guess}?" if guess else ""
+        )
+    word = _word_of(iterator)
+    address = _struct_at(guest, symbols, name, iterator)
+    entries = _number(guest, address + (_KEY_FIELD + 1) * word.size, word) & ~_TYPE_BITS
+    if not entries:
+        raise EvidenceError(f"no code of the guest's kernel has the tracepoint {name}")
+    # struct jump_entry begins with the distance from itself to the branch.
+    (distance,) = struct.unpack("<i", guest.read_memory(entries, 4))
+    return Tracepoint(
+        name,
+        address,
+        address + _functions_field(guest, symbols, word, iterators) * word.size,
+        symbols.address(_CALL + name) if symbols.functions(_CALL + name) else None,
+        find_static_branch(guest, entries + distance, name),
+    )
+
+
+def _functions_field(guest: Guest, symbols: Symbols, word: struct.Struct, iterators: Mapping[str, int]) -> int:
+    """Words before ``funcs``: those before the iterator, itself, and the stub where there is one.
+
+    Up to Linux 6.13 regfunc and unregfunc are between them, which were put into a struct of their own (``ext``).
+    """
+    iterator = iterators.get(_ITERATOR + _REGISTERING)
+    stubs = 1 if symbols.functions_like(_STUBS) else 0
+    behind = _ITERATOR_FIELD + 1 + stubs
+    if iterator is not None and symbols.functions(_REGISTERS):
+        one = _struct_at(guest, symbols, _REGISTERING, iterator)
+        if _number(guest, one + behind * word.size, word) != symbols.address(_REGISTERS):
+            return behind
+    return behind + 2
+
+
+def _struct_at(guest: Guest, symbols: Symbols, name: str, iterator: int) -> int:
+    return symbols.anywhere(f"__tracepoint_{name}") or _searched(guest, symbols, name, iterator)
+
+
+def _searched(guest: Guest, symbols: Symbols, name: str, iterator: int) -> int:
+    """The address of the struct by its content: kernels without CONFIG_KALLSYMS_ALL list no data."""
+    word = _word_of(iterator)
+    start, end = symbols.anywhere("_etext"), symbols.anywhere("_sinittext")
+    if start is None or end is None or not 0 < end - start <= _LARGEST_TEXT:
+        raise EvidenceError("the guest's kernel does not list where its data is (_etext, _sinittext)")
+    memory = guest.read_memory(start, end - start)
+    wanted = name.encode() + b"\0"
+    for place in _places(memory, word.pack(iterator)):
+        struct_at = place - _ITERATOR_FIELD * word.size
+        if struct_at < 0:
+            continue
+        (text,) = word.unpack_from(memory, struct_at)
+        if memory[text - start : text - start + len(wanted)] == wanted:
+            return start + struct_at
+    raise EvidenceError(f"the tracepoint {name} is nowhere in the data of the guest's kernel")
+
+
+def _places(memory: bytes, wanted: bytes) -> Iterator[int]:
+    place = memory.find(wanted)
+    while place >= 0:
+        yield place
+        place = memory.find(wanted, place + 1)
+
+
+def _word_of(address: int) -> struct.Struct:
+    return struct.Struct("<Q" if address >> 32 else "<I")
+
+
+def _number(guest: Guest, address: int, word: struct.Struct) -> int:
+    (number,) = word.unpack(guest.read_memory(address, word.size))
+    return int(number)
+
+
+# A place in the program that makes the calls or in its library, and what is there when the program is started.
+#
+# The bytes are those of a process that is started for it, as the calls' own process is, and is ended before it
+# executes an instruction of the program; of a library, when the loader has mapped it. They are read beside the file's,
+# which a uprobe leaves alone: it changes a page of each process.
+
+EVENTS = f"{TRACEFS}/uprobe_events"
+
+_LARGEST_MAPS = 1 << 16
+_PAGE = 1 << 12
+_PEEKED = re.compile(r"process ((?:[0-9a-f]{2}){1,64})\nfile ((?:[0-9a-f]{2}){1,64})\n")
+_DEFINED = re.compile(r"^[pr]:\S+ (/.*):0x0*([0-9a-f]{1,16})(?:\(0x[0-9a-f]+\))?$", re.MULTILINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UserPoint(ProbePoint):
+    """A probe point in a program, which is at a path in the guest; ``file_offset`` is in bytes.
+
+    ``semaphore`` is the place in the file of the counter that the kernel keeps of a static point's probes, or 0. A
+    point in a ``library``, a path as well, has its address relative to where a process maps that. ``label`` is the
+    file's name in experiments.
+    """
+
+    program: str
+    file_offset: int
+    semaphore: int = 0
+    library: str | None = None
+    label: str = "program"
+
+    @property
+    def name(self) -> str:
+        """As an experiment names it: ``program:workload``, ``libc.so.6:malloc``."""
+        return f"{self.label}:{super().name}"
+
+    @property
+    def file(self) -> str:
+        """The file that has the point."""
+        return self.library or self.program
+
+    def is_at(self, address: int) -> bool:
+        """Whether a hit can have come from an address: each process has a library at other pages."""
+        if self.library is None:
+            return super().is_at(address)
+        return (address - self.address) % _PAGE == 0
+
+
+def events_at(guest: Guest, point: UserPoint) -> int:
+    """How many uprobes tracefs lists at the point."""
+    listing = guest.get(EVENTS, largest=_LARGEST_MAPS).decode("utf-8", errors="replace")
+    return [(path, int(offset, 16)) for path, offset in _DEFINED.findall(listing)].count(
+        (point.file, point.file_offset)
+    )
+
+
+def observe_program(
+    guest: Guest, point: UserPoint, listed: Callable[[Guest, UserPoint], int] = events_at
+) -> Observation:
+    """Read what a process that is started now has at the point, and how many probes are ``listed`` there.
+
+    Raises EvidenceError where the program's file is not as it was.
+    """
+    place = ["-a", str(point.address)] if point.library is None else ["-l", point.library]
+    try:
+        numbers = [str(point.file_offset), str(len(point.original))]
+        said = guest.succeed(["peek", *place, *numbers, point.program]).text
+    except CommandFailed as error:
+        raise EvidenceError(f"the bytes at {point.name} cannot be read", detail=error.detail) from None
+    found = _PEEKED.fullmatch(said)
+    if found is None:
+        raise EvidenceError(f"the bytes at {point.name} cannot be read", detail=said.splitlines()[:4])
+    process, file = (bytes.fromhex(text) for text in found.groups())
+    if file != point.original:
+        raise EvidenceError(
+            f"the file of {point.file} has {file.hex(' ')} at {point.name}, not the original {point.original.hex(' ')}"
+        )
+    number = listed(guest, point)
+    return Observation(process, "" if number else None, number)
+
 
 _CALLED = {
     "trace": re.compile(r"trace_event_raw_event_\w+|ftrace_syscall_(enter|exit)"),

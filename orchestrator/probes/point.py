@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.artifacts.function_entry import FTRACE_NOPS, entry_places
+from orchestrator.artifacts.kernel_code import FUNCTION_TYPES, KernelCode
+from orchestrator.artifacts.machine_code import FTRACE_NOPS, Instruction, Memory, decoded, entry_places
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.symbols import Symbols
@@ -124,3 +126,107 @@ def find_static_branch(guest: Guest, address: int, tracepoint: str) -> ProbePoin
     if not original.startswith((*FTRACE_NOPS, _SHORT_NOP)):
         raise EvidenceError(f"there is no nop at {address:#x}, where the tracepoint's static branch is to be")
     return ProbePoint(f"trace_{tracepoint}", 0, address, original)
+
+
+# What is wrong with a probe point, as far as the kernel's image says it before a boot.
+#
+# The image is the kernel's, or a module's file. What it does not decide is left to the guest: functions that must not
+# be probed, and places that the kernel patches as it boots.
+
+_NAMES_SHOWN = 3
+_MOST_GUESSES = 5000
+"""Names compared with a misspelt one; all of a kernel's would take seconds."""
+_TEXT, _INIT, _EXIT = ".text", ".init", ".exit"
+_PADDING = frozenset({"nop", "int3"})
+
+
+def wrong_point_reason(code: KernelCode, symbol: str, offset: int | None) -> str | None:
+    """Why a kernel has no such probe point; None where nothing is wrong that its image shows.
+
+    Without an ``offset`` (in bytes) the function's entry is meant, wherever its code begins.
+    """
+    functions = [one for one in code.named(symbol) if one.type in FUNCTION_TYPES]
+    if len(functions) > 1:
+        places = ", ".join(f"{one.address:#x}" for one in functions)
+        return f"it has {len(functions)} functions {symbol} ({places}): which one is meant is not known"
+    if not functions:
+        return _no_function(code, symbol)
+    start = functions[0].address
+    return (
+        _freed_reason(code, symbol, start)
+        or _no_code_reason(code, symbol, start)
+        or (_wrong_offset_reason(code, symbol, start, offset) if offset else None)
+    )
+
+
+def _freed_reason(code: KernelCode, symbol: str, start: int) -> str | None:
+    """Why a function is not there when calls are made; the kernel's __exit functions go with its __init ones."""
+    if code.is_in(start, _INIT):
+        when = "the module has been loaded" if code.is_module else "the kernel has booted"
+        return f"{symbol} is __init: its memory is freed when {when}"
+    if code.is_in(start, _EXIT):
+        module, built_in = "it runs when the module is unloaded, behind all calls", "the kernel drops it as it boots"
+        return f"{symbol} is __exit: {module if code.is_module else built_in}"
+    return None
+
+
+def _no_code_reason(code: KernelCode, symbol: str, start: int) -> str | None:
+    """Why nothing of a function is executed: the compiler puts nops before a function under a name of their own."""
+    if not code.is_module and _TEXT in code.sections and not code.is_in(start, _TEXT):
+        return f"{symbol} is no function: it is outside of the kernel's text"
+    behind = code.following(start)
+    instructions = [] if behind is None else list(decoded(code.read(start, behind - start), start, code.word))
+    if behind is None or not instructions or instructions[-1].end != behind or not all(map(is_padding, instructions)):
+        return None
+    before = next((one for one in code.names_at(behind) if symbol.endswith(one)), None)
+    what = "padding" if before is None else f"padding before {before}"
+    return f"{symbol} has no instruction: its {behind - start:#x} bytes are {what}"
+
+
+def _no_function(code: KernelCode, symbol: str) -> str:
+    if code.named(symbol):
+        return f"{symbol} is data, not a function"
+    names = functions_like(symbol, code)
+    guess = f"; did you mean {' or '.join(names)}?" if names else ""
+    return f"it has no function {symbol} of its own{guess}"
+
+
+def functions_like(symbol: str, *codes: KernelCode) -> Sequence[str]:
+    """The functions most like a name, up to three; first those that have it in theirs, such as ``vfs_read.cold``."""
+    names = {one.name for code in codes for one in code.symbols if one.type in FUNCTION_TYPES}
+    within = sorted((name for name in names if symbol in name), key=lambda name: (len(name), name))
+    alike = sorted(name for name in names if name[:4] == symbol[:4])[:_MOST_GUESSES]
+    close = difflib.get_close_matches(symbol, alike, n=_NAMES_SHOWN, cutoff=0.6)
+    return list(dict.fromkeys([*close[:1], *within, *close]))[:_NAMES_SHOWN]
+
+
+def _wrong_offset_reason(code: KernelCode, symbol: str, start: int, offset: int) -> str | None:
+    end = code.following(start) or start
+    size = end - start
+    if offset >= size:
+        return f"{symbol}+{offset:#x} is beyond the end of {symbol}, which has {size:#x} bytes"
+    place = start + offset
+    instructions = list(decoded(code.read(start, size), start, code.word))
+    for before, one, after in zip([None, *instructions], instructions, [*instructions[1:], None], strict=False):
+        if one.address < place < one.end:
+            if code.is_patched(one.address, one.end):
+                return None
+            near = [f"+{near.address - start:#x}" for near in (before, one, after) if near is not None]
+            return (
+                f"{symbol}+{offset:#x} is inside the instruction at +{one.address - start:#x} ({one.size} bytes): "
+                f"instructions begin at {', '.join(near)}"
+            )
+    last = next((one for one in reversed(instructions) if not is_padding(one)), None)
+    if instructions and instructions[-1].end == end and last is not None and place > last.address:
+        return (
+            f"{symbol}+{offset:#x} is beyond the end of {symbol}: behind its last instruction, at "
+            f"+{last.address - start:#x}, is padding"
+        )
+    return None
+
+
+def is_padding(one: Instruction) -> bool:
+    """Whether it is a nop or an int3; i386 pads with a lea of a register to itself as well."""
+    if one.name == "lea" and isinstance(one.operands[1], Memory):
+        return one.operands[1].base == one.operands[0] and one.operands[1].displacement == 0
+    return one.name in _PADDING

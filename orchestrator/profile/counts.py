@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from orchestrator.catalog.cpus import CacheName, CpuCaches
+from orchestrator.catalog.words import OTHER, purpose_of_function, purpose_of_generated
 from orchestrator.errors import EvidenceError
-from orchestrator.results.misses import Misses
+from orchestrator.results.stored_profile import CacheProfile, CellProfile, Misses, SymbolProfile, sum_of
 
 _LARGEST_FILE = 65 << 20
 """The plugin stops at 64 MiB."""
@@ -172,3 +174,271 @@ def _next(lines: Iterable[str], number: int) -> Iterable[str]:
 
 def _damaged(line: str, file: Path) -> EvidenceError:
     return EvidenceError("QEMU's counts are not what its plugin writes", where=str(file), detail=[line[:200]])
+
+
+# The instructions of one sample, and the proof that the plugin counted what the clock did.
+#
+# The plugin keeps two empty batches and then every batch that counts, in their order. A region is one instruction
+# longer than the clock says: it has both readings in it.
+
+EMPTY_BATCHES = 2
+"""Empty batches that ``bench.c`` keeps before its samples."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What the clock said: of an empty batch, and of each sample with its number of batches. In instructions."""
+
+    empty: int
+    samples: Sequence[tuple[int, int]]
+
+
+def sample_of(regions: Sequence[Region], timed: Timed) -> Region:
+    """What the calls of one sample executed, without what every batch costs.
+
+    Raises EvidenceError unless the plugin counted as many instructions as the clock did, in every batch, and the same
+    ones in every sample.
+    """
+    expected = EMPTY_BATCHES + sum(batches for batches, _ in timed.samples)
+    if len(regions) != expected:
+        raise EvidenceError(f"QEMU counted in {len(regions)} batches, and {expected} were timed")
+    if any(other != regions[0] for other in regions[1:EMPTY_BATCHES]):
+        raise EvidenceError("two empty batches executed different instructions")
+    empty, batches_of_samples = batches_of(regions, timed)
+    _check(empty.total - 1, timed.empty, "an empty batch")
+    samples: list[Region] = []
+    for batches, (_, total) in zip(batches_of_samples, timed.samples, strict=True):
+        sample = together(batches)
+        _check(sample.total - len(batches), total, "a sample")
+        if sample.stacks:
+            _check(sum(sample.stacks.values()), total, "the stacks of a sample")
+        samples.append(sample.less(empty, len(batches)))
+    if any(sample != samples[0] for sample in samples):
+        raise EvidenceError("two samples of one guest executed different instructions")
+    return samples[0]
+
+
+def batches_of(regions: Sequence[Region], timed: Timed) -> tuple[Region, Sequence[Sequence[Region]]]:
+    """The last empty batch, and the batches of each sample."""
+    samples = []
+    at = EMPTY_BATCHES
+    for batches, _ in timed.samples:
+        samples.append(regions[at : at + batches])
+        at += batches
+    return regions[EMPTY_BATCHES - 1], samples
+
+
+def rounds_of(regions: Sequence[Region], timed: Sequence[tuple[int, int]]) -> Region:
+    """What n rounds of a loop executed, of pairs of regions with n and 2n rounds; ``timed`` is what the clock said.
+
+    What every run costs, whatever its rounds, is in both. Raises EvidenceError as ``sample_of``.
+    """
+    ticks = [one for pair in timed for one in pair]
+    if len(regions) != len(ticks):
+        raise EvidenceError(f"QEMU counted in {len(regions)} runs of a loop, and {len(ticks)} were timed")
+    for region, by_clock in zip(regions, ticks, strict=True):
+        _check(region.total - 1, by_clock, "a run of a loop")
+    rounds = [twice.less(once, 1) for once, twice in zip(regions[::2], regions[1::2], strict=True)]
+    if any(one != rounds[0] for one in rounds):
+        raise EvidenceError("the same rounds of a loop executed different instructions")
+    return rounds[0]
+
+
+def _check(counted: int, by_clock: int, what: str) -> None:
+    if counted != by_clock:
+        # QEMU 7.2 counts an instruction before it executes it, and anew when the fault has been handled.
+        twice = "an instruction that faults is counted twice: calls that fault have no profile"
+        hint = twice if counted > by_clock else ""
+        raise EvidenceError(f"QEMU counted {counted} instructions in {what}, and the clock {by_clock}", hint=hint)
+
+
+# Work that is timed as a whole, with its ticks and page faults, and the proof that the plugin counted all of it.
+#
+# QEMU's plugin counts an instruction when it begins. One that faults begins again once the fault is mended; the clock
+# counts it once. While a CPU sleeps, the clock goes on to the next timer, and nothing is executed. So of each region
+# between two marks
+#
+#     clock <= instructions <= clock + faults    without a hlt
+#              instructions <= clock + faults    with one
+
+_HALTS = frozenset({"f4", "0f01c9"})
+"""hlt and mwait, as bytes."""
+
+
+@dataclass(frozen=True)
+class CountedWork:
+    """What pieces of work executed, one by one and ``together``, and the figures that bound it.
+
+    ``ticks`` is what the clock says of all, the second reading of each piece included, as the plugin counts it.
+    ``faults`` is how often a fault's handler was entered, ``halts`` how often the CPU slept.
+    """
+
+    regions: Sequence[Region]
+    together: Region
+    ticks: int
+    faults: int
+    halts: int
+
+
+def counted_work(regions: Sequence[Region], ticks: Sequence[int], fault_entries: Container[int]) -> CountedWork:
+    """The work of regions that took so many ticks each, as the clock says.
+
+    ``fault_entries`` are the addresses of the handlers of exceptions after which an instruction begins again. Raises
+    EvidenceError unless the plugin counted what the clock did, within their number.
+    """
+    if len(regions) != len(ticks):
+        raise EvidenceError(f"QEMU counted in {len(regions)} pieces of work, and {len(ticks)} were timed")
+    faults = [_executed(region, lambda code: code.address in fault_entries) for region in regions]
+    halts = [_executed(region, lambda code: code.code in _HALTS) for region in regions]
+    for region, clock, faulted, halted in zip(regions, ticks, faults, halts, strict=True):
+        # A region has both readings in it, and their difference one of them.
+        counted = region.total - 1
+        if counted > clock + faulted or (not halted and counted < clock):
+            raise EvidenceError(
+                f"QEMU counted {counted} instructions, and the clock {clock}, with {faulted} faults and {halted} halts "
+                "between its readings"
+            )
+    return CountedWork(regions, together(regions), sum(ticks) + len(regions), sum(faults), sum(halts))
+
+
+def _executed(region: Region, wanted: Callable[[Code], bool]) -> int:
+    return sum(counts.executed for code, counts in region.counts.items() if wanted(code))
+
+
+# What the calls of a sample miss in the models of caches, and the proof that the models have seen all of them.
+#
+# Instructions that only the clock executes are left out, as they are of the counts.
+
+_PAGE = 4096
+
+
+@dataclass(frozen=True)
+class CacheMisses:
+    """Each cache, and what each instruction missed."""
+
+    caches: tuple[CacheProfile, ...] = ()
+    by_code: Mapping[Code, Misses] = field(default_factory=dict)
+
+
+def cache_misses(regions: Sequence[Region], timed: Timed, sample: Region, cpu: CpuCaches) -> CacheMisses:
+    """The misses of the calls that ``sample`` has, which follow from the ``regions`` that the plugin kept.
+
+    Raises EvidenceError where a model has not seen each executed instruction and each access, or does not miss as often
+    as the instructions together.
+    """
+    for region in regions:
+        check_lookups(region, cpu)
+    empty, samples = batches_of(regions, timed)
+    found = [_missed(batches, sample) for batches in samples]
+    totals = [sum_of(misses.values()) for misses in found]
+    accesses: dict[CacheName, int] = {
+        name: sum(sum(batch.lookups[name]) for batch in samples[0]) - len(samples[0]) * sum(empty.lookups[name])
+        for name in cpu.all
+    }
+    # What reaches level 2 depends on what level 1 has: those of the clock's own instructions cannot be subtracted.
+    accesses["l2"] = totals[0].of("l1i") + totals[0].of("l1d")
+    return CacheMisses(
+        tuple(
+            CacheProfile(
+                name=name,
+                size=cache.size,
+                ways=cache.ways,
+                line=cache.line,
+                accesses=accesses[name],
+                misses=totals[0].of(name),
+                repeated=totals[-1].of(name),
+            )
+            for name, cache in cpu.all.items()
+        ),
+        found[0],
+    )
+
+
+def work_misses(regions: Sequence[Region], again: Region, cpu: CpuCaches) -> CacheMisses:
+    """What work missed that is timed as a whole, ticks and page faults included; ``again`` is some of it once more.
+
+    Raises EvidenceError as ``cache_misses`` does.
+    """
+    for region in (*regions, again):
+        check_lookups(region, cpu)
+    missed: dict[Code, list[Misses]] = {}
+    for region in regions:
+        for code, one in region.misses.items():
+            missed.setdefault(code, []).append(one)
+    caches = [
+        CacheProfile(
+            name=name,
+            size=cache.size,
+            ways=cache.ways,
+            line=cache.line,
+            accesses=sum(sum(region.lookups[name]) for region in regions),
+            misses=sum(region.lookups[name].misses for region in regions),
+            repeated=again.lookups[name].misses,
+        )
+        for name, cache in cpu.all.items()
+    ]
+    return CacheMisses(tuple(caches), {code: sum_of(found) for code, found in missed.items()})
+
+
+def _missed(batches: Sequence[Region], sample: Region) -> Mapping[Code, Misses]:
+    codes = {code: None for batch in batches for code in batch.misses if code in sample.counts}
+    return {code: sum_of(batch.misses[code] for batch in batches if code in batch.misses) for code in codes}
+
+
+def check_lookups(region: Region, cpu: CpuCaches) -> None:
+    """Raise EvidenceError unless the models saw what a region executed, and missed as often as its instructions.
+
+    An access that crosses a page is looked up twice in the TLB.
+    """
+    if region.lookups.keys() != cpu.all.keys():
+        raise EvidenceError("QEMU has modelled no caches, or not all of them")
+    missed = sum_of(region.misses.values())
+    for name in cpu.all:
+        if missed.of(name) != region.lookups[name].misses:
+            what = f"{region.lookups[name].misses} times in {name}, and its instructions {missed.of(name)} times"
+            raise EvidenceError(f"a batch missed {what}")
+    for name, expected in _expected(region, cpu):
+        if sum(region.lookups[name]) not in expected:
+            what = f"{sum(region.lookups[name])} accesses to {name}, and {expected[0]} were executed"
+            raise EvidenceError(f"the model of a cache has seen {what}")
+
+
+def _expected(region: Region, cpu: CpuCaches) -> Iterator[tuple[CacheName, range]]:
+    """How many accesses a region has, as its counts say."""
+    yield "itlb", _exactly(region.total)
+    lines = sum(one.executed * _lines(code, cpu.l1i.line) for code, one in region.counts.items())
+    yield "l1i", _exactly(lines)
+    data = sum(one.loads + one.stores for one in region.counts.values())
+    yield "dtlb", range(data, 2 * data + 1)
+    yield "l2", _exactly(region.lookups["l1i"].misses + region.lookups["l1d"].misses)
+
+
+def _exactly(number: int) -> range:
+    return range(number, number + 1)
+
+
+def _lines(code: Code, line: int) -> int:
+    """Lines that an instruction is on, of its first page."""
+    last = min(code.address + len(code.code) // 2, (code.address // _PAGE + 1) * _PAGE) - 1
+    return last // line - code.address // line + 1
+
+
+# What the instructions of a profile are for: trap entry and exit, lookup, handler, and so on.
+
+
+def by_purpose(profile: CellProfile, mechanism: str) -> Mapping[str, int]:
+    """The instructions of all calls by purpose, with a probe of this ``mechanism``; their sum is the profile's."""
+    sums: Counter[str] = Counter()
+    for symbol in profile.symbols:
+        sums[_purpose(symbol, mechanism)] += symbol.executed
+    return dict(sums)
+
+
+def _purpose(symbol: SymbolProfile, mechanism: str) -> str:
+    match symbol.place:
+        case "user":
+            return OTHER
+        case "generated":
+            return purpose_of_generated(mechanism)
+        case _:
+            return purpose_of_function(symbol.name, symbol.module)

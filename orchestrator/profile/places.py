@@ -3,14 +3,68 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from typing import Literal, NamedTuple
 
+from orchestrator.artifacts.machine_code import disassembled
+from orchestrator.artifacts.modules import Module
+from orchestrator.errors import EvidenceError
+from orchestrator.guest.guest import Guest
+from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, ModuleMemory, Symbols, module_functions
 from orchestrator.profile.counts import Code, Counts, Stack
-from orchestrator.profile.operands import operands
-from orchestrator.results.misses import InstructionMisses, Misses
-from orchestrator.results.profile import Instruction, Place, SymbolProfile
+from orchestrator.results.stored_profile import Instruction, InstructionMisses, Misses, Place, SymbolProfile
+
+# The numbers in an instruction that may be addresses: what it jumps to, and what it refers to.
+
+WORDS = {"i386": 4, "x86_64": 8}
+"""Bytes of an address."""
+
+# Capstone writes numbers below ten without 0x. None of them is an absolute address.
+_NUMBER = re.compile(r"(?P<rip>rip (?=[+-] [0-9]))?(?P<sign>[+-] ?)?(?<!\w)(?P<number>0x[0-9a-f]+|(?<=rip . )[0-9])\b")
+_BRANCH = re.compile(r"(?:.* )?(?:call|j[a-z]+|loop[a-z]*|xbegin) (?P<target>0x[0-9a-f]+|[0-9])")
+_PER_CPU = re.compile(r"[fg]s:\[0x[0-9a-f]+\]")
+"""Without a register the number is a variable's place among those of a CPU; beside one it may be a field's in it."""
+
+
+class Operand(NamedTuple):
+    """A number, from ``start`` to ``end`` of an instruction's text.
+
+    ``relative`` ones count from the instruction's address; ``per-cpu`` is the place of a variable; ``plain`` ones may
+    be anything.
+    """
+
+    start: int
+    end: int
+    value: int
+    kind: Literal["relative", "per-cpu", "plain"]
+
+
+@lru_cache(maxsize=65536)
+def operands(code: str, word: int) -> tuple[str, tuple[Operand, ...]]:
+    """An instruction's text as it were at address 0, and the numbers in it. A profile has most codes many times."""
+    text = disassembled(bytes.fromhex(code), 0, word)
+    if text.startswith(".byte"):
+        return text, ()
+    branch = _BRANCH.fullmatch(text)
+    if branch is not None:
+        return text, (Operand(branch.start("target"), len(text), int(branch["target"], 0), "relative"),)
+    per_cpu = _PER_CPU.search(text)
+    found = []
+    for number in _NUMBER.finditer(text):
+        value = int(number["number"], 0) * (-1 if (number["sign"] or "").startswith("-") else 1)
+        if number["rip"]:
+            # Its sign goes, too: what is behind the code of one kernel may be before that of another.
+            found.append(Operand(number.start(), number.end(), value + len(code) // 2, "relative"))
+        else:
+            is_per_cpu = per_cpu is not None and per_cpu.start() < number.start() < per_cpu.end()
+            found.append(Operand(number.start(), number.end(), value, "per-cpu" if is_per_cpu else "plain"))
+    return text, tuple(found)
+
 
 _RETPOLINE = "__x86_indirect_thunk"
 GENERATED = "generated code"
@@ -134,3 +188,91 @@ class Places:
             for owner, instructions in found.items()
         ]
         return tuple(sorted(made, key=lambda one: (-one.executed, one.title, one.address)))
+
+
+# The code of a running guest, with the module that is or was loaded in it.
+
+_BEHIND_NAMES = "\x7f"
+_SPLITS = 0xF0000000
+"""Where a 32-bit kernel may begin (CONFIG_VMSPLIT_*): at a multiple of 256 MiB, its text 16 MiB behind."""
+_MADE = {
+    r"bpf_prog_[0-9a-f]{16}_(\S+)": "BPF program {}",
+    r"bpf_prog_[0-9a-f]{16}": "a BPF program without a name",
+    r"bpf_trampoline_\d+": "BPF trampoline",
+    r"bpf_dispatcher_\w+": "BPF dispatcher",
+    r"kprobe_insn_page": "kprobe's slot",
+    r"kprobe_optinsn_page": "optimised kprobe's detour",
+    r"ftrace_trampoline": "function tracer's trampoline",
+}
+"""What the kernel lists of code that it makes, and what that is here: the same name in each boot, without a number."""
+_OF_KERNEL = re.compile(r"^([0-9a-f]{8,16}) \S (\S+)\t\[(?:bpf|__builtin__\w+)\]$", re.MULTILINE)
+_FARTHEST = 1 << 16
+"""Bytes behind a symbol that may be its own: the kernel does not list where such code ends."""
+
+
+@dataclass(frozen=True)
+class OwnModule:
+    """A module that the kernel's own list of symbols does not have: its memory, and its functions by name."""
+
+    name: str
+    memory: ModuleMemory
+    functions: Mapping[str, int]
+
+
+def code_of(guest: Guest, symbols: Symbols, module: Module | None, program: str) -> Places:
+    """Its functions: those of ``symbols``, and of the ``module`` that was loaded since they were read.
+
+    Raises EvidenceError where the guest's lists make no sense.
+    """
+    modules = ModuleMemory.all_of(guest)
+    own = None
+    if module is not None and module.name in modules:
+        own = OwnModule(module.name, modules[module.name], module_functions(guest, module.name, module.file))
+    # Read anew, and only where there is such code: it comes and goes.
+    made = cache(lambda: listed_code(guest.get(KALLSYMS, largest=KALLSYMS_MAX)))
+    return replace(places_of(symbols, modules.values(), own, program), made_at=lambda address: made_at(made(), address))
+
+
+def listed_code(listing: bytes) -> Sequence[tuple[int, str]]:
+    """The addresses of code that the kernel has made and lists (``/proc/kallsyms``), and what it is, in order."""
+    lines = _OF_KERNEL.findall(listing.decode("ascii", errors="replace"))
+    return sorted((int(address, 16), _title(symbol)) for address, symbol in lines)
+
+
+def _title(symbol: str) -> str:
+    """What a symbol of such code stands for; one that is not known stands for itself."""
+    matches = ((re.fullmatch(pattern, symbol), title) for pattern, title in _MADE.items())
+    return next((title.format(*match.groups()) for match, title in matches if match), symbol)
+
+
+def made_at(made: Sequence[tuple[int, str]], address: int) -> str:
+    """What begins last at an address or before it."""
+    at = bisect_right(made, (address, _BEHIND_NAMES)) - 1
+    return made[at][1] if at >= 0 and address - made[at][0] < _FARTHEST else GENERATED
+
+
+def places_of(symbols: Symbols, modules: Iterable[ModuleMemory], own: OwnModule | None, program: str) -> Places:
+    """The functions of ``symbols`` and of ``own``, one of the ``modules``. Raises EvidenceError as ``code_of``."""
+    start, end = symbols.anywhere("_stext"), symbols.anywhere("_etext")
+    if start is None or end is None:
+        raise EvidenceError("the guest's kernel does not list where its text is (_stext, _etext)")
+    known = [] if own is None else sorted((address, name) for name, address in own.functions.items())
+
+    def function_at(address: int) -> Function | None:
+        if own is not None and own.memory.start <= address < own.memory.end:
+            at = bisect_right(known, (address, _BEHIND_NAMES)) - 1
+            return Function(*known[at], own.name) if at >= 0 else None
+        found = symbols.function_at(address)
+        return None if found is None else Function(*found)
+
+    return Places(
+        function_at=function_at,
+        ranges=[CodeRange(start, end), *(CodeRange(one.start, one.end) for one in modules)],
+        kernel_start=kernel_start(start),
+        program=program,
+    )
+
+
+def kernel_start(text: int) -> int:
+    """The lowest address of a kernel whose text begins at an address: below it are programs."""
+    return _HALF if text >= _HALF else text & _SPLITS

@@ -15,17 +15,15 @@ from orchestrator.probes.placement import (
     FunctionPlaces,
     Means,
     ProbePlace,
+    Verdict,
     could_be_optimised,
     is_at_entry,
     means_of,
     refusal_of,
 )
 from orchestrator.probes.symbols import Symbols
-from orchestrator.probes.verdict import Verdict
-from orchestrator.profile.operands import Operand, operands
-from orchestrator.report.footnotes import Footnote
-from orchestrator.report.grid import Grid, Row
-from orchestrator.report.sheet import Sheet
+from orchestrator.profile.places import Operand, operands
+from orchestrator.report.sheet import Footnote, Grid, Row, Sheet
 
 _PREDICTED = (
     "Predicted from the kernel's image by the rules of Linux 6.1 and 6.12; ? is decided as the kernel boots, for its "

@@ -12,13 +12,10 @@ from orchestrator.artifacts.modules import Module
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.symbols import Symbols
-from orchestrator.profile.cache_misses import CacheMisses, cache_misses
-from orchestrator.profile.counts import Region, read_regions
-from orchestrator.profile.guest_code import code_of
-from orchestrator.profile.sample import Timed, rounds_of, sample_of
-from orchestrator.results.contract import ProfileEvidence
-from orchestrator.results.profile import CellProfile, Unit, write_profile
-from orchestrator.results.validity import valid_result
+from orchestrator.profile.counts import CacheMisses, Region, Timed, cache_misses, read_regions, rounds_of, sample_of
+from orchestrator.profile.places import code_of
+from orchestrator.results.contract import ProfileEvidence, valid_result
+from orchestrator.results.stored_profile import CellProfile, Unit, write_profile
 
 _INT3 = "cc"
 

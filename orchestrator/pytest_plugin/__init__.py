@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orchestrator.pytest_plugin.choices import CHOICE, chosen_by, parametrize_guests
 from orchestrator.pytest_plugin.fixtures import *  # noqa: F403 - pytest finds fixtures in the plugin's own names
 from orchestrator.pytest_plugin.session import (
+    CHOICE,
     EXPECTED,
     OPTIONS,
     SETTINGS,
@@ -25,6 +25,8 @@ from orchestrator.pytest_plugin.session import (
     WRONG,
     attempt,
     begin_attempt,
+    chosen_by,
+    parametrize_guests,
     runs_guests,
     sentences,
     settings_of,
@@ -113,7 +115,7 @@ def _needs_qemu(item: pytest.Item) -> bool:
 def _read_marks(item: pytest.Item) -> str | None:
     """Keep the options of an item's guest; what is wrong with them, if anything."""
     from orchestrator.errors import UsageError
-    from orchestrator.pytest_plugin.guest_options import read_expected_reports, read_marks
+    from orchestrator.pytest_plugin.guest_pool import read_expected_reports, read_marks
 
     mark = "guest"
     try:
@@ -132,7 +134,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """Show the guests instead of running tests, with ``--qemu-list``."""
     if not session.config.getoption("qemu_list") or session.testsfailed:
         return None
-    from orchestrator.pytest_plugin.listing import guest_lines
+    from orchestrator.pytest_plugin.guest_pool import guest_lines
 
     terminal: TerminalReporter | None = session.config.pluginmanager.getplugin("terminalreporter")
     if terminal is not None:
@@ -156,7 +158,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         result = yield
     except Exception as error:
         if attempt(item).guests and not item.config.getoption("fulltrace"):
-            from orchestrator.pytest_plugin.frames import without_our_frames
+            from orchestrator.pytest_plugin.failure_report import without_our_frames
 
             without_our_frames(error)
         raise

@@ -10,19 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from orchestrator.pytest_plugin.choices import choose, merged
-from orchestrator.pytest_plugin.session import EXPECTED, attempt, options_of, sentences, settings_of
+from orchestrator.pytest_plugin.session import EXPECTED, attempt, choose, merged, options_of, sentences, settings_of
 
 if TYPE_CHECKING:
-    from orchestrator.artifacts.build_context import BuildContext
+    from orchestrator.artifacts.cache import BuildContext
     from orchestrator.artifacts.kernels import Kernel
     from orchestrator.guest.machine import Machine
-    from orchestrator.pytest_plugin.guest_factory import GuestFactory
-    from orchestrator.pytest_plugin.guest_pool import GuestPool
-    from orchestrator.pytest_plugin.instruction_budget import InstructionBudget
-    from orchestrator.pytest_plugin.kernel_modules import KernelModules
-    from orchestrator.pytest_plugin.probe_cost import ProbeCosts
-    from orchestrator.pytest_plugin.tested_guest import TestedGuest
+    from orchestrator.pytest_plugin.guest_pool import GuestFactory, GuestPool
+    from orchestrator.pytest_plugin.instruction_budget import InstructionBudget, ProbeCosts
+    from orchestrator.pytest_plugin.tested_guest import KernelModules, TestedGuest
 
 __all__ = [
     "_guest_choice",
@@ -67,8 +63,7 @@ def _lab_log(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def workshop(pytestconfig: pytest.Config) -> BuildContext:
     """What builds artifacts (kernels, modules, images), in the user's cache."""
-    from orchestrator.artifacts.build_context import BuildContext
-    from orchestrator.artifacts.cache import Cache
+    from orchestrator.artifacts.cache import BuildContext, Cache
     from orchestrator.paths import cache_dir
 
     terminal = pytestconfig.pluginmanager.getplugin("terminalreporter")
@@ -101,7 +96,7 @@ def guest_kernel(request: pytest.FixtureRequest, workshop: BuildContext, _guest_
 
 def _machine(request: pytest.FixtureRequest, workshop: BuildContext, kernel: Kernel) -> Machine:
     """The machine of a test's guest. One that budgets are held in counts: a broken budget says where it has grown."""
-    from orchestrator.run.machines import counting
+    from orchestrator.run.guests import counting
 
     machine = options_of(request).machine(workshop, kernel)
     return counting(workshop, machine) if "instruction_budget" in request.fixturenames else machine
@@ -159,7 +154,7 @@ def guest_factory(
 
     Called with arguments of the mark, which override the test's own; a guest's ``address`` is its IPv4 address.
     """
-    from orchestrator.pytest_plugin.guest_factory import GuestFactory
+    from orchestrator.pytest_plugin.guest_pool import GuestFactory
 
     item: pytest.Item = request.node
     options_of(request)
@@ -184,7 +179,7 @@ def _tests_guest(request: pytest.FixtureRequest, _guest_choice: object) -> Teste
 @pytest.fixture
 def kmod(request: pytest.FixtureRequest, _tests_guest: TestedGuest) -> Iterator[KernelModules]:
     """Builds modules and loads them into the test's guest, as its ``load`` does; unloads them after the test."""
-    from orchestrator.pytest_plugin.kernel_modules import KernelModules
+    from orchestrator.pytest_plugin.tested_guest import KernelModules
 
     modules = KernelModules(_tests_guest)
     yield modules
@@ -202,7 +197,7 @@ def probe_cost(
     Called with a probe, it measures and proves as an experiment does; its result has ``value``, ``overhead``, ``unit``
     and ``evidence``.
     """
-    from orchestrator.pytest_plugin.probe_cost import ProbeCosts
+    from orchestrator.pytest_plugin.instruction_budget import ProbeCosts
 
     return ProbeCosts(_tests_guest, workshop, guest_kernel, options_of(request).image)
 
@@ -212,8 +207,7 @@ def instruction_budget(
     request: pytest.FixtureRequest, _tests_guest: TestedGuest, workshop: BuildContext, guest_kernel: Kernel
 ) -> Iterator[InstructionBudget]:
     """Exact counts in the test's guest, held against the numbers in ``NAME.budgets.yaml`` beside the test file."""
-    from orchestrator.pytest_plugin.budget_file import BudgetFile
-    from orchestrator.pytest_plugin.instruction_budget import InstructionBudget
+    from orchestrator.pytest_plugin.instruction_budget import BudgetFile, InstructionBudget
 
     item: pytest.Item = request.node
     file = BudgetFile(item.path, workshop.cache)
@@ -226,7 +220,7 @@ def instruction_budget(
 
 
 def _keep(item: pytest.Item, tested: TestedGuest, say: Callable[[str], None]) -> None:
-    from orchestrator.pytest_plugin.kept_files import keep, keep_state
+    from orchestrator.pytest_plugin.failure_report import keep, keep_state
 
     keep(item, tested)
     if attempt(item).has_failed and item.config.getoption("qemu_keep"):

@@ -1,21 +1,359 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A test's counts of instructions, held against the numbers committed beside it."""
+"""A test's counts of instructions, held against the numbers committed beside it.
+
+The file of budgets beside a test file: instructions by test, label, kernel and CPU.
+
+    test_the_call[pentium4]:
+      getppid:
+        debian-686 6.1.0-41-686, pentium4: 422
+      sh:
+        debian-686 6.1.0-41-686, pentium4: 1234567 +2%
+      getpid:
+        debian-686 6.1.0-41-686, pentium4: <=300
+      getppid:
+        debian-686 6.1.0-41-686, pentium4:
+          instructions: 369
+          symbols:
+            callbench: 13
+            entry_SYSENTER_32: 60
+
+A number is what was counted, and hard: one instruction more is too many. With a percentage it is soft. Behind ``<=``
+stands a limit of one's own, which is not written anew. The symbols say where a budget that is broken has grown; a
+budget may be without.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import re
 import shlex
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
 
-from orchestrator.artifacts.build_context import BuildContext
+import yaml
+from pydantic import ValidationError
+
+from orchestrator.artifacts.cache import BuildContext, Cache, digest
+from orchestrator.artifacts.compiler import workload_program
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.errors import EvidenceError, LabError
-from orchestrator.pytest_plugin.budget_file import Budget, BudgetFile
-from orchestrator.pytest_plugin.exact_clock import Counted, count_call, count_command, count_function
-from orchestrator.pytest_plugin.grown_symbols import by_symbol, where_it_grew
+from orchestrator.benchmarks.calls.benchmarks import benchmarks
+from orchestrator.benchmarks.calls.call_programs import Argument, Calls, parse_runs, system_call, user_function
+from orchestrator.benchmarks.calls.kind import KIND as CALLS
+from orchestrator.benchmarks.calls.measurement import measure_call
+from orchestrator.benchmarks.calls.table import CallCell, CallsBenchmark, CallsTable
+from orchestrator.benchmarks.calls.workload import Measurement, always_failing, summary
+from orchestrator.catalog.probes import BASELINE, is_path
+from orchestrator.catalog.words import system_calls
+from orchestrator.errors import ConfigError, EvidenceError, LabError, UnsupportedError, UsageError
+from orchestrator.experiment.experiment import Experiment, Heading, NamedTable
+from orchestrator.experiment.fields import Surroundings
+from orchestrator.experiment.plan import plan
+from orchestrator.experiment.problems import problems_of
+from orchestrator.files import write_whole
+from orchestrator.guest.guest import Guest
+from orchestrator.guest.machine import qemu_cpu_names
+from orchestrator.probes.symbols import Symbols
+from orchestrator.profile.profiled import Counter
 from orchestrator.pytest_plugin.tested_guest import TestedGuest
+from orchestrator.results.contract import CellRecord, Evidence
+from orchestrator.results.stored_profile import CellProfile
+from orchestrator.run.boot import ReadyGuest, Refused, compared, prepare, without_number
+from orchestrator.run.guests import check_clocksource
+
+SUFFIX = ".budgets.yaml"
+
+_HEAD = "# Instructions that tests may take. pytest --qemu --qemu-update-budgets writes what it counts.\n"
+_NUMBER = r"(\d{1,15}(?:\.\d{1,9})?)"
+_BUDGET = re.compile(rf"{_NUMBER}(?: \+(\d{{1,3}}(?:\.\d{{1,3}})?)%)?|<= ?{_NUMBER}")
+_EXPECTED = "a budget is the number that was counted, that with +N%, or <=N for a limit of your own"
+_LARGEST = 4 << 20
+_INSTRUCTIONS, _SYMBOLS = "instructions", "symbols"
+
+Budgets = dict[str, dict[str, dict[str, Any]]]
+"""Texts of budgets by test, label, and the machine that they were counted on."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """At most so many ``instructions``, and ``percent`` more. ``symbols`` is what each had of them, where known.
+
+    ``is_limit`` is for a number that nobody counted.
+    """
+
+    instructions: float
+    percent: float = 0.0
+    symbols: Mapping[str, float] | None = None
+    is_limit: bool = False
+
+    @property
+    def most(self) -> float:
+        """The largest count within the budget."""
+        return self.instructions * (1 + self.percent / 100)
+
+    def __str__(self) -> str:
+        """The budget as in the file."""
+        text = f"{'<=' if self.is_limit else ''}{self.instructions:.15g}"
+        return text + (f" +{self.percent:g}%" if self.percent else "")
+
+
+class BudgetFile:
+    """The budgets of one test file, in ``NAME.budgets.yaml`` beside it. Several processes may write it."""
+
+    def __init__(self, test_file: Path, cache: Cache) -> None:
+        self._cache = cache  # of which the locks are used: the folder may be in a repository
+        self.path = test_file.with_name(test_file.stem + SUFFIX)
+
+    def find(self, test: str, label: str, machine: str) -> Budget | None:
+        """The budget, if there is one. Raises ConfigError for a file that is none."""
+        text = self._read().get(test, {}).get(label, {}).get(machine)
+        return None if text is None else self._parsed(text)
+
+    def machines(self, test: str, label: str) -> list[str]:
+        """The machines that have a budget for this."""
+        return list(self._read().get(test, {}).get(label, {}))
+
+    def write(self, test: str, label: str, machine: str, budget: Budget) -> None:
+        """Write a budget into the file, which is made where there is none."""
+        with self._cache.lock(f"budgets-{digest(str(self.path))}"):
+            budgets = self._read()
+            text = str(budget)
+            value: object = int(text) if text.isdecimal() else text
+            if budget.symbols is not None:
+                value = {
+                    _INSTRUCTIONS: value,
+                    _SYMBOLS: {name: _plain(count) for name, count in budget.symbols.items()},
+                }
+            budgets.setdefault(test, {}).setdefault(label, {})[machine] = value
+            try:
+                write_whole(self.path, _HEAD + yaml.safe_dump(budgets, sort_keys=True, width=120))
+            except OSError as error:
+                raise ConfigError(f"cannot be written: {error.strerror}", where=str(self.path)) from None
+
+    def _read(self) -> Budgets:
+        try:
+            if self.path.stat().st_size > _LARGEST:
+                raise ConfigError("is too large for a file of budgets", where=str(self.path))
+            content = yaml.safe_load(self.path.read_text(encoding="utf-8")) or {}
+        except FileNotFoundError:
+            return {}
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise ConfigError(f"cannot be read: {error}", where=str(self.path)) from None
+        if not _is_nested(content, 3):
+            raise ConfigError("has to have budgets by test, label and machine", where=str(self.path))
+        budgets: Budgets = content
+        return budgets
+
+    def _parsed(self, text: object) -> Budget:
+        if isinstance(text, dict):
+            symbols = text.get(_SYMBOLS)
+            if set(text) != {_INSTRUCTIONS, _SYMBOLS} or not _are_counts(symbols):
+                what = "a budget with symbols has instructions, and symbols with a number for each"
+                raise ConfigError(f"found {str(text)[:80]!r}; {what}", where=str(self.path))
+            return replace(self._parsed(text[_INSTRUCTIONS]), symbols=symbols)
+        match = _BUDGET.fullmatch(str(text))
+        if match is None:
+            raise ConfigError(f"found {text!r}; {_EXPECTED}", where=str(self.path))
+        if match[3]:
+            return Budget(float(match[3]), is_limit=True)
+        return Budget(float(match[1]), float(match[2] or 0))
+
+
+def _are_counts(symbols: object) -> bool:
+    return isinstance(symbols, dict) and all(
+        isinstance(name, str) and isinstance(count, int | float) and not isinstance(count, bool)
+        for name, count in symbols.items()
+    )
+
+
+def _plain(count: float) -> float:
+    """A whole number as one."""
+    return int(count) if float(count).is_integer() else count
+
+
+def _is_nested(content: object, depth: int) -> bool:
+    """Whether this is a mapping of texts to mappings, and so on."""
+    if depth == 0:
+        return True
+    if not isinstance(content, dict):
+        return False
+    return all(isinstance(key, str) and _is_nested(value, depth - 1) for key, value in content.items())
+
+
+# Where a count has grown: the symbols with more instructions than before, in one line.
+
+_MOST = 12
+"""Symbols in a line."""
+
+
+_ROUNDING = 1e-3
+"""Instructions: counts of symbols are means of some hundred calls, and rounded."""
+
+
+def where_it_grew(budget: Budget, after: Mapping[str, float]) -> Sequence[str]:
+    """The symbols that a broken budget has more of, in lines; those with the most instructions where it has none."""
+    if budget.symbols is None:
+        return [f"most are in {largest(after)}", "the budget is without symbols: --qemu-update-budgets writes them"]
+    symbols = sum(budget.symbols.values())
+    if budget.is_limit or abs(symbols - budget.instructions) <= _ROUNDING:
+        return [grown(budget.symbols, after)]
+    edited = f"the budget was edited: its symbols add up to {symbols:.15g}, not to {budget.instructions:.15g}"
+    return [f"{edited}; --qemu-update-budgets writes both", f"since its symbols: {grown(budget.symbols, after)}"]
+
+
+def by_symbol(profile: CellProfile) -> Mapping[str, float]:
+    """Instructions a call by symbol; functions of one name are taken together."""
+    sums: dict[str, Fraction] = {}
+    for symbol in profile.symbols:
+        sums[symbol.title] = sums.get(symbol.title, Fraction(0)) + Fraction(symbol.executed, profile.calls)
+    return {title: float(count) for title, count in sums.items()}
+
+
+def grown(before: Mapping[str, float], after: Mapping[str, float]) -> str:
+    """What changed, the largest change first: ``+626: kprobe_int3_handler 115 new, handle_exception 94 new``."""
+    changes = {title: after.get(title, 0.0) - before.get(title, 0.0) for title in {**before, **after}}
+    changed = sorted((title for title in changes if changes[title]), key=lambda title: (-abs(changes[title]), title))
+    marks = [
+        f"{title} {changes[title]:.10g}" + (" new" if title not in before else " gone" if title not in after else "")
+        for title in changed
+    ]
+    return f"{sum(changes.values()):+.10g}: {_listed(marks) or 'no symbol differs'}"
+
+
+def largest(after: Mapping[str, float]) -> str:
+    """The symbols with the most instructions."""
+    ordered = sorted(after, key=lambda title: (-after[title], title))
+    return _listed([f"{title} {after[title]:.10g}" for title in ordered])
+
+
+def _listed(parts: list[str]) -> str:
+    more = len(parts) - _MOST
+    return ", ".join([*parts[:_MOST], *([f"and {more} more"] if more > 0 else [])])
+
+
+# Instructions in a test's guest: counts of a system call, of a C function and of a command, on the exact clock.
+
+_CALLS = 1000
+_REPEATS = 4
+_RUNS = 8
+_LIMIT = 600.0
+_WORD_SIZES = {"i386": 4, "x86_64": 8}
+_CLOCKSOURCE_FILE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+_SETTLING_LIMIT = 180.0
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Instructions of one call, and what counts them one by one; None where the guest does not.
+
+    ``failing`` are the system calls that always failed, with what they returned.
+    """
+
+    instructions: float
+    profile: Callable[[], CellProfile] | None = None
+    failing: Sequence[str] = ()
+
+
+def settle(guest: Guest) -> None:
+    """Wait until the guest's kernel has settled on its final clocksource: it changes its clock's code for it.
+
+    Raises UsageError for a guest that is not on the exact clock.
+    """
+    if guest.machine.timing != "instructions":
+        raise UsageError("instructions are counted on the exact clock", hint="guest(timing='instructions')")
+    guest.wait_until_succeeds(["grep", "-qx", "tsc", _CLOCKSOURCE_FILE], time_limit=_SETTLING_LIMIT)
+
+
+def count_call(guest: Guest, kernel: Kernel, call: str, arguments: Sequence[object], expect: object = None) -> Counted:
+    """Instructions of one system call, from user space and back.
+
+    Raises EvidenceError where calls differ, or one does not return what is expected.
+    """
+    checked = _checked({"name": "syscall", "call": call, "arguments": arguments}, expect)
+    number = system_calls()[call].number(kernel.spec.arch, "auto")
+    if number is None:
+        raise UnsupportedError(f"kernel {kernel.spec.name} has no system call {call}")
+    usual: Sequence[Argument] = next((one.arguments for one in benchmarks().values() if one.call == call), ())
+    words = checked.arguments or usual
+    calls = system_call(number, words, entry="auto", word_size=_WORD_SIZES[kernel.spec.arch], calls=_CALLS)
+    return _counted(guest, kernel, replace(calls, expected=checked.expect))
+
+
+def count_function(guest: Guest, workshop: BuildContext, kernel: Kernel, file: Path, expect: object = None) -> Counted:
+    """Instructions of one call of ``workload()``, which a C file defines, in user space and in the kernel.
+
+    Raises EvidenceError where calls differ, or a system call of it does not return what is expected.
+    """
+    calls = user_function(workload_program(workshop, kernel.spec.arch, file), calls=_CALLS)
+    if expect is not None:
+        calls = replace(calls, expected=_checked({"name": "workload", "file": str(file)}, expect).expect)
+    return _counted(guest, kernel, calls)
+
+
+def _checked(benchmark: Mapping[str, object], expect: object) -> CallsBenchmark:
+    """A benchmark as in an experiment. Raises UsageError."""
+    try:
+        return CallsBenchmark.model_validate({**benchmark, **({} if expect is None else {"expect": expect})})
+    except ValidationError as error:
+        raise UsageError("; ".join(problem.sentence for problem in problems_of(error, lambda path: ""))) from None
+
+
+def count_command(guest: Guest, argv: Sequence[str]) -> Counted:
+    """Instructions of one run of a program of the guest, by its path, from before its fork to after its end.
+
+    The cheapest of several runs: the first one brings its files into memory, and timer ticks fall into some.
+    """
+    settle(guest)
+    result = guest.succeed(["runbench", str(_RUNS), *argv], time_limit=_LIMIT)
+    return Counted(float(min(instructions for instructions, _, _ in parse_runs(result.text, _RUNS))))
+
+
+def _counted(guest: Guest, kernel: Kernel, calls: Calls) -> Counted:
+    settle(guest)
+    calls.prepare(guest)
+    ticks = int(kernel.config["CONFIG_HZ"])
+    measured = calls.measure_exact(guest, repeats=_REPEATS, ticks_per_second=ticks, time_limit=_LIMIT)
+    check_clocksource(guest)
+    if not measured.samples:
+        raise EvidenceError("nothing was counted")
+    if measured.scatter:
+        raise EvidenceError(
+            f"a call takes {min(measured.samples):.10g} to {max(measured.samples):.10g} instructions: "
+            "what it finds in the kernel is not always the same, and there is no exact count"
+        )
+    failing = _failing(guest, calls, measured)
+    if guest.machine.counter is None:
+        return Counted(measured.samples[0], failing=failing)
+    return Counted(measured.samples[0], lambda: _profile(guest, calls, measured), failing)
+
+
+def _failing(guest: Guest, calls: Calls, measured: Measurement) -> Sequence[str]:
+    """The system calls that always failed, and were not expected to."""
+    if measured.outcome is not None:
+        results = measured.outcome.results
+        return [summary(results)] if results.failed == results.observed and calls.expected is None else []
+    try:
+        watched = calls.watch(guest, time_limit=_LIMIT)
+    except EvidenceError:
+        if calls.expected is not None:
+            raise
+        return []
+    return always_failing(watched) if calls.expected is None else []
+
+
+def _profile(guest: Guest, calls: Calls, measured: Measurement) -> CellProfile:
+    """Where the instructions of the calls go, made again. Raises EvidenceError where they are others."""
+    counter = Counter(guest, Symbols.of(guest))
+    mark = counter.mark()
+    marked = calls.measure_marked(guest, measured, time_limit=_LIMIT)
+    profile = counter.profile(mark, marked.timed, cell="call", calls=marked.calls, program=marked.program)
+    if profile.executed != marked.calls * measured.samples[0]:
+        raise EvidenceError(f"made again, a call takes {profile.executed / marked.calls:.15g} instructions")
+    return profile
+
 
 _TICKS_PERCENT = 5.0
 """Of a command's new budget: ticks, and what the guest has done before, change it a little."""
@@ -122,3 +460,87 @@ def _where_it_grew(budget: Budget, counted: Counted) -> Sequence[str]:
     """The symbols that a broken budget has more of; nothing where that cannot be measured and proved."""
     after = _symbols(counted)
     return [] if after is None else where_it_grew(budget, after)
+
+
+# What a probe costs in a test's guest: a cell of an experiment, measured and proved as the lab does.
+
+
+@dataclass(frozen=True)
+class ProbeCost:
+    """The cost of a call with a probe in its path."""
+
+    value: float
+    """Of one call with the probe, in ``unit``."""
+    overhead: float
+    """The probe's part of it, in ``unit``: what the call takes without the probe is subtracted."""
+    unit: str
+    """``instructions``."""
+    evidence: Evidence
+    """What proves the mechanism: the bytes at the probe point, the hits, the traps."""
+    record: CellRecord
+    """All that the lab would have stored."""
+
+
+class ProbeCosts:
+    """Measures in one guest. Made by the fixture ``probe_cost``."""
+
+    def __init__(self, guest: TestedGuest, workshop: BuildContext, kernel: Kernel, image: str | None) -> None:
+        self._guest = guest
+        self._workshop = workshop
+        self._kernel = kernel
+        self._image = image
+
+    def __call__(self, probe: str, *, handler: str = "noop", point: str | None = None, **benchmark: Any) -> ProbeCost:
+        """Measure gettimeofday with a probe at its function, or at ``point``, and without.
+
+        ``probe`` is a kind of probe, or the path of a module of one's own. ``benchmark`` are keys of an experiment's
+        ``benchmark``: ``call="getppid"`` for another system call, ``calls``, ``repeats``, ``expect``. Raises
+        UsageError for what no experiment may contain, EvidenceError where a proof fails, UnsupportedError where the
+        kernel cannot have the probe.
+        """
+        settle(self._guest)
+        table = self._table(probe, handler, point, benchmark)
+        (boot,) = plan(Experiment(Heading(name="probe-cost"), [NamedTable(None, CALLS, table)])).boots
+        artifacts = prepare(self._workshop, CALLS, boot)
+        ready = ReadyGuest(self._guest, replace(artifacts, machine=self._guest.machine), Symbols.of(self._guest))
+        records: dict[str, CellRecord] = {}
+        for cell in boot.cells:
+            records[cell.id] = compared(CALLS, cell, _measured(ready, cell), records)
+        return _cost(records[boot.cells[-1].id])
+
+    def _table(self, probe: str, handler: str, point: str | None, benchmark: Mapping[str, Any]) -> CallsTable:
+        machine = self._guest.machine
+        own = str(self._guest.folder / probe) if is_path(probe) else probe
+        described: dict[str, Any] = {
+            "image": self._image,
+            "benchmark": {"name": "syscall" if "call" in benchmark else "gtodbench", **benchmark},
+            "kernels": [self._kernel.spec.name],
+            "machines": [{"cpu": machine.cpu.name, "smp": machine.smp, "memory": f"{machine.memory_mib}M"}],
+            "probes": [BASELINE, own],
+            "handlers": [handler],
+        }
+        if point is not None:
+            described["points"] = [point]
+        try:
+            return CallsTable.model_validate(described, context=Surroundings(qemu_cpu_names))
+        except ValidationError as error:
+            problems = problems_of(error, lambda path: "unknown key")
+            sentences = [f"{'.'.join(map(str, problem.path))}: {problem.sentence}" for problem in problems]
+            raise UsageError("; ".join(sentences)) from None
+
+
+def _measured(ready: ReadyGuest, cell: CallCell) -> CellRecord:
+    prepared = ready.artifacts.cells[cell.id]
+    if isinstance(prepared, Refused):
+        return without_number(cell, prepared.status, prepared.reason)
+    return measure_call(ready, cell, prepared)
+
+
+def _cost(record: CellRecord) -> ProbeCost:
+    if record.status != "ok":
+        refused = UnsupportedError if record.status == "unsupported" else EvidenceError
+        raise refused(record.reason or record.status)
+    assert record.value is not None
+    if record.overhead is None or record.evidence is None:
+        raise EvidenceError(f"{record.id} has no overhead: {'; '.join(record.notes)}")
+    return ProbeCost(record.value, record.overhead, record.unit, record.evidence, record)

@@ -19,7 +19,7 @@ import pytest
 from orchestrator.pytest_plugin.session import attempt
 
 if TYPE_CHECKING:
-    from orchestrator.pytest_plugin.kernel_tests import KernelTests
+    from orchestrator.pytest_plugin.ktap_tests import KernelTests
 
 _ATTRIBUTE = "orchestrator_results"
 _LINES = 60
@@ -36,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def ktap(request: pytest.FixtureRequest) -> KernelTests:
     """Runs somebody else's tests in a guest: KUnit's, kselftest's, ftracetest's. Each has a result of its own."""
-    from orchestrator.pytest_plugin.kernel_tests import KernelTests
+    from orchestrator.pytest_plugin.ktap_tests import KernelTests
 
     results = attempt(request.node).results
 

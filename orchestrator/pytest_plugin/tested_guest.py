@@ -4,31 +4,213 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
+from typing import TextIO
 
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.module_parameters import check_parameter_names
-from orchestrator.artifacts.module_source import Value
-from orchestrator.artifacts.user_modules import user_modules
-from orchestrator.guest.channel import COMMAND_LIMIT
-from orchestrator.guest.diagnosis import trouble_of
-from orchestrator.guest.end_of_log import END_OF_LOG
-from orchestrator.guest.guest import Guest
-from orchestrator.guest.kernel_reports import Trouble
-from orchestrator.guest.life import State
+from orchestrator.artifacts.modules import Value
+from orchestrator.artifacts.user_modules import check_parameter_names, user_modules
+from orchestrator.deadline import Deadline
+from orchestrator.errors import GuestError, GuestExit, GuestHang, HostError, UsageError
+from orchestrator.guest.channel import COMMAND_LIMIT, Stream
+from orchestrator.guest.console import REPORTS_MAX, Trouble, plain_lines, report_patterns
+from orchestrator.guest.diagnosis import taint_mask, trouble_of
+from orchestrator.guest.guest import END_OF_LOG, Guest, State
 from orchestrator.guest.machine import Machine
-from orchestrator.guest.taint import taint_mask
 from orchestrator.probes import loading
-from orchestrator.pytest_plugin import expectations
-from orchestrator.pytest_plugin.interaction import converse
-from orchestrator.pytest_plugin.loaded_module import LoadedModule
+from orchestrator.probes.symbols import ModuleMemory
 from orchestrator.steps import step
+
+# What a test expects of its guest's console: a line, a report of trouble, a panic.
+
+_PAUSE = 0.02
+_MOST_BYTES = 64 << 20
+"""Bytes of the console that are looked at for a line: a guest that prints without end is given up."""
+
+
+def wait_for_line(guest: Guest, regex: str, mark: int, time_limit: float) -> tuple[str, int]:
+    """The first line since ``mark`` in which ``regex`` is found, and the mark behind it.
+
+    Raises GuestHang when nothing is printed for ``time_limit`` host seconds, GuestExit when the guest is gone,
+    UsageError for what is no regular expression.
+    """
+    pattern = _compiled(regex)
+    end = mark + _MOST_BYTES
+    deadline = Deadline(time_limit)
+    while deadline.left() and mark < end:
+        alive = guest.pid is not None  # asked first: what it printed last is looked at
+        lines, after = guest.console.whole_lines(mark)
+        for line in lines:
+            if pattern.search(line):
+                return line, _behind(guest, line, mark)
+        if after > mark:
+            mark, deadline = after, Deadline(time_limit)
+        elif not alive:
+            raise GuestExit(f"the guest is gone, and printed no line with {regex!r}", detail=guest.console.last_lines())
+        else:
+            time.sleep(_PAUSE)
+    raise GuestHang(
+        f"no line with {regex!r}, and nothing printed for {time_limit:g} s",
+        where=str(guest.console.path),
+        detail=guest.console.last_lines(),
+    )
+
+
+@contextlib.contextmanager
+def expect_oops(guest: Guest, regex: str, time_limit: float) -> Iterator[re.Pattern[str]]:
+    """The block makes the kernel report trouble in which ``regex`` is found. Raises GuestError when it does not."""
+    (pattern,) = report_patterns([regex])
+    mark = guest.console.length()
+    failure: GuestError | None = None
+    try:
+        yield pattern
+    except GuestError as error:
+        failure = error  # what an oops does to the command that caused it
+    if not _reported(guest, pattern, mark, time_limit):
+        raise failure or GuestError(
+            f"the guest's kernel has reported nothing with {regex!r}",
+            where=str(guest.console.path),
+            detail=guest.console.last_lines(),
+        )
+
+
+@contextlib.contextmanager
+def expect_panic(guest: Guest, regex: str, time_limit: float) -> Iterator[None]:
+    """The block makes the kernel panic with a report that ``regex`` fits. Raises GuestError when it does not."""
+    pattern = _compiled(regex)
+    mark = guest.console.length()
+    failure: GuestError | None = None
+    try:
+        yield
+    except GuestError as error:
+        failure = error
+    deadline, printed = Deadline(time_limit), mark
+    while guest.pid is not None and deadline.left():
+        if guest.console.length() > printed:
+            printed, deadline = guest.console.length(), Deadline(time_limit)
+        time.sleep(_PAUSE)
+    reports = list(islice(guest.console.reports(mark), REPORTS_MAX))
+    panics = [report for report in reports if report.trouble is Trouble.PANIC]
+    if not panics or not any(report.is_expected([pattern]) for report in reports):
+        raise failure or GuestError(
+            f"the guest's kernel has not panicked with {regex!r}",
+            where=str(guest.console.path),
+            detail=guest.console.last_lines(),
+        )
+    guest.kill()
+
+
+def _reported(guest: Guest, pattern: re.Pattern[str], mark: int, time_limit: float) -> bool:
+    """Whether the kernel reports what is expected before nothing was printed for ``time_limit`` seconds."""
+    deadline, printed = Deadline(time_limit), -1
+    while True:
+        length = guest.console.length()
+        if length != printed:
+            printed, deadline = length, Deadline(time_limit)
+            reports = islice(guest.console.reports(mark), REPORTS_MAX)
+            if any(report.is_expected([pattern]) for report in reports):
+                if guest.state is State.READY:
+                    guest.drain_console()  # the report's end, which belongs to this test
+                return True
+        if guest.pid is None or not deadline.left():
+            return False
+        time.sleep(_PAUSE)
+
+
+def _behind(guest: Guest, line: str, mark: int) -> int:
+    """The mark behind a line that was printed since ``mark``."""
+    with guest.console.path.open("rb") as file:
+        file.seek(mark)
+        for raw in file:
+            mark += len(raw)
+            if plain_lines(raw) == [line]:
+                return mark
+    return mark
+
+
+def _compiled(regex: str) -> re.Pattern[str]:
+    try:
+        return re.compile(regex, re.MULTILINE)
+    except (re.error, TypeError) as error:
+        raise UsageError(f"{regex!r} is no regular expression: {error}") from None
+
+
+# A prompt for a person in a guest of a test: the console is the guest's log, so lines go through its channel.
+
+_TERMINAL = Path("/dev/tty")
+"""The terminal itself: pytest has taken standard input and output."""
+
+_LINE_LIMIT = 24 * 3600.0
+
+
+def converse(guest: Guest) -> None:
+    """Run each line that a person types with a shell in the guest, until ``exit`` or the end of input.
+
+    Each line has a shell of its own. Raises HostError without a terminal.
+    """
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        raise HostError("a worker of pytest-xdist has no terminal", hint="run this test with -n 0")
+    try:
+        with _TERMINAL.open() as lines, _TERMINAL.open("w") as out:
+            _converse(guest, lines, out)
+    except OSError as error:
+        raise HostError(f"there is no terminal for a prompt in the guest: {error.strerror}") from None
+
+
+def _converse(guest: Guest, lines: TextIO, out: TextIO) -> None:
+    def show(stream: Stream, data: bytes) -> None:
+        del stream  # one terminal shows both
+        print(data.decode("utf-8", errors="replace"), end="", file=out, flush=True)
+
+    print(f"\nguest {guest.console.path.stem}; its console: {guest.console.path}; `exit` goes on", file=out)
+    while True:
+        print("guest# ", end="", file=out, flush=True)
+        line = lines.readline()
+        if not line or line.strip() == "exit":
+            print(file=out, flush=True)
+            return
+        try:
+            guest.run(["sh", "-c", line], time_limit=_LINE_LIMIT, listener=show)
+        except GuestError as error:
+            print(f"{type(error).__name__}: {error}", file=out, flush=True)
+
+
+# A module that a test has loaded into its guest.
+
+
+@dataclass(frozen=True)
+class LoadedModule:
+    """A loaded module: its name in the kernel, its .ko on the host, and what was loaded before because it needs it."""
+
+    guest: Guest
+    """The guest that has it."""
+    name: str
+    """Its name in the kernel, as ``/proc/modules`` has it."""
+    file: Path
+    """Its .ko on the host."""
+    needed: tuple[str, ...] = ()
+    """The names of the modules that were loaded before, in order."""
+
+    def parameter(self, name: str) -> str:
+        """A parameter's value now. Raises GuestError for one that is not there or cannot be read."""
+        return self.guest.get(self._file(name)).decode("utf-8", errors="replace").removesuffix("\n")
+
+    def set_parameter(self, name: str, value: str | int) -> None:
+        """Change a parameter. Raises GuestError where the module refuses the value."""
+        self.guest.put(str(value).encode(), self._file(name))
+
+    def _file(self, name: str) -> str:
+        return f"/sys/module/{self.name}/parameters/{name}"
+
 
 _ANYTHING = re.compile(".")
 _PRINTED_LINES = 1000
@@ -139,7 +321,7 @@ class TestedGuest(Guest):
         printed for ``time_limit`` seconds of the host.
         """
         with step("wait for line", regex):
-            line, self._test.seen = expectations.wait_for_line(self, regex, self._test.seen, time_limit)
+            line, self._test.seen = wait_for_line(self, regex, self._test.seen, time_limit)
         return line
 
     def printed(self) -> list[str]:
@@ -163,7 +345,7 @@ class TestedGuest(Guest):
         The block may fail with what the oops did to its commands. Raises GuestError when there is no such report until
         nothing was printed for ``time_limit`` seconds.
         """
-        with expectations.expect_oops(self, regex, time_limit) as pattern:
+        with expect_oops(self, regex, time_limit) as pattern:
             self._test.expected.append(pattern)
             yield
 
@@ -173,7 +355,7 @@ class TestedGuest(Guest):
 
         Raises GuestError when the guest lives on.
         """
-        with expectations.expect_panic(self, regex, time_limit):
+        with expect_panic(self, regex, time_limit):
             self._test.expected.append(_ANYTHING)  # the oops that led to it as well
             yield
 
@@ -228,3 +410,40 @@ class TestedGuest(Guest):
         Raises HostError where there is no terminal, as in a worker of pytest-xdist.
         """
         converse(self)
+
+
+# The modules that a test loads, and that are unloaded after it.
+
+
+class KernelModules:
+    """Builds and loads modules. Made by the fixture ``kmod``."""
+
+    def __init__(self, guest: TestedGuest) -> None:
+        self._guest = guest
+        self._loaded: list[LoadedModule] = []
+
+    def __call__(
+        self,
+        path: str | Path,
+        parameters: Mapping[str, str | int] = _NOTHING,
+        *,
+        name: str | None = None,
+        values: Mapping[str, Value] = _NO_VALUES,
+    ) -> LoadedModule:
+        """Build and load a module, as ``load`` of the guest does."""
+        module = self._guest.load(path, parameters, name=name, values=values)
+        self._loaded.append(module)
+        return module
+
+    def unload_all(self) -> None:
+        """Unload what is still there, the last first. Raises CommandFailed for a module that is in use.
+
+        In a guest that is gone, or whose kernel has reported trouble, nothing is unloaded: no other test gets it.
+        """
+        if self._guest.state is not State.READY or self._guest.pid is None or self._guest.has_reported():
+            return
+        there = ModuleMemory.all_of(self._guest)
+        for module in reversed(self._loaded):
+            for name in (module.name, *reversed(module.needed)):
+                if name in there:
+                    self._guest.unload(name)

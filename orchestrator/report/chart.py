@@ -6,7 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from typing import Literal
+
+from orchestrator.results.statistics import median
 
 Tone = Literal["worse", "better", "open"]
 
@@ -121,3 +124,66 @@ class IntervalChart:
 
 Chart = BarChart | CurveChart | IntervalChart
 """What a run or a comparison is drawn as; ``report.html.history_picture`` draws histories."""
+
+
+# The colours of all pictures, named for what they show.
+#
+# Series have the colours of Okabe and Ito's palette (jfly.uni-koeln.de/color), which colour-blind readers can
+# distinguish. Ink, quiet ink, lines and paper follow the reader's theme where a picture is part of a page
+# (``report.html.inline_picture``); the other colours are legible on light and on dark paper.
+
+INK, QUIET_INK, LINE, PAPER = "#000000", "#444444", "#dddddd", "#ffffff"
+"""Text and axes; subtitles and the bars of intervals; grids; the background."""
+
+MEASURED = ("#0072b2", "#56b4e9")
+PUBLISHED = ("#d55e00", "#e69f00")
+"""Bars: blue is measured, orange is published."""
+
+STROKES = (("#0072b2", "-"), ("#d55e00", "--"), ("#009e73", ":"), ("#cc79a7", "-."))
+"""Curves: different strokes keep apart those that lie on each other."""
+
+STEP = "#d55e00"
+"""A step of a history, and what failed in it."""
+
+TONES = {"worse": "#d55e00", "better": "#009e73", "open": QUIET_INK}
+"""A change: dearer, cheaper, undecided."""
+
+USER, MODULE, KERNEL = "#9ec6e6", "#e79d7c", "#f3d98b"
+"""Boxes of a flame graph; light enough for ``BOX_INK`` on them, in both themes."""
+
+SAME, MORE, LESS = (226, 226, 226), (232, 86, 64), (88, 148, 222)
+"""Boxes of a difference between two profiles, as red, green and blue."""
+
+BOX_INK = "#111111"
+"""Text on a coloured box; it does not follow the theme."""
+
+
+# A series of figures as one line of characters.
+
+BLOCKS = "▁▂▃▄▅▆▇█!"
+ASCII = "_.-~=+*#!"
+"""Levels from low to high, and last the character of what has no figure."""
+
+
+def sparkline(values: Sequence[float | None], width: int, characters: str = BLOCKS) -> str:
+    """The values in their order, in at most ``width`` characters, from the lowest to the highest.
+
+    Where there are more values than characters, each stands for the median of as many; what has no figure is seen
+    where none of a character's values has one. Equal values are in the middle.
+    """
+    columns = min(len(values), width)
+    cuts = [len(values) * column // columns for column in range(columns + 1)] if columns else [0]
+    parts = [values[start:end] for start, end in pairwise(cuts)]
+    figures = [[value for value in part if value is not None] for part in parts]
+    heights = [median(part) if part else None for part in figures]
+    known = [height for height in heights if height is not None]
+    if not known:
+        return characters[-1] * columns
+    levels, nothing = characters[:-1], characters[-1]
+    low, span = min(known), max(known) - min(known)
+    highest = len(levels) - 1
+
+    def level(height: float) -> str:
+        return levels[round((height - low) / span * highest) if span else len(levels) // 2]
+
+    return "".join(nothing if height is None else level(height) for height in heights)

@@ -4,20 +4,194 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
+from typing import TypeVar
 
-from orchestrator.catalog.claims import Claim, ClaimClock, RatioClaim, claims
-from orchestrator.catalog.reference import ReferenceTable
-from orchestrator.report.comparisons import Comparison, compare
-from orchestrator.report.facts import Facts, measured_facts, modelled_facts, published_facts
-from orchestrator.report.kind import ReportRegistry
-from orchestrator.report.panel import Panel
-from orchestrator.report.panels import panels
-from orchestrator.report.wording import INDICATION
-from orchestrator.results.contract import RunRecord
-from orchestrator.results.modelled import ModelledRun
+from orchestrator.catalog.probes import BASELINE, probes
+from orchestrator.catalog.reference import (
+    Claim,
+    ClaimClock,
+    MechanismClaim,
+    RatioClaim,
+    ReferenceTable,
+    SizeClaim,
+    TrapsClaim,
+    claims,
+)
+from orchestrator.program import PROGRAM
+from orchestrator.report.kind import INDICATION, Panel, ReportRegistry, panels
+from orchestrator.report.sheet import BELOW_ZERO, NOTHING, UNDECIDED, Grid, Row, number, ratio_figure, traps_per_hit
+from orchestrator.results.contract import CellRecord, RunRecord
+from orchestrator.results.modelled import ModelledCell, ModelledRun
+
+# A table's figures, measured or published, in the form that claims are computed from.
+
+PLAIN, EXTRA = "probe_bytes_plain", "probe_bytes_extra"
+"""Parameters of an optimised probe's cell: bytes of a probe that is not, and how many more it takes."""
+
+_Fact = TypeVar("_Fact")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """By kind of probe: overhead, breakpoint traps a hit, size to that of a plain probe, bytes more than it, mechanism.
+
+    ``undecided`` are the probes whose overhead the host's drift hides, ``bands`` those of modelled overheads.
+    """
+
+    overheads: Mapping[str, float]
+    traps: Mapping[str, float]
+    sizes: Mapping[str, float]
+    extra_bytes: Mapping[str, int]
+    mechanisms: Mapping[str, str] = field(default_factory=dict)
+    undecided: frozenset[str] = frozenset()
+    bands: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+
+def measured_facts(panel: Panel) -> Facts:
+    """Return the figures of the panel's valid cells."""
+    cells = {cell.probe: cell for cell in panel.cells if cell.status == "ok" and cell.probe != BASELINE}
+    return Facts(
+        overheads=_known(cells, lambda cell: cell.overhead),
+        traps=_known(cells, traps_per_hit),
+        sizes=_known(cells, _relative_size),
+        extra_bytes=_known(cells, lambda cell: _bytes(cell, EXTRA)),
+        mechanisms=_known(cells, lambda cell: cell.evidence.mechanism if cell.evidence else None),
+        undecided=frozenset(probe for probe, cell in cells.items() if cell.verdict == "none"),
+    )
+
+
+def modelled_facts(cells: Sequence[ModelledCell]) -> Facts:
+    """Return the modelled times of cells, in nanoseconds."""
+    return Facts(
+        overheads={cell.probe: cell.overhead for cell in cells if cell.overhead is not None},
+        traps={},
+        sizes={},
+        extra_bytes={},
+        bands={cell.probe: cell.interval for cell in cells if cell.interval is not None},
+    )
+
+
+def published_facts(table: ReferenceTable) -> Facts:
+    """Return the document's figures."""
+    names = {kind.column: kind.name for kind in probes().values() if kind.column is not None}
+    return Facts(
+        overheads={names[column]: table.overhead(column) for column in table.columns if column in names},
+        traps={names[column]: count for column, count in table.int3_per_hit.items()},
+        sizes={names[column]: ratio for column, ratio in table.size_ratio.items()},
+        extra_bytes={names[column]: count for column, count in table.extra_bytes.items()},
+    )
+
+
+def _known(cells: Mapping[str, CellRecord], fact: Callable[[CellRecord], _Fact | None]) -> dict[str, _Fact]:
+    return {probe: value for probe, cell in cells.items() if (value := fact(cell)) is not None}
+
+
+def _relative_size(cell: CellRecord) -> float | None:
+    plain, extra = _bytes(cell, PLAIN), _bytes(cell, EXTRA)
+    return (plain + extra) / plain if plain and extra is not None else None
+
+
+def _bytes(cell: CellRecord, name: str) -> int | None:
+    value = cell.parameters.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+# Whether a claim holds for one table: measured and published figures are judged by the same formula.
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One figure of a claim: its label, its printed text, and whether the claim holds for it.
+
+    ``holds`` is None where the figure is missing; a figure that is only printed beside others is not ``judged``.
+    """
+
+    label: str
+    text: str
+    holds: bool | None
+    judged: bool = True
+
+
+def compare(claim: Claim, facts: Facts) -> list[Comparison]:
+    """Return the claim's figures: the same rows for any facts."""
+    match claim:
+        case RatioClaim():
+            return [_ratio(claim, probe, facts) for probe in claim.of]
+        case TrapsClaim():
+            return [
+                comparison
+                for probe, expected in claim.int3_per_hit.items()
+                for comparison in _traps(probe, expected, claim.single_step, facts)
+            ]
+        case SizeClaim():
+            return _size_comparisons(claim, facts)
+        case MechanismClaim():
+            return [_mechanism(claim, facts)]
+
+
+def _ratio(claim: RatioClaim, probe: str, facts: Facts) -> Comparison:
+    label = f"{probe} / {claim.to}"
+    value, base = facts.overheads.get(probe), facts.overheads.get(claim.to)
+    if value is None or base is None:
+        return Comparison(label, NOTHING, None)
+    if {probe, claim.to} & facts.undecided:
+        return Comparison(label, UNDECIDED, None)
+    if probe in facts.bands and claim.to in facts.bands:
+        return _ratio_of_bands(claim, probe, facts)
+    # The product, unlike the quotient, is also correct for a base below zero.
+    enough = claim.at_least is None or value >= claim.at_least * base
+    small = claim.at_most is None or value <= claim.at_most * base
+    return Comparison(label, ratio_figure(value, base) if base > 0 else BELOW_ZERO, enough and small)
+
+
+def _ratio_of_bands(claim: RatioClaim, probe: str, facts: Facts) -> Comparison:
+    """Decided where the claim holds, or does not, for every pair of values within the two bands."""
+    (low, high), (base_low, base_high) = facts.bands[probe], facts.bands[claim.to]
+    label = f"{probe} / {claim.to}"
+    text = ratio_figure(facts.overheads[probe], facts.overheads[claim.to])
+    if low <= 0 or base_low <= 0:
+        return Comparison(label, text, None)
+    least, most = low / base_high, high / base_low
+    at_least, at_most = claim.at_least or 0.0, claim.at_most or inf
+    holds = True if at_least <= least and most <= at_most else None
+    if most < at_least or least > at_most:
+        holds = False
+    return Comparison(label, f"{text} ({least:.2f} to {most:.2f})", holds)
+
+
+def _traps(probe: str, expected: int, single_step: int, facts: Facts) -> list[Comparison]:
+    label, without = f"{probe}: int3 a hit", f"{probe}: less the single step's"
+    count = facts.traps.get(probe)
+    if count is None:
+        return [Comparison(label, NOTHING, None), Comparison(without, NOTHING, None, judged=False)]
+    # Only what exceeds the document's count can be the single step's.
+    rest = number(count - single_step) if count > expected else NOTHING
+    return [
+        Comparison(label, number(count), count == expected),
+        Comparison(without, rest, None, judged=False),
+    ]
+
+
+def _size_comparisons(claim: SizeClaim, facts: Facts) -> list[Comparison]:
+    size, extra = facts.sizes.get(claim.of), facts.extra_bytes.get(claim.of)
+    more = Comparison(f"{claim.of}: bytes more", NOTHING if extra is None else str(extra), None, judged=False)
+    if size is None:
+        return [Comparison(f"{claim.of}: times the size", NOTHING, None), more]
+    holds = claim.at_least <= size <= claim.at_most
+    return [Comparison(f"{claim.of}: times the size", f"{size:.2f}", holds), more]
+
+
+def _mechanism(claim: MechanismClaim, facts: Facts) -> Comparison:
+    mechanism, traps = facts.mechanisms.get(claim.probe), facts.traps.get(claim.probe)
+    if mechanism is None or traps is None:
+        return Comparison(claim.probe, NOTHING, None)
+    holds = mechanism == claim.mechanism and traps == claim.int3_per_hit
+    return Comparison(claim.probe, f"{mechanism}, {number(traps)} int3", holds)
+
 
 _CLOCKS: dict[ClaimClock, str] = {
     "instructions": "counted in instructions",
@@ -164,3 +338,125 @@ def _name(panel: Panel, names: Counter[str]) -> str:
 def _reference(panel: Panel) -> ReferenceTable:
     assert panel.reference is not None
     return panel.reference
+
+
+# A claim and its figures, as they are printed.
+
+_STYLES = {Verdict.HOLDS: "green", Verdict.FAILS: "yellow", Verdict.UNKNOWN: "dim"}
+
+_OPTIONS: dict[ClaimClock, str] = {
+    "instructions": "",
+    "wall": " --set clock=wall --set benchmark.repeats=12",
+    "modelled": " --profile symbols",
+}
+"""Options of ``run`` with which a document's experiment is measured for a clock."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A claim with its verdict, its figures (None: there are none) and remarks on them."""
+
+    verdict: Verdict
+    sentence: str
+    grid: Grid | None
+    remarks: Sequence[str]
+
+    @property
+    def style(self) -> str:
+        """The verdict's rich style."""
+        return _STYLES[self.verdict]
+
+
+@dataclass(frozen=True)
+class ClaimsPart:
+    """The claims of one document as they are printed; ``sentences`` say what is not among the statements."""
+
+    title: str
+    statements: Sequence[Statement]
+    sentences: Sequence[str]
+
+
+ClaimsLayout = Callable[[Assessment, str], ClaimsPart]
+"""How a document's claims are printed, judged by the run with this id."""
+
+
+def all_claims(assessment: Assessment, run: str) -> ClaimsPart:
+    """Every claim with its figures, whether it was decided or not."""
+    del run
+    return ClaimsPart(assessment.title, statements(assessment), [])
+
+
+def decided_claims(assessment: Assessment, run: str) -> ClaimsPart:
+    """The claims that the run decides, with the figures of those that do not hold; how to decide the others."""
+    decided = [one for one in assessment.outcomes if one.verdict is not Verdict.UNKNOWN]
+    return ClaimsPart(
+        assessment.title,
+        [Statement(one.verdict, one.claim.sentence, None, list(_contradiction(one))) for one in decided],
+        list(_left_out(assessment, run)),
+    )
+
+
+def statements(assessment: Assessment) -> list[Statement]:
+    """Return the assessment's claims as they are printed, in the document's order."""
+    return [
+        Statement(outcome.verdict, outcome.claim.sentence, _grid(outcome), _remarks(outcome))
+        for outcome in assessment.outcomes
+    ]
+
+
+def _contradiction(outcome: Outcome) -> Iterator[str]:
+    """The first table's figures by which a claim does not hold, the other such tables, and why."""
+    if outcome.verdict is not Verdict.FAILS:
+        return
+    first, *others = [column for column in outcome.columns if any(one.holds is False for one in column.measured)]
+    also = f"; also {', '.join(column.name for column in others)}" if others else ""
+    yield f"{first.name}: {', '.join(_wrong_figures(first))}{also}. {outcome.claim.why[outcome.clock]}"
+
+
+def _wrong_figures(column: Column) -> Iterator[str]:
+    for measured, published in zip(column.measured, column.published, strict=True):
+        if measured.holds is False:
+            beside = f" (published {published.text})" if published.text != NOTHING else ""
+            yield f"{measured.label} = {measured.text}{beside}"
+
+
+def _left_out(assessment: Assessment, run: str) -> Iterator[str]:
+    outcomes = assessment.outcomes
+    unknown = [one for one in outcomes if one.verdict is Verdict.UNKNOWN]
+    elsewhere = [one for one in unknown if not one.columns]
+    if elsewhere:
+        command = _deciding(elsewhere[0].claim.document, elsewhere[0].clock)
+        yield f"{len(elsewhere)} of {len(outcomes)} claims need other tables: {command}"
+    if len(unknown) > len(elsewhere):
+        yield f"{len(unknown) - len(elsewhere)} of {len(outcomes)} claims are not decided by these tables' figures."
+    if outcomes:
+        clock = " --clock modelled" if outcomes[0].clock == "modelled" else ""
+        yield f"The figures of all: {PROGRAM} report {run}{clock} --claims"
+
+
+def _deciding(document: str, clock: ClaimClock) -> str:
+    """The command that measures all of a document's tables for a clock."""
+    return f"{PROGRAM} run configs/{document}.yaml{_OPTIONS[clock]}"
+
+
+def _grid(outcome: Outcome) -> Grid | None:
+    if not outcome.columns:
+        return None
+    rows = []
+    for index, first in enumerate(outcome.columns[0].measured):
+        rows.append(Row(first.label, [column.measured[index].text for column in outcome.columns]))
+        published = [column.published[index] for column in outcome.columns]
+        if any(one.text != NOTHING for one in published):
+            rows.append(Row("  published", [one.text for one in published]))
+    return Grid([column.name for column in outcome.columns], [rows])
+
+
+def _remarks(outcome: Outcome) -> list[str]:
+    if not outcome.columns:
+        return []
+    remarks = [outcome.claim.why[outcome.clock]] if outcome.verdict is Verdict.FAILS else []
+    if outcome.undecided:
+        remarks.append(f"Not measured, or not decided: {', '.join(outcome.undecided)}.")
+    if any(BELOW_ZERO in (one.text for one in (*column.measured, *column.published)) for column in outcome.columns):
+        remarks.append(f"{BELOW_ZERO}: the compared overhead is below zero there.")
+    return remarks

@@ -10,10 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import attrgetter
 from typing import Generic, TypeVar
 from xml.sax.saxutils import escape, quoteattr
 
-from orchestrator.report.palette import BOX_INK, INK, PAPER
+from orchestrator.report.chart import BOX_INK, INK, KERNEL, LESS, MODULE, MORE, PAPER, SAME, USER
+from orchestrator.report.profile_sheets import per_call, signed
+from orchestrator.results.stored_profile import (
+    NO_MISSES,
+    ZERO,
+    CallChange,
+    CallCost,
+    CellProfile,
+    SymbolProfile,
+    call_tree,
+    check_stacks,
+    compared_trees,
+)
 
 _WIDTH, _ROW, _MARGIN = 1200, 18, 28
 _LETTER = 6.7
@@ -111,3 +124,135 @@ def _drawn(box: Box, left: float, top: float, width: float) -> str:
         f'stroke="{PAPER}" stroke-width="0.5"/>'
         f'<text x="{left + 3:.2f}" y="{top + 13:.1f}" fill="{BOX_INK}">{escape(label)}</text></g>'
     )
+
+
+# A profile's stacks as a flame graph: its colours tell the program, modules and the kernel apart.
+
+_PROFILE_REMARK = "blue: the program; orange: modules; yellow: the kernel"
+
+
+def flame_graph(profile: CellProfile) -> str:
+    """The picture as SVG. Raises UsageError for a profile without stacks."""
+    tree = call_tree(profile)
+    programs = {symbol.name for symbol in profile.symbols if symbol.place == "user"}
+
+    def box(call: CallCost) -> Box:
+        title = f"{call.name}: {per_call(call.total)} instructions per call, {per_call(call.own)} of its own"
+        colour = MODULE if call.name.endswith("]") else USER if call.name in programs else KERNEL
+        return Box(call.name, call.total, title, colour)
+
+    heading = f"{profile.cell}: {per_call(tree.total)} instructions per call"
+    return picture([Flames(heading, tree, attrgetter("called"), box)], _PROFILE_REMARK)
+
+
+# A flame graph of what differs between two profiles: red where a function executes more itself, blue where less.
+#
+# After Brendan Gregg's differential flame graphs (brendangregg.com/blog/2014-11-09/differential-flame-graphs.html):
+# widths are those of one profile, colours are of the change. What only the first one has is in no box of the second
+# one's widths, so there is a heap of boxes for each, at one scale.
+
+_PALEST = Fraction(1, 5)
+"""Of the colour for the smallest change, so that it is seen."""
+_DIFFERENCE_REMARK = "red: executes more itself, blue: less, the deeper the colour the more; grey: as much"
+
+
+def difference_flame_graph(before: CellProfile, after: CellProfile) -> str:
+    """The picture as SVG: above as wide as after, below as wide as before. Raises UsageError without stacks."""
+    tree = compared_trees(call_tree(before), call_tree(after))
+    largest = _largest(tree)
+
+    def heap(side: int, profile: CellProfile, which: str) -> Flames[CallChange]:
+        def box(call: CallChange) -> Box:
+            return Box(call.name, call.totals[side], _title(call), _colour(call.own_change, largest))
+
+        heading = f"{which}: {profile.cell}, {per_call(tree.totals[side])} instructions per call"
+        if side:
+            heading += f" ({signed(tree.change)})"
+        return Flames(heading, tree, attrgetter("called"), box)
+
+    return picture([heap(1, after, "after"), heap(0, before, "before")], _DIFFERENCE_REMARK)
+
+
+def _title(call: CallChange) -> str:
+    before, after = (per_call(None if one is None else one.total) for one in (call.before, call.after))
+    return (
+        f"{call.name}: {before} -> {after} instructions per call ({signed(call.change)}), own {signed(call.own_change)}"
+    )
+
+
+def _largest(call: CallChange) -> Fraction:
+    return max((abs(call.own_change), *(_largest(one) for one in call.called)), default=ZERO)
+
+
+def _colour(change: Fraction, largest: Fraction) -> str:
+    if not change:
+        return _hex(SAME)
+    depth = _PALEST + (1 - _PALEST) * abs(change) / largest
+    full = MORE if change > 0 else LESS
+    return _hex(tuple(round(pale + (deep - pale) * depth) for pale, deep in zip(SAME, full, strict=True)))
+
+
+def _hex(colour: tuple[int, ...]) -> str:
+    return "#" + "".join(f"{part:02x}" for part in colour)
+
+
+# A profile's stacks, folded: a line for each, as flame graph programs read them.
+
+
+def folded_text(profile: CellProfile) -> str:
+    """Names with semicolons between, and the instructions of the last one in all calls.
+
+    Raises UsageError where there are none.
+    """
+    check_stacks(profile)
+    return "".join(f"{folded} {count}\n" for folded, count in profile.stacks)
+
+
+# A profile in the format of valgrind's callgrind, for KCachegrind: counts by instruction, without a call graph.
+#
+# The format is documented in valgrind's manual, "Callgrind Format Specification", version 1.
+
+_MISSES = ("I1mr", "D1mr", "D1mw", "L2m", "ITLBm", "DTLBm")
+"""Misses of fetches, loads and stores in level 1, as cachegrind names them; of all three in level 2; of the TLBs."""
+
+
+def callgrind_text(profile: CellProfile) -> str:
+    """All calls together. An object is the kernel, a module or the program; a module begins at its text."""
+    return "".join(f"{line}\n" for line in _lines(profile))
+
+
+def _lines(profile: CellProfile) -> Iterator[str]:
+    details = ["Loads", "Stores", "Taken"] if profile.has_details else []
+    events = ["Ir", *details, *(_MISSES if profile.caches else ())]
+    yield "# callgrind format"
+    yield "version: 1"
+    yield "creator: orchestrator"
+    yield f"cmd: {profile.cell} ({profile.calls} calls)"
+    yield "positions: instr"
+    yield f"events: {' '.join(events)}"
+    lines = [(symbol, _counted(profile, symbol)) for symbol in profile.symbols]
+    sums = [sum(values) for values in zip(*(counts for _, found in lines for _, counts in found), strict=True)]
+    yield f"summary: {' '.join(map(str, sums))}"
+    for symbol, found in lines:
+        yield ""
+        yield f"ob={symbol.module or symbol.place}"
+        yield "fl=???"
+        yield f"fn={symbol.name}"
+        for offset, counts in found:
+            yield f"{symbol.address + offset:#x} {' '.join(map(str, counts))}"
+
+
+def _counted(profile: CellProfile, symbol: SymbolProfile) -> Sequence[tuple[int, tuple[int, ...]]]:
+    """The counts of each instruction by its offset, in the order of the events."""
+    missed = {(one.offset, one.code): one.misses for one in symbol.misses}
+    return [
+        (
+            one.offset,
+            (
+                one.executed,
+                *((one.loads, one.stores, one.taken) if profile.has_details else ()),
+                *(missed.get((one.offset, one.code), NO_MISSES) if profile.caches else ()),
+            ),
+        )
+        for one in symbol.instructions
+    ]

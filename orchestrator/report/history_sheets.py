@@ -3,22 +3,33 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from itertools import groupby
+from itertools import groupby, pairwise
+from typing import Any
 
-from orchestrator.counted import counted
+from orchestrator.plain_text import counted
 from orchestrator.program import PROGRAM
-from orchestrator.report.figures import NOTHING, figure, signed_figure, unit_name
-from orchestrator.report.footnotes import Footnote
-from orchestrator.report.grid import Grid, Row
-from orchestrator.report.shared_parts import shared_parts
-from orchestrator.report.sheet import Sheet
-from orchestrator.report.sparkline import BLOCKS, sparkline
+from orchestrator.report.chart import BLOCKS, HistoryChart, HistoryPoint, Level, sparkline
+from orchestrator.report.sheet import (
+    NOTHING,
+    Footnote,
+    Grid,
+    Row,
+    Sheet,
+    figure,
+    number,
+    shared_parts,
+    signed_figure,
+    unit_name,
+)
 from orchestrator.results.history import History, Point
-from orchestrator.results.origin import OriginDifference
-from orchestrator.results.steps import Step, Steps
+from orchestrator.results.history_steps import Step, Steps
+from orchestrator.results.origin import Commit, Found, OriginDifference, Tried
+from orchestrator.results.statistics import median
 
 _LINE = 80  # characters of a history's sparkline
 _SHORT_LINE = 24
@@ -161,3 +172,154 @@ def _day(point: Point) -> str:
 def in_one_line(command: str) -> str:
     """A command that is not folded where it is too long for the terminal, so that it can be copied."""
     return command.replace(" ", "\N{NO-BREAK SPACE}")
+
+
+# Histories for programs: JSON, and CSV with a row for each run.
+
+COLUMNS = (
+    "experiment", "cell", "run", "started", "status", "value", "overhead", "low", "high", "unit", "verdict", "step"
+)  # fmt: skip
+
+
+def history_json(history: History, steps: Steps, explained: Sequence[ExplainedStep]) -> dict[str, Any]:
+    """A history with its points and steps, both oldest first; figures are in ``unit``."""
+    return {
+        "metric": str(history.metric),
+        "experiment": history.metric.experiment,
+        "cell": history.metric.cell,
+        "quantity": history.quantity,
+        "what": history.newest.metric,
+        "clock": history.newest.clock,
+        "unit": history.unit,
+        "exact": history.is_exact,
+        "how": steps.how,
+        "steps": [_step(one) for one in explained],
+        "points": [_point(point) for point in history.points],
+        "other_units": history.other_units,
+    }
+
+
+def histories_csv(histories: Sequence[tuple[History, Steps]]) -> str:
+    """Return RFC 4180 text with a header line; ``step`` is what changed at the run, empty where it is no step."""
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, lineterminator="\r\n")
+    writer.writerow(COLUMNS)
+    for history, steps in histories:
+        changes = {step.after.run: step.change for step in steps.found}
+        for point in history.points:
+            low, high = point.interval or (None, None)
+            figures = (point.value, point.overhead, low, high)
+            names = (history.metric.experiment, history.metric.cell, point.run, point.started, point.status)
+            writer.writerow([*names, *figures, point.unit, point.verdict, changes.get(point.run)])
+    return file.getvalue()
+
+
+def _step(one: ExplainedStep) -> dict[str, Any]:
+    step = one.step
+    return {
+        "before": step.before.run,
+        "after": step.after.run,
+        "started": step.after.started,
+        "old": step.old,
+        "new": step.new,
+        "change": step.change,
+        "missing": step.missing,
+        "causes": [{**asdict(cause), "sentence": cause.sentence} for cause in one.causes],
+    }
+
+
+def _point(point: Point) -> dict[str, Any]:
+    names = ("run", "started", "status", "value", "overhead", "interval", "verdict", "reason", "digest")
+    return {name: getattr(point, name) for name in names}
+
+
+# The chart of a history.
+
+
+def history_chart(history: History, steps: Steps) -> HistoryChart:
+    """Return the course of a history: its runs, the level between two steps, and each step with its change.
+
+    Intervals are drawn around what they belong to; those of counts are a point, and are not.
+    """
+    newest = history.newest
+    what = newest.metric if history.quantity == "value" else f"overhead, {newest.metric}"
+    return HistoryChart(
+        title=history.metric.cell,
+        subtitle=f"{history.metric.experiment}: {what}",
+        upwards=newest.unit,
+        points=[HistoryPoint(_when(point), history.of(point), _bounds(history, point)) for point in history.points],
+        levels=_levels(history, steps),
+    )
+
+
+def _levels(history: History, steps: Steps) -> Sequence[Level]:
+    numbers = history.numbers
+    places = {point.run: at for at, (point, _) in enumerate(numbers)}
+    ends = [0, *(places[step.after.run] for step in steps.found), len(numbers)]
+    texts = ["", *(signed_figure(step.change, history.unit) for step in steps.found)]
+    found = []
+    for (start, end), text in zip(pairwise(ends), texts, strict=True):
+        part = numbers[start:end]
+        if part:
+            # Up to the step that ends it: between two runs nothing is known, and a gap would look like a lack.
+            last = numbers[end][0] if end < len(numbers) else part[-1][0]
+            found.append(Level(_when(part[0][0]), _when(last), median([value for _, value in part]), text))
+    return found
+
+
+def _bounds(history: History, point: Point) -> tuple[float, float] | None:
+    """The interval, which is of the overhead, around the figure."""
+    value = history.of(point)
+    if value is None or point.overhead is None or point.interval is None or point.interval[0] == point.interval[1]:
+        return None
+    moved = value - point.overhead
+    return point.interval[0] + moved, point.interval[1] + moved
+
+
+def _when(point: Point) -> datetime:
+    return datetime.fromisoformat(point.started)
+
+
+# A bisection's end, as a table and as JSON.
+
+_LONGEST = 60
+
+
+def bisection_sheet(found: Found) -> Sheet:
+    """The first bad commit, or those among which it is, and all that were tried in the order of trying."""
+    good, bad = (one.measured.value for one in found.tried[:2] if one.measured is not None)
+    sure = len(found.candidates) == 1
+    title = f"First bad commit: {_named(found.candidates[0])}" if sure else "The first bad commit is one of these"
+    facts = [f"{one.author}, {one.date}" if sure else _named(one) for one in found.candidates]
+    rows = [
+        _row(one, "good" if at == 0 else "bad" if at == 1 else "", (good, bad)) for at, one in enumerate(found.tried)
+    ]
+    sentences = [f"A commit is bad from {number((good + bad) / 2)} on, halfway between both ends."]
+    sentences += [f"{one.commit.short} was skipped: {one.why_skipped}" for one in found.skipped]
+    return Sheet(title, facts, Grid(["cost", "end"], [rows], together=2), sentences, [], [])
+
+
+def bisection_json(found: Found) -> dict[str, Any]:
+    """The same for programs."""
+    return {
+        "candidates": [asdict(one) for one in found.candidates],
+        "tried": [
+            {
+                "commit": asdict(one.commit),
+                "value": None if one.measured is None else one.measured.value,
+                "why_skipped": one.why_skipped or None,
+            }
+            for one in found.tried
+        ],
+    }
+
+
+def _row(one: Tried, end: str | None, ends: tuple[float, float]) -> Row:
+    cost = "skipped" if one.measured is None else number(one.measured.value)
+    is_bad = one.measured is not None and abs(one.measured.value - ends[1]) <= abs(one.measured.value - ends[0])
+    judged = "skip" if one.measured is None else "bad" if is_bad else "good"
+    return Row(_named(one.commit)[:_LONGEST], [cost, f"{end} end" if end else judged])
+
+
+def _named(commit: Commit) -> str:
+    return f"{commit.short} {commit.subject}"

@@ -3,16 +3,268 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
 from typing import Protocol
 
+from orchestrator.catalog.probes import BASELINE, probes
+from orchestrator.catalog.reference import ReferenceTable, reference_tables
+from orchestrator.errors import HostError
 from orchestrator.report.chart import Chart
-from orchestrator.report.findings import Finding
-from orchestrator.report.panel import Group, Panel
-from orchestrator.report.plain import PlainReport
-from orchestrator.report.sheet import Sheet
-from orchestrator.results.contract import CellRecord
+from orchestrator.report.sheet import (
+    NOTHING,
+    Finding,
+    Footnotes,
+    Grid,
+    Row,
+    Sheet,
+    figure,
+    overhead_findings,
+    proof_lists,
+    published_figure,
+    unit_name,
+)
+from orchestrator.results.contract import CellRecord, RunRecord
+from orchestrator.results.faults import storage_faults
+
+# Cells that share a machine, a benchmark and a clock: the content of one table, or of a part of one.
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Cells that are compared with each other, on ``kernel`` except for probes that needed another one."""
+
+    cells: Sequence[CellRecord]
+    kernel: str
+    handler: str | None = None
+    """The handler, where it tells the panel from others of its table."""
+
+    @property
+    def first(self) -> CellRecord:
+        """The cell to read the shared fields from."""
+        return self.cells[0]
+
+    @cached_property
+    def references(self) -> Sequence[str]:
+        """The published tables the cells are compared with, by id: one as a rule."""
+        return list(dict.fromkeys(cell.reference.table for cell in self.cells if cell.reference))
+
+    @property
+    def reference(self) -> ReferenceTable | None:
+        """The published table, where there is exactly one and this version knows it."""
+        return reference_tables().get(self.references[0]) if len(self.references) == 1 else None
+
+    @property
+    def name(self) -> str:
+        """The panel's short name: its table in the experiment, else the published table, else the CPU."""
+        if self.first.table is not None:
+            return self.first.table
+        return self.reference.name if self.reference else self.first.cpu
+
+    def place(self, name: str | None) -> str:
+        """What a sentence calls the panel: ``name``, and the handler where that is needed; empty without both."""
+        return ", ".join(part for part in (name, self.handler and f"handler {self.handler}") if part)
+
+    @property
+    def emulated(self) -> bool:
+        """Whether the samples are times of QEMU's emulator, which are not a processor's."""
+        return self.first.clock == "wall" and any(cell.parameters.get("accelerator") == "tcg" for cell in self.cells)
+
+    def elsewhere(self, cell: CellRecord) -> bool:
+        """Whether the cell was measured on another kernel than most."""
+        return cell.kernel != self.kernel
+
+
+Group = Sequence[Panel]
+"""Panels of one kind that are printed as one table; never empty."""
+
+
+def by_kernel(cells: Sequence[CellRecord]) -> Iterator[Panel]:
+    """Yield a panel for each kernel; cells of a kernel that only adds probes stand in the main kernel's panel."""
+    kernels = Counter(cell.kernel for cell in cells)
+    home = kernels.most_common(1)[0][0]
+    at_home = _probed(cell for cell in cells if cell.kernel == home)
+    guests = {
+        kernel
+        for kernel in kernels
+        if at_home and not at_home & _probed(cell for cell in cells if cell.kernel == kernel)
+    }
+    yield from (
+        Panel([cell for cell in cells if cell.kernel == kernel or (kernel == home and cell.kernel in guests)], kernel)
+        for kernel in kernels
+        if kernel not in guests
+    )
+
+
+def parameters(cell: CellRecord, names: Iterable[str]) -> tuple[object, ...]:
+    """Return the cell's parameters of these names, None for each that it lacks."""
+    return tuple(cell.parameters.get(name) for name in names)
+
+
+def file_name(group: Group) -> str:
+    """Return the name of the group's chart file, without a suffix; two groups may have the same."""
+    first = group[0]
+    if len(group) > 1 and first.reference is not None:
+        return first.reference.document_id
+    if first.first.table is not None:
+        return first.first.table
+    return f"{first.name}-{first.kernel}-{first.first.handler}"
+
+
+def _probed(cells: Iterable[CellRecord]) -> set[str]:
+    return {cell.probe for cell in cells} - {BASELINE}
+
+
+# The published figures for a cell.
+
+
+@dataclass(frozen=True)
+class Published:
+    """A column of a published table, in the table's unit. ``average`` is None where only the overhead was printed."""
+
+    samples: Sequence[float] = ()
+    average: float | None = None
+    overhead: float | None = None
+
+
+def published(cell: CellRecord, table_id: str) -> Published:
+    """Return the figures of the table ``table_id`` for the cell: none, if it has no such column.
+
+    They are the catalogue's, since a cell without a number has no reference in its record. For a table that this
+    version does not know they are the record's.
+    """
+    table = reference_tables().get(table_id)
+    if table is None:
+        recorded = cell.reference if cell.reference and cell.reference.table == table_id else None
+        return Published(average=recorded.value, overhead=recorded.overhead) if recorded else Published()
+    kind = probes().get(cell.probe)
+    column = kind.column if kind else None
+    if column is None or column not in table.columns:
+        return Published()
+    return Published(table.samples.get(column, ()), table.average(column), table.overhead(column))
+
+
+def published_unit(cells: Sequence[CellRecord], table_id: str) -> str:
+    """Return the unit of the table ``table_id``, which one of the cells is compared with."""
+    return next(cell.reference.unit for cell in cells if cell.reference and cell.reference.table == table_id)
+
+
+def source(table_id: str) -> str:
+    """Return the sentence that names the source of published figures."""
+    table = reference_tables().get(table_id)
+    if table is None:  # a run of another version of this program
+        return f"Published: {table_id}."
+    return f"Published: {table.title} ({table.id}); linux-{table.kernel}, {table.processor}."
+
+
+# Sentences that several kinds' tables share.
+
+INDICATION = "an indication only"
+
+
+def processors(cell: CellRecord) -> str:
+    """Return how many processors the guest had."""
+    return "1 CPU" if cell.smp == 1 else f"{cell.smp} CPUs"
+
+
+def unit_meaning(panel: Panel) -> str:
+    """Return the sentence that explains what the panel's unit means."""
+    if panel.first.clock == "instructions":
+        return "Instructions are a count, not time."
+    if panel.emulated:
+        return (
+            f"Nanoseconds of the guest's clock in QEMU's emulator (TCG) are {INDICATION}: "
+            "they are times of the emulator on this host, not of the processor."
+        )
+    return "Nanoseconds of the guest's clock, on this host's processor."
+
+
+def other_kernel(panel: Panel, cell: CellRecord) -> str | None:
+    """Return the remark on a valid cell that was measured on another kernel than the panel's; None for any other."""
+    if not panel.elsewhere(cell) or cell.status != "ok":
+        return None
+    if cell.probe == BASELINE:
+        return f"of {cell.kernel}, for the probes measured there"
+    own = next(
+        (one for one in panel.cells if one.kernel == cell.kernel and one.probe == BASELINE and one.value is not None),
+        None,
+    )
+    against = f", against that kernel's own baseline of {figure(own.value, own.unit)}" if own else ""
+    return f"measured on {cell.kernel}{against}"
+
+
+# The table of cells without a layout, such as those of another version's benchmark: a row for each cell.
+
+
+class PlainReport:
+    """Uses the result contract only: rows are named by the cells' ids, which are unique in a run."""
+
+    def owns(self, benchmark: str) -> bool:
+        """Every benchmark."""
+        del benchmark
+        return True
+
+    def apart(self, cell: CellRecord) -> None:
+        """Return None: ids distinguish the rows."""
+        del cell
+
+    def panels(self, cells: Sequence[CellRecord]) -> list[Panel]:
+        """Return one panel, across kernels."""
+        return [Panel(cells, cells[0].kernel)]
+
+    def joins(self, panel: Panel, group: Group) -> bool:
+        """Never."""
+        del panel, group
+        return False
+
+    def sheet(self, group: Group) -> Sheet:
+        """Return the group's only panel as a table of values and overheads."""
+        (panel,) = group
+        first, unit = panel.first, unit_name(panel.first.unit)
+        footnotes = Footnotes(panel.cells, _name, lambda _: None)
+        table = f"{first.table}: " if first.table else ""
+        indication = f"; {INDICATION}" if panel.emulated else ""
+        return Sheet(
+            title=first.benchmark,
+            facts=[f"{table}{first.cpu}, {processors(first)}, {first.metric} in {first.unit}{indication}"],
+            grid=Grid(
+                [f"value({unit})", f"overhead({unit})", f"95 % from({unit})", f"95 % to({unit})", "published overhead"],
+                [[Row(_name(cell), list(_figures(cell, footnotes))) for cell in panel.cells]],
+            ),
+            sentences=["This version has no layout for these cells: each has a row.", unit_meaning(panel)],
+            footnotes=footnotes.all(),
+            proofs=proof_lists(panel.cells, _name),
+        )
+
+    def findings(self, group: Group) -> Iterator[Finding]:
+        """Return the largest overhead, and what is not decided."""
+        return overhead_findings(
+            [cell for panel in group for cell in panel.cells], _name, group[0].place(group[0].first.table)
+        )
+
+    def charts(self, group: Group) -> Mapping[str, Chart]:
+        """None: only its kind can choose the cells that a chart compares."""
+        del group
+        return {}
+
+
+def _figures(cell: CellRecord, footnotes: Footnotes) -> Iterator[str]:
+    value = cell.status if cell.value is None else figure(cell.value, cell.unit)
+    yield value + footnotes.marks(cell)
+    yield figure(cell.overhead, cell.unit)
+    low, high = cell.interval or (None, None)
+    yield figure(low, cell.unit)
+    yield figure(high, cell.unit)
+    published = cell.reference
+    yield f"{published_figure(published.overhead)} {unit_name(published.unit)}" if published else NOTHING
+
+
+def _name(cell: CellRecord) -> str:
+    return cell.id
 
 
 class KindReport(Protocol):
@@ -62,3 +314,81 @@ class ReportRegistry:
 
 
 _PLAIN = PlainReport()
+
+
+# Which cells of a run are printed in one table.
+
+
+def panels(run: RunRecord, registry: ReportRegistry) -> list[Panel]:
+    """Return the run's cells in panels, in the run's order."""
+    alike: dict[Hashable, list[CellRecord]] = {}
+    for cell in run.cells:
+        apart = registry.kind_of(cell).apart(cell)
+        key = (cell.table, cell.cpu, cell.smp, cell.benchmark, cell.metric, cell.clock, cell.unit, apart)
+        alike.setdefault(key, []).append(cell)
+    found = [panel for cells in alike.values() for panel in registry.kind_of(cells[0]).panels(cells)]
+    handlers: dict[str | None, set[str]] = {}
+    for panel in found:
+        handlers.setdefault(panel.first.table, set()).add(panel.first.handler)
+    return [
+        replace(panel, handler=panel.first.handler) if len(handlers[panel.first.table]) > 1 else panel
+        for panel in found
+    ]
+
+
+def groups(run: RunRecord, registry: ReportRegistry) -> list[tuple[KindReport, Group]]:
+    """Return the panels that are printed as one table, each with the kind that prints them, in the run's order."""
+    found: list[tuple[KindReport, list[Panel]]] = []
+    for panel in panels(run, registry):
+        kind = registry.kind_of(panel.first)
+        fitting = next((group for other, group in found if other is kind and kind.joins(panel, group)), None)
+        if fitting is None:
+            found.append((kind, [panel]))
+        else:
+            fitting.append(panel)
+    return [(kind, group) for kind, group in found]
+
+
+# A run as charts.
+
+FOLDER = "charts"
+
+
+def draw_charts(run: RunRecord, directory: Path, registry: ReportRegistry) -> list[Path]:
+    """Draw the charts of the run's tables, as PNG and SVG in ``directory/charts``.
+
+    Returns the files. Equal results give equal files. Raises HostError without matplotlib.
+    """
+    try:
+        import_module("matplotlib")
+    except ImportError as error:
+        raise HostError(
+            "charts are drawn with matplotlib, which is not installed", hint="pip install 'probe-lab[plots]'"
+        ) from error
+    from orchestrator.report.drawing import save
+
+    folder = directory / FOLDER
+    paths = []
+    with storage_faults(folder):
+        folder.mkdir(exist_ok=True)
+        for name, chart in charts(run, registry).items():
+            paths += save(chart, folder, name)
+    return paths
+
+
+def charts(run: RunRecord, registry: ReportRegistry) -> dict[str, Chart]:
+    """Return the charts' content, by the names of their files."""
+    found: dict[str, Chart] = {}
+    for kind, group in groups(run, registry):
+        for name, chart in kind.charts(group).items():
+            found[_unused(name, found)] = chart
+    return found
+
+
+def _unused(name: str, used: Container[str]) -> str:
+    number = 1
+    unused = name
+    while unused in used:
+        number += 1
+        unused = f"{name}-{number}"
+    return unused

@@ -3,22 +3,245 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import csv
+import io
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from functools import lru_cache
+from itertools import combinations, groupby
 from statistics import median
 
-from orchestrator.catalog.cpus import cpu
-from orchestrator.catalog.model_errors import LARGE, error_reasons
+from pydantic import TypeAdapter
+
+from orchestrator.catalog.cpus import CpuCaches, cpu
+from orchestrator.catalog.data import Fact, read
 from orchestrator.catalog.probes import probes, published_column
 from orchestrator.catalog.reference import ReferenceTable, reference_tables
-from orchestrator.report.cost_sheets import cost_sheet
-from orchestrator.report.figures import NOTHING, published_figure
-from orchestrator.report.grid import Grid, Row
-from orchestrator.report.modelled_fit import Agreement, agreement
-from orchestrator.report.published import source
-from orchestrator.report.sheet import Sheet
-from orchestrator.results.modelled import ModelledCell, ModelledRun
+from orchestrator.report.claims import Assessment
+from orchestrator.report.kind import source
+from orchestrator.report.sheet import NOTHING, Finding, Grid, Rank, Row, Sheet, published_figure
+from orchestrator.report.text import contradicted, most_important
+from orchestrator.results.modelled import Costs, ModelledCell, ModelledRun
+
+# How well modelled times agree with a published table: errors, order, ratios.
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Of the cells of one published table: relative errors of the predicted ones, and pairs of probes.
+
+    Pairs are of cells that are not excluded. ``kept`` are in the published order; those that are not are ``disputed``
+    where another table of the document has them in the other order, else ``lost``. ``ratios`` of a pair are ``in_band``
+    where its published ratio is possible within both bands.
+    """
+
+    errors: Sequence[float]
+    kept: int
+    disputed: Sequence[str]
+    lost: Sequence[str]
+    in_band: int
+
+    @property
+    def pairs(self) -> int:
+        """All pairs."""
+        return self.kept + len(self.disputed) + len(self.lost)
+
+
+def agreement(table: ReferenceTable, cells: Sequence[ModelledCell]) -> Agreement:
+    """The agreement of ``cells``, which have times and published figures of ``table``."""
+    kept = in_band = 0
+    disputed: list[str] = []
+    lost: list[str] = []
+    for one, other in _pairs(cells):
+        in_band += _ratio_in_band(one, other)
+        if _difference(one.overhead, other.overhead) * _difference(one.published, other.published) >= 0:
+            kept += 1
+        else:
+            name = f"{one.probe} and {other.probe}"
+            (disputed if _is_disputed(table, *map(published_column, (one.probe, other.probe))) else lost).append(name)
+    errors = [cell.error for cell in cells if cell.role == "predicted" and cell.error is not None]
+    return Agreement(errors, kept, disputed, lost, in_band)
+
+
+def _pairs(cells: Sequence[ModelledCell]) -> Iterator[tuple[ModelledCell, ModelledCell]]:
+    return combinations([cell for cell in cells if cell.role != "excluded" and cell.error is not None], 2)
+
+
+def _difference(one: float | None, other: float | None) -> float:
+    assert one is not None
+    assert other is not None
+    return one - other
+
+
+def _ratio_in_band(one: ModelledCell, other: ModelledCell) -> bool:
+    assert one.interval is not None
+    assert other.interval is not None
+    assert one.published is not None
+    assert other.published is not None
+    # Products, since a band may reach zero.
+    least = one.interval[0] * other.published <= one.published * other.interval[1]
+    return least and one.published * other.interval[0] <= one.interval[1] * other.published
+
+
+def _is_disputed(table: ReferenceTable, one: str | None, other: str | None) -> bool:
+    """Whether tables of one document have two columns in different orders."""
+    orders = {
+        known.overhead(one) < known.overhead(other)
+        for known in reference_tables().values()
+        if known.document_id == table.document_id and one in known.columns and other in known.columns
+        if one is not None and other is not None
+    }
+    return len(orders) > 1
+
+
+# Modelled times in their three most important sentences.
+
+
+def modelled_summary(modelled: ModelledRun, assessments: Sequence[Assessment]) -> list[str]:
+    """At most three: claims that do not hold, the largest time, how far predicted ones are off, what has none."""
+    claims = [finding for assessment in assessments for finding in contradicted(assessment)]
+    return most_important([*claims, *_largest(modelled), *_errors(modelled), *_without(modelled)])
+
+
+def _largest(modelled: ModelledRun) -> Iterator[Finding]:
+    times = [cell for cell in modelled.cells if cell.overhead is not None]
+    if times:
+        cell = max(times, key=lambda one: one.overhead or 0.0)
+        low, high = cell.interval or (0.0, 0.0)
+        beside = "" if cell.published is None else f"; published: {published_figure(cell.published)}"
+        sentence = f"Largest overhead: {_name(cell)}, {cell.overhead:.1f} nsec ({low:.1f} to {high:.1f}){beside}."
+        yield Finding(Rank.LARGEST, sentence)
+
+
+def _errors(modelled: ModelledRun) -> Iterator[Finding]:
+    predicted = [cell for cell in modelled.cells if cell.role == "predicted" and cell.error is not None]
+    if predicted:
+        errors = {cell.id: abs(cell.error or 0.0) for cell in predicted}
+        worst = max(predicted, key=lambda cell: errors[cell.id])
+        middle = f"in the median by {100 * median(errors.values()):.1f} %"
+        at_worst = f"at worst by {100 * errors[worst.id]:.1f} % ({_name(worst)})"
+        yield Finding(Rank.PUBLISHED, f"{len(predicted)} predicted times miss the published ones {middle}, {at_worst}.")
+
+
+def _without(modelled: ModelledRun) -> Iterator[Finding]:
+    without = [cell for cell in modelled.cells if cell.reason is not None]
+    if without:
+        counted = f"{len(without)} of {len(modelled.cells)} cells have no modelled time"
+        rank = Rank.OTHER if len(without) < len(modelled.cells) else Rank.FAILED
+        yield Finding(rank, f"{counted}, {without[0].id}: {(without[0].reason or '').splitlines()[0]}")
+
+
+def _name(cell: ModelledCell) -> str:
+    kind = probes().get(cell.probe)
+    table = f"{cell.table}: " if cell.table else ""
+    return f"{table}{kind.title if kind else cell.probe} on {cell.cpu}"
+
+
+# Modelled times for spreadsheets: a row for each cell.
+
+_IDENTITY = ("id", "table", "cpu", "kernel", "probe", "handler", "benchmark", "clock", "unit")
+
+
+def render_modelled_csv(modelled: ModelledRun) -> str:
+    """Return the run's modelled times as RFC 4180 text with a header line; ``error`` is relative."""
+    file = io.StringIO(newline="")
+    evidence = ("cost_table", "cost_table_sha256", "profile_sha256", "baseline", "baseline_profile_sha256")
+    figures = ("published", "overhead", "low", "high", "error", "cycles", "role", "calibration_kernel", "reason")
+    names = ["run", "experiment", *_IDENTITY, *figures, *(f"evidence.{name}" for name in evidence)]
+    writer = csv.DictWriter(file, names, restval="", lineterminator="\r\n")
+    writer.writeheader()
+    for cell in modelled.cells:
+        found = cell.evidence
+        shown = {} if found is None else {f"evidence.{name}": getattr(found, name) for name in evidence}
+        writer.writerow({"run": modelled.run, "experiment": modelled.experiment, **_figures(cell), **shown})
+    return file.getvalue()
+
+
+def _figures(cell: ModelledCell) -> dict[str, str | float]:
+    low, high = cell.interval or (None, None)
+    names = (*_IDENTITY, "published", "overhead", "error", "cycles", "role", "calibration_kernel", "reason")
+    found = {**{name: getattr(cell, name) for name in names}, "low": low, "high": high}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+# A cost table as it is printed: what a CPU takes for what is counted, and its caches, each figure with its source.
+
+_NOT_PRICED = "Misses are not priced; only `recorded line`, where a cost table has it, assumes one."
+
+
+def cost_sheets(costs: Costs) -> list[Sheet]:
+    """All of a cost table: its costs, and its caches where it names them."""
+    return [cost_sheet(costs), *([] if costs.caches is None else [_caches(costs.cpu, costs.caches)])]
+
+
+def cost_sheet(costs: Costs) -> Sheet:
+    """The costs of a CPU, with ranges and sources; or the reason why no time follows from them."""
+    rows = [Row(one.name, [*map(_significant, (one.value, one.low, one.high)), one.source]) for one in costs.costs]
+    declared = "not calibrated" if costs.declared is None else f"declared {costs.declared}"
+    reason = [] if costs.reason is None else [f"No time follows from them: {costs.reason}"]
+    sources = _by_source((one.name, one.where) for one in costs.costs)
+    return Sheet(
+        title=f"Costs of {cpu(costs.cpu).title}",
+        facts=[f"in cycles; cost table {costs.cpu}, {declared}, SHA-256 {costs.sha256[:12]}..."],
+        grid=Grid(["value", "from", "to", "source"], [rows], together=4),
+        sentences=[*reason, *sources, *costs.remarks],
+        footnotes=[],
+        proofs=[],
+    )
+
+
+def _caches(name: str, caches: CpuCaches) -> Sheet:
+    levels = {"L1 instructions": caches.l1i, "L1 data": caches.l1d, "L2": caches.l2}
+    tlbs = {"instruction TLB": caches.itlb, "data TLB": caches.dtlb}
+    rows = [Row(label, [f"{one.size // 1024} KiB", str(one.ways), str(one.line)]) for label, one in levels.items()]
+    rows += [Row(label, [f"{one.entries} entries", str(one.ways), str(one.page)]) for label, one in tlbs.items()]
+    sources = [(label, one.source) for label, one in levels.items()]
+    sources += [(label, one.source) for label, one in tlbs.items()]
+    return Sheet(
+        title=f"Caches and TLBs of {cpu(name).title}",
+        facts=[f"{caches.core}; entry {caches.name} of cpu_caches.yaml"],
+        grid=Grid(["size", "ways", "bytes of a line or page"], [rows], together=3),
+        sentences=[_NOT_PRICED, *_by_source(sources)],
+        footnotes=[],
+        proofs=[],
+    )
+
+
+def _by_source(figures: Iterable[tuple[str, str]]) -> list[str]:
+    """A sentence for each source: the names of what is from there."""
+    names: dict[str, list[str]] = {}
+    for name, where in figures:
+        names.setdefault(where, []).append(name)
+    return [f"{', '.join(of)}: {where}." for where, of in names.items()]
+
+
+def _significant(value: float) -> str:
+    """Four digits at least: costs are from a fraction of a cycle to thousands."""
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+# Why modelled times miss published figures.
+
+LARGE = 0.15
+"""The relative error from which a reason is due."""
+
+
+class ErrorReason(Fact):
+    """The reason for the errors of some columns of one published table."""
+
+    columns: list[str]
+    reason: str
+
+
+@lru_cache(maxsize=1)
+def _error_reasons() -> dict[str, list[ErrorReason]]:
+    return TypeAdapter(dict[str, list[ErrorReason]]).validate_python(read("model_errors.yaml"))
+
+
+def error_reasons(table: str) -> Sequence[ErrorReason]:
+    """The known reasons for one published table, by its id."""
+    return _error_reasons().get(table, [])
+
 
 _MEANING = (
     "Modelled time is what was counted, at the costs of a cost table; it was not measured. The band has every constant "

@@ -10,10 +10,15 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from orchestrator.results.call_tree import CallChange, CallCost
-from orchestrator.results.misses import CacheProfile, Misses
-from orchestrator.results.profile import CellProfile
-from orchestrator.results.profile_difference import FunctionDifference, ProfileDifference
+from orchestrator.results.stored_profile import (
+    CacheProfile,
+    CallChange,
+    CallCost,
+    CellProfile,
+    FunctionDifference,
+    Misses,
+    ProfileDifference,
+)
 
 
 class _Answer(BaseModel):

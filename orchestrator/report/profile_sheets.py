@@ -3,20 +3,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeVar
 
-from orchestrator.report.grid import Grid, Row
-from orchestrator.report.profile_figures import mark, others, per_call, share, signed
-from orchestrator.report.sheet import Sheet
-from orchestrator.results.profile import CellProfile, SymbolProfile
-from orchestrator.results.profile_difference import (
+from orchestrator.catalog.cpus import CacheName
+from orchestrator.report.sheet import NOTHING, Grid, Row, Sheet, number
+from orchestrator.results.stored_profile import (
+    ZERO,
+    CacheProfile,
+    CallChange,
+    CallCost,
+    CellProfile,
     FunctionDifference,
     InstructionDifference,
+    Misses,
     ProfileDifference,
     SymbolDifference,
+    SymbolProfile,
 )
+
+# The figures of profiles and of differences, as their tables and pictures print them.
+
+
+def per_call(value: Fraction | None) -> str:
+    """Instructions per call; a dash for none."""
+    return NOTHING if value is None else number(float(value))
+
+
+def signed(value: Fraction) -> str:
+    """A change, with its sign."""
+    return f"+{per_call(value)}" if value > 0 else per_call(value)
+
+
+def share(part: Fraction | int, whole: Fraction | int) -> str:
+    """A part of the whole in percent; a dash where there is nothing."""
+    return f"{100 * float(part) / float(whole):.1f} %" if whole else NOTHING
+
+
+def mark(before: object | None, after: object | None) -> str:
+    """What is said of something that only one side has."""
+    return "new" if before is None else "gone" if after is None else ""
+
+
+def others(count: int) -> str:
+    """The label of the row that stands for the rest."""
+    return "1 other" if count == 1 else f"{count} others"
+
 
 _ItemT = TypeVar("_ItemT")
 
@@ -140,3 +174,155 @@ def _split(items: Sequence[_ItemT], limit: int | None) -> tuple[Sequence[_ItemT]
 def symbol_title(symbol: SymbolProfile) -> str:
     """A symbol as it is printed."""
     return f"{symbol.name} ({USER})" if symbol.place == "user" else symbol.placed_title
+
+
+# Trees of calls with their inclusive cost, and what differs between two, as tables: a row for each call.
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What of a tree is printed: calls up to ``depth`` below the program, with ``percent`` of the whole or more."""
+
+    depth: int
+    percent: float
+
+    def least(self, whole: Fraction) -> Fraction:
+        """What a call has that is printed."""
+        return Fraction(self.percent) / 100 * abs(whole)
+
+    def sentence(self, whole: str) -> str:
+        """What is left out."""
+        return f"Others: less than {self.percent:g} % of {whole} each. Calls more than {self.depth} deep are left out."
+
+
+def tree_sheet(tree: CallCost, cut: Cut) -> Sheet:
+    """The calls of a profile; of each caller's the largest comes first."""
+    return Sheet(
+        title=tree.name,
+        facts=["instructions per call: of a function with all that it calls, and its own"],
+        grid=Grid(["with calls", "own", "share"], [list(_costs(tree, tree, cut, 0))], together=3),
+        sentences=[cut.sentence("all instructions")],
+        footnotes=[],
+        proofs=[],
+    )
+
+
+def _costs(caller: CallCost, tree: CallCost, cut: Cut, depth: int) -> Iterator[Row]:
+    shown, rest = _parted(caller.called, [abs(one.total) for one in caller.called], cut.least(tree.total))
+    for one in sorted(shown, key=lambda one: (-one.total, one.name)):
+        yield _cost(one, tree, depth)
+        if depth < cut.depth:
+            yield from _costs(one, tree, cut, depth + 1)
+    if len(rest) == 1:
+        yield _cost(rest[0], tree, depth)
+    elif rest:
+        total = sum((one.total for one in rest), start=ZERO)
+        yield Row(others(len(rest)), [per_call(total), "", share(total, tree.total)], depth=depth)
+
+
+def _cost(call: CallCost, tree: CallCost, depth: int) -> Row:
+    return Row(call.name, [per_call(call.total), per_call(call.own), share(call.total, tree.total)], depth=depth)
+
+
+def tree_difference_sheet(difference: ProfileDifference, tree: CallChange, cut: Cut) -> Sheet:
+    """The calls that differ; of each caller's the largest change comes first."""
+    before, after = tree.totals
+    rows = list(_changes(tree, tree, cut, 0))
+    sums = Row("all", [per_call(before), per_call(after), signed(tree.change), "", ""], "bold")
+    what = "instructions per call: of a function with all that it calls; own: the change of its own"
+    return Sheet(
+        title=difference_title(difference),
+        facts=[what, *difference.notes],
+        grid=Grid(["before", "after", "change", "own", ""], [block for block in (rows, [sums]) if block], together=5),
+        sentences=[cut.sentence("all changes")],
+        footnotes=[],
+        proofs=[],
+    )
+
+
+def _changes(caller: CallChange, tree: CallChange, cut: Cut, depth: int) -> Iterator[Row]:
+    shown, rest = _parted(caller.called, [one.moved for one in caller.called], cut.least(tree.moved))
+    for one in sorted(shown, key=lambda one: (-abs(one.change), -one.moved, one.name)):
+        yield _change(one, depth)
+        if depth < cut.depth:
+            yield from _changes(one, tree, cut, depth + 1)
+    if len(rest) == 1:
+        yield _change(rest[0], depth)
+    elif rest:
+        before, after = (sum((one.totals[side] for one in rest), start=ZERO) for side in (0, 1))
+        figures = [per_call(before), per_call(after), signed(after - before), "", ""]
+        yield Row(others(len(rest)), figures, depth=depth)
+
+
+def _change(call: CallChange, depth: int) -> Row:
+    before, after = (None if side is None else side.total for side in (call.before, call.after))
+    figures = [per_call(before), per_call(after), signed(call.change), signed(call.own_change)]
+    return Row(call.name, [*figures, mark(call.before, call.after)], depth=depth)
+
+
+_Call = TypeVar("_Call", CallCost, CallChange)
+
+
+def _parted(calls: Sequence[_Call], weights: Sequence[Fraction], least: Fraction) -> tuple[list[_Call], list[_Call]]:
+    """The calls of at least this weight, and the rest; what weighs nothing is of the rest."""
+    shown: list[_Call] = []
+    rest: list[_Call] = []
+    for one, weight in zip(calls, weights, strict=True):
+        (shown if weight and weight >= least else rest).append(one)
+    return shown, rest
+
+
+# What a cell's calls miss in models of caches, by symbol, as tables.
+
+TITLES: dict[CacheName, str] = {"l1i": "L1I", "l1d": "L1D", "l2": "L2", "itlb": "ITLB", "dtlb": "DTLB"}
+_KIB = 1024
+
+
+def cache_sheets(profile: CellProfile) -> Sequence[Sheet]:
+    """The misses per call of each symbol that has any, and its share; no sheet where no caches were modelled."""
+    if not profile.caches:
+        return []
+    symbols = [one for one in profile.symbols if any(one.missed)]
+    symbols.sort(key=lambda one: -sum(one.missed))
+    rows = [Row(symbol_title(one), [*_cells(profile, one.missed)]) for one in symbols]
+    sums = [Row("all", [*_cells(profile, profile.missed)], "bold")]
+    accesses = [Row("accesses", [cell for one in profile.caches for cell in (_per_call(profile, one.accesses), "")])]
+    headings = [heading for one in profile.caches for heading in (f"{TITLES[one.name]} misses", "share")]
+    return [
+        Sheet(
+            title=f"{profile.cell}: caches",
+            facts=[f"misses per call, mean of {profile.calls} calls", ", ".join(map(_geometry, profile.caches))],
+            grid=Grid(headings, [block for block in (rows, sums, accesses) if block], together=2),
+            sentences=[
+                "Models with LRU, without prefetching: no measurement of a processor.",
+                *_repeated(profile),
+            ],
+            footnotes=[],
+            proofs=[],
+        )
+    ]
+
+
+def _cells(profile: CellProfile, missed: Misses) -> Iterator[str]:
+    for one in profile.caches:
+        count = missed.of(one.name)
+        yield _per_call(profile, count)
+        yield share(count, one.misses) if count else NOTHING
+
+
+def _geometry(cache: CacheProfile) -> str:
+    if cache.name.endswith("tlb"):
+        return f"{TITLES[cache.name]} {cache.size // cache.line} pages, {cache.ways} ways"
+    return f"{TITLES[cache.name]} {cache.size // _KIB} KiB, {cache.ways} ways of {cache.line} bytes"
+
+
+def _per_call(profile: CellProfile, count: int) -> str:
+    return per_call(Fraction(count, profile.calls))
+
+
+def _repeated(profile: CellProfile) -> Iterator[str]:
+    differing = [one for one in profile.caches if one.repeated != one.misses]
+    if not differing:
+        yield "As many calls again missed equally often."
+    for one in differing:
+        yield f"As many calls again missed {_per_call(profile, one.repeated)} times a call in {TITLES[one.name]}."

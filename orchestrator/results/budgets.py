@@ -4,13 +4,91 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
-from orchestrator.catalog.spelling import choices_sentence
-from orchestrator.results.cell_filter import CellFilter, FilterError, names_of
-from orchestrator.results.contract import CellRecord
+from orchestrator.catalog.data import choices_sentence, nearest, unknown
+from orchestrator.errors import UsageError
+from orchestrator.results.contract import CellRecord, RunRecord
+
+# Filters of cells by their names: the words of ``--only`` and of an experiment's budgets.
+
+KEYS = ("table", "cpu", "kernel", "point", "probe", "handler", "benchmark", "id")
+
+_OF_COMMAS = (
+    "conditions with a comma between them must all hold; to select more cells repeat the option: "
+    "--only A --only B; '?' stands for a comma in a name"
+)
+
+NameOf = Callable[[str], str]
+"""A cell's name by each of ``KEYS``; empty where it has none."""
+
+
+class FilterError(ValueError):
+    """The text is no filter; the message says why, ``example`` is one. ``hint`` is what to do with ``--only``."""
+
+    def __init__(self, what: str, *, example: str = "", hint: str = "") -> None:
+        super().__init__(what)
+        self.example = example
+        self.hint = hint or (f"for example --only {example}" if example else "")
+
+
+@dataclass(frozen=True)
+class Term:
+    """A pattern of file names (``*``, ``?``, ``[...]``) that any of these keys may match."""
+
+    keys: tuple[str, ...]
+    pattern: str
+
+
+@dataclass(frozen=True)
+class CellFilter:
+    """Terms that must all hold: ``probe=djprobe,cpu=pentium4``; a bare pattern is for any key."""
+
+    text: str
+    terms: Sequence[Term]
+
+    @classmethod
+    def of(cls, text: str) -> CellFilter:
+        """Read a filter. Raises FilterError."""
+        terms = []
+        for part in text.split(","):
+            key, equals, pattern = (piece.strip() for piece in part.partition("="))
+            if not equals:
+                key, pattern = "", key
+            if not pattern:
+                raise FilterError("expected PATTERN or KEY=PATTERN", example="probe=djprobe,cpu=pentium4")
+            if equals and key not in KEYS:
+                raise FilterError(unknown("key", key, KEYS), hint=_OF_COMMAS if "," in text else "")
+            terms.append(Term((key,) if equals else KEYS, pattern))
+        return cls(text, terms)
+
+    @property
+    def remark(self) -> str:
+        """What to say of a filter that matches nothing; empty where it is one pattern."""
+        return _OF_COMMAS if len(self.terms) > 1 else ""
+
+    def matches(self, name_of: NameOf) -> bool:
+        """Whether the cell with these names is meant."""
+        return all(any(fnmatchcase(name_of(key), term.pattern) for key in term.keys) for term in self.terms)
+
+
+def names_of(cell: CellRecord) -> NameOf:
+    """The names of a stored cell."""
+    names = {
+        "table": cell.table or "",
+        "cpu": cell.cpu,
+        "kernel": cell.kernel,
+        "point": str(cell.parameters.get("at", "")),
+        "probe": cell.probe,
+        "handler": cell.handler,
+        "benchmark": cell.benchmark,
+        "id": cell.id,
+    }
+    return names.__getitem__
+
 
 KEY = "budgets"
 """The key of an experiment that has them."""
@@ -138,3 +216,56 @@ def _plain(budget: Budget) -> str | Mapping[str, str]:
         return str(budget.value)
     both = {"value": budget.value, "overhead": budget.overhead}
     return {key: str(one) for key, one in both.items() if one is not None}
+
+
+# The cells of a run that a person names: by their ids, by parts of them (``kprobe``), or as ``--only`` does.
+
+_SHOWN = 20
+_HINT = "CELL is a cell's id, parts of it such as kprobe, or a pattern such as 'bpf-*'"
+_IS_FILTER = re.compile(r"[*?=\[,]")
+
+
+def cells_named(run: RunRecord, name: str) -> Sequence[CellRecord]:
+    """The cell with this id, the cells whose ids have all of its parts, or those that a filter selects.
+
+    Raises UsageError where there is none.
+    """
+    ids = [cell.id for cell in run.cells]
+    chosen = [] if _with_parts(ids, name) or not _IS_FILTER.search(name) else _selected(run, name)
+    found = {cell.id for cell in chosen} or set(ids_named(ids, name, f"run {run.run}"))
+    return [cell for cell in run.cells if cell.id in found]
+
+
+def _selected(run: RunRecord, name: str) -> Sequence[CellRecord]:
+    try:
+        wanted = CellFilter.of(name)
+    except FilterError as error:
+        raise UsageError(str(error), where=f"cell {name!r}", hint=error.hint) from None
+    return [cell for cell in run.cells if wanted.matches(names_of(cell))]
+
+
+def ids_named(ids: Sequence[str], name: str, where: str) -> Sequence[str]:
+    """The id of this name, or the ids that have all of its parts, patterns among them; ``where`` says what has them.
+
+    Raises UsageError where there is none.
+    """
+    found = _with_parts(ids, name)
+    if not found:
+        known = list(dict.fromkeys(part for one in ids for part in one.split("/")))
+        guess = nearest(name, known)
+        raise UsageError(
+            f"{where} has no cell '{name}'",
+            detail=["cells:", *ids[:_SHOWN]],
+            hint=f"did you mean '{guess}'?"
+            if guess
+            else "CELL is a cell's id, parts of it such as kprobe, or a pattern: 'bpf-*'",
+        )
+    return found
+
+
+def _with_parts(ids: Sequence[str], name: str) -> Sequence[str]:
+    if name in ids:
+        return [name]
+    wanted = name.split("/")
+    parts = {one: one.split("/") for one in ids}
+    return [one for one in ids if all(any(fnmatchcase(part, each) for part in parts[one]) for each in wanted)]

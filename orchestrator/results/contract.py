@@ -7,7 +7,8 @@ They refuse contradictory records, so that no number exists without the evidence
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from math import isclose
 from typing import Annotated, Any, Literal, Self
 
@@ -19,11 +20,13 @@ from pydantic import (
     Field,
     SerializerFunctionWrapHandler,
     StringConstraints,
+    ValidationError,
     model_serializer,
     model_validator,
 )
 
 from orchestrator.catalog.probes import BASELINE
+from orchestrator.errors import EvidenceError
 from orchestrator.plain_text import plain_text
 from orchestrator.results.statistics import mean, median
 
@@ -435,3 +438,15 @@ def json_text(record: RunRecord) -> str:
 def json_schema() -> dict[str, Any]:
     """Return the contract as a JSON schema (draft 2020-12): what ``json_text`` returns satisfies it."""
     return {"$schema": SCHEMA_DRAFT, **RunRecord.model_json_schema()}
+
+
+# Results are made of what guests report, and a guest may report anything.
+
+
+@contextmanager
+def valid_result() -> Iterator[None]:
+    """Make a result of what a guest reported; EvidenceError where the type of the result refuses it."""
+    try:
+        yield
+    except ValidationError as error:
+        raise EvidenceError("what the guest reported makes no valid result", detail=str(error).splitlines()) from None

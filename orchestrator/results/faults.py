@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.disk_room import found_no_room, is_full, room_left
 from orchestrator.errors import HostError, LabError, UsageError
+from orchestrator.files import found_no_room, is_full, room_left
 
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,10 +17,52 @@ from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from orchestrator.errors import LabError
-from orchestrator.results.between_boots import between_boots
+from orchestrator.catalog.data import nearest
+from orchestrator.catalog.probes import BASELINE
+from orchestrator.errors import LabError, UsageError
+from orchestrator.program import PROGRAM
+from orchestrator.results.budgets import ids_named
 from orchestrator.results.contract import PER_RUN, Clock, Interval, Number, Status, Unit
 from orchestrator.results.store import Store
+
+# How far apart boots of the same work are, run by run: how exact a whole system's baseline is.
+#
+# Other cells are compared with the baseline and its A/A boots, and have an interval. The baseline itself has none.
+
+_FAMILY = ("table", "cpu", "smp", "benchmark")
+"""What cells have in common that are compared with one baseline."""
+
+
+def between_boots(store: Store, experiment: str, cell: str, since: str) -> Mapping[str, float]:
+    """By run, from ``since`` on, the largest difference that boots of the cell's work have without a cause.
+
+    In the cells' unit: half of the widest interval of the cells that are compared with the same baseline, or the
+    largest overhead of a further boot of the cell's own kernel without a probe. Runs with neither are not there.
+    """
+    same = " AND ".join(
+        f"json_extract(other.record, '$.{name}') IS json_extract(own.record, '$.{name}')" for name in _FAMILY
+    )
+    width = "(json_extract(other.record, '$.interval[1]') - json_extract(other.record, '$.interval[0]')) / 2"
+    further_boot = (
+        "CASE WHEN json_extract(other.record, '$.probe') = ?4 AND json_extract(own.record, '$.probe') = ?4"
+        " AND json_extract(other.record, '$.kernel') = json_extract(own.record, '$.kernel')"
+        " THEN abs(json_extract(other.record, '$.overhead')) END"
+    )
+    rows = store.select(
+        f"SELECT runs.id AS run, max({width}) AS widest, max({further_boot}) AS apart"  # noqa: S608 (constants)
+        " FROM runs CROSS JOIN cells AS own ON own.run = runs.id AND own.id = ?2"
+        " CROSS JOIN cells AS other ON other.run = runs.id"
+        " WHERE runs.experiment = ?1 AND runs.started >= ?3 AND own.status = 'ok' AND other.status = 'ok'"
+        f" AND json_extract(other.record, '$.metric') = ?5 AND {same} GROUP BY runs.id",
+        experiment,
+        cell,
+        since,
+        BASELINE,
+        PER_RUN,
+    )
+    found = {row["run"]: max(row["widest"] or 0.0, row["apart"] or 0.0) for row in rows}
+    return {run: apart for run, apart in found.items() if apart}
+
 
 Quantity = Literal["value", "overhead"]
 
@@ -214,3 +256,78 @@ def _contradiction(store: Path, what: str, why: str) -> LabError:
         hint="Another program has changed the store.",
         detail=why.splitlines()[:20],
     )
+
+
+# Of which runs a metric has outcomes, without reading them: whether its history has changed.
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """How many runs have one, the number of the newest of these, and the sum of all their numbers.
+
+    An outcome never changes. So a history that has these three again is the same, as far as runs are not exchanged.
+    ``since`` counts the runs from a given one on.
+    """
+
+    runs: int
+    newest: int
+    numbers: int
+    since: int
+
+
+def outcomes(store: Store, since: str) -> Mapping[Metric, Outcomes]:
+    """Every metric that has an outcome, in order; ``since`` is the id of a run."""
+    rows = store.select(
+        "SELECT runs.experiment AS experiment, cells.id AS cell, count(*) AS runs, max(runs.number) AS newest,"
+        " sum(runs.number) AS numbers, sum(runs.number >= (SELECT number FROM runs WHERE id = ?)) AS since"
+        " FROM cells JOIN runs ON runs.id = cells.run WHERE cells.status != 'planned'"
+        " GROUP BY runs.experiment, cells.id ORDER BY runs.experiment, cells.id",
+        since,
+    )
+    return {
+        Metric(row["experiment"], row["cell"]): Outcomes(row["runs"], row["newest"], row["numbers"], row["since"])
+        for row in rows
+    }
+
+
+# The metrics that a person names: ``EXPERIMENT:CELL``, where CELL is an id or parts of one, or ``EXPERIMENT``.
+
+_SHOWN = 20
+
+
+def metrics_named(store: Store, name: str) -> Sequence[Metric]:
+    """The metrics that ``name`` names, all of an experiment where it names no cell. Raises UsageError for none."""
+    experiment, colon, cell = name.partition(":")
+    known = metrics(store, experiment)
+    if not known:
+        raise _no_such(store, name, experiment)
+    if not colon:
+        return known
+    found = ids_named([metric.cell for metric in known], cell, f"experiment {experiment}")
+    return [Metric(experiment, one) for one in found]
+
+
+def _no_such(store: Store, name: str, experiment: str) -> UsageError:
+    experiments = list(dict.fromkeys(entry.experiment for entry in store.runs()))
+    if not experiments:
+        return UsageError("there is no run yet", where=str(store.path), hint=f"Make one: {PROGRAM} run CONFIG")
+    guess = next((one for one in experiments if one.startswith(experiment)), nearest(experiment, experiments))
+    example = _meant(store, name, guess, experiments[0])
+    question = f"; did you mean '{example}'?" if example else ""
+    more = ["..."] if len(experiments) > _SHOWN else []
+    return UsageError(
+        f"no run of this lab is of the experiment '{experiment}'",
+        where=str(store.path),
+        detail=["experiments:", *experiments[:_SHOWN], *more],
+        hint=f"METRIC is EXPERIMENT:CELL{question}",
+    )
+
+
+def _meant(store: Store, name: str, guess: str | None, newest: str) -> str | None:
+    """A metric that is there; a cell alone, such as ``kprobe``, is looked for in the newest experiment."""
+    if guess is not None and ":" not in name:
+        return guess
+    experiment, cell = guess or newest, name.rpartition(":")[2]
+    parts = set(cell.split("/"))
+    known = [metric.cell for metric in metrics(store, experiment)]
+    return f"{experiment}:{cell}" if any(parts <= set(one.split("/")) for one in known) else guess

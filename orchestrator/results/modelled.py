@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from orchestrator.catalog.cpu_caches import CpuCaches
+from orchestrator.catalog.cpus import CpuCaches
 from orchestrator.results.contract import SCHEMA_DRAFT, CellId, Interval, Name, Number, Phrase, Reason, ReferenceValue
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]

@@ -9,15 +9,22 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
+from statistics import median
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
+from orchestrator.errors import LabError
+from orchestrator.plain_text import plain_line, without_sequences
 from orchestrator.results.contract import CellRecord
+from orchestrator.results.store import RunEntry, Store
+from orchestrator.steps import LOG_NAME
 
 _PROVENANCE, _MODULES, _OWN = "provenance.json", "modules", "sources"
 _LARGEST_PROVENANCE = 64 << 20
@@ -140,3 +147,159 @@ def _inside(directory: Path, file: Path) -> Path | None:
         return whole if whole.is_file() and whole.is_relative_to(directory.resolve()) else None
     except (OSError, RuntimeError):
         return None
+
+
+# The console of the guest that a cell was measured in, by the run's log of steps.
+
+LAST_LINES = 40
+"""A panic has thirty to fifty, with its trace and registers; the cell's reason quotes the first of them."""
+_TAIL_BYTES = 16 << 10
+_LARGEST_LOG = 64 << 20
+_GUEST_LINE = re.compile(
+    r" *\d+\.\d{3}  (?P<boot>boot\d+): +"
+    r"(?:(?:boot|restore) (?P<guest>guest\d+-[\w.+-]+) on |measure (?P<cell>\S+)(?: FAILED)? \(\d)"
+)
+
+
+def consoles(directory: Path) -> Mapping[str, str]:
+    """Console logs by cells' ids, as paths in a run's directory; of cells in its log, in guests a channel reached.
+
+    A cell of an interrupted run has its last guest. Empty where there is no log.
+    """
+    try:
+        with (directory / LOG_NAME).open("rb") as log:
+            text = log.read(_LARGEST_LOG).decode("utf-8", errors="replace")
+    except OSError:
+        return {}
+    guests: dict[str, str] = {}
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        step = _GUEST_LINE.match(line)
+        if step is None:
+            continue
+        if step["guest"]:
+            guests[step["boot"]] = step["guest"]
+        elif step["boot"] in guests:
+            found[step["cell"]] = f"{step['boot']}/{guests[step['boot']]}.console"
+    return found
+
+
+def last_lines(directory: Path, cells: Iterable[str]) -> Mapping[str, str]:
+    """The last lines of the console of each of these cells, where it is still there."""
+    wanted = list(cells)
+    known = consoles(directory) if wanted else {}
+    tails = {cell: _tail(directory, known[cell]) for cell in wanted if cell in known}
+    return {cell: tail for cell, tail in tails.items() if tail}
+
+
+def _tail(directory: Path, console: str) -> str:
+    kept = kept_file(directory, console, _TAIL_BYTES)
+    text = "" if kept is None else kept.content.decode("utf-8", errors="replace")
+    lines = [plain_line(line.rstrip()) for line in without_sequences(text).split("\n")]
+    return "\n".join([line for line in lines if line][-LAST_LINES:])
+
+
+# How long cells took in earlier runs on this host, by their logs of steps: seconds of the host's time.
+
+_RUNS = 3
+"""Runs that are looked at, of the experiment and of all: the latest ones, as the host and the lab are now."""
+_LARGEST_TIMED_LOG = 8 << 20
+_TIMED_LINE = re.compile(
+    r" *(?P<at>\d+\.\d{3})  (?P<boot>boot\d+): "
+    r"(?:(?P<begins>boot .+ \.\.\.$)|boot .+ \(\d"
+    r"| +measure (?P<cell>\S+)(?: FAILED)? \(\d| +store (?P<stored>\S+) \(\d)"
+)
+"""A boot begins, one of its cells was measured or stored, or it ends: steps of the boot's own are indented."""
+
+
+@dataclass(frozen=True)
+class Durations:
+    """Medians in seconds, with its share of its guest's start: by a cell's id, and by benchmark."""
+
+    cells: Mapping[str, float]
+    benchmarks: Mapping[str, float]
+
+    def of(self, cell: str, benchmark: str) -> float | None:
+        """What a cell will probably take; None where neither it nor another of its benchmark was measured here."""
+        return self.cells.get(cell, self.benchmarks.get(benchmark))
+
+
+def durations(store: Store, experiment: str) -> Durations:
+    """How long cells took in the latest complete runs: of the experiment by cell, of all by benchmark.
+
+    A run whose log or record cannot be read tells nothing.
+    """
+    complete = [entry for entry in store.runs() if entry.status == "complete"]
+    own = _logged(entry for entry in complete if entry.experiment == experiment)
+    by_cell: dict[str, list[float]] = defaultdict(list)
+    by_benchmark: dict[str, list[float]] = defaultdict(list)
+    for entry in dict.fromkeys([*own, *_logged(complete)]):
+        for cell, benchmark, seconds in _of_run(store, entry):
+            by_benchmark[benchmark].append(seconds)
+            if entry in own:
+                by_cell[cell].append(seconds)
+    return Durations(*({name: median(all_of) for name, all_of in one.items()} for one in (by_cell, by_benchmark)))
+
+
+def _logged(entries: Iterable[RunEntry]) -> list[RunEntry]:
+    """The latest runs whose directories are still there."""
+    return list(islice((entry for entry in entries if (entry.directory / LOG_NAME).is_file()), _RUNS))
+
+
+def _of_run(store: Store, entry: RunEntry) -> Iterator[tuple[str, str, float]]:
+    """Each cell of a run with its benchmark and its seconds."""
+    try:
+        record, lines = store.load_run(entry.id), _log_lines(entry.directory / LOG_NAME)
+    except (LabError, OSError):
+        return
+    benchmarks = {cell.id: cell.benchmark for cell in record.cells}
+    for cell, seconds in logged_durations(lines).items():
+        if cell in benchmarks:
+            yield cell, benchmarks[cell], seconds
+
+
+def _log_lines(file: Path) -> Sequence[str]:
+    with file.open("rb") as log:
+        return log.read(_LARGEST_TIMED_LOG).decode("utf-8", errors="replace").splitlines()
+
+
+def logged_durations(lines: Iterable[str]) -> Mapping[str, float]:
+    """Seconds of each cell by a run's log: since the one before it ended, or its guest's start began.
+
+    The last one of a guest has that guest's end. Cells of a guest that works by itself end together: each has an equal
+    part of its boot.
+    """
+    found: dict[str, float] = defaultdict(float)
+    boots: dict[str, _Boot] = {}
+    for line in lines:
+        if line.startswith("#"):  # another process goes on with the run
+            boots.clear()
+        step = _TIMED_LINE.match(line)
+        if step is None:
+            continue
+        at = float(step["at"])
+        if step["begins"]:
+            boots[step["boot"]] = _Boot(at)
+        elif step["boot"] in boots:
+            for cell, seconds in boots[step["boot"]].until(at, step["cell"], step["stored"]):
+                found[cell] += seconds
+    return found
+
+
+@dataclass
+class _Boot:
+    """One boot while its log is read: until when its time is counted, its last measured cell, and those stored."""
+
+    last: float
+    measured: str | None = None
+    stored: list[str] = field(default_factory=list)
+
+    def until(self, at: float, measured: str | None, stored: str | None) -> Iterator[tuple[str, float]]:
+        """What is known at a time at which a cell was measured, or stored, or (None) the boot ended."""
+        if stored is not None:
+            self.stored.append(stored)
+            return
+        self.measured = measured or self.measured
+        cells = self.stored if self.measured is None else [self.measured]
+        yield from ((cell, (at - self.last) / len(cells)) for cell in cells)
+        self.last = at

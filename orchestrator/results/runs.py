@@ -16,15 +16,14 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from orchestrator.catalog.spelling import nearest
-from orchestrator.counted import counted
+from orchestrator.catalog.data import nearest
 from orchestrator.errors import HostError, LabError, UsageError
+from orchestrator.files import write_whole
+from orchestrator.plain_text import counted
 from orchestrator.program import PROGRAM
-from orchestrator.results.baselines import LATEST
 from orchestrator.results.contract import Name, RunRecord, json_text
 from orchestrator.results.faults import storage_faults
-from orchestrator.results.store import FILE_NAME, RunEntry, Store
-from orchestrator.whole_file import write_whole
+from orchestrator.results.store import FILE_NAME, LATEST, RunEntry, Store
 
 RUN_FILE = "run.json"
 RESULTS_FILE = "results.json"

@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
 
 
 def mean(samples: Sequence[float]) -> float:
@@ -67,3 +70,117 @@ def ratio(value: float, base: float) -> float | None:
     meaningless.
     """
     return value / base if base > 0 else None
+
+
+# The growth of a figure with a number: the exponent of its power law.
+
+_FEWEST = 5
+_NORMAL_95 = 1.959964
+"""The standard normal distribution's 97.5 % point."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """y is proportional to x to the power of ``exponent``; ``interval`` its 95 % interval, None of too few points."""
+
+    exponent: float
+    interval: tuple[float, float] | None
+
+
+def growth(points: Sequence[tuple[float, float]]) -> Growth | None:
+    """Fit a power law to points (x, y), all above zero; None for fewer than two different x.
+
+    The median of the slopes between all pairs of logarithms, which is robust against outliers, and its interval
+    (P. K. Sen, "Estimates of the Regression Coefficient Based on Kendall's Tau", JASA 63, 1968), for points whose
+    errors are independent; those of running sums are not. Equal values of x, and of y, make it narrower, as in
+    ``scipy.stats.theilslopes``. With fewer than five points even the range of all slopes covers the exponent with less
+    than 95 %.
+    """
+    logs = sorted((math.log(x), math.log(y)) for x, y in points if x > 0 and y > 0)
+    slopes = sorted((y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in combinations(logs, 2) if x2 > x1)
+    if not slopes:
+        return None
+    count = len(logs)
+    if count < _FEWEST:
+        return Growth(statistics.median(slopes), None)
+    variance = (_pairs_weight(count) - sum(_tied(values) for values in zip(*logs, strict=True))) / 18
+    reach = _NORMAL_95 * math.sqrt(variance)
+    low = max(0, round((len(slopes) - reach) / 2) - 1)
+    high = min(len(slopes) - 1, round((len(slopes) + reach) / 2))
+    return Growth(statistics.median(slopes), (slopes[low], slopes[high]))
+
+
+def _tied(values: Sequence[float]) -> int:
+    """What equal values take off the variance of Kendall's statistic, times 18."""
+    return sum(_pairs_weight(count) for count in Counter(values).values())
+
+
+def _pairs_weight(count: int) -> int:
+    return count * (count - 1) * (2 * count + 5)
+
+
+# The smallest difference between two whole-system runs that is significant.
+
+Interval = tuple[float, float]
+
+FEWEST_RUNS = 3
+"""Runs of each: a fourth difference of the same scatter exceeds the largest of three in about one case of twenty."""
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """A difference to a baseline, and the largest difference between boots of the same work (A/A).
+
+    ``runs`` is the number of samples, ``overhead`` the difference of the medians, ``smallest`` the difference that it
+    must exceed, ``aa_difference`` the largest difference of an A/A boot's median to the baseline's. The last three are
+    in the samples' unit, None without a baseline.
+    """
+
+    runs: int
+    overhead: float | None
+    smallest: float | None
+    aa_difference: float | None
+
+    @classmethod
+    def of(
+        cls, samples: Sequence[float], baseline: Sequence[float], repetitions: Sequence[Sequence[float]]
+    ) -> Resolution:
+        """Compare samples with those of the baseline and of its repetitions, both of which may be missing.
+
+        Each is of the same number of runs, which are compared in order: work that only the first run of a boot does is
+        no scatter. ``smallest`` is the largest difference between a run of the baseline and the same run of a
+        repetition, or between a run's own difference and the overhead. Raises ValueError without samples, or for
+        unequal numbers of them.
+        """
+        if not baseline:
+            return cls(len(samples), None, None, None)
+        centre = median(baseline)
+        overhead = median(samples) - centre
+        if not repetitions:
+            return cls(len(samples), overhead, None, None)
+        aa_difference = max(abs(median(group) - centre) for group in repetitions)
+        between = (abs(one - other) for group in repetitions for one, other in zip(group, baseline, strict=True))
+        own = (abs(one - other - overhead) for one, other in zip(samples, baseline, strict=True))
+        return cls(len(samples), overhead, max(aa_difference, *between, *own), aa_difference)
+
+    @property
+    def interval(self) -> Interval | None:
+        """The interval of the difference; None where its scatter is unknown."""
+        if self.overhead is None or self.smallest is None:
+            return None
+        return self.overhead - self.smallest, self.overhead + self.smallest
+
+    def why_undecided(self, unit: str) -> str | None:
+        """Why the difference allows no verdict; None where it does."""
+        if self.runs < FEWEST_RUNS:
+            return f"no verdict: with fewer than {FEWEST_RUNS} runs their scatter is unknown"
+        if self.overhead is None:
+            return "no verdict: the baseline has no number"
+        if self.smallest is None:
+            return "no verdict: without an A/A boot of the baseline the smallest significant difference is unknown"
+        if abs(self.overhead) <= self.smallest:
+            return (
+                f"no verdict: the difference of {self.overhead:.0f} {unit} does not exceed the smallest that can be "
+                f"resolved, {self.smallest:.0f}"
+            )
+        return None

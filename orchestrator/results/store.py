@@ -7,24 +7,278 @@ committed cell in place.
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import re
 import secrets
 import sqlite3
+import struct
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from filelock import FileLock, Timeout
+
+from orchestrator.catalog.data import unknown
 from orchestrator.errors import LabError, UsageError
 from orchestrator.program import PROGRAM
-from orchestrator.results.baselines import Baseline, check_baseline_name, unknown_baseline
 from orchestrator.results.contract import CellRecord, RunRecord
-from orchestrator.results.database import connected, transaction
 from orchestrator.results.faults import damaged, storage_faults
-from orchestrator.results.ownership import Ownership
+
+# Which runs of a store does a living process work on? Each run has a byte of a file, which that process has locked.
+#
+# The system releases a lock with its holder, however that ends, so that a run whose process was killed is known at
+# once, by a reader who may write nothing. Looking takes no lock (``F_OFD_GETLK``): a reader never keeps a process from
+# a run.
+#
+# The lock is of an open file (Linux 3.15), with no process number in it. It holds between containers and pid
+# namespaces that share the store's folder, and between hosts where the file system carries locks to its server: NFS
+# does, without ``nolock`` and ``local_lock``. SQLite needs as much of that folder for the store itself. Where locks
+# stay on one host, a run of another host is shown as interrupted while it goes on.
+
+_FLOCK = "hhqqi0q"  # struct flock of fcntl(2): type, whence, start, length, process
+_TYPE = struct.Struct("h")
+
+
+class Ownership:
+    """The runs, by their numbers, that this process has taken through it, and a view of who has the others.
+
+    ``file`` is beside ``store``, and as readable: who may read the results may know who makes them.
+    """
+
+    def __init__(self, file: Path, store: Path) -> None:
+        self._file, self._store = file, store
+        self._descriptor: int | None = None
+        self._taken: set[int] = set()
+
+    def take(self, number: int) -> bool:
+        """Take a run until it is released or this process ends; False where another process has it.
+
+        Raises HostError where the file cannot be written.
+        """
+        with storage_faults(self._file):
+            try:
+                fcntl.fcntl(self._opened(), fcntl.F_OFD_SETLK, _byte(fcntl.F_WRLCK, number))
+            except BlockingIOError:
+                return False
+        self._taken.add(number)
+        return True
+
+    def release(self, number: int) -> None:
+        """Release a run; nothing for one that was not taken."""
+        if number in self._taken:
+            with storage_faults(self._file):
+                fcntl.fcntl(self._opened(), fcntl.F_OFD_SETLK, _byte(fcntl.F_UNLCK, number))
+            self._taken.discard(number)
+
+    def has_owner(self, number: int) -> bool:
+        """Whether a living process has taken the run; also where the file is another user's and may not be read."""
+        if number in self._taken:
+            return True
+        try:
+            descriptor = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        except PermissionError:
+            return True
+        try:
+            with storage_faults(self._file):
+                found = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _byte(fcntl.F_RDLCK, number))
+        finally:
+            os.close(descriptor)
+        return bool(_TYPE.unpack_from(found)[0] != fcntl.F_UNLCK)
+
+    def close(self) -> None:
+        """Release all that was taken."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        self._descriptor = None
+        self._taken.clear()
+
+    def _opened(self) -> int:
+        if self._descriptor is None:
+            mode = self._store.stat().st_mode & 0o777
+            self._descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
+        return self._descriptor
+
+
+def _byte(kind: int, number: int) -> bytes:
+    return struct.pack(_FLOCK, kind, os.SEEK_SET, number, 1, 0)
+
+
+# How a store is opened that can be read and not written: a read-only file system, a folder of another user's.
+
+
+def read_only_name(path: Path) -> str | None:
+    """The URI by which SQLite reads such a store; None for one that can be written, and for one that is not there."""
+    if not path.is_file() or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+        return None
+    # Beside a database in WAL mode SQLite makes files, if only to read it; with a log that is left there it reads both.
+    log = path.with_name(f"{path.name}-wal")
+    has_log = log.exists() and log.stat().st_size > 0
+    return f"{path.absolute().as_uri()}?{'mode=ro' if has_log else 'immutable=1'}"
+
+
+# How a lab's SQLite file is made, recognised and opened.
+
+SCHEMA_VERSION = 2
+_APPLICATION_ID = 0x4B50524F  # lab.sql writes it
+_PATIENCE_SECONDS = 30
+
+
+@contextmanager
+def connected(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open the store at ``path``, for this thread; file and folder are made, for their owner only, where missing.
+
+    One that cannot be written is opened to be read. A file of an earlier version is upgraded; a program of that version
+    refuses it then. Raises ``HostError`` when the disk is full or not writable, and ``LabError`` for a file that is no
+    store, is damaged, or was written by a newer version.
+    """
+    with storage_faults(path):
+        name = read_only_name(path)
+        if name is None:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make(path)
+        connection = sqlite3.connect(
+            name or path, uri=name is not None, timeout=_PATIENCE_SECONDS, isolation_level=None
+        )
+    with closing(connection):
+        with storage_faults(path):
+            if _version(connection, path) == 0:
+                _create(connection, path)
+            _upgrade(connection)
+            connection.execute("PRAGMA foreign_keys = ON")
+            # In WAL mode this loses at most the last commits, and only when the machine itself crashes.
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.row_factory = sqlite3.Row
+        yield connection
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
+    """Commit what the body does, or nothing of it. A body that only reads begins with plain ``BEGIN``."""
+    connection.execute(begin)
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        # SQLite ends the transaction by itself after some errors, such as a full disk.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _make(path: Path) -> None:
+    """Make the file where it is missing: SQLite makes one that all may read. Its companions (-wal, -shm) get its mode.
+
+    One that is there is not opened. To close it would release the locks of all connections that this process has to it
+    (fcntl(2)); the next process that leaves the store would take itself for the last one and remove the log of commits.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def _version(connection: sqlite3.Connection, path: Path) -> int:
+    """Return the file's schema version, 0 for an empty file."""
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+    version = _pragma(connection, "user_version")
+    if tables == version == 0:
+        return 0
+    if _pragma(connection, "application_id") != _APPLICATION_ID:
+        raise LabError(
+            "this SQLite file belongs to another program",
+            where=str(path),
+            hint="Nothing in it was changed. Name another folder in ORCHESTRATOR_LAB.",
+        )
+    if version > SCHEMA_VERSION:
+        raise LabError(
+            f"a newer version of this program wrote these results (schema {version}, known up to {SCHEMA_VERSION})",
+            where=str(path),
+            hint="Use that version, or name another folder in ORCHESTRATOR_LAB.",
+        )
+    return version
+
+
+def _upgrade(connection: sqlite3.Connection) -> None:
+    """Bring the file to today's version, one version after the other, each completely or not at all."""
+    for version in range(_pragma(connection, "user_version") + 1, SCHEMA_VERSION + 1):
+        with transaction(connection):
+            # Another process may have done so while this one waited for the lock.
+            if _pragma(connection, "user_version") == version - 1:
+                connection.execute(Path(__file__).with_name(f"lab_{version}.sql").read_text("utf-8"))
+                connection.execute(f"PRAGMA user_version = {version}")
+
+
+def _create(connection: sqlite3.Connection, path: Path) -> None:
+    # The switch to WAL needs exclusive access, and SQLite does not wait for that: two processes that create the store
+    # at once would collide.
+    try:
+        with FileLock(f"{path}.lock", timeout=_PATIENCE_SECONDS, mode=0o600):
+            if _version(connection, path) == 0:
+                connection.execute("PRAGMA journal_mode = WAL")
+                try:
+                    connection.executescript(Path(__file__).with_name("lab.sql").read_text("utf-8"))
+                finally:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+    except Timeout as error:
+        raise LabError(
+            "another process has been making this store for too long",
+            where=str(path),
+            hint=f"If there is no such process, remove {path}.lock.",
+        ) from error
+
+
+# Baselines: names for runs that others are compared with.
+
+LATEST = "latest"
+DEFAULT = "default"
+"""The baseline that a run is compared with where no other is named."""
+
+_LONGEST = 80
+_NAME = re.compile(rf"[a-z][a-z0-9-]{{0,{_LONGEST - 1}}}")
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A name, the id of its run, and since when it is that run's (ISO 8601, UTC)."""
+
+    name: str
+    run: str
+    since: str
+
+
+def is_baseline_name(name: str) -> bool:
+    """Whether a baseline may be called so: no run's id begins like it, since an id begins with its year."""
+    return name != LATEST and _NAME.fullmatch(name) is not None
+
+
+def check_baseline_name(name: str) -> None:
+    """Raise UsageError for what is no name of a baseline."""
+    if not is_baseline_name(name):
+        short = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 3]}..."
+        shown = short if short.isprintable() else ascii(short)[1:-1]
+        hint = (
+            f"a small letter, then small letters, digits and hyphens, at most {_LONGEST} in all: before-the-patch; "
+            "'latest' is the newest run"
+        )
+        raise UsageError(f"'{shown}' is no name for a baseline", hint=hint)
+
+
+def unknown_baseline(name: str, known: Mapping[str, Baseline]) -> UsageError:
+    """The error for a baseline that is not there."""
+    if not known:
+        return UsageError(f"unknown baseline '{name}'", hint=f"there is none yet: {PROGRAM} baseline set NAME RUN")
+    return UsageError(unknown("baseline", name, known))
+
 
 FILE_NAME = "lab.sqlite"
 _OWNERS = "lab.owners"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from orchestrator.artifacts.git_tree import GitTree, Revision, is_shallow, unshallowing
 from orchestrator.errors import LabError, UsageError
 from orchestrator.program import PROGRAM
-from orchestrator.results.bisected import Commit, Found, Measured, Tried
+from orchestrator.results.origin import Commit, Found, Measured, Tried
 
 _FIRST_BAD = re.compile(r"^# first bad commit: \[([0-9a-f]{40,64})\]", re.MULTILINE)
 _POSSIBLE = re.compile(r"^# possible first bad commit: \[([0-9a-f]{40,64})\]", re.MULTILINE)

@@ -8,33 +8,373 @@ in another process, or on another machine alike.
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.diagnostics import warning_note
+from orchestrator.artifacts.kernels import Kernel, ready_kernel
+from orchestrator.artifacts.module_files import loaded_files, missing_module_reason
+from orchestrator.artifacts.modules import Module, ModuleSource, build_modules
+from orchestrator.artifacts.sources import OwnSource, own_file, own_line
+from orchestrator.artifacts.user_modules import check_parameter_names, prebuilt
+from orchestrator.catalog.images import SUFFIX
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.errors import GuestExit, HostError, LabError, UnsupportedError, UsageError
+from orchestrator.catalog.probes import PREFIX, ProbeKind, written
+from orchestrator.errors import (
+    BuildError,
+    EvidenceError,
+    GuestExit,
+    HostError,
+    LabError,
+    NotEntered,
+    UnsupportedError,
+    UsageError,
+)
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.plan import Boot
+from orchestrator.experiment.table import TableKind
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.guest_files import remove_leftovers
-from orchestrator.results import profile
-from orchestrator.results.contract import CellRecord, Status
+from orchestrator.guest.machine import Machine
+from orchestrator.probes.kernel_text import KernelText
+from orchestrator.probes.symbols import Symbols
+from orchestrator.results import stored_profile
+from orchestrator.results.contract import UNITS, CellRecord, Status, valid_result
 from orchestrator.results.faults import check_room, storage_faults
-from orchestrator.run.artifacts import BootArtifacts, prepare
-from orchestrator.run.comparison import compared
-from orchestrator.run.events import CellBegan, Event, Outcome, Progress
-from orchestrator.run.kind import BenchmarkKind
-from orchestrator.run.preparation import Ready, Refused
-from orchestrator.run.record import without_number
-from orchestrator.run.started_guest import unwatched
+from orchestrator.run.guests import (
+    check_cpus,
+    load_kernel_modules,
+    machine_of,
+    started,
+    unwatched,
+    wait_for_clocksource,
+)
+from orchestrator.run.plan_check import wrong_points
 from orchestrator.steps import step
 
+if TYPE_CHECKING:
+    from orchestrator.artifacts.cache import Artifact
+
+
+# What a kind of benchmark is to a run: it prepares its cells, measures them in guests, and compares their records.
+
+Obtain = Callable[[str, Mapping[str, object], str, "Callable[[Path], None]"], "Artifact | None"]
+"""Where artifacts come from: ``Cache.obtain``, or what gives only those that are there."""
+
+
+class BenchmarkKind(TableKind):
+    """A kind of benchmark, from its tables to its records.
+
+    ``prepare`` and ``measure`` may run in different processes, and on different machines: what the one makes for the
+    other is named by content in the cache.
+    """
+
+    def find(self, context: BuildContext, table: Any, obtain: Obtain) -> Any:
+        """The table with what its cells depend on and only a guest can tell, kept as artifacts; most have nothing such.
+
+        Where ``obtain`` has no artifact, what it would tell is left out.
+        """
+        del context, obtain
+        return table
+
+    def refused_points(self, kernel: Kernel, cells: Sequence[Cell[Any]]) -> Mapping[str, str]:
+        """Why points that cells name cannot have what the cells put there, by the cells' ids, as far as it is known.
+
+        The cells that ``prepare`` refuses for it: nothing is built or started to find out.
+        """
+        del kernel, cells
+        return {}
+
+    @abstractmethod
+    def prepare(self, context: BuildContext, kernel: Kernel, cells: Sequence[Cell[Any]]) -> Mapping[str, Prepared[Any]]:
+        """Fetch and build what the cells of one boot need, by their ids. Raises HostError where nothing can be."""
+
+    @abstractmethod
+    def measure(self, session: Session, cells: Sequence[Cell[Any]]) -> Generator[CellRecord, None, None]:
+        """Measure cells that are ready, in one guest, and yield each one's record as soon as it is complete.
+
+        ``session.begin`` is called for each cell before its work. A record that failed and is not in
+        ``session.harmless``, or an error that is raised, ends the guest; cells without a record are measured in
+        another one.
+        """
+
+    def compare(self, cell: Cell[Any], record: CellRecord, others: Sequence[CellRecord]) -> CellRecord:
+        """The record with what follows from those of ``cell.compared_with``: as many of them as have numbers.
+
+        It touches no guest. Raises EvidenceError where the comparison proves the record wrong.
+        """
+        del cell, others
+        return record
+
+
+# What came of preparing a cell: ready, not supported by its kernel, or failed.
+
+SetupT = TypeVar("SetupT", covariant=True)
+
+
+@dataclass(frozen=True)
+class Ready(Generic[SetupT]):
+    """The cell can be measured: its kind's own ``setup``, the modules that go into the guest, notes for the reader."""
+
+    setup: SetupT
+    modules: tuple[Module, ...] = ()
+    notes: tuple[str, ...] = ()
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """What names the exact content of anything else that the cell needs, by a name of its own."""
+    sources: Mapping[str, OwnSource] = field(default_factory=dict)
+    """What is the user's own, by what it is to the cell: ``probe``, ``workload``, ``library libmine.so``, ``image``."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The cell has no number, and ``reason`` says why: its kernel cannot have it, or it did not build."""
+
+    status: Status
+    reason: str
+    modules: tuple[Module, ...] = ()
+    keys: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, OwnSource] = field(default_factory=dict)
+
+
+Prepared = Ready[SetupT] | Refused
+
+_LOCKS = ".smp_locks"
+
+
+def unsupported(reason: str) -> Refused:
+    """The kernel, by its own configuration, cannot have the cell."""
+    return Refused("unsupported", reason)
+
+
+def failed(error: BuildError) -> Refused:
+    """Something of the cell's did not build, or cannot be built for its kernel."""
+    return Refused("unsupported" if isinstance(error, UnsupportedError) else "failed", str(error))
+
+
+def module_outcomes(
+    context: BuildContext, kernel: Kernel, wanted: Mapping[str, ModuleSource | Path]
+) -> Mapping[str, Module | Refused]:
+    """The modules of cells by the cells' ids: built from source, or a user's .ko file; else why there is none.
+
+    Raises ConfigError for a file that is no module.
+    """
+    outcomes: dict[str, Module | Refused] = {}
+    sources = {id_: one for id_, one in wanted.items() if isinstance(one, ModuleSource)}
+    for id_, built in zip(sources, build_modules(context, kernel, list(sources.values())), strict=True):
+        outcomes[id_] = failed(built) if isinstance(built, BuildError) else built
+    for id_, one in wanted.items():
+        if isinstance(one, Path):
+            try:
+                outcomes[id_] = prebuilt(one, kernel)
+            except UnsupportedError as error:
+                outcomes[id_] = unsupported(str(error))
+    return outcomes
+
+
+def with_parameters(module: Module, given: Mapping[str, str]) -> Module | Refused:
+    """A user's module, to be loaded with these parameters; refused where it has not got one of them."""
+    try:
+        check_parameter_names(module, given)
+    except UsageError as error:
+        return Refused("failed", str(error), (module,))
+    return replace(module, parameters=given)
+
+
+def own_sources(kind: ProbeKind, module: ModuleSource | Path | None, image: str | None) -> Mapping[str, OwnSource]:
+    """What of a cell's probe and image is the user's: a module with what it includes, a one-liner, a recipe."""
+    sources: dict[str, OwnSource] = {}
+    if kind.one_liner is not None:
+        sources["probe"] = own_line(f"{PREFIX} {kind.one_liner}")
+    if kind.file is not None:
+        sources["probe"] = own_file(kind.file, module.origins.values() if isinstance(module, ModuleSource) else [])
+    if image is not None and image.endswith(SUFFIX):
+        sources["image"] = own_file(Path(image))
+    return sources
+
+
+def smp_note(kernel: Kernel, cpus: int) -> tuple[str, ...]:
+    """The note of an SMP kernel on one virtual CPU; none of any other."""
+    if not kernel.smp or cpus != 1:
+        return ()
+    # Linux 7.3 has no table of lock prefixes any more, and never takes them away.
+    has_table = kernel.code is None or _LOCKS in kernel.code.sections
+    return ("an SMP kernel on one virtual CPU" + (", its lock prefixes kept (noreplace-smp)" if has_table else ""),)
+
+
+def compiler_note(kernel: Kernel, module: Module | None) -> tuple[str, ...]:
+    """The notes of a module that was compiled here: by another compiler than its kernel, or with warnings."""
+    if module is None or module.sources is None:
+        return ()
+    other = () if kernel.compiler_note is None else (kernel.compiler_note,)
+    return (*other, warning_note(module.name, module.warnings)) if module.warnings else other
+
+
+def parameters_note(given: Mapping[str, str]) -> tuple[str, ...]:
+    """The note of a user's module that is loaded with parameters."""
+    return (f"loaded with {written(given)}",) if given else ()
+
+
+# Everything a boot needs before its guest starts: kernel, initramfs, disks, and what each cell's kind prepares.
+
+
+@dataclass(frozen=True)
+class BootArtifacts:
+    """A boot's kernel and machine, and what was prepared for each cell, by its id.
+
+    ``kernel_modules`` are the files of the kernel's own modules to load first, by name, in the order of loading.
+    ``plugin`` counts instructions where the machine does not and a failure has to be explained; None where it is to be
+    made when it is needed.
+    """
+
+    kernel: Kernel
+    machine: Machine
+    cells: Mapping[str, Prepared[Any]]
+    kernel_modules: Mapping[str, Path] = field(default_factory=dict)
+    plugin: Path | None = None
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """What names the exact content of everything: kernel, initramfs, image, and by cell modules and the rest."""
+        keys = {"kernel": self.kernel.key, "initramfs": self.machine.initramfs.parent.name}
+        if self.machine.root is not None:
+            keys["image"] = self.machine.root.key
+        if self.machine.counter is not None:
+            keys["counting plugin"] = self.machine.counter.file.parent.name
+        if self.kernel_modules:
+            keys |= {disk.name: disk.file.parent.name for disk in self.machine.data}
+            keys["loaded modules"] = ", ".join(self.kernel_modules)  # the disk has all of the kernel's
+        for cell, prepared in self.cells.items():
+            keys |= {f"{cell}: {module.name}": module.key for module in prepared.modules}
+            keys |= {f"{cell}: {name}": key for name, key in prepared.keys.items()}
+        return keys
+
+
+def prepare(context: BuildContext, kind: BenchmarkKind, boot: Boot) -> BootArtifacts:
+    """Fetch and build what a boot needs. Raises HostError and the like when there is no kernel to boot.
+
+    A module that does not build, or a point or a module of its own that this kernel lacks, is its own cells' failure
+    only.
+    """
+    kernel = ready_kernel(context, kernel_spec(boot.kernel))
+    boot, missing = without_missing_modules(kernel, boot)
+    machine = machine_of(context, kernel, boot)
+    reasons = missing or wrong_points(kernel, boot.cells)
+    refused = {id_: unsupported(reason) for id_, reason in reasons.items()}
+    rest = [cell for cell in boot.cells if cell.id not in refused]
+    cells = {**refused, **kind.prepare(context, kernel, rest)}
+    return BootArtifacts(kernel, machine, cells, loaded_files(kernel, boot.kernel_modules))
+
+
+def without_missing_modules(kernel: Kernel, boot: Boot) -> tuple[Boot, Mapping[str, str]]:
+    """The boot, and nothing where the kernel has its modules; else the boot without any, and why, by its cells' ids."""
+    reason = missing_module_reason(kernel, boot.kernel_modules)
+    if reason is None:
+        return boot, {}
+    return replace(boot, kernel_modules=()), {cell.id: reason for cell in boot.cells}
+
+
+# How a cell's outcome becomes a record of the result contract.
+
+
+def without_number(cell: Cell[Any], status: Status, reason: str, release: str | None = None) -> CellRecord:
+    """The outcome of a cell that has no number, with the reason, and its kernel's release where that is known."""
+    known = {} if release is None else {"kernel_release": release}
+    return CellRecord(**identity(cell), parameters={**cell.parameters, **known}, status=status, reason=reason)
+
+
+def identity(cell: Cell[Any]) -> dict[str, Any]:
+    """The fields that identify a cell, without its parameters."""
+    return {
+        "id": cell.id,
+        "table": cell.table,
+        "cpu": cell.cpu,
+        "smp": cell.smp,
+        "kernel": kernel_spec(cell.kernel).name,
+        "probe": cell.row,
+        "handler": cell.handler,
+        "benchmark": cell.benchmark,
+        "metric": cell.metric,
+        "clock": cell.clock,
+        "unit": UNITS[cell.clock],
+    }
+
+
+def changed(record: CellRecord, **fields: object) -> CellRecord:
+    """The record with some fields replaced, checked anew. Raises EvidenceError where the contract refuses it."""
+    with valid_result():
+        return CellRecord.model_validate({**dict(record), **fields})
+
+
+# A record beside those it is compared with: its overhead, or the proof that it is wrong.
+
+
+def compared(
+    kind: BenchmarkKind, cell: Cell[Any], record: CellRecord, outcomes: Mapping[str, CellRecord]
+) -> CellRecord:
+    """The record as its kind completes it; a failed one where the comparison proves it wrong.
+
+    ``outcomes`` are records by id, among them those of ``cell.compared_with``; one without a number is passed over.
+    """
+    if record.status != "ok":
+        return record
+    found = [outcomes[other] for other in cell.compared_with if other in outcomes]
+    try:
+        return kind.compare(cell, record, [other for other in found if other.status == "ok"])
+    except EvidenceError as error:
+        return without_number(cell, "failed", str(error))
+
+
+# What a boot reports while it is done: progress, guests, and the outcomes of its cells.
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Something that takes a person's time begins: a download, a build, a boot; on a ``worker`` of a fleet or here."""
+
+    text: str
+    worker: str = ""
+
+
+@dataclass(frozen=True)
+class CellBegan:
+    """A cell is being measured."""
+
+    cell: str
+
+
+@dataclass(frozen=True)
+class GuestBooted:
+    """A guest runs: its name, which its logs have too, QEMU's command line, and the content of the work in it.
+
+    ``restored_from`` is the key of the saved guest that it was restored from; None for one that was booted. ``worker``
+    is the fleet's worker that runs it; empty here.
+    """
+
+    name: str
+    command_line: tuple[str, ...]
+    work: Mapping[str, str] = field(default_factory=dict)
+    restored_from: str | None = None
+    worker: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A cell has a record; ``is_compared`` where all that it is compared with were of the same boot."""
+
+    record: CellRecord
+    is_compared: bool = False
+
+
+Event = Progress | CellBegan | GuestBooted | Outcome
+
+
 EVENTS_FOLDER = "events"
-PROFILES_FOLDER = profile.FOLDER
+PROFILES_FOLDER = stored_profile.FOLDER
 
 
 @dataclass(frozen=True)
@@ -116,7 +456,7 @@ class Session:
             self.emit(outcome)
 
     def _profile_file(self, cell_id: str) -> Path:
-        return self.task.directory / PROFILES_FOLDER / profile.file_name(cell_id)
+        return self.task.directory / PROFILES_FOLDER / stored_profile.file_name(cell_id)
 
     def guest_name(self) -> str:
         """The name of the boot's next guest, and of its logs: those of earlier guests are kept."""
@@ -215,3 +555,80 @@ def run_task(task: BootTask, context: BuildContext, emit: Callable[[Event], None
     if differing:
         raise HostError("the artifacts here are not those of the task", detail=differing)
     run_boot(Session(task, artifacts, context, emit))
+
+
+# A guest made ready to measure in: the CPU it claims, on its final clocksource, with the modules asked for.
+
+
+@dataclass(frozen=True)
+class ReadyGuest:
+    """A running guest and what was read from it once, for all its cells."""
+
+    guest: Guest
+    artifacts: BootArtifacts
+    symbols: Symbols
+
+
+@contextmanager
+def ready_guest(
+    context: BuildContext,
+    artifacts: BootArtifacts,
+    directory: Path,
+    name: str,
+    *,
+    fresh: bool = False,
+    watch: Callable[[Guest], None] = unwatched,
+) -> Iterator[ReadyGuest]:
+    """Start a guest to measure in, as ``started`` does, and load its kernel's own modules; it is killed at the end.
+
+    Raises GuestError, or EvidenceError for a wrong guest.
+    """
+    with started(context, artifacts.machine, directory, name, fresh=fresh, watch=watch) as guest:
+        if guest.restored_from is None:  # a restored one was checked
+            check_cpus(guest)
+            wait_for_clocksource(guest)
+        load_kernel_modules(guest, artifacts.kernel_modules)
+        yield ReadyGuest(guest, artifacts, Symbols.of(guest, artifacts.kernel_modules))
+
+
+# A boot whose guest is used over a channel: cell after cell in one ready guest.
+
+TaskT = TypeVar("TaskT")
+
+
+def attended(
+    session: Session, cells: Sequence[Cell[TaskT]], measure_cell: Callable[[ReadyGuest, Cell[TaskT]], CellRecord]
+) -> Generator[CellRecord, None, None]:
+    """The records of cells measured one after the other in one guest, which is killed at the end.
+
+    Each cell leaves the kernel's text as it was, also one that CPU, kernel or module turn out not to support, or whose
+    calls never enter the probed function: such cells do not cost the guest.
+    """
+    boot, name = session.task.boot, session.guest_name()
+    fresh, release = session.task.fresh, session.artifacts.kernel.release
+    session.report(f"starting {kernel_spec(boot.kernel).name} on {boot.cpu}")
+    with ready_guest(
+        session.context, session.artifacts, session.task.directory, name, fresh=fresh, watch=session.watch
+    ) as ready:
+        session.emit(GuestBooted(name, ready.guest.command_line, restored_from=ready.guest.restored_from))
+        text = KernelText(ready.guest, ready.symbols)
+        for cell in cells:
+            session.begin(cell)
+            try:
+                with step(f"measure {cell.id}"):
+                    record = measure_cell(ready, cell)
+            except UnsupportedError as error:
+                record = without_number(cell, "unsupported", str(error), release)
+            except NotEntered as error:
+                record = without_number(cell, "failed", str(error), release)
+                # An EvidenceError of the comparison that follows is raised, and ends the guest.
+                session.harmless.add(cell.id)
+            yield _proved(session, record, text)
+
+
+def _proved(session: Session, record: CellRecord, text: KernelText) -> CellRecord:
+    """The record with the evidence that its cell left the kernel's text alone. Raises EvidenceError where not."""
+    with step("compare the kernel's text"), valid_result():
+        unchanged = text.unchanged()
+        session.switched += len(unchanged.switched)
+    return changed(record, text=unchanged) if record.status == "ok" else record

@@ -15,19 +15,17 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from orchestrator import __version__
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.compiler import guest_toolchain
 from orchestrator.artifacts.diagnostics import WARNINGS_FILE
 from orchestrator.artifacts.modules import Module
-from orchestrator.artifacts.own_sources import OF_THE_LAB, OwnSource
-from orchestrator.artifacts.toolchain import guest_toolchain
-from orchestrator.catalog.debian import debian
-from orchestrator.catalog.user_probe import shown_name
+from orchestrator.artifacts.sources import OF_THE_LAB, OwnSource
+from orchestrator.catalog.images import debian
+from orchestrator.catalog.probes import probe_name
 from orchestrator.errors import LabError, UsageError
-from orchestrator.guest.emulator import qemu_version
-from orchestrator.run.artifacts import BootArtifacts
-from orchestrator.run.events import GuestBooted
-from orchestrator.run.preparation import Prepared
-from orchestrator.whole_file import write_whole
+from orchestrator.files import write_whole
+from orchestrator.guest.machine import qemu_version
+from orchestrator.run.boot import BootArtifacts, GuestBooted, Prepared
 
 _FILE = "provenance.json"
 _LONGEST_NAME = 100
@@ -202,7 +200,7 @@ class Provenance:
             shutil.copy(module.file, kept)
 
     def _keep_texts(self, source: OwnSource) -> None:
-        name = shown_name(Path(source.name.replace("/", "_")))[:_LONGEST_NAME]
+        name = probe_name(Path(source.name.replace("/", "_")))[:_LONGEST_NAME]
         for title, text in source.texts.items():
             # A file of a folder beside that of the main one stays below the run's own.
             place = self._texts / f"{name}-{source.key[:8]}" / title.replace("..", "_")

@@ -4,38 +4,254 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Artifact, BuildContext, Cache
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.errors import ConfigError, LabError, UsageError
+from orchestrator.errors import ConfigError, HostError, LabError, UsageError
 from orchestrator.experiment.cell import Cell
-from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.file.loading import load_resolved
-from orchestrator.experiment.kind import KindRegistry
+from orchestrator.experiment.experiment import Experiment, NamedTable
+from orchestrator.experiment.file import load_resolved
 from orchestrator.experiment.plan import Boot, Plan
-from orchestrator.guest.emulator import qemu_cpu_names
-from orchestrator.results.contract import RunRecord
-from orchestrator.results.durations import durations
+from orchestrator.experiment.table import KindRegistry
+from orchestrator.files import write_whole
+from orchestrator.guest.guest import Guest
+from orchestrator.guest.machine import qemu_cpu_names
+from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.faults import storage_faults
+from orchestrator.results.run_files import Durations, durations
 from orchestrator.results.runs import RunIdentity, prepare_directory, write_results
 from orchestrator.results.store import RunEntry, Store
-from orchestrator.run.artifacts import BootArtifacts, prepare
-from orchestrator.run.boot import EVENTS_FOLDER, PROFILES_FOLDER, BootTask
-from orchestrator.run.crew import Crew, Job, JobEnded
-from orchestrator.run.journal import RunJournal
-from orchestrator.run.kind import BenchmarkKind
-from orchestrator.run.local_crew import LocalCrew
+from orchestrator.run.boot import (
+    EVENTS_FOLDER,
+    PROFILES_FOLDER,
+    BenchmarkKind,
+    BootArtifacts,
+    BootTask,
+    CellBegan,
+    Event,
+    GuestBooted,
+    Obtain,
+    Outcome,
+    Progress,
+    compared,
+    prepare,
+)
+from orchestrator.run.crew import Crew, Job, JobEnded, LocalCrew, Withdrawn
 from orchestrator.run.plan_check import check_plan
-from orchestrator.run.progress_listener import ProgressListener
 from orchestrator.run.provenance import Provenance, host_facts
-from orchestrator.run.time_left import TimeLeft
 from orchestrator.steps import LOG_NAME, step_echo, step_log
-from orchestrator.whole_file import write_whole
+
+# What cells of an experiment depend on and only a guest can tell: found out before there is a plan.
+
+
+def with_found(context: BuildContext, experiment: Experiment, kinds: KindRegistry[BenchmarkKind]) -> Experiment:
+    """The experiment with all that its kinds find out in guests; once found, it is in the cache.
+
+    Raises GuestError, EvidenceError, HostError, and UsageError where nothing can be found.
+    """
+    return _with(context, experiment, kinds, context.cache.obtain)
+
+
+def with_found_before(context: BuildContext, experiment: Experiment, kinds: KindRegistry[BenchmarkKind]) -> Experiment:
+    """The same, as far as it was found before: no guest is started."""
+    try:
+        return _with(context, experiment, kinds, _those_of(context.cache))
+    except HostError:  # a kernel that is not there
+        return experiment
+
+
+def _with(
+    context: BuildContext, experiment: Experiment, kinds: KindRegistry[BenchmarkKind], obtain: Obtain
+) -> Experiment:
+    def found(one: NamedTable) -> NamedTable:
+        return replace(one, table=kinds.named(one.kind.name).find(context, one.table, obtain))
+
+    return replace(experiment, tables=[found(one) for one in experiment.tables])
+
+
+def _those_of(cache: Cache) -> Obtain:
+    def get(kind: str, inputs: Mapping[str, object], label: str, build: Callable[[Path], None]) -> Artifact | None:
+        del label, build
+        return cache.get(kind, inputs)
+
+    return get
+
+
+# How long a run will still take, if its cells take what they took before.
+
+
+class TimeLeft:
+    """The time left of a run whose ``unfinished`` cells are measured in as many guests side by side as ``jobs`` says.
+
+    Workers come and go. ``clock`` is in seconds. What is not known of one cell is not known of the run.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        unfinished: set[str],
+        known: Durations,
+        jobs: Callable[[], int] = lambda: 1,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._boots: Sequence[Mapping[str, float | None]] = [
+            {cell.id: known.of(cell.id, cell.benchmark) for cell in boot.cells if cell.id in unfinished}
+            for boot in plan.boots
+        ]
+        self._left = set(unfinished)
+        self._jobs, self._clock = jobs, clock
+        self._last = clock()
+
+    def ended(self, cell: str) -> None:
+        """A cell has an outcome."""
+        self._left.discard(cell)
+        self._last = self._clock()
+
+    def withdrawn(self, cell: str) -> None:
+        """A cell's outcome is forgotten."""
+        self._left.add(cell)
+
+    def seconds(self) -> float | None:
+        """Seconds that are left; None where that is not known, or where what goes on takes longer than before."""
+        boots: list[float] = []
+        for boot in self._boots:
+            each = [seconds for cell, seconds in boot.items() if cell in self._left]
+            known = [seconds for seconds in each if seconds is not None]
+            if len(known) < len(each):
+                return None
+            if known:
+                boots.append(sum(known))
+        if not boots:
+            return None
+        # No boot is divided among guests.
+        left = max(sum(boots) / min(self._jobs(), len(boots)), max(boots)) - (self._clock() - self._last)
+        return left if left > 0 else None
+
+    def text(self) -> str:
+        """``about 40 s left``; empty where it is not known."""
+        seconds = self.seconds()
+        return "" if seconds is None else f"about {rounded(seconds)} left"
+
+
+def rounded(seconds: float) -> str:
+    """A time as one says it: seconds below two minutes, minutes below two hours, else hours."""
+    if seconds < 120:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 7200 else f"{round(seconds / 3600)} h"
+
+
+# What a progress display is called with during a run.
+
+
+class ProgressListener(Protocol):
+    """A run's progress display: a terminal, a log, or none. Its methods must not raise."""
+
+    def begin(self, run: str, plan: Plan, done: int, left: TimeLeft) -> None:
+        """A run begins, or goes on with ``done`` of its cells finished."""
+
+    def guest_starts(self, guest: Guest) -> None:
+        """From a boot's thread: a guest is about to start."""
+
+    def say(self, text: str) -> None:
+        """Something that takes a person's time begins: a download, a build, a boot."""
+
+    def worker_says(self, worker: str, text: str) -> None:
+        """The same on a worker of a fleet."""
+
+    def warn(self, text: str) -> None:
+        """Something was built with warnings: several lines, once for each boot that needs it."""
+
+    def cell_begins(self, cell_id: str) -> None:
+        """A cell is being measured."""
+
+    def cell_ends(self, record: CellRecord) -> None:
+        """A cell has an outcome, and it is stored."""
+
+    def cell_withdrawn(self, cell_id: str) -> None:
+        """A cell's outcome is not believed any more, and is no longer stored."""
+
+
+# What is written down of a run while it goes on, by the thread that reads a crew's events: outcomes and guests.
+
+
+class RunJournal:
+    """Takes the events of all boots, compares records with those of other cells, and stores them."""
+
+    def __init__(
+        self,
+        entry: RunEntry,
+        store: Store,
+        listener: ProgressListener,
+        provenance: Provenance,
+        plan: Plan,
+        kinds: KindRegistry[BenchmarkKind],
+    ) -> None:
+        self.entry = entry
+        self._store = store
+        self._listener = listener
+        self._provenance = provenance
+        self._kinds: Mapping[str, BenchmarkKind] = {
+            cell.id: kinds.named(boot.kind) for boot in plan.boots for cell in boot.cells
+        }
+        self._cells: Mapping[str, Cell[Any]] = {cell.id: cell for cell in plan.cells}
+        self._outcomes = {record.id: record for record in store.load_run(entry.id).cells}
+        self._waiting: dict[str, CellRecord] = {}
+
+    def take(self, event: Event | Withdrawn, job: Job) -> None:
+        """Write down an event of a boot. Raises UsageError where a guest is not what the run began with."""
+        match event:
+            case Progress(text, worker):
+                if worker:
+                    self._listener.worker_says(worker, text)
+                else:
+                    self._listener.say(text)
+            case CellBegan(cell):
+                self._listener.cell_begins(cell)
+            case GuestBooted():
+                with storage_faults(self.entry.directory):
+                    self._provenance.boot(event, job.name, job.artifacts)
+            case Outcome(record, is_compared):
+                if is_compared:
+                    self._end(record)
+                else:
+                    self._waiting[record.id] = record
+                self._store_complete()
+            case Withdrawn(cells):
+                self._withdraw(set(cells))
+
+    def _withdraw(self, cells: set[str]) -> None:
+        for id_ in sorted(cells):
+            self._waiting.pop(id_, None)
+            if self._outcomes.pop(id_, None) is not None:
+                self._store.withdraw(self.entry.id, id_)
+                self._listener.cell_withdrawn(id_)
+
+    def _store_complete(self) -> None:
+        """Store every record whose cell is compared with nothing that is still missing; it may complete others."""
+        complete = [record for record in self._waiting.values() if not self._missing(record)]
+        while complete:
+            for record in complete:
+                del self._waiting[record.id]
+                self._end(compared(self._kinds[record.id], self._cells[record.id], record, self._outcomes))
+            complete = [record for record in self._waiting.values() if not self._missing(record)]
+
+    def _missing(self, record: CellRecord) -> bool:
+        # With --only or --resume, the plan may lack a cell that the run has.
+        others = self._cells[record.id].compared_with
+        return any(other in self._cells and other not in self._outcomes for other in others)
+
+    def _end(self, record: CellRecord) -> None:
+        self._store.record(self.entry.id, record)
+        self._outcomes[record.id] = record
+        self._listener.cell_ends(record)
+
 
 _EXPERIMENT_FILE = "experiment.yaml"
 

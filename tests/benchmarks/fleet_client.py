@@ -19,20 +19,27 @@ from typing import Any, cast
 
 from fleet_stand_ins import Recorded, RecordedKind
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.benchmarks.registry import kinds
-from orchestrator.experiment.file.loading import load_experiment
+from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import Boot, plan
-from orchestrator.fleet import admission, checking
+from orchestrator.files import ScratchFolder
+from orchestrator.fleet import trust
 from orchestrator.fleet.crew import fleet_crew
 from orchestrator.fleet.keys import read_key
 from orchestrator.paths import cache_dir
-from orchestrator.run.artifacts import BootArtifacts, prepare
-from orchestrator.run.boot import BootTask, Session, run_boot
+from orchestrator.run.boot import (
+    BootArtifacts,
+    BootTask,
+    CellBegan,
+    Event,
+    GuestBooted,
+    Outcome,
+    Session,
+    prepare,
+    run_boot,
+)
 from orchestrator.run.crew import Job, JobEnded
-from orchestrator.run.events import CellBegan, Event, GuestBooted, Outcome
-from orchestrator.scratch import ScratchFolder
 
 
 class Listener:
@@ -78,9 +85,9 @@ def main(wanted: dict[str, Any]) -> dict[str, float]:
     draw = random.Random(1)
     # The stand-ins report nothing of a calibration, and so does this machine.
     calibration = Job(BootTask(kinds().named(boot.kind), boot, (), {}, Path("calibration")), artifacts)
-    cast(Any, admission).calibration_job = lambda *arguments: calibration
-    cast(Any, admission).calibrated_here = lambda *arguments: {}
-    cast(Any, checking).measured_here = lambda *arguments: {}
+    cast(Any, trust).calibration_job = lambda *arguments: calibration
+    cast(Any, trust).calibrated_here = lambda *arguments: {}
+    cast(Any, trust).measured_here = lambda *arguments: {}
     listener = Listener()
     jobs = _jobs(boot, artifacts, once, wanted["boots"], wanted["mean"] / once.seconds, draw)
     work = sum(cast(RecordedKind, job.task.kind).recorded.seconds for job in jobs)

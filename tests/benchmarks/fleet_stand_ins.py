@@ -16,18 +16,14 @@ from typing import Any
 
 from distributed.worker import Worker
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.fleet.boots import Boots, Send
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.fleet.keys import read_key, security_of
-from orchestrator.fleet.messages import BEGINS, sent
 from orchestrator.fleet.parcel import unpacked
-from orchestrator.fleet.settings import set_up_dask
-from orchestrator.fleet.worker import BootPlugin, FleetWorker
+from orchestrator.fleet.target import set_up_dask
+from orchestrator.fleet.worker import BEGINS, BootPlugin, Boots, FleetWorker, Send, sent
 from orchestrator.paths import cache_dir
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot import BootTask
-from orchestrator.run.events import CellBegan, Event, GuestBooted, Outcome, Progress
-from orchestrator.run.kind import BenchmarkKind
+from orchestrator.run.boot import BenchmarkKind, BootTask, CellBegan, Event, GuestBooted, Outcome, Progress
 
 
 @dataclasses.dataclass(frozen=True)

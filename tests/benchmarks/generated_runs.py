@@ -8,9 +8,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.profile import FOLDER, CellProfile, Instruction, SymbolProfile, file_name, write_profile
 from orchestrator.results.runs import RunIdentity, prepare_directory
 from orchestrator.results.store import Store
+from orchestrator.results.stored_profile import (
+    FOLDER,
+    CellProfile,
+    Instruction,
+    SymbolProfile,
+    file_name,
+    write_profile,
+)
 
 GUEST = "boot1/guest1-pentium4-debian-686"
 Change = Callable[[CellRecord, Path], CellRecord]

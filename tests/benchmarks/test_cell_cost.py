@@ -13,18 +13,24 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.benchmarks.calls.kind import KIND
 from orchestrator.benchmarks.calls.table import CallsTable
 from orchestrator.experiment.experiment import Experiment, Heading, NamedTable
 from orchestrator.experiment.plan import Boot, plan
 from orchestrator.paths import cache_dir
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.artifacts import BootArtifacts, prepare
-from orchestrator.run.boot import BootTask, Session, run_boot
-from orchestrator.run.events import Event, GuestBooted, Outcome
-from orchestrator.run.preparation import Ready
+from orchestrator.run.boot import (
+    BootArtifacts,
+    BootTask,
+    Event,
+    GuestBooted,
+    Outcome,
+    Ready,
+    Session,
+    prepare,
+    run_boot,
+)
 
 KERNEL = "lab-i386-up"
 PROBES = ["none", "kprobe", "kprobe-plain", "kprobe-optimized"]

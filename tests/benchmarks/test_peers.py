@@ -20,13 +20,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.initramfs import initramfs
+from orchestrator.artifacts.boot_files import initramfs
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernels
-from orchestrator.run.machines import Hardware, machine_for
-from orchestrator.run.started_guest import started
+from orchestrator.run.guests import Hardware, machine_for, started
 
 pytestmark = pytest.mark.qemu
 

@@ -19,17 +19,15 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.guest_disks import GuestDisks
-from orchestrator.artifacts.initramfs import initramfs
+from orchestrator.artifacts.boot_files import GuestDisks, initramfs
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import GuestPanic
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import ChannelKind, Machine, Timing
-from orchestrator.run.machines import Hardware, machine_for
-from orchestrator.run.started_guest import started
+from orchestrator.run.guests import Hardware, machine_for, started
 
 ROUNDS = 5
 MEGABYTES = {"framed": 20, "ssh": 20, "serial": 2}

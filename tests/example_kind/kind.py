@@ -10,20 +10,25 @@ from example_kind.benchmark import BENCHMARK, EMPTY
 from example_kind.measurement import measure_reading
 from example_kind.table import ReadingTable
 from example_kind.task import ReadingCell, ReadingTask
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.experiment.cell import Cell, cell_id, machine_id
-from orchestrator.experiment.kind import BenchmarkEntry
+from orchestrator.experiment.table import BenchmarkEntry
 from orchestrator.results.contract import PER_RUN, CellRecord
 from orchestrator.results.statistics import median, median_interval
-from orchestrator.run.attended import attended
-from orchestrator.run.boot import Session
-from orchestrator.run.kind import BenchmarkKind
-from orchestrator.run.preparation import Prepared, Ready, smp_note, unsupported
-from orchestrator.run.ready_guest import ReadyGuest
-from orchestrator.run.record import changed
+from orchestrator.run.boot import (
+    BenchmarkKind,
+    Prepared,
+    Ready,
+    ReadyGuest,
+    Session,
+    attended,
+    changed,
+    smp_note,
+    unsupported,
+)
 
 _NEEDED = {"/proc/kallsyms": "CONFIG_KALLSYMS", "/proc/modules": "CONFIG_MODULES"}
 """Files that a kernel has with an option only; whether any other file is there, the guest shows."""

@@ -9,14 +9,10 @@ from collections.abc import Sequence
 
 from example_kind.task import ReadingCell
 from orchestrator.errors import EvidenceError, UnsupportedError
-from orchestrator.results.contract import CellRecord, WorkEvidence
+from orchestrator.results.contract import CellRecord, WorkEvidence, valid_result
 from orchestrator.results.statistics import median
-from orchestrator.results.validity import valid_result
-from orchestrator.run.deadline import CellDeadline
-from orchestrator.run.guest_checks import CLOCKSOURCE
-from orchestrator.run.postconditions import check_clocksource, permitted_taint
-from orchestrator.run.ready_guest import ReadyGuest
-from orchestrator.run.record import identity
+from orchestrator.run.boot import ReadyGuest, identity
+from orchestrator.run.guests import CLOCKSOURCE, CellDeadline, check_clocksource, permitted_taint
 
 _OUTPUT = "/reading"
 _REAL = re.compile(r"run real=([0-9]{1,16}) ")

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING
 from orchestrator.benchmarks import registry
 
 if TYPE_CHECKING:
-    from orchestrator.experiment.kind import KindRegistry
+    from orchestrator.experiment.table import KindRegistry
     from orchestrator.report.kind import ReportRegistry
-    from orchestrator.run.kind import BenchmarkKind
+    from orchestrator.run.boot import BenchmarkKind
 
 
 def kinds() -> KindRegistry[BenchmarkKind]:
     """Every kind, as a run needs it."""
     from example_kind.kind import KIND
-    from orchestrator.experiment.kind import KindRegistry
+    from orchestrator.experiment.table import KindRegistry
 
     return KindRegistry([*registry.kinds(), KIND])
 
 
 def reports() -> ReportRegistry:
     """Every kind, as a report needs it."""
-    from example_kind.report.kind_report import REPORT
+    from example_kind.report import REPORT
     from orchestrator.report.kind import ReportRegistry
 
     return ReportRegistry([*registry.reports().kinds, REPORT])

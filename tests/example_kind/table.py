@@ -9,8 +9,8 @@ from typing import Annotated
 from pydantic import BeforeValidator
 
 from orchestrator.catalog.probes import BASELINE
-from orchestrator.experiment.file.fields import Entries, one_of, whole
-from orchestrator.experiment.file.problems import mismatch
+from orchestrator.experiment.fields import Entries, one_of, whole
+from orchestrator.experiment.problems import mismatch
 from orchestrator.experiment.table import FEWEST_WALL_REPEATS, BenchmarkChoice, RowsTable
 
 _FILE = re.compile(r"/(proc|sys)(/[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}){1,8}")

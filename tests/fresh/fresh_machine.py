@@ -19,7 +19,7 @@ from host_pip import pip_settings
 from package_pool import lent
 from readme import TwoCommands, promised_table, two_commands
 
-from orchestrator.artifacts.debian_mirror import archive_keyring
+from orchestrator.artifacts.debian import archive_keyring
 from orchestrator.errors import HostError, LabError
 from orchestrator.paths import cache_dir
 from orchestrator.process import Finished, run

@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.artifacts.debian_mirror import ANOTHER_MIRROR, debian_mirror
+from orchestrator.artifacts.debian import ANOTHER_MIRROR, debian_mirror
 from orchestrator.errors import HostError
 from orchestrator.process import Finished, run
 

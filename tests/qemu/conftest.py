@@ -11,19 +11,16 @@ from command_line import QUICKSTART, REDUCED, CommandLine, FinishedRun
 from installed_wheel import install_wheel
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
-from orchestrator.benchmarks.system.task import SystemTask
-from orchestrator.benchmarks.system.work import system_inputs, system_work
+from orchestrator.benchmarks.system.work import SystemTask, system_inputs, system_work
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import HostError
 from orchestrator.guest.guest import Guest
 from orchestrator.paths import cache_dir
 from orchestrator.probes.symbols import Symbols
-from orchestrator.run.artifacts import BootArtifacts
-from orchestrator.run.guest_checks import CLOCKSOURCE
-from orchestrator.run.ready_guest import ReadyGuest
+from orchestrator.run.boot import BootArtifacts, ReadyGuest
+from orchestrator.run.guests import CLOCKSOURCE
 
 _CLOCKSOURCE_FILE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 _SETTLING_SECONDS = 180.0

@@ -6,22 +6,18 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.calls.kind import KIND as CALLS
 from orchestrator.benchmarks.calls.measurement import measure_call
 from orchestrator.benchmarks.calls.preparation import CallSetup
-from orchestrator.benchmarks.calls.table import CallsTable
-from orchestrator.benchmarks.calls.task import CallCell
+from orchestrator.benchmarks.calls.table import CallCell, CallsTable
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.experiment.experiment import Experiment, Heading, NamedTable
-from orchestrator.experiment.file.loading import load_experiment
+from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import Boot, plan
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.artifacts import BootArtifacts, prepare
-from orchestrator.run.preparation import Ready, Refused
-from orchestrator.run.ready_guest import ReadyGuest
-from orchestrator.run.record import without_number
+from orchestrator.run.boot import BootArtifacts, Ready, ReadyGuest, Refused, prepare, without_number
 
 
 def boot_of(config: Path, *overrides: str) -> Boot:

@@ -8,9 +8,8 @@ import sys
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.run.boot import BootTask, run_task
-from orchestrator.run.events import Event
+from orchestrator.artifacts.cache import BuildContext
+from orchestrator.run.boot import BootTask, Event, run_task
 
 
 class Worker:

@@ -15,29 +15,34 @@ from command_line import QUICKSTART
 from experiment_boot import artifacts_of, boot_of
 from task_worker import Worker
 
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.kind import CallsKind
 from orchestrator.benchmarks.calls.measurement import measure_call
 from orchestrator.benchmarks.calls.preparation import CallSetup
-from orchestrator.benchmarks.calls.task import CallCell
+from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import EvidenceError, HostError
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot import BootTask, run_task
-from orchestrator.run.events import CellBegan, Event, GuestBooted, Outcome, Progress
-from orchestrator.run.preparation import Prepared
-from orchestrator.run.ready_guest import ReadyGuest
+from orchestrator.run.boot import (
+    BootTask,
+    CellBegan,
+    Event,
+    GuestBooted,
+    Outcome,
+    Prepared,
+    Progress,
+    ReadyGuest,
+    run_task,
+)
 
 pytestmark = pytest.mark.qemu
 
 OF_THE_WRITING_PROCESS = {
     "orchestrator.results.store",
-    "orchestrator.run.journal",
-    "orchestrator.run.local_crew",
-    "orchestrator.run.progress_listener",
-    "orchestrator.run.provenance",
     "orchestrator.run.runner",
+    "orchestrator.run.crew",
+    "orchestrator.run.provenance",
 }
 """What writes the store and shows progress: no boot loads it."""
 

@@ -10,17 +10,14 @@ from pathlib import Path
 import pytest
 from experiment_boot import artifacts_of, boot_of_calls
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.compiler import workload_program
 from orchestrator.benchmarks.calls.call_programs import user_function
-from orchestrator.catalog.cpu_caches import cpu_caches
+from orchestrator.catalog.cpus import cpu_caches
 from orchestrator.paths import cache_dir
-from orchestrator.profile.cache_misses import cache_misses
-from orchestrator.profile.counts import read_regions
-from orchestrator.profile.sample import sample_of
-from orchestrator.results.misses import Misses
-from orchestrator.run.ready_guest import ready_guest
+from orchestrator.profile.counts import cache_misses, read_regions, sample_of
+from orchestrator.results.stored_profile import Misses
+from orchestrator.run.boot import ready_guest
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
 

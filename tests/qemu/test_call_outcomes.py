@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 from experiment_boot import boot_of, measured_call, prepared_for
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.compiler import compile_program
 from orchestrator.errors import EvidenceError
 from orchestrator.paths import cache_dir
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.ready_guest import ReadyGuest
+from orchestrator.run.boot import ReadyGuest
 
 KERNEL, OF_64_BITS = "lab-i386-up", "lab-x86_64-smp"
 WORKLOADS = Path(__file__).with_name("workloads")

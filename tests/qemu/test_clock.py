@@ -8,7 +8,7 @@ from gettimeofday import gettimeofday
 
 from orchestrator.benchmarks.calls.workload import Measurement
 from orchestrator.errors import EvidenceError, UnsupportedError
-from orchestrator.run.ready_guest import ReadyGuest
+from orchestrator.run.boot import ReadyGuest
 
 pytestmark = pytest.mark.guest(kernel="debian-686", cpu="pentium4", timing="instructions")
 

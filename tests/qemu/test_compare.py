@@ -10,7 +10,7 @@ import pytest
 from command_line import QUICKSTART, REDUCED, CommandLine
 from documentation import ROOT, blocks
 
-from orchestrator.report.comparison_json import ComparisonJson
+from orchestrator.comparison.forms import ComparisonJson
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
 

@@ -10,10 +10,10 @@ import pytest
 from command_line import QUICKSTART, REDUCED, CommandLine
 from probe_repository import EXPERIMENT, KERNEL, commit, git, make_repository
 
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.kernels import kernels
-from orchestrator.report.comparison_json import ComparisonJson
+from orchestrator.comparison.forms import ComparisonJson
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels(KERNEL)]
 

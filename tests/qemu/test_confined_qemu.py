@@ -17,17 +17,16 @@ from elsewhere import ELSEWHERE
 from other_users import as_ordinary_user, is_readable_to_all
 
 import orchestrator
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernels
-from orchestrator.guest.confinement import USERS, confinement_here
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.interrupts import counted_interrupts
-from orchestrator.guest.memory import SharedMemory
-from orchestrator.guest.saved import SavedGuest
-from orchestrator.pytest_plugin.guest_factory import GuestFactory
-from orchestrator.run.machines import Hardware, machine_for
+from orchestrator.guest.guest_files import SavedGuest, SharedMemory
+from orchestrator.guest.machine import USERS, confinement_here
+from orchestrator.guest.monitor import counted_interrupts
+from orchestrator.pytest_plugin.guest_pool import GuestFactory
+from orchestrator.run.guests import Hardware, machine_for
 
 KERNEL = "lab-i386-up"
 ON_AGENT = pytest.mark.guest(kernel=KERNEL, cpu="pentium4", timing="tcg")

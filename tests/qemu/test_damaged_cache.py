@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from command_line import CommandLine
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.initramfs import initramfs
+from orchestrator.artifacts.boot_files import initramfs
+from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.kernels import kernels
 from orchestrator.paths import cache_dir

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from command_line import qemus_in
 
-from orchestrator.cpio import Entry, archive
 from orchestrator.errors import GuestExit
-from orchestrator.guest.guest import Guest
-from orchestrator.guest.life import State
+from orchestrator.guest.guest import Guest, State
+from orchestrator.guest.guest_files import Entry, archive
 
 pytestmark = pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4", timing="tcg")
 

@@ -8,7 +8,7 @@ from djprobe_trial import insert
 from gettimeofday import gettimeofday
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import bpf_tool
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
@@ -19,8 +19,8 @@ from orchestrator.probes.event_attachment import event_attached
 from orchestrator.probes.evidence import observe
 from orchestrator.probes.point import ProbePoint, find_entry
 from orchestrator.probes.symbols import Symbols
-from orchestrator.probes.trace_event import INSTANCE
-from orchestrator.run.ready_guest import ReadyGuest
+from orchestrator.probes.tracefs import INSTANCE
+from orchestrator.run.boot import ReadyGuest
 
 PROBED = "__x64_sys_gettimeofday"
 ENABLE = f"{INSTANCE}/events/lab/probe/enable"

@@ -16,15 +16,14 @@ from module_maker import ModuleMaker
 from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.calls.measurement import measure_call
 from orchestrator.benchmarks.calls.preparation import CallSetup
-from orchestrator.benchmarks.calls.task import CallCell
+from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.catalog.probes import Handler, probes
 from orchestrator.errors import EvidenceError, GuestError
 from orchestrator.guest.guest import Guest
+from orchestrator.probes.arming import module_attached
 from orchestrator.probes.evidence import check_armed, check_same, check_taint, check_untouched, observe
-from orchestrator.probes.module_attachment import module_attached
 from orchestrator.probes.point import ProbePoint, find_entry, find_place
-from orchestrator.run.preparation import Ready
-from orchestrator.run.ready_guest import ReadyGuest
+from orchestrator.run.boot import Ready, ReadyGuest
 
 pytestmark = pytest.mark.guest(kernel="debian-686", cpu="pentium4", timing="instructions")
 
@@ -118,7 +117,7 @@ def test_an_optimised_kprobe_is_no_int3_and_no_djprobe(
 def test_a_jump_the_kernel_never_makes_is_not_believed(
     ready: ReadyGuest, modules: ModuleMaker, point: ProbePoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.probes.optimiser._TURNS", 3)
+    monkeypatch.setattr("orchestrator.probes.attachment._TURNS", 3)
     never = probes()["kprobe-optimized"].model_copy(update={"optimisation": False})
     with (
         pytest.raises(EvidenceError, match=r"is not armed by the kernel's jump optimisation: .*; that is int3"),

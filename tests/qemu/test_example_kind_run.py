@@ -12,18 +12,15 @@ from example_kind import kind
 from example_kind.registry import kinds, reports
 from rich.console import Console
 
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.file.loading import load_experiment
-from orchestrator.experiment.plan import Plan, plan
-from orchestrator.experiment.selection import select
+from orchestrator.experiment.file import load_experiment
+from orchestrator.experiment.plan import Plan, plan, select
 from orchestrator.guest.guest import Guest
-from orchestrator.report.markdown import render_markdown
-from orchestrator.report.table import print_table
+from orchestrator.report.text import print_table, render_markdown
 from orchestrator.results.contract import CellRecord, RunRecord, all_ok, json_text
 from orchestrator.results.store import Store
-from orchestrator.run.runner import Runner, check_resumable
-from orchestrator.run.time_left import TimeLeft
+from orchestrator.run.runner import Runner, TimeLeft, check_resumable
 
 pytestmark = pytest.mark.qemu
 

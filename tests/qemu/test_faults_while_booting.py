@@ -11,9 +11,9 @@ import pytest
 from command_line import qemus_in
 from module_maker import ModuleMaker
 
-from orchestrator.cpio import Entry, archive
 from orchestrator.errors import GuestExit, GuestHang, GuestPanic
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.guest_files import Entry, archive
 
 pytestmark = [pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4"), pytest.mark.allow_oops(".")]
 

@@ -7,18 +7,18 @@ import pytest
 from function_tracer import traced_function
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import bpf_tool
 from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
+from orchestrator.probes.arming import module_attached
 from orchestrator.probes.bpf_attachment import bpf_attached
 from orchestrator.probes.evidence import check_same, check_untouched, observe
 from orchestrator.probes.loading import RefusedError, load, unload
-from orchestrator.probes.module_attachment import module_attached
 from orchestrator.probes.point import ProbePoint, find_entry
-from orchestrator.run.ready_guest import ReadyGuest
+from orchestrator.run.boot import ReadyGuest
 
 PROBED, UNCALLED = "__x64_sys_gettimeofday", "__x64_sys_sethostname"
 SLEEP = "hrtimer_nanosleep"

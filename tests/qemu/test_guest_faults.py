@@ -13,9 +13,9 @@ import pytest
 from faulty_module import insert
 from module_maker import ModuleMaker
 
-from orchestrator.cpio import Entry, archive
 from orchestrator.errors import GuestError, GuestExit, GuestHang, GuestOops, GuestPanic
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.guest_files import Entry, archive
 
 pytestmark = [
     pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4", timing="tcg"),

@@ -15,11 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.artifacts.archive import system_packages
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.images import Image, cached_image, ready_image
-from orchestrator.artifacts.namespace import as_root
+from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.images import Image, as_root, cached_image, ready_image, system_packages
 from orchestrator.catalog.images import image, images
 
 pytestmark = pytest.mark.qemu

@@ -13,7 +13,7 @@ from command_line import PATIENCE, CommandLine, qemus_by_pid
 from elsewhere import ELSEWHERE
 from test_shell import shell
 
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.images import cached_image, ready_image
 from orchestrator.catalog.images import image
 

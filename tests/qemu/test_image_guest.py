@@ -15,8 +15,8 @@ import pytest
 from command_line import CommandLine, qemus_in
 from elsewhere import ELSEWHERE
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.guest_disks import GuestDisks
+from orchestrator.artifacts.boot_files import GuestDisks
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.images import ready_image
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.cpus import cpu
@@ -26,7 +26,7 @@ from orchestrator.errors import GuestExit, UsageError
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import ChannelKind, Machine
 from orchestrator.paths import data_dir
-from orchestrator.run.machines import Hardware, machine_for
+from orchestrator.run.guests import Hardware, machine_for
 
 pytestmark = pytest.mark.qemu
 

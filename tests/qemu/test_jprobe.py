@@ -20,16 +20,16 @@ from elsewhere import ELSEWHERE
 from gettimeofday import gettimeofday
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.images import cached_image
-from orchestrator.artifacts.kernel_config import MAINLINE_HASH_BITS
+from orchestrator.artifacts.kernel_build import MAINLINE_HASH_BITS
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.catalog.images import image
 from orchestrator.catalog.probes import probes
-from orchestrator.probes.module_attachment import module_attached
+from orchestrator.probes.arming import module_attached
 from orchestrator.probes.point import find_entry
-from orchestrator.run.ready_guest import ReadyGuest
+from orchestrator.run.boot import ReadyGuest
 
 EXPERIMENT = Path(__file__).parent / "experiments" / "jprobe.yaml"
 IMAGE = "debian-i386"

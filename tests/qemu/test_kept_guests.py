@@ -15,12 +15,11 @@ import pytest
 from command_line import CommandLine, qemus_in
 from pseudo_terminals import PSEUDO_TERMINALS
 
-from orchestrator.artifacts.kept_guests import keep_guest, kept_guest
+from orchestrator.artifacts.saved_guests import keep_guest, kept_guest
 from orchestrator.errors import GuestError, HostError, UsageError
-from orchestrator.guest.guest import Guest
-from orchestrator.guest.life import State
+from orchestrator.guest.guest import Guest, State
 from orchestrator.paths import cache_dir
-from orchestrator.pytest_plugin.guest_factory import GuestFactory
+from orchestrator.pytest_plugin.guest_pool import GuestFactory
 from orchestrator.pytest_plugin.tested_guest import TestedGuest
 
 pytest_plugins = ["pytester"]
@@ -109,7 +108,7 @@ def test_another_file_is_refused(
         reopened(file, tmp_path / "readable")
     file.chmod(0o600)
     with monkeypatch.context() as patched:
-        patched.setattr("orchestrator.artifacts.kept_guests.key_inputs", lambda machine: "another QEMU")
+        patched.setattr("orchestrator.artifacts.saved_guests.key_inputs", lambda machine: "another QEMU")
         with pytest.raises(HostError, match="is not what it was when the guest was kept"):
             reopened(file, tmp_path / "changed")
     file.write_bytes(file.read_bytes()[:100_000])

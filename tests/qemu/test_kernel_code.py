@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 from elsewhere import ELSEWHERE
 
-from orchestrator.artifacts.instructions import decoded
 from orchestrator.artifacts.kernel_code import KernelCode
-from orchestrator.run.ready_guest import ReadyGuest
+from orchestrator.artifacts.machine_code import decoded
+from orchestrator.run.boot import ReadyGuest
 
 GUESTS = [
     pytest.param(kernel, marks=[pytest.mark.guest(kernel=kernel, cpu=cpu, timing="instructions"), *marks])

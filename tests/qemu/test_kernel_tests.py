@@ -13,16 +13,15 @@ from pathlib import Path
 import pytest
 from documentation import ROOT, write_files
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernel_source import kernel_source
+from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.kernel_build import kernel_source
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import UnsupportedError, UsageError
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.kernel_tests import program_results
 from orchestrator.paths import cache_dir
-from orchestrator.pytest_plugin.kernel_modules import KernelModules
-from orchestrator.pytest_plugin.kernel_tests import KernelTests
-from orchestrator.pytest_plugin.tested_guest import TestedGuest
+from orchestrator.pytest_plugin.ktap_tests import KernelTests
+from orchestrator.pytest_plugin.tested_guest import KernelModules, TestedGuest
 
 pytest_plugins = ["pytester"]
 

@@ -12,17 +12,15 @@ import pytest
 from elsewhere import ELSEWHERE
 from experiment_boot import artifacts_of, boot_of
 
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import EvidenceError
-from orchestrator.experiment.file.loading import load_experiment
+from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import plan
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.kernel_text import KernelText
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot import BootTask, run_task
-from orchestrator.run.events import Event, GuestBooted, Outcome
-from orchestrator.run.ready_guest import ReadyGuest
+from orchestrator.run.boot import BootTask, Event, GuestBooted, Outcome, ReadyGuest, run_task
 
 MODULES = Path(__file__).with_name("modules")
 KPROBE_EVENTS = "/sys/kernel/tracing/kprobe_events"

@@ -12,13 +12,13 @@ import pytest
 from command_line import CommandLine
 from elftools.elf.elffile import ELFFile
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernel_config import features
+from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.kernel_build import features
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel, kernels
 from orchestrator.guest.guest import Guest
-from orchestrator.run.machines import Hardware, machine_for
+from orchestrator.run.guests import Hardware, machine_for
 
 pytestmark = pytest.mark.qemu
 

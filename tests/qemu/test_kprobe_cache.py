@@ -15,8 +15,7 @@ import pytest
 from djprobe_trial import insert
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.module_source import ModuleSource
-from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.modules import Module, ModuleSource
 from orchestrator.errors import GuestPanic
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import check_taint

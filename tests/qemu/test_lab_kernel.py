@@ -10,14 +10,14 @@ import pytest
 from experiment_boot import boot_of_calls, measured_call, prepared_for
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernel_config import features
+from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.kernel_build import features
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
+from orchestrator.probes.arming import module_attached
 from orchestrator.probes.evidence import check_armed, check_traps
-from orchestrator.probes.module_attachment import module_attached
 from orchestrator.probes.point import find_entry
-from orchestrator.run.ready_guest import ReadyGuest
+from orchestrator.run.boot import ReadyGuest
 
 KERNEL = "lab-i386-up"
 INT3_PER_HIT = {

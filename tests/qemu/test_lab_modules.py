@@ -8,12 +8,11 @@ from collections.abc import Iterator
 import pytest
 from experiment_boot import boot_of, boot_of_calls
 
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
-from orchestrator.artifacts.module_source import ModuleSource, render
-from orchestrator.artifacts.modules import Module, build_modules
+from orchestrator.artifacts.modules import Module, ModuleSource, build_modules, render
 from orchestrator.benchmarks.calls import probe_setup
-from orchestrator.benchmarks.calls.kernel_places import KernelPlaces
+from orchestrator.benchmarks.calls.probe_setup import KernelPlaces
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import probes
 from orchestrator.paths import data_dir

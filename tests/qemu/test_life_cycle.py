@@ -17,7 +17,6 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.cpus import qemu_cpu
 from orchestrator.catalog.probes import probes
-from orchestrator.cpio import Entry, archive
 from orchestrator.errors import (
     EvidenceError,
     GuestConnectionLost,
@@ -28,11 +27,11 @@ from orchestrator.errors import (
     GuestPanic,
     HostError,
 )
-from orchestrator.guest.guest import Guest
-from orchestrator.guest.life import State
+from orchestrator.guest.guest import Guest, State
+from orchestrator.guest.guest_files import Entry, archive
 from orchestrator.guest.machine import Machine
+from orchestrator.probes.arming import module_attached
 from orchestrator.probes.evidence import check_taint
-from orchestrator.probes.module_attachment import module_attached
 from orchestrator.probes.point import find_entry
 from orchestrator.probes.symbols import Symbols
 
@@ -221,7 +220,7 @@ def test_two_guests_at_once_do_not_meet(shared_guest: Guest, tmp_path: Path, mon
             second.boot()
         assert second.run(["true"]).status == 0
 
-        monkeypatch.setattr("orchestrator.guest.running_qemu.DYING_LIMIT", 600.0)
+        monkeypatch.setattr("orchestrator.guest.qemu.DYING_LIMIT", 600.0)
         process = second._qemu.process
         assert process is not None
         second.power_off()

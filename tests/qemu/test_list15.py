@@ -10,17 +10,15 @@ from elsewhere import ELSEWHERE
 from experiment_boot import artifacts_of, boot_of, call_setup, measured_call, prepared_for
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.module_source import render
-from orchestrator.benchmarks.calls.capabilities import capability_list, capability_names
+from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.modules import render
+from orchestrator.benchmarks.calls.benchmarks import call_probe, capability_list, capability_names
 from orchestrator.benchmarks.calls.measurement import measure_call
-from orchestrator.benchmarks.calls.probe_kinds import call_probe
 from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.experiment.plan import Boot
 from orchestrator.paths import data_dir
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.preparation import Ready
-from orchestrator.run.ready_guest import ReadyGuest
+from orchestrator.run.boot import Ready, ReadyGuest
 
 CONFIG = data_dir("configs") / "djprobe-2005-list15.yaml"
 SAMPLED_FUNCTIONS = 50

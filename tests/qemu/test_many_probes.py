@@ -13,16 +13,16 @@ from command_line import CommandLine, qemus_by_pid
 from module_maker import ModuleMaker
 
 from orchestrator.benchmarks.registry import reports
-from orchestrator.benchmarks.scaling.report.scaling_cells import ScalingCells, row_of, size_of
+from orchestrator.benchmarks.scaling.layouts import ScalingCells, row_of, size_of
+from orchestrator.benchmarks.scaling.measurement import choose_addresses
 from orchestrator.benchmarks.scaling.rows import scaling_benchmark
-from orchestrator.benchmarks.scaling.sites import choose_addresses
 from orchestrator.errors import GuestError
 from orchestrator.paths import data_dir
 from orchestrator.probes.loading import load
-from orchestrator.report.panels import panels
+from orchestrator.report.kind import panels
 from orchestrator.results.contract import CellRecord, RunRecord
-from orchestrator.results.growth import growth
-from orchestrator.run.ready_guest import ReadyGuest
+from orchestrator.results.statistics import growth
+from orchestrator.run.boot import ReadyGuest
 
 pytestmark = pytest.mark.qemu
 

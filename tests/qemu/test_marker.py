@@ -12,8 +12,8 @@ import pytest
 from elsewhere import ELSEWHERE
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.inclusion import included
-from orchestrator.artifacts.module_source import ModuleSource, module_folders, render_own
+from orchestrator.artifacts.modules import ModuleSource, module_folders, render_own
+from orchestrator.artifacts.sources import included
 from orchestrator.errors import BuildError, GuestError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import check_taint

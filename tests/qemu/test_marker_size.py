@@ -7,10 +7,9 @@ import pytest
 from elsewhere import ELSEWHERE
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
-from orchestrator.benchmarks.markers.codesize.marker_size import marker_sizes
-from orchestrator.benchmarks.markers.codesize.object_file import read_object
+from orchestrator.benchmarks.markers.code_size import marker_sizes, read_object
 from orchestrator.benchmarks.markers.rows import marker_benchmarks
 from orchestrator.catalog.kernels import kernels
 

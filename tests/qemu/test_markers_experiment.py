@@ -11,23 +11,18 @@ from elsewhere import ELSEWHERE
 from experiment_boot import artifacts_of, boot_of, prepared_for
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.module_source import ModuleSource, render
-from orchestrator.artifacts.modules import Module
-from orchestrator.benchmarks.markers.loops import COUNTED_ROUNDS, MarkerLoops
-from orchestrator.benchmarks.markers.measurement import measure_marker
+from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.modules import Module, ModuleSource, render
+from orchestrator.benchmarks.markers.measurement import COUNTED_ROUNDS, MarkerCell, MarkerLoops, measure_marker
 from orchestrator.benchmarks.markers.rows import MarkerRow, marker_benchmarks, marker_row
-from orchestrator.benchmarks.markers.task import MarkerCell
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import EvidenceError, GuestError, GuestHang
 from orchestrator.experiment.plan import Boot
 from orchestrator.paths import data_dir
 from orchestrator.probes.loading import load
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.preparation import Ready, Refused
-from orchestrator.run.ready_guest import ReadyGuest
-from orchestrator.run.ready_guest import ready_guest as another_ready_guest
-from orchestrator.run.record import without_number
+from orchestrator.run.boot import Ready, ReadyGuest, Refused, without_number
+from orchestrator.run.boot import ready_guest as another_ready_guest
 
 CONFIG = data_dir("configs") / "markers-2006.yaml"
 MARKER = 3

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import pytest
 from experiment_boot import boot_of, measured_call, prepared_for
 
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.paths import data_dir
-from orchestrator.run.ready_guest import ReadyGuest
+from orchestrator.run.boot import ReadyGuest
 
 PAGE = data_dir("docs") / "mechanisms.md"
 CONFIG = data_dir("configs") / "today.yaml"

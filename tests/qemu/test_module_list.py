@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel
-from orchestrator.cpio import Entry, archive
 from orchestrator.guest.guest import Guest
-from orchestrator.run.machines import Hardware, machine_for
+from orchestrator.guest.guest_files import Entry, archive
+from orchestrator.run.guests import Hardware, machine_for
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
 

@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 from experiment_boot import artifacts_of, boot_of_calls
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.instructions import decoded
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.machine_code import decoded
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.kernels import kernels
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot import BootTask, Session, run_boot
-from orchestrator.run.events import Event, GuestBooted, Outcome
+from orchestrator.run.boot import BootTask, Event, GuestBooted, Outcome, Session, run_boot
 
 KERNEL = "lab-i386-up"
 CALLED, ALSO_CALLED, NEVER = "__ia32_sys_gettimeofday", "ktime_get_real_ts64", "__ia32_sys_sethostname"

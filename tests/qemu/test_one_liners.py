@@ -8,15 +8,14 @@ import dataclasses
 import pytest
 from experiment_boot import artifacts_of, boot_of_calls, measured_call
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.images import cached_image
 from orchestrator.catalog.images import image
-from orchestrator.catalog.one_liner import IMAGE
+from orchestrator.catalog.probes import IMAGE
 from orchestrator.errors import EvidenceError
 from orchestrator.paths import cache_dir
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.ready_guest import ReadyGuest
+from orchestrator.run.boot import ReadyGuest
 
 READING = {"name": "syscall", "call": "read", "arguments": [0, 0, 0], "calls": 1000, "repeats": 2}
 

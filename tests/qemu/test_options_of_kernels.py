@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
-from orchestrator.catalog.kernel_options import kernels_by_option
-from orchestrator.catalog.kernels import kernels
+from orchestrator.catalog.kernels import kernels, kernels_by_option
 
 pytestmark = pytest.mark.qemu
 

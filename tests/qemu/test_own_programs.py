@@ -12,12 +12,12 @@ from djprobe_trial import insert
 from experiment_boot import artifacts_of, boot_of_calls, measured_call
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import compile_program
 from orchestrator.errors import EvidenceError
 from orchestrator.probes.symbols import Symbols
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.ready_guest import ReadyGuest
+from orchestrator.run.boot import ReadyGuest
 
 PROGRAMS = Path(__file__).parent / "programs"
 READING = {"name": "syscall", "call": "read", "arguments": [0, 0, 0], "calls": 1000, "repeats": 2}

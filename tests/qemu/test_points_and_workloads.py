@@ -15,14 +15,13 @@ from elsewhere import ELSEWHERE
 from experiment_boot import boot_of, measured_call, prepared_for
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.compiler import compile_program
-from orchestrator.artifacts.module_source import render_own
+from orchestrator.artifacts.modules import render_own
 from orchestrator.errors import LabError
 from orchestrator.paths import cache_dir
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.ready_guest import ReadyGuest
+from orchestrator.run.boot import ReadyGuest
 
 KERNEL = "lab-i386-up"
 WITH_ENDBR = "lab-x86_64-smp-ibt-ftrace"

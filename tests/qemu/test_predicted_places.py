@@ -13,12 +13,11 @@ from djprobe_trial import Trial, insert, trial_module
 from module_maker import ModuleMaker
 
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.module_source import ModuleSource
-from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.modules import Module, ModuleSource
 from orchestrator.guest.guest import Guest
 from orchestrator.paths import data_dir
 from orchestrator.probes.placement import FunctionPlaces, Means, function_places
-from orchestrator.probes.static_point import wrong_point_reason
+from orchestrator.probes.point import wrong_point_reason
 from orchestrator.results.contract import RunRecord
 
 HERE = Path(__file__).parent

@@ -10,7 +10,7 @@ import pytest
 from experiment_boot import artifacts_of, boot_of_calls, call_setup, measured_call, prepared_for
 from hit_extras import check_extras, extras_of
 
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.calls.call_programs import COUNTED_CALLS
 from orchestrator.benchmarks.calls.preparation import CallSetup
@@ -19,11 +19,11 @@ from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
 from orchestrator.experiment.plan import Boot
 from orchestrator.guest.guest import Guest
+from orchestrator.probes.arming import module_attached
 from orchestrator.probes.evidence import KPROBES_LIST, check_same
-from orchestrator.probes.module_attachment import module_attached
 from orchestrator.probes.point import ProbePoint, find_entry, find_hook, find_static_branch
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.ready_guest import ReadyGuest
+from orchestrator.run.boot import ReadyGuest
 
 ON_THE_TRACER = {
     "kprobe-ftrace": "CONFIG_KPROBES_ON_FTRACE",

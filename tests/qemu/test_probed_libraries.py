@@ -11,18 +11,17 @@ import pytest
 from elsewhere import ELSEWHERE
 from experiment_boot import boot_of_calls, measured_call, prepared_for
 
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.benchmarks.calls.call_programs import COUNTED_CALLS
 from orchestrator.benchmarks.calls.preparation import CallSetup
-from orchestrator.benchmarks.calls.task import CallCell
+from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
 from orchestrator.experiment.plan import Boot
-from orchestrator.probes.user_event_attachment import UserEventAttachment, user_event_attached
-from orchestrator.probes.user_point import UserPoint, observe_program
+from orchestrator.probes.event_attachment import UserEventAttachment, user_event_attached
+from orchestrator.probes.place import UserPoint, observe_program
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.preparation import Ready
-from orchestrator.run.ready_guest import ReadyGuest
+from orchestrator.run.boot import Ready, ReadyGuest
 
 WORKLOADS = Path(__file__).with_name("workloads")
 MALLOC, OWN, PASSED, WANTED = "libc.so.6:malloc", "shared.so:in_library", "shared.so:lab:passed", "shared.so:lab:wanted"

@@ -8,16 +8,16 @@ from elsewhere import ELSEWHERE
 from experiment_boot import artifacts_of, boot_of_calls, call_setup, measured_call, prepared_for
 from hit_extras import check_extras
 
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.benchmarks.calls.call_programs import COUNTED_CALLS
 from orchestrator.catalog.probes import probes
 from orchestrator.experiment.plan import Boot
+from orchestrator.probes.arming import module_attached
 from orchestrator.probes.evidence import KPROBES_LIST, observe
-from orchestrator.probes.module_attachment import module_attached
 from orchestrator.probes.point import find_entry
 from orchestrator.probes.symbols import ModuleMemory
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.ready_guest import ReadyGuest
+from orchestrator.run.boot import ReadyGuest
 
 # First byte at the probe point, the kernel's word for it, and where the point is, in the catalogue's order.
 FUNCTION, BEHIND_THE_NOP = "{nop}", "{behind}"

@@ -15,21 +15,16 @@ from command_line import QUICKSTART, CommandLine
 from experiment_boot import boot_of_calls
 from gettimeofday import gettimeofday
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.instructions import decoded
+from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.machine_code import decoded
 from orchestrator.errors import EvidenceError, HostError
 from orchestrator.experiment.plan import Boot
 from orchestrator.guest.machine import CountingPlugin
 from orchestrator.paths import cache_dir, data_dir
-from orchestrator.profile.counts import read_regions
-from orchestrator.profile.sample import sample_of
+from orchestrator.profile.counts import read_regions, sample_of
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.profile import CellProfile, load_profile
-from orchestrator.run.artifacts import prepare
-from orchestrator.run.boot import BootTask, Session, run_boot
-from orchestrator.run.events import Event, GuestBooted, Outcome
-from orchestrator.run.ready_guest import ready_guest
+from orchestrator.results.stored_profile import CellProfile, load_profile
+from orchestrator.run.boot import BootTask, Event, GuestBooted, Outcome, Session, prepare, ready_guest, run_boot
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
 

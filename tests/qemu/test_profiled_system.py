@@ -9,8 +9,8 @@ import pytest
 from command_line import CommandLine
 
 from orchestrator.results.contract import CellRecord, RunRecord
-from orchestrator.results.profile import CellProfile, SymbolProfile, load_profile
 from orchestrator.results.runs import find_run
+from orchestrator.results.stored_profile import CellProfile, SymbolProfile, load_profile
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up", "lab-i386-up-markers")]
 

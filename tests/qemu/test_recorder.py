@@ -12,12 +12,10 @@ import pytest
 from module_maker import ModuleMaker
 
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.module_source import ModuleSource, render
-from orchestrator.artifacts.modules import Module
-from orchestrator.benchmarks.system import recording as recording_cells
-from orchestrator.catalog.events import standard_events
+from orchestrator.artifacts.modules import Module, ModuleSource, render
+from orchestrator.benchmarks.system import measurement as recording_cells
 from orchestrator.catalog.kernels import Arch
-from orchestrator.catalog.recorders import recorder_kinds
+from orchestrator.catalog.probes import recorder_kinds, standard_events
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.events import EventKind, read_events
@@ -28,11 +26,11 @@ from orchestrator.probes.recorder import (
     MODULE,
     TEMPLATE,
     Mechanism,
+    RecorderReport,
     recorder_values,
     recording,
     unsupported_reason,
 )
-from orchestrator.probes.recorder_report import RecorderReport
 from orchestrator.probes.symbols import Symbols
 
 KERNELS = {"lab-i386-smp-markers": "pentium4", "lab-x86_64-smp-markers": "xeon-e5410"}

@@ -14,15 +14,15 @@ from gettimeofday import gettimeofday
 from module_maker import ModuleMaker
 
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.module_source import ModuleSource, Value, render
+from orchestrator.artifacts.modules import ModuleSource, Value, render
 from orchestrator.benchmarks.calls.benchmarks import Entry, benchmarks
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError, GuestError
-from orchestrator.probes.called import Called
+from orchestrator.probes.arming import ModuleAttachment, module_attached
+from orchestrator.probes.attachment import Called
 from orchestrator.probes.events import Event, EventKind, check_events, check_order, read_events
-from orchestrator.probes.module_attachment import ModuleAttachment, module_attached
 from orchestrator.probes.point import find_entry
-from orchestrator.run.ready_guest import ReadyGuest
+from orchestrator.run.boot import ReadyGuest
 
 CALLS = 1000
 SLOTS = 4096

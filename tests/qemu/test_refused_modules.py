@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.cli.guest_modules import GuestModules
+from orchestrator.cli.one_guest import GuestModules
 from orchestrator.errors import LabError
 from orchestrator.guest.guest import Guest
 

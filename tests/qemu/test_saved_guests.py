@@ -19,9 +19,8 @@ from command_line import CommandLine
 from experiment_boot import artifacts_of, boot_of_calls, measured_call
 
 from orchestrator.artifacts import digests, saved_guests
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.guest_disks import GuestDisks
+from orchestrator.artifacts.boot_files import GuestDisks
+from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.images import cached_image
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.cpus import cpu
@@ -29,15 +28,14 @@ from orchestrator.catalog.images import image
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import probes
 from orchestrator.experiment.plan import Boot
-from orchestrator.guest import saved, saving
+from orchestrator.guest import guest as saving
+from orchestrator.guest import guest_files
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import ChannelKind, Machine, Timing
 from orchestrator.paths import cache_dir, data_dir
-from orchestrator.run import started_guest
-from orchestrator.run.guest_checks import OtherPace
-from orchestrator.run.machines import Hardware, machine_for
-from orchestrator.run.ready_guest import ReadyGuest, ready_guest
-from orchestrator.run.started_guest import started
+from orchestrator.run import guests
+from orchestrator.run.boot import ReadyGuest, ready_guest
+from orchestrator.run.guests import Hardware, OtherPace, machine_for, started
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
 
@@ -76,7 +74,7 @@ def own_cache(tmp_path: Path, workshop: BuildContext) -> Path:
 @pytest.fixture
 def own(own_cache: Path, said: list[str], monkeypatch: pytest.MonkeyPatch) -> BuildContext:
     """What builds artifacts on the test's own cache."""
-    monkeypatch.setattr(started_guest, "_given_up", set())
+    monkeypatch.setattr(guests, "_given_up", set())
     return BuildContext(Cache(own_cache), say=said.append, warn=said.append)
 
 
@@ -217,7 +215,7 @@ def test_another_one_is_booted_and_saved_then(
         if wrong:
             raise wrong.pop()
 
-    monkeypatch.setattr("orchestrator.run.started_guest.check_pace", check_twice_in_vain)
+    monkeypatch.setattr("orchestrator.run.guests.check_pace", check_twice_in_vain)
     with started(own, machine_of(own, "tcg"), tmp_path) as guest:
         assert guest.restored_from is not None
     assert len(set(map(id, looked_at))) == 3
@@ -260,7 +258,7 @@ def test_a_guest_that_is_saved_leaves_no_disk_behind_either(
 
     def keep_files(*arguments: Any) -> None:
         there.update(file.suffix for file in tmp_path.iterdir() if file.is_file())
-        saved.keep_files(*arguments)
+        guest_files.keep_files(*arguments)
 
     monkeypatch.setattr(saving, "keep_files", keep_files)
     kernel = ready_kernel(own, kernels()["lab-i386-up"])
@@ -459,7 +457,7 @@ def test_one_that_is_killed_while_it_saves_leaves_nothing_that_is_used(
 
 def test_a_guest_without_memory_of_ours_cannot_be_saved(machine: Machine, tmp_path: Path) -> None:
     from orchestrator.errors import GuestError
-    from orchestrator.guest.saved import SavedGuest
+    from orchestrator.guest.guest_files import SavedGuest
 
     with Guest(machine, tmp_path) as guest, pytest.raises(GuestError, match="cannot be saved"):
         guest.save(SavedGuest("key", tmp_path))

@@ -12,10 +12,10 @@ from channel_contract import ChannelContract
 from orchestrator import deadline
 from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestError, GuestHang
-from orchestrator.guest import ssh_connection
+from orchestrator.guest import ssh
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.guest_files import new_private_key, read_private_key
 from orchestrator.guest.ssh import SshChannel
-from orchestrator.guest.ssh_keys import new_private_key, read_private_key
 
 PATIENCE = 600.0
 """Host seconds."""
@@ -53,7 +53,7 @@ def test_without_an_sshd_it_is_tried_until_the_deadline(monkeypatch: pytest.Monk
     key = read_private_key(new_private_key())
     clock, pauses = itertools.count(), list[float]()  # a second passes each time that somebody looks
     times = SimpleNamespace(monotonic=lambda: float(next(clock)), sleep=pauses.append)
-    for module in (deadline, ssh_connection):
+    for module in (deadline, ssh):
         monkeypatch.setattr(module, "time", times)
     with pytest.raises(GuestHang, match="the guest's sshd does not answer"):
         SshChannel.connect(1, key, key, Deadline(20))

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from experiment_boot import boot_of, measured_call, prepared_for
 
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.kernel_tables import Numbers, dispatched
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
-from orchestrator.artifacts.system_call_dispatch import Numbers, dispatched
 from orchestrator.benchmarks.calls.benchmarks import Entry
 from orchestrator.catalog.kernels import kernels
-from orchestrator.catalog.system_calls import system_calls
-from orchestrator.run.ready_guest import ReadyGuest
+from orchestrator.catalog.words import system_calls
+from orchestrator.run.boot import ReadyGuest
 
 KERNEL = "lab-i386-up"
 

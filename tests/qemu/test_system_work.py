@@ -10,19 +10,25 @@ from pathlib import Path
 import pytest
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.boot_files import OUTPUT, STATUS, write_work
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
-from orchestrator.artifacts.unattended import OUTPUT, STATUS, write_work
-from orchestrator.benchmarks.system.figures import SystemFigures
-from orchestrator.benchmarks.system.task import SystemTask
-from orchestrator.benchmarks.system.work import REPORT, REPORT_AFTER, Beside, SystemWork, system_inputs, system_work
+from orchestrator.benchmarks.system.work import (
+    REPORT,
+    REPORT_AFTER,
+    Beside,
+    SystemFigures,
+    SystemTask,
+    SystemWork,
+    system_inputs,
+    system_work,
+)
 from orchestrator.benchmarks.system.workloads import system_workloads
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
-from orchestrator.run.machines import Hardware, machine_for
-from orchestrator.run.postconditions import check_clocksource
+from orchestrator.run.guests import Hardware, check_clocksource, machine_for
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-smp")]
 

@@ -15,14 +15,13 @@ from orchestrator.errors import (
     UnsupportedError,
     UsageError,
 )
-from orchestrator.guest.kernel_reports import Trouble
-from orchestrator.guest.life import State
+from orchestrator.guest.console import Trouble
+from orchestrator.guest.guest import State
 from orchestrator.probes.loading import RefusedError, load
 from orchestrator.probes.symbols import ModuleMemory
-from orchestrator.pytest_plugin.guest_factory import GuestFactory
-from orchestrator.pytest_plugin.kernel_modules import KernelModules
-from orchestrator.pytest_plugin.probe_cost import ProbeCosts
-from orchestrator.pytest_plugin.tested_guest import TestedGuest
+from orchestrator.pytest_plugin.guest_pool import GuestFactory
+from orchestrator.pytest_plugin.instruction_budget import ProbeCosts
+from orchestrator.pytest_plugin.tested_guest import KernelModules, TestedGuest
 
 pytestmark = pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4", timing="tcg", memory="128M")
 

@@ -7,15 +7,15 @@ import pytest
 from elsewhere import ELSEWHERE
 from experiment_boot import boot_of_calls, measured_call, prepared_for
 
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import bpf_tool
 from orchestrator.catalog.probes import ProbeKind, probe_kind
 from orchestrator.errors import EvidenceError
 from orchestrator.probes.bpf_attachment import bpf_attached
 from orchestrator.probes.event_attachment import event_attached
 from orchestrator.probes.point import ProbePoint, find_entry
-from orchestrator.probes.trace_event import TRACEFS
-from orchestrator.run.ready_guest import ReadyGuest
+from orchestrator.probes.tracefs import TRACEFS
+from orchestrator.run.boot import ReadyGuest
 
 EVERYONES_EVENT = f"{TRACEFS}/events/raw_syscalls/sys_enter/enable"
 PROBES = [

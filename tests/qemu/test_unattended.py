@@ -13,19 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.boot_files import FOLDER, OUTPUT, STATUS
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
-from orchestrator.artifacts.unattended import FOLDER, OUTPUT, STATUS
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel
-from orchestrator.cpio import Entry, archive
 from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestHang, GuestPanic
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.panic_watch import cpus_without_interrupts
-from orchestrator.run.machines import Hardware, machine_for
-from orchestrator.run.work_progress import kernel_seconds
+from orchestrator.guest.guest_files import Entry, archive
+from orchestrator.guest.qemu import cpus_without_interrupts
+from orchestrator.run.guests import Hardware, machine_for
+from orchestrator.run.unattended import kernel_seconds
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
 
@@ -86,11 +86,11 @@ def test_a_watch_that_reads_registers_is_not_noticed(
         looks.append(registers)
         return cpus_without_interrupts(registers)
 
-    monkeypatch.setattr("orchestrator.guest.panic_watch.cpus_without_interrupts", look)
+    monkeypatch.setattr("orchestrator.guest.qemu.cpus_without_interrupts", look)
     with guest_with(workshop, tmp_path, work, "watched") as guest:
         output = guest.get(OUTPUT)
     seen = len(looks)
-    monkeypatch.setattr("orchestrator.guest.panic_watch._INTERVAL", 3600.0)
+    monkeypatch.setattr("orchestrator.guest.qemu._PANIC_INTERVAL", 3600.0)
     with guest_with(workshop, tmp_path, work, "unwatched") as guest:
         assert guest.get(OUTPUT) == output
     assert len(looks) == seen > 0
@@ -179,5 +179,5 @@ def keep_time(monkeypatch: pytest.MonkeyPatch, seconds: Callable[[], float]) -> 
         def left(self) -> float:
             return max(0.0, self._end - seconds())
 
-    monkeypatch.setattr("orchestrator.guest.boot_watch.Deadline", Kept)
+    monkeypatch.setattr("orchestrator.guest.qemu.Deadline", Kept)
     monkeypatch.setattr(FramedChannel, "wait_for_agent", lambda channel, _: wait(channel, Deadline(_LOOK)))

@@ -11,7 +11,7 @@ import pytest
 from elsewhere import ELSEWHERE
 from experiment_boot import boot_of_calls, measured_call, prepared_for
 
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import bpf_tool, workload_program
 from orchestrator.artifacts.program_code import find_in_program
 from orchestrator.benchmarks.calls.call_programs import COUNTED_CALLS, OWN_PROGRAM, Calls, user_function
@@ -19,11 +19,11 @@ from orchestrator.catalog.probes import Handler, probes
 from orchestrator.errors import EvidenceError
 from orchestrator.probes.bpf_attachment import bpf_attached
 from orchestrator.probes.bpf_program import Target, attach
-from orchestrator.probes.trace_event import INSTANCE
-from orchestrator.probes.user_event_attachment import UserEventAttachment, user_event_attached
-from orchestrator.probes.user_point import UserPoint, observe_program
+from orchestrator.probes.event_attachment import UserEventAttachment, user_event_attached
+from orchestrator.probes.place import UserPoint, observe_program
+from orchestrator.probes.tracefs import INSTANCE
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.ready_guest import ReadyGuest
+from orchestrator.run.boot import ReadyGuest
 
 INNER = Path(__file__).with_name("workloads") / "inner.c"
 MARKED = INNER.with_name("marked.c")

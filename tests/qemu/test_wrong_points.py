@@ -10,9 +10,9 @@ import pytest
 from command_line import CommandLine
 from experiment_boot import artifacts_of, boot_of
 
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.guest.accelerator import known_kvm_speed
-from orchestrator.run.preparation import Ready, Refused
+from orchestrator.run.boot import Ready, Refused
 
 pytestmark = pytest.mark.qemu
 

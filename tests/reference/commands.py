@@ -16,8 +16,7 @@ from typing import Any
 
 import typer
 
-from orchestrator.cli.examples import examples
-from orchestrator.cli.main import app
+from orchestrator.cli.main import app, examples
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.program import PROGRAM
 

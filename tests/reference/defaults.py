@@ -11,9 +11,8 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from orchestrator.benchmarks.registry import kinds
-from orchestrator.experiment.file.fields import Surroundings
-from orchestrator.experiment.kind import TableKind
-from orchestrator.experiment.table import Table
+from orchestrator.experiment.fields import Surroundings
+from orchestrator.experiment.table import Table, TableKind
 
 from .markdown import ROOT, listed
 

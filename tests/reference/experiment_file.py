@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 from pydantic import BaseModel
 
 from orchestrator.benchmarks.registry import kinds
+from orchestrator.experiment import table_source
+from orchestrator.experiment.cell import Machine
 from orchestrator.experiment.experiment import Heading
-from orchestrator.experiment.file import table_source
-from orchestrator.experiment.kind import TableKind
-from orchestrator.experiment.machine import Machine
-from orchestrator.experiment.table import BenchmarkChoice
+from orchestrator.experiment.table import BenchmarkChoice, TableKind
 
 from .allowed_values import allowed_values
 from .attributes import attribute_docs

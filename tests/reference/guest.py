@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from orchestrator import errors
 from orchestrator.errors import LabError
 from orchestrator.guest.channel import CommandResult
-from orchestrator.guest.kernel_reports import known_reports
+from orchestrator.guest.console import known_reports
 from orchestrator.probes.loading import RefusedError
-from orchestrator.pytest_plugin.loaded_module import LoadedModule
-from orchestrator.pytest_plugin.tested_guest import TestedGuest
+from orchestrator.pytest_plugin.tested_guest import LoadedModule, TestedGuest
 
 from .markdown import described, fenced, filled, inline, prose, table
 from .markdown import page as whole_page

@@ -12,12 +12,10 @@ import pytest
 
 from orchestrator import pytest_plugin
 from orchestrator.pytest_plugin import fixtures, result_reports
-from orchestrator.pytest_plugin.guest_factory import GuestFactory
-from orchestrator.pytest_plugin.guest_options import GuestOptions
-from orchestrator.pytest_plugin.instruction_budget import InstructionBudget
-from orchestrator.pytest_plugin.kernel_modules import KernelModules
-from orchestrator.pytest_plugin.kernel_tests import KernelTests
-from orchestrator.pytest_plugin.probe_cost import ProbeCost, ProbeCosts
+from orchestrator.pytest_plugin.guest_pool import GuestFactory, GuestOptions
+from orchestrator.pytest_plugin.instruction_budget import InstructionBudget, ProbeCost, ProbeCosts
+from orchestrator.pytest_plugin.ktap_tests import KernelTests
+from orchestrator.pytest_plugin.tested_guest import KernelModules
 
 from .attributes import attribute_docs
 from .markdown import Undescribed, described, fenced, filled, first_sentence, inline, link, prose, table

@@ -17,8 +17,7 @@ from pathlib import Path
 import pytest
 from held import Holdings
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernels
@@ -28,8 +27,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.paths import cache_dir
 from orchestrator.report.drawing import svg_text
 from orchestrator.results.contract import RunRecord
-from orchestrator.run.machines import Hardware, machine_for
-from orchestrator.run.started_guest import started
+from orchestrator.run.guests import Hardware, machine_for, started
 
 EXPERIMENT = Path(__file__).with_name("experiment.yaml")
 LOOKS = 40

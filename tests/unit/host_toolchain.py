@@ -3,6 +3,6 @@
 
 from __future__ import annotations
 
-from orchestrator.artifacts.toolchain import Toolchain
+from orchestrator.artifacts.compiler import Toolchain
 
 HOST_TOOLCHAIN = Toolchain(folder=None, release="12.2.0", version="gcc of this host")

@@ -12,8 +12,7 @@ import yaml
 from record_builders import any_evidence, run, table_cell
 
 from orchestrator.catalog.cost_table import Input
-from orchestrator.model.modelled_run import known_costs, modelled_cell, used_costs
-from orchestrator.model.overheads import Overhead
+from orchestrator.model.modelled_run import Overhead, known_costs, modelled_cell, used_costs
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.modelled import ModelledCell, ModelledRun
 

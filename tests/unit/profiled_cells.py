@@ -8,7 +8,14 @@ from pathlib import Path
 from modelled_cells import BASE, counted, record
 
 from orchestrator.results.contract import CellRecord, ProfileEvidence
-from orchestrator.results.profile import FOLDER, CellProfile, Instruction, SymbolProfile, file_name, write_profile
+from orchestrator.results.stored_profile import (
+    FOLDER,
+    CellProfile,
+    Instruction,
+    SymbolProfile,
+    file_name,
+    write_profile,
+)
 
 CALLS = 500
 _CODES = {"popf": "9d", "pushf": "9c"}

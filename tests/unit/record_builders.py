@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from orchestrator.benchmarks.calls.capabilities import capability_list, capability_names
+from orchestrator.benchmarks.calls.benchmarks import capability_list, capability_names
 from orchestrator.benchmarks.markers.rows import marker_benchmarks
 from orchestrator.catalog.probes import probes
 from orchestrator.catalog.reference import reference_table

@@ -9,9 +9,9 @@ from pathlib import Path
 from rich.console import Console
 
 from orchestrator.benchmarks.registry import reports
-from orchestrator.report.claims_layout import ClaimsLayout, decided_claims
+from orchestrator.report.claims import ClaimsLayout, decided_claims
 from orchestrator.report.kind import ReportRegistry
-from orchestrator.report.table import print_table
+from orchestrator.report.text import print_table
 from orchestrator.results.contract import RunRecord
 
 GOLDEN = Path(__file__).with_name("golden")

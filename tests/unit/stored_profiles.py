@@ -10,9 +10,16 @@ from typing import Any
 from record_builders import cell, evidence
 
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.profile import FOLDER, CellProfile, Instruction, SymbolProfile, file_name, write_profile
 from orchestrator.results.runs import RunIdentity, prepare_directory, write_results
 from orchestrator.results.store import Store
+from orchestrator.results.stored_profile import (
+    FOLDER,
+    CellProfile,
+    Instruction,
+    SymbolProfile,
+    file_name,
+    write_profile,
+)
 
 CALLS = 500
 

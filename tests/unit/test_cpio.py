@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.cpio import Entry, archive, write_archive
 from orchestrator.errors import LabError
+from orchestrator.guest.guest_files import Entry, archive, write_archive
 
 TREE = [
     Entry.folder("dev"),

@@ -13,12 +13,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator import deadline, processor_wait
-from orchestrator.deadline import Deadline
+from orchestrator import deadline
+from orchestrator.deadline import Deadline, RecentWaits, processor_waits
 from orchestrator.errors import LabError
-from orchestrator.guest.hang import is_stopped
+from orchestrator.guest.diagnosis import is_stopped
 from orchestrator.process import exit_status, run, spawn
-from orchestrator.processor_wait import RecentWaits, processor_waits
 
 
 class Host:
@@ -138,8 +137,8 @@ def test_many_who_wait_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
         reads.append(clock.now)
         return {1: clock.now}
 
-    monkeypatch.setattr(processor_wait, "time", clock)
-    monkeypatch.setattr(processor_wait, "processor_waits", read)
+    monkeypatch.setattr(deadline, "time", clock)
+    monkeypatch.setattr(deadline, "processor_waits", read)
     recent = RecentWaits()
     assert recent.since(99.0) == recent.since(100.0) == {1: 100.0}
     clock.now = 100.5

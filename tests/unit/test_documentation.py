@@ -27,7 +27,7 @@ from typer.testing import CliRunner
 
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.cli.main import app
-from orchestrator.experiment.file.loading import load_experiment
+from orchestrator.experiment.file import load_experiment
 
 LARGEST_README = 8192
 _MARK = re.compile(rf"|output|file: [\w.-]+|{WITHOUT_GUEST}|{WITH_GUEST}")

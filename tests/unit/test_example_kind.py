@@ -16,27 +16,33 @@ from host_toolchain import HOST_TOOLCHAIN
 from record_builders import noop_list, run
 from report_text import printed
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks import registry
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.cell import Cell
-from orchestrator.experiment.file.loading import load_experiment
+from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import plan
 from orchestrator.guest.machine import Machine
 from orchestrator.report.chart import BarChart
-from orchestrator.report.charts import charts
-from orchestrator.report.markdown import render_markdown
+from orchestrator.report.kind import charts
+from orchestrator.report.text import render_markdown
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.statistics import median
-from orchestrator.run.artifacts import BootArtifacts
-from orchestrator.run.boot import BootTask, Session, run_boot
-from orchestrator.run.events import Event, Outcome
-from orchestrator.run.preparation import Prepared, Ready, Refused
-from orchestrator.run.record import without_number
+from orchestrator.run.boot import (
+    BootArtifacts,
+    BootTask,
+    Event,
+    Outcome,
+    Prepared,
+    Ready,
+    Refused,
+    Session,
+    run_boot,
+    without_number,
+)
 
 CONFIG = Path(__file__).parents[1] / "example_kind" / "reading.yaml"
 NOWHERE = Path("/nowhere")

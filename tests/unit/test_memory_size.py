@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from orchestrator.cli import one_guest
 from orchestrator.cli.main import app
 from orchestrator.errors import UsageError
-from orchestrator.experiment.machine import Machine
-from orchestrator.memory_size import guest_mib, size_mib
-from orchestrator.pytest_plugin.guest_options import checked
+from orchestrator.experiment.cell import Machine
+from orchestrator.plain_text import guest_mib, size_mib
+from orchestrator.pytest_plugin.guest_pool import checked
 
 
 def on_the_command_line(text: str) -> int:

@@ -22,9 +22,9 @@ from reference.pages import FOLDER, PAGES
 
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.cli.main import app
+from orchestrator.experiment.cell import Machine
 from orchestrator.experiment.experiment import Heading
-from orchestrator.experiment.file.fields import OneOf, Whole
-from orchestrator.experiment.machine import Machine
+from orchestrator.experiment.fields import OneOf, Whole
 from orchestrator.pytest_plugin.tested_guest import TestedGuest
 from orchestrator.results.contract import RunRecord
 

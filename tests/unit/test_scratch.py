@@ -9,12 +9,12 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from orchestrator.scratch import ScratchFolder
+from orchestrator.files import ScratchFolder
 
 HOLDER = """
 import sys
 from pathlib import Path
-from orchestrator.scratch import ScratchFolder
+from orchestrator.files import ScratchFolder
 print(ScratchFolder("some-", Path(sys.argv[1])).path, flush=True)
 sys.stdin.read()
 """

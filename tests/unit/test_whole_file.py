@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.whole_file import write_whole
+from orchestrator.files import write_whole
 
 WRITERS = 4
 ROUNDS = 50

@@ -9,8 +9,10 @@ from typing import Literal
 
 from pydantic import Field
 
+from orchestrator.catalog import probes as catalogue
 from orchestrator.catalog.data import Fact, named, read
 from orchestrator.catalog.kernels import Arch
+from orchestrator.catalog.probes import ProbeKind, probes
 
 Entry = Literal["auto", "int80", "sysenter", "syscall"]
 
@@ -45,3 +47,89 @@ class BenchmarkSpec(Fact):
 def benchmarks() -> Mapping[str, BenchmarkSpec]:
     """Return the benchmarks by name."""
     return named(BenchmarkSpec, read("benchmarks.yaml", __package__))
+
+
+# The capabilities of each kind of probe in List 15 of the djprobe document, and how a guest verifies them.
+
+SHOWN_FOR = ("kprobe", "jprobe", "djprobe")
+"""The list's columns."""
+
+
+class Grant(Fact):
+    """The document's entry for one probe's capability, and how a guest verifies it: by hits, or by a refusal.
+
+    Where the document denies the capability and hits are counted, a hit is one in which the capability was absent.
+    """
+
+    int3: int | None
+    grants: bool
+    shown: Literal["hits", "refusal"]
+    note: str | None = None
+
+
+class Capability(Fact):
+    """One capability, and the list's row that it belongs to."""
+
+    row: str
+    title: str
+    probes: dict[str, Grant]
+
+
+class ListRow(Fact):
+    """A row of the list, in the document's words."""
+
+    title: str
+    published: dict[str, str]
+
+
+class CapabilityList(Fact):
+    """The whole list."""
+
+    rows: dict[str, ListRow]
+    footnote: str
+    capabilities: dict[str, Capability]
+
+
+@lru_cache(maxsize=1)
+def capability_list() -> CapabilityList:
+    """Return List 15."""
+    return CapabilityList.model_validate(read("capabilities.yaml", __package__))
+
+
+@lru_cache(maxsize=1)
+def capability_names() -> Mapping[str, tuple[str, str]]:
+    """Return the probe and the capability of each name that an experiment may use: ``djprobe.pre-exec``."""
+    capabilities = capability_list().capabilities
+    return {
+        f"{probe}.{name}": (probe, name)
+        for probe in SHOWN_FOR
+        for name, capability in capabilities.items()
+        if probe in capability.probes
+    }
+
+
+# The kinds of probe a call can have: the catalogue's, users' modules, and those that verify one capability.
+
+
+def call_probe(name: str) -> ProbeKind:
+    """Return the kind of probe, or the user's module where the name is a path (with a slash in it).
+
+    Raises ConfigError for an unknown name or a missing file.
+    """
+    return _showing(*capability_names()[name]) if name in capability_names() else catalogue.probe_kind(name)
+
+
+def _showing(probe: str, capability: str) -> ProbeKind:
+    kind, grant = probes()[probe], capability_list().capabilities[capability].probes[probe]
+    return kind.model_copy(
+        update={
+            "name": f"{probe}.{capability}",
+            "title": f"{probe}, {capability_list().capabilities[capability].title}",
+            "column": None,
+            "template": f"capability_{probe}",
+            "mechanism": kind.mechanism if grant.int3 is not None else "own",
+            "int3_per_hit": grant.int3,
+            "capability": capability,
+            "extras": "none",
+        }
+    )

@@ -15,18 +15,78 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.artifacts.compiler import LIBRARIES
-from orchestrator.artifacts.shared_libraries import SharedLibrary
+from orchestrator.artifacts.program_code import SharedLibrary
 from orchestrator.benchmarks.calls.benchmarks import Buffer
-from orchestrator.benchmarks.calls.outcome import SUCCESS, Expected, Outcome, check_expected, listed, named
-from orchestrator.benchmarks.calls.results_line import parse_results
-from orchestrator.benchmarks.calls.workload import MarkedSamples, Measurement, together
+from orchestrator.benchmarks.calls.workload import (
+    SUCCESS,
+    Expected,
+    MarkedSamples,
+    Measurement,
+    Outcome,
+    check_expected,
+    listed,
+    named,
+    together,
+)
 from orchestrator.catalog.kernels import Arch
-from orchestrator.catalog.system_calls import system_calls
+from orchestrator.catalog.words import LARGEST, system_calls
 from orchestrator.errors import EvidenceError, LabError, UnsupportedError
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.call_results import CallResults
-from orchestrator.probes.called import Called
-from orchestrator.profile.sample import Timed
+from orchestrator.probes.attachment import MOST_VALUES, Called, CallResults
+from orchestrator.profile.counts import Timed
+
+# The line on what calls returned that programs in the guest print (``images/guest/results.h``).
+
+_NUMBER = r"(\d{1,18})"
+_WORD = r"0x[0-9a-f]{1,16}"
+_LINE = re.compile(
+    rf"results (timed|untimed|watched) observed={_NUMBER} failed={_NUMBER} before={_NUMBER} other={_NUMBER}"
+    rf" last=({_WORD}) values=((?:{_WORD}:\d{{1,18}}(?:,(?!$)|$)){{0,{MOST_VALUES}}})"
+)
+
+
+def parse_results(line: str, name: str, entry: str) -> CallResults:
+    """Read a line on the calls of this ``name`` (timed, untimed, watched), which entered the kernel by ``entry``.
+
+    Raises EvidenceError for anything else, and for figures that contradict each other.
+    """
+    found = _LINE.fullmatch(line)
+    if found is None or found[1] != name:
+        raise _unexpected_results(line)
+    # The 32-bit entries return a word of 32 bits; a 64-bit program extends its sign.
+    bits = 64 if entry == "syscall" else 32
+    pairs = [part.split(":") for part in found[7].split(",")] if found[7] else []
+    values = tuple((_value(word, bits), int(calls)) for word, calls in pairs)
+    observed, failed, before_failure, other = (int(found[group]) for group in range(2, 6))
+    results = CallResults(observed, failed, before_failure, values, other, _value(found[6], bits))
+    if not _is_consistent(results):
+        raise _unexpected_results(line)
+    return results
+
+
+def _value(word: str, bits: int) -> int:
+    value = int(word, 16) % (1 << bits)
+    return value - (1 << bits) if value >= (1 << bits) - LARGEST else value
+
+
+def _is_consistent(results: CallResults) -> bool:
+    calls = dict(results.values)
+    kept_failures = sum(count for value, count in calls.items() if value < 0)
+    return (
+        len(calls) == len(results.values)
+        and all(calls.values())
+        and sum(calls.values()) + results.other == results.observed
+        and (not results.other or len(calls) == MOST_VALUES)
+        and kept_failures <= results.failed <= kept_failures + results.other
+        and results.before_failure <= results.observed - results.failed
+        and (results.failed > 0 or results.before_failure == results.observed)
+        and (results.last in calls or results.other > 0 or not results.observed)
+    )
+
+
+def _unexpected_results(line: str) -> EvidenceError:
+    return EvidenceError("what the benchmark says of the calls' results is not what was expected", detail=[line[:300]])
+
 
 INSTRUCTIONS_PER_SECOND = 1_000_000_000
 """Per second of guest time under ``-icount shift=0``, where the guest's TSC counts instructions."""
@@ -74,8 +134,6 @@ _SHARE_OF_A_TICK = 0.6
 """The fraction of a tick's period that a batch may fill; a batch begins shortly after a tick."""
 
 _PASSES = ("timed", "untimed")
-_NUMBER = r"(\d{1,18})"
-_WORD = r"0x[0-9a-f]{1,16}"
 _FUNCTION = "function"
 _ENTRY = re.compile(rf"entry (int80|sysenter|syscall|{_FUNCTION})")
 _TIMED = re.compile(rf"{_ENTRY.pattern}(?: number={_NUMBER})?")
@@ -504,3 +562,69 @@ def parse(output: str, wanted: Sampling) -> Measurement:
 
 def _unexpected(lines: Sequence[str]) -> EvidenceError:
     return EvidenceError("the benchmark's output is not what was expected", detail=lines[:10])
+
+
+# Cost of one run of a user's static program, from start to end.
+#
+# A run is longer than a timer tick's period, so it includes ticks and its samples scatter a little, on the exact clock
+# too: they are compared in the way of the wall clock's.
+
+COUNTED_RUNS = 3
+"""Runs of a counting pass, at most."""
+
+PROGRAM = "/tmp/program"  # noqa: S108 - in the guest
+_RUN = re.compile(r"run (\d{1,9}) tsc=(\d{1,18}) ns=(\d{1,18}) pid=(\d{1,9})")
+
+
+@dataclass(frozen=True)
+class WholeProgram:
+    """A user's static program, run repeatedly; ``hits`` is how often one run enters the probe point."""
+
+    file: Path
+    arguments: Sequence[str]
+    hits: int
+
+    metric = "cost per run"
+
+    @property
+    def counted(self) -> int:
+        """Runs of a counting pass: their events fit into a ring."""
+        return max(1, min(COUNTED_RUNS, MOST_HITS // self.hits))
+
+    def prepare(self, guest: Guest) -> None:
+        """Copy the program into the guest."""
+        put_program(guest, self.file, PROGRAM)
+
+    def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
+        """Measure one run, after a warm-up run."""
+        _, (tsc, nanoseconds, _) = self._run(guest, 2, None, time_limit)
+        return Measurement((float(tsc),), (float(nanoseconds),), "program", 1, 1, 0)
+
+    def call(self, guest: Guest, calls: int, *, caller: str | None, time_limit: float) -> Called:
+        """Make ``calls`` runs, untimed."""
+        runs = self._run(guest, calls, caller, time_limit) if calls else []
+        return Called("program", calls, frozenset(pid for _, _, pid in runs))
+
+    def watch(self, guest: Guest, *, time_limit: float) -> Mapping[str, CallResults]:
+        """Nothing: a program's exit status says whether it did what it should."""
+        del guest, time_limit
+        return {}
+
+    def _run(self, guest: Guest, runs: int, caller: str | None, time_limit: float) -> list[tuple[int, int, int]]:
+        caller_option = () if caller is None else ("-P", caller)
+        argv = ["runbench", *caller_option, str(runs), PROGRAM, *self.arguments]
+        result = guest.run(argv, time_limit=time_limit)
+        if result.status != 0:
+            messages = result.stderr.decode("utf-8", errors="replace").strip().splitlines()[-5:]
+            raise EvidenceError(f"{self.file.name} did not run to its end", detail=messages)
+        return parse_runs(result.text, runs)
+
+
+def parse_runs(output: str, runs: int) -> list[tuple[int, int, int]]:
+    """Each run's TSC units, nanoseconds and process; raises EvidenceError for anything but ``runs`` complete lines."""
+    lines = output.splitlines()
+    found = [_RUN.fullmatch(line) for line in lines]
+    whole = [tuple(int(group) for group in match.groups()) for match in found if match]
+    if [run[0] for run in whole] != list(range(runs)) or len(whole) != len(lines):
+        raise EvidenceError("the output of the program's runner is not what was expected", detail=lines[:10])
+    return [(tsc, nanoseconds, pid) for _, tsc, nanoseconds, pid in whole]

@@ -3,29 +3,45 @@
 
 from __future__ import annotations
 
+import difflib
 from collections import Counter
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.function_entry import entry_places
-from orchestrator.benchmarks.calls.workload import ExactWorkload, Measurement
-from orchestrator.errors import LabError
+from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.compiler import counting_plugin
+from orchestrator.artifacts.kernel_code import KernelCode
+from orchestrator.artifacts.kernels import Kernel, ready_kernel
+from orchestrator.artifacts.machine_code import direct_calls, entry_places
+from orchestrator.artifacts.module_files import loaded_files, missing_module_reason
+from orchestrator.benchmarks.calls.preparation import CallSetup, workload_of
+from orchestrator.benchmarks.calls.probe_setup import SITES_WITHOUT_POINT, calls_unsupported_reason
+from orchestrator.benchmarks.calls.table import CallCell, CallsTable, CallTask, FoundPoint, profiled_cell
+from orchestrator.benchmarks.calls.workload import ExactWorkload, Figures, Measurement
+from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.catalog.probes import ProbeKind
+from orchestrator.errors import EvidenceError, GuestError, LabError, NotEntered, UsageError
+from orchestrator.experiment.cell import machine_id, whole_function
+from orchestrator.experiment.fields import EXECUTED
+from orchestrator.experiment.plan import Boot, machine_key
+from orchestrator.files import ScratchFolder
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.refused_places import RefusedPlaces
+from orchestrator.guest.machine import CountingPlugin
+from orchestrator.probes.attachment import CallResults
+from orchestrator.probes.placement import FunctionPlaces, ProbePlace, RefusedPlaces, places_of
 from orchestrator.probes.symbols import Symbols
 from orchestrator.profile.profiled import Counter as InstructionCounter
-from orchestrator.results.contract import Phrase
-from orchestrator.results.profile import CellProfile, FunctionName, SymbolProfile
-from orchestrator.results.validity import valid_result
-from orchestrator.run.artifacts import BootArtifacts
-from orchestrator.run.kind import Obtain
-from orchestrator.run.ready_guest import ReadyGuest, ready_guest
-from orchestrator.run.started_guest import unwatched
-from orchestrator.scratch import ScratchFolder
+from orchestrator.program import PROGRAM
+from orchestrator.results.contract import Phrase, valid_result
+from orchestrator.results.stored_profile import CellProfile, FunctionName, SymbolProfile
+from orchestrator.run.boot import BootArtifacts, Obtain, ReadyGuest, Session, ready_guest
+from orchestrator.run.guests import machine_of, unwatched
+from orchestrator.steps import step
 
 _KIND = "executed-functions"
 _FILE = "executed.json"
@@ -181,3 +197,329 @@ def _count_refusal(entered: int, calls: int) -> str | None:
     if entered % calls:
         return f"it is entered {entered} times by {calls} calls: not by each as often"
     return None
+
+
+# The points of a table with ``points: executed`` or ``[SYMBOL+*]``: found before its cells are known.
+
+MOST_POINTS = 200
+"""Functions that are probed, on one kernel and machine; a system call enters some twenty."""
+MOST_INSTRUCTIONS = 500
+"""Instructions of a function that a point stands for; vfs_read has some two hundred."""
+
+
+def with_points(context: BuildContext, table: CallsTable, obtain: Obtain) -> CallsTable:
+    """The table with the functions that its calls enter, or each instruction of a function, by kernel and machine.
+
+    What ``obtain`` has not, and what a kernel cannot run, is left out. Raises HostError, GuestError, EvidenceError, and
+    UsageError where calls enter no function, and for a function of more than MOST_INSTRUCTIONS.
+    """
+    if not table.are_counted:
+        return table
+    found = {}
+    for machine, name in product(table.machines, table.all_kernels):
+        cell = profiled_cell(table, machine, name)
+        kernel = ready_kernel(context, kernel_spec(name))
+        # What is too large, or not there, needs no guest.
+        places = {point: _places(kernel, point) for point in table.whole_functions}
+        is_needed = table.points == EXECUTED or any(place is not None for place in places.values())
+        executed = _executed_in_guest(context, kernel, cell, obtain) if is_needed else None
+        if table.points != EXECUTED:
+            found[machine_id(machine), name] = tuple(_named_points(table.points or (), places, executed))
+        elif executed is not None:
+            found[machine_id(machine), name] = tuple(found_points(executed))
+            if not found[machine_id(machine), name]:
+                raise UsageError(f"calls of {cell.benchmark} enter no function of {kernel.spec.name}")
+    return table.with_found(found)
+
+
+def _named_points(
+    points: Sequence[str], places: Mapping[str, FunctionPlaces | None], executed: Executed | None
+) -> Iterator[FoundPoint]:
+    """The points of a list, each function with ``+*`` as its instructions where the kernel has it."""
+    for point in points:
+        function = places.get(point)
+        if function is None:
+            yield FoundPoint(point)
+        else:
+            yield from instruction_points(point, function, executed)
+
+
+def instruction_points(among: str, function: FunctionPlaces, executed: Executed | None) -> Iterator[FoundPoint]:
+    """Each instruction of a function as a point; without a count of what calls execute, their hits are not known."""
+    entered = None if executed is None else executed.at(function.address)
+    for place in function.places:
+        name = f"{function.symbol}+{place.offset:#x}"
+        if executed is None:
+            yield FoundPoint(name, among=among, place=place)
+            continue
+        count = 0 if entered is None else entered.counts.get(place.offset, 0)
+        refusal = _instruction_refusal(place, count, executed.calls)
+        hits = 1 if refusal is not None else count // executed.calls
+        yield FoundPoint(name, hits, refusal, among=among, place=place)
+
+
+def _instruction_refusal(place: ProbePlace, count: int, calls: int) -> str | None:
+    if count == 0:
+        return "these calls do not execute it"
+    if place.is_repeated:
+        return "it repeats itself, and a probe is hit once: how often calls come to it was not counted"
+    if count % calls:
+        return f"{calls} calls execute it {count} times: not each as often"
+    return None
+
+
+def _places(kernel: Kernel, point: str) -> FunctionPlaces | None:
+    """The instructions that a point stands for; None where the kernel has no such function, which is an error later."""
+    symbol, code = whole_function(point) or "", kernel.code
+    if code is None:
+        raise UsageError(
+            f"the code of kernel {kernel.spec.name} is not at hand, so it is not known what {point} stands for",
+            hint="a build tree of your own needs its vmlinux and System.map, or a bzImage packed by gzip, xz or zstd",
+        )
+    found = places_of(kernel, code, symbol)
+    if found is not None and len(found.places) > MOST_INSTRUCTIONS:
+        raise UsageError(
+            f"{point} stands for {len(found.places)} instructions on {kernel.spec.name}, and {MOST_INSTRUCTIONS} are "
+            "the most",
+            hint=f"name places: {PROGRAM} disasm {kernel.spec.argument} {symbol} lists them",
+        )
+    return found
+
+
+def found_points(executed: Executed) -> Iterator[FoundPoint]:
+    """The functions as points, the one with the most instructions first.
+
+    A name that several have is there once, for the one that can be probed if there is any.
+    """
+    probed, names = 0, set()
+    possible = {one.name for one in executed.functions if one.refusal is None}
+    for one in executed.functions:
+        if one.name in names or (one.refusal is not None and one.name in possible):
+            continue
+        names.add(one.name)
+        refusal = one.refusal
+        if refusal is None:
+            probed += 1
+            if probed > MOST_POINTS:
+                refusal = f"left out: {MOST_POINTS} functions with more instructions are probed"
+        yield FoundPoint(one.name, one.entered // executed.calls if refusal is None else 1, refusal)
+
+
+def _executed_in_guest(context: BuildContext, kernel: Kernel, cell: CallCell, obtain: Obtain) -> Executed | None:
+    if (calls_unsupported_reason(kernel, cell) or missing_module_reason(kernel, cell.kernel_modules)) is not None:
+        return None
+    boot = Boot("calls", *machine_key(cell), (cell,))
+    artifacts = BootArtifacts(kernel, machine_of(context, kernel, boot), {}, loaded_files(kernel, cell.kernel_modules))
+    workload = workload_of(context, kernel, cell)
+    assert isinstance(workload, ExactWorkload)  # the table takes no program that is run whole
+    return executed_by(context, obtain, artifacts, workload, cell.time_limit)
+
+
+# Why calls never came to a probe: what the same calls execute, and how the kernel's code leads to the function.
+
+_MOST_CALLERS = 4
+_MOST_ALIKE = 2
+_MOST_SUGGESTED = 5
+
+
+@dataclass(frozen=True)
+class MissedPoint:
+    """A function of a kernel, and the place in it, that calls never came to; ``code`` is None where it is unknown."""
+
+    symbol: str
+    offset: int
+    symbols: Symbols
+    code: KernelCode | None
+
+    @property
+    def address(self) -> int:
+        """Where the function begins."""
+        return self.symbols.address(self.symbol)
+
+    @property
+    def module(self) -> str | None:
+        """The module that has the function; None for one of the kernel itself."""
+        return self.symbols.module(self.address)
+
+
+def explained(error: NotEntered, point: MissedPoint, executed: Executed) -> NotEntered:
+    """The error with whether the calls execute the function at all, how else it is reached, and what they enter."""
+    return NotEntered(
+        error.what, where=error.where, detail=[*error.detail, *_why(point, executed)], hint=_hint(point, executed)
+    )
+
+
+def _why(point: MissedPoint, executed: Executed) -> Iterator[str]:
+    module = point.module
+    function = executed.at(point.address) if module is None else executed.in_module(module, point.symbol)
+    if function is None:
+        yield f"these calls execute no instruction of {point.symbol}"
+        yield from _ways(point, executed)
+    elif point.offset in function.offsets:
+        yield f"without the probe, these calls execute {point.symbol}+{point.offset:#x}"
+    else:
+        number = len(function.offsets)
+        yield (
+            f"these calls execute {number} instruction{'s' * (number != 1)} of {point.symbol}, at "
+            f"{_listed([f'+{offset:#x}' for offset in sorted(function.offsets)])}, but not the one at "
+            f"+{point.offset:#x}: they are on another path in it"
+        )
+
+
+def _ways(point: MissedPoint, executed: Executed) -> Iterator[str]:
+    """How the kernel's code leads to a function that is not executed."""
+    if point.code is None or point.module is not None:  # the kernel's image has no call of a module's functions
+        return
+    found = {point.symbols.function_at(address) for address in direct_calls(point.code, point.address)}
+    callers = {one[:2] for one in found if one is not None and one[0] != point.address}
+    taken = sorted(name for address, name in callers if executed.at(address) is not None)
+    others = sorted(name for address, name in callers if executed.at(address) is None)
+    if taken:
+        yield f"{_listed(taken)} {_calls(taken)} it, and they execute that: they are on another path there"
+    elif others:
+        yield f"{_listed(others)} {_calls(others)} it, and they execute none of that: they are on another path"
+    else:
+        yield "nothing calls it by its address: it is called through a pointer, or inlined wherever it is used"
+    if others or not callers:
+        yield "where the compiler has inlined it, its instructions are those of the function that it is in"
+
+
+def _hint(point: MissedPoint, executed: Executed) -> str:
+    names = [one.name for one in executed.functions if one.refusal is None]
+    alike = difflib.get_close_matches(point.symbol, names, n=_MOST_ALIKE, cutoff=0.6)
+    suggested = [one for one in dict.fromkeys([*alike, *names]) if one != point.symbol][:_MOST_SUGGESTED]
+    return f"these calls enter: {', '.join(suggested)}" if suggested else ""
+
+
+def _calls(callers: Sequence[str]) -> str:
+    return "calls" if len(callers) == 1 else "call"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_CALLERS
+    return ", ".join([*names[:_MOST_CALLERS], *([f"{more} more"] if more > 0 else [])])
+
+
+# What the cells of one guest have found out, so that later ones need not: baselines, and points never entered.
+
+_SameCalls = tuple[str, CallTask, int]
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The figures of calls without a probe, and the cell that timed them."""
+
+    cell_id: str
+    figures: Figures
+
+
+@dataclass
+class Known:
+    """Facts of one guest on the exact clock, whose kernel's text is proved to be the same after each cell."""
+
+    _baselines: dict[_SameCalls, Baseline] = field(default_factory=dict)
+    _switched: int = 0
+    _executed: dict[_SameCalls, Executed] = field(default_factory=dict)
+    _watched: dict[_SameCalls, Mapping[str, CallResults]] = field(default_factory=dict)
+    _never: dict[tuple[_SameCalls, str | None], NotEntered] = field(default_factory=dict)
+
+    def baseline(self, cell: CallCell) -> Baseline | None:
+        """The baseline of the same calls, timed in this guest for another point or handler; None where none was."""
+        return self._baselines.get(_same_calls(cell))
+
+    def keep_baseline(self, cell: CallCell, figures: Figures) -> None:
+        """A cell without a probe has been timed."""
+        self._baselines.setdefault(_same_calls(cell), Baseline(cell.id, figures))
+
+    def note_switched(self, switched: int) -> None:
+        """The kernel has switched so many static branches: calls may cost something else after each."""
+        if switched != self._switched:
+            self._baselines.clear()
+        self._switched = switched
+
+    def check_entered(self, cell: CallCell, kind: ProbeKind) -> None:
+        """Raise NotEntered where another probe has proved that the calls never come to the cell's point.
+
+        Not for a user's own probe, which may have its hits from elsewhere, nor for a probe at every system call.
+        """
+        never = self._never.get((_same_calls(cell), cell.task.point))
+        is_users = kind.file is not None or kind.has_own_programs
+        is_at_point = kind.mechanism != "none" and not is_users and kind.site not in SITES_WITHOUT_POINT
+        if never is not None and is_at_point:
+            raise never
+
+    def keep_not_entered(self, cell: CallCell, error: NotEntered) -> None:
+        """A probe has proved that the calls never come to the cell's point."""
+        self._never.setdefault(
+            (_same_calls(cell), cell.task.point),
+            NotEntered(error.what, hint=error.hint, detail=[*error.detail, f"seen by {cell.id}"]),
+        )
+
+    def executed(self, cell: CallCell, find: Callable[[], Executed]) -> Executed:
+        """What the cell's calls execute, found out once for all cells that make the same calls."""
+        same = _same_calls(cell)
+        if same not in self._executed:
+            self._executed[same] = find()
+        return self._executed[same]
+
+    def watched(self, cell: CallCell, watch: Callable[[], Mapping[str, CallResults]]) -> Mapping[str, CallResults]:
+        """What the system calls of the cell's workload return, found out once for all cells that run it."""
+        same = _same_calls(cell)
+        if same not in self._watched:
+            self._watched[same] = watch()
+        return self._watched[same]
+
+
+def _same_calls(cell: CallCell) -> _SameCalls:
+    # A task without arguments has its benchmark's: gtodbench and syscall call gettimeofday with others.
+    return cell.benchmark, replace(cell.task, probe="", point=None, hits=1, refusal=None), cell.repeats
+
+
+# What calls execute that never came to their probe: found out in the cell's guest, or in another one that counts.
+
+
+def explain(session: Session, ready: ReadyGuest, cell: CallCell, error: NotEntered, known: Known) -> NotEntered:
+    """The error with what can be known of its cause. It is as it was where the calls cannot be counted exactly.
+
+    It costs one measurement of the calls for all cells that make them, and where the guest does not count, a second
+    guest once for the kernel, the machine and the calls. Raises GuestError where the cell's guest fails.
+    """
+    setup = session.setup(cell).setup
+    assert isinstance(setup, CallSetup)
+    workload = setup.workload
+    if setup.in_program is not None:
+        return error  # what the calls execute of the kernel explains nothing
+    if not isinstance(workload, ExactWorkload) or ready.guest.machine.timing != "instructions":
+        return error
+    try:
+        with step("find out what the calls execute"):
+            executed = known.executed(cell, lambda: _executed_by_cell(session, ready, cell, workload))
+    except GuestError:
+        raise
+    except LabError as other:
+        return NotEntered(
+            error.what, hint=error.hint, detail=[*error.detail, f"what they execute is not known: {other.what}"]
+        )
+    kernel = ready.artifacts.kernel
+    return explained(error, MissedPoint(setup.symbol, setup.offset, ready.symbols, kernel.code), executed)
+
+
+def _executed_by_cell(session: Session, ready: ReadyGuest, cell: CallCell, workload: ExactWorkload) -> Executed:
+    if ready.guest.machine.counter is None:
+        return _executed_elsewhere(session, ready, cell, workload)
+    ticks = int(ready.artifacts.kernel.config["CONFIG_HZ"])
+    measured = workload.measure_exact(ready.guest, repeats=2, ticks_per_second=ticks, time_limit=cell.time_limit)
+    return executed_here(ready, workload, measured, cell.time_limit)
+
+
+def _executed_elsewhere(session: Session, ready: ReadyGuest, cell: CallCell, workload: ExactWorkload) -> Executed:
+    plugin = session.artifacts.plugin or counting_plugin(session.context)
+    machine = replace(ready.guest.machine, counter=CountingPlugin(plugin))
+    artifacts = replace(ready.artifacts, machine=machine, cells={})
+    obtain = session.context.cache.obtain
+    try:
+        found = executed_by(session.context, obtain, artifacts, workload, cell.time_limit, session.watch)
+    except GuestError as error:  # of the other guest: the cell's own is sound
+        raise EvidenceError(error.what) from None
+    assert found is not None
+    return found

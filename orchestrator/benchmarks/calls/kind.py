@@ -5,30 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.benchmarks.calls.benchmarks import benchmarks
-from orchestrator.benchmarks.calls.capabilities import capability_list, capability_names
-from orchestrator.benchmarks.calls.cells import call_cells
-from orchestrator.benchmarks.calls.executed_points import with_points
-from orchestrator.benchmarks.calls.explanation import explain
-from orchestrator.benchmarks.calls.figures import exact_effect, overhead_by_purpose
-from orchestrator.benchmarks.calls.kernel_places import KernelPlaces
-from orchestrator.benchmarks.calls.known import Known
+from orchestrator.benchmarks.calls.benchmarks import benchmarks, call_probe, capability_list, capability_names
+from orchestrator.benchmarks.calls.executed import Known, explain, with_points
 from orchestrator.benchmarks.calls.measurement import measure_call
 from orchestrator.benchmarks.calls.preparation import CallSetup, prepare_calls
-from orchestrator.benchmarks.calls.probe_kinds import call_probe
-from orchestrator.benchmarks.calls.table import CallsTable
-from orchestrator.benchmarks.calls.task import CallCell
+from orchestrator.benchmarks.calls.probe_setup import KernelPlaces
+from orchestrator.benchmarks.calls.table import CallCell, CallsTable, call_cells
+from orchestrator.benchmarks.calls.workload import exact_effect, overhead_by_purpose
 from orchestrator.errors import NotEntered
-from orchestrator.experiment.kind import BenchmarkEntry, Listing
+from orchestrator.experiment.table import BenchmarkEntry, Listing
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.attended import attended
-from orchestrator.run.boot import Session
-from orchestrator.run.kind import BenchmarkKind, Obtain
-from orchestrator.run.preparation import Prepared
-from orchestrator.run.ready_guest import ReadyGuest
-from orchestrator.run.record import changed
+from orchestrator.run.boot import BenchmarkKind, Obtain, Prepared, ReadyGuest, Session, attended, changed
 
 
 class CallsKind(BenchmarkKind):

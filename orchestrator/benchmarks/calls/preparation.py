@@ -11,31 +11,24 @@ from pathlib import Path
 from typing import TypeVar
 
 from orchestrator.artifacts.bpf_objects import BpfObject, bpf_object
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import bpf_tool, compiled_workload
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.module_source import ModuleSource, check_parameters, render, render_own
-from orchestrator.artifacts.modules import Module
-from orchestrator.artifacts.own_sources import OwnSource, own_file
-from orchestrator.artifacts.program_code import find_in_library, find_in_program
-from orchestrator.artifacts.shared_libraries import SharedLibrary, obtain_library
+from orchestrator.artifacts.modules import Module, ModuleSource, check_parameters, render, render_own
+from orchestrator.artifacts.program_code import SharedLibrary, find_in_library, find_in_program, obtain_library
+from orchestrator.artifacts.sources import OwnSource, own_file
 from orchestrator.benchmarks.calls import probe_setup
-from orchestrator.benchmarks.calls.benchmarks import benchmarks
-from orchestrator.benchmarks.calls.call_programs import OWN_PROGRAM, system_call, user_function
-from orchestrator.benchmarks.calls.entered_function import call_number
-from orchestrator.benchmarks.calls.kernel_places import KernelPlaces
-from orchestrator.benchmarks.calls.probe_kinds import call_probe
-from orchestrator.benchmarks.calls.probe_setup import ProbeSetup
-from orchestrator.benchmarks.calls.task import CallCell
-from orchestrator.benchmarks.calls.whole_program import PROGRAM, WholeProgram
+from orchestrator.benchmarks.calls.benchmarks import benchmarks, call_probe
+from orchestrator.benchmarks.calls.call_programs import OWN_PROGRAM, PROGRAM, WholeProgram, system_call, user_function
+from orchestrator.benchmarks.calls.probe_setup import KernelPlaces, ProbeSetup, call_number
+from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.benchmarks.calls.workload import Workload
 from orchestrator.catalog.probes import ProbeKind
-from orchestrator.catalog.user_library import find_library
-from orchestrator.catalog.user_workload import find_workload
+from orchestrator.catalog.user_files import find_library, find_workload
 from orchestrator.errors import BuildError, UnsupportedError
-from orchestrator.experiment.program_point import in_program
-from orchestrator.probes.user_point import UserPoint
-from orchestrator.run.preparation import (
+from orchestrator.experiment.fields import in_program
+from orchestrator.probes.place import UserPoint
+from orchestrator.run.boot import (
     Prepared,
     Ready,
     Refused,

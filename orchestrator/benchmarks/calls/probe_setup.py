@@ -8,23 +8,126 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.artifacts.function_entry import tracer_place
+from orchestrator.artifacts.kernel_code import KernelCode
+from orchestrator.artifacts.kernel_tables import UnknownDispatchError, dispatched
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.module_source import Scalar, Value
-from orchestrator.benchmarks.calls.benchmarks import ENTRIES
-from orchestrator.benchmarks.calls.capabilities import capability_list
-from orchestrator.benchmarks.calls.entered_function import call_number, no_function_reason
-from orchestrator.benchmarks.calls.kernel_places import KernelPlaces
-from orchestrator.benchmarks.calls.probe_kinds import call_probe
-from orchestrator.benchmarks.calls.probed_place import own_entry, probed_place
-from orchestrator.benchmarks.calls.task import CallCell
-from orchestrator.catalog.kernel_options import without_option
+from orchestrator.artifacts.machine_code import entry_offset, tracer_place
+from orchestrator.artifacts.module_files import loaded_code
+from orchestrator.artifacts.modules import Scalar, Value
+from orchestrator.benchmarks.calls.benchmarks import ENTRIES, benchmarks, call_probe, capability_list
+from orchestrator.benchmarks.calls.table import CallCell
+from orchestrator.catalog.kernels import without_option
 from orchestrator.catalog.probes import ProbeKind
-from orchestrator.catalog.user_library import find_library
-from orchestrator.catalog.user_workload import find_workload
-from orchestrator.experiment.program_point import ProgramPoint, in_program
-from orchestrator.probes.placement import ProbePlace
-from orchestrator.run.preparation import parameters_note, smp_note
+from orchestrator.catalog.user_files import find_library, find_workload
+from orchestrator.catalog.words import system_calls
+from orchestrator.experiment.fields import ProgramPoint, in_program
+from orchestrator.probes.placement import RULES_OF, ProbePlace, means_of, places_of, refusal_of
+from orchestrator.run.boot import parameters_note, smp_note
+
+# The function of the kernel that a cell's system call enters.
+
+_NOT_IMPLEMENTED = "_ni_syscall"
+"""The end of the name of the function that numbers without a call of their own go to."""
+
+
+def call_number(kernel: Kernel, cell: CallCell) -> int | None:
+    """The number of the system call that the cell makes; None where it makes none or this kernel lacks it."""
+    return None if cell.task.call is None else system_calls()[cell.task.call].number(kernel.spec.arch, cell.task.entry)
+
+
+def entered_function(kernel: Kernel, cell: CallCell) -> str:
+    """The function that the cell's system call enters, by the benchmark or by the kernel's own dispatch.
+
+    Raises UnknownDispatchError where that cannot be read.
+    """
+    number, arch = call_number(kernel, cell), kernel.spec.arch
+    assert number is not None
+    symbols = benchmarks()[cell.benchmark].symbols
+    if symbols:
+        return symbols[arch][cell.task.entry]
+    if kernel.code is None:
+        raise UnknownDispatchError("the kernel's vmlinux and System.map are not at hand")
+    return dispatched(kernel.code, "i386" if cell.task.entry == "int80" else arch, number)
+
+
+def no_function_reason(kernel: Kernel, cell: CallCell) -> str | None:
+    """Why the cell's system call enters no known function of its own; None where it does."""
+    call = f"{cell.task.call} (number {call_number(kernel, cell)})"
+    try:
+        function = entered_function(kernel, cell)
+    except UnknownDispatchError as error:
+        return f"which function {call} enters is not known, since {error}; name it, with points: [...]"
+    if function.endswith(_NOT_IMPLEMENTED):
+        return f"this kernel has no system call {call}: it goes to {function}"
+    return None
+
+
+# The place that a cell probes: a function, and the offset of its own first instruction or of the tracer's site.
+
+
+def probed_place(kernel: Kernel, cell: CallCell, kind: ProbeKind) -> tuple[str, int]:
+    """The symbol, and the offset in bytes. Raises UnknownDispatchError where the function is not known."""
+    place = in_program(cell.task.point)
+    if place is not None:
+        return place.symbol, place.offset
+    if cell.task.point is not None:
+        symbol, plus, offset = cell.task.point.partition("+")
+        if plus:
+            return symbol, int(offset, 0)
+    else:
+        symbol = entered_function(kernel, cell)
+    entry = own_entry(kernel, cell, symbol)
+    return symbol, entry if kind.at == "after-ftrace-nop" else tracer_place(entry)
+
+
+def own_entry(kernel: Kernel, cell: CallCell, symbol: str) -> int:
+    """Bytes from a function's symbol to its first own instruction: the kernel's, or a loaded module's of its own."""
+    code = code_with(kernel, cell, symbol)
+    found = entry_offset(code, symbol) if code is not None and code.is_module else None
+    return kernel.entry_offset(symbol) if found is None else found
+
+
+def code_with(kernel: Kernel, cell: CallCell, symbol: str) -> KernelCode | None:
+    """The code that has a function: the kernel's, or a loaded module's where only that has it."""
+    if kernel.code is not None and kernel.code.has_function(symbol):
+        return kernel.code
+    return next(iter(loaded_code(kernel, cell.kernel_modules, symbol).values()), kernel.code)
+
+
+# What a kernel's image says of the places that cells probe, before anything boots.
+
+
+class KernelPlaces:
+    """The places of one boot's kernel and modules, each function decoded once."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._functions: dict[str, dict[int, ProbePlace]] = {}
+
+    @property
+    def are_certain(self) -> bool:
+        """Whether the rules are this kernel's: those of a user's own, or of another version, may be others."""
+        return self._kernel.spec.version in RULES_OF
+
+    def refusal(self, cell: CallCell) -> str | None:
+        """Why the running kernel would refuse the cell's kind of probe at the point that the experiment names.
+
+        None where it takes it, and where the boot decides.
+        """
+        kind = call_probe(cell.task.probe)
+        if cell.task.point is None or in_program(cell.task.point) is not None:
+            return None
+        place = None if means_of(kind) is None else self.at(cell, *probed_place(self._kernel, cell, kind))
+        return None if place is None else refusal_of(kind, place)
+
+    def at(self, cell: CallCell, symbol: str, offset: int) -> ProbePlace | None:
+        """The instruction at a cell's place; None where the code is not at hand, or has none there."""
+        if symbol not in self._functions:
+            code = code_with(self._kernel, cell, symbol)
+            found = None if code is None else places_of(self._kernel, code, symbol)
+            self._functions[symbol] = {} if found is None else {one.offset: one for one in found.places}
+        return self._functions[symbol].get(offset)
+
 
 _NEEDED_BY_OWN_PROGRAMS = (
     *("CONFIG_BPF_EVENTS", "CONFIG_BPF_JIT", "CONFIG_KPROBE_EVENTS"),

@@ -3,33 +3,145 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import product
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, get_args
 
 from pydantic import AfterValidator, BeforeValidator, PrivateAttr, ValidationInfo, model_validator
 
-from orchestrator.benchmarks.calls import fields
-from orchestrator.benchmarks.calls.benchmarks import Entry, benchmarks
+from orchestrator.artifacts.compiler import header_constant
+from orchestrator.benchmarks.calls.benchmarks import Buffer, Entry, benchmarks, call_probe
 from orchestrator.benchmarks.calls.call_programs import Argument
-from orchestrator.benchmarks.calls.outcome import Expected
-from orchestrator.catalog.cpu_caches import cpu_caches
+from orchestrator.benchmarks.calls.workload import SUCCESS, Expected, phrase
+from orchestrator.catalog.cpus import cpu_caches
+from orchestrator.catalog.data import choices_sentence, nearest
 from orchestrator.catalog.images import image as image_recipe
-from orchestrator.catalog.one_liner import IMAGE, is_one_liner
-from orchestrator.catalog.probes import ProbeKind
-from orchestrator.catalog.profile_parts import ProfilePart
-from orchestrator.catalog.user_disk import is_user_disk
-from orchestrator.catalog.user_library import find_library
-from orchestrator.catalog.user_workload import UserWorkload, find_workload
-from orchestrator.experiment.cell import machine_id, whole_function
-from orchestrator.experiment.file import fields as file_fields
-from orchestrator.experiment.file.fields import EXECUTED, Entries, one_of, whole
-from orchestrator.experiment.file.problems import Problem, conflict, shown
-from orchestrator.experiment.file.source import Quoted
-from orchestrator.experiment.machine import Machine
-from orchestrator.experiment.program_point import in_program
+from orchestrator.catalog.images import is_user_disk
+from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.catalog.probes import BASELINE, IMAGE, Handler, ProbeKind, is_one_liner, probe_name, shortened
+from orchestrator.catalog.reference import reference_table
+from orchestrator.catalog.user_files import UserWorkload, find_library, find_workload
+from orchestrator.catalog.words import ProfilePart, error_numbers, system_calls
+from orchestrator.errors import ConfigError
+from orchestrator.experiment import fields as file_fields
+from orchestrator.experiment.cell import Cell, Machine, cell_id, machine_id, module_parameters, rows_on, whole_function
+from orchestrator.experiment.fields import EXECUTED, Entries, in_program, one_of, whole
+from orchestrator.experiment.problems import Problem, conflict, mismatch, shown, wrong
+from orchestrator.experiment.source import Quoted, Unquoted
 from orchestrator.experiment.table import DEFAULT_REPEATS, FEWEST_WALL_REPEATS, BenchmarkChoice, ProbedTable
 from orchestrator.probes.placement import ProbePlace, refusal_of
+from orchestrator.results.contract import PER_CALL, PER_RUN, ReferenceValue
+
+# The allowed values of a ``benchmark`` that makes calls.
+
+_LONGEST_TEXT = 200
+_LARGEST_BUFFER = 65536
+_MOST_ARGUMENTS = 6
+_OF_PROGRAMS = "workload"
+"""The benchmark whose arguments are all texts: what a program gets."""
+_PATHS = ("/", "./", "../")
+_WORDS = range(-(1 << 63), 1 << 64)
+_DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]{0,19})")
+_LIKE_A_NUMBER = re.compile(r"[-+~(]*\.?[0-9]")
+_CONSTANT = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,79}")
+_OR_A_NUMBER = ": write the number"
+_OR_A_TEXT = "; a text to point to stands in quotes"
+
+
+def checked_arguments(value: object) -> object:
+    """A list of at most six."""
+    if not isinstance(value, list | tuple) or len(value) > _MOST_ARGUMENTS:
+        found = f"{len(value)} arguments" if isinstance(value, list | tuple) else shown(value)
+        raise wrong(f"found {found}; expected a list of at most {_MOST_ARGUMENTS}")
+    return tuple(value)
+
+
+def checked_call(value: object) -> object:
+    """A system call's name."""
+    if not isinstance(value, str) or value not in system_calls():
+        guess = nearest(value, system_calls()) if isinstance(value, str) else None
+        question = f"; did you mean '{guess}'?" if guess else ""
+        raise mismatch(value, f"expected the name of a system call, such as getppid{question}")
+    return value
+
+
+def checked_argument(value: object, info: ValidationInfo) -> object:
+    """A decimal number, a constant of C, a text in quotes to point to, or ``{buffer: BYTES}``, 1 to 65536, to point to.
+
+    A constant is one that the headers of system calls have, or several: ``O_WRONLY|O_CREAT``. A text has up to 200
+    characters; a path (``/dev/null``) and what a program gets need no quotes.
+    """
+    if isinstance(value, Unquoted) and info.data.get("name") != _OF_PROGRAMS and not value.startswith(_PATHS):
+        value = _number(value)
+    if isinstance(value, int) and not isinstance(value, bool) and value in _WORDS:
+        return value
+    if isinstance(value, str) and len(value) <= _LONGEST_TEXT and "\0" not in value and value.isprintable():
+        return value
+    others = [key for key in value if key != "buffer"] if isinstance(value, dict) else []
+    if others:
+        raise conflict([Problem((key,), f"unknown key; {choices_sentence(str(key), ['buffer'])}") for key in others])
+    if isinstance(value, dict) and value:
+        size = value["buffer"]
+        if isinstance(size, int) and not isinstance(size, bool) and 0 < size <= _LARGEST_BUFFER:
+            return Buffer(buffer=size)
+    raise mismatch(
+        value, f"expected a number, a text of at most {_LONGEST_TEXT} characters, or {{buffer: 1 to {_LARGEST_BUFFER}}}"
+    )
+
+
+def _number(text: str) -> int:
+    """What is written without quotes as a number: a decimal one of 64 bits, or constants of C, joined by ``|``."""
+    if _DECIMAL.fullmatch(text) and int(text) in _WORDS:
+        return int(text)
+    if _LIKE_A_NUMBER.match(text):
+        raise mismatch(text, f"numbers are decimal and whole, within 64 bits{_OR_A_TEXT}")
+    names = [name.strip() for name in text.split("|")]
+    if not all(_CONSTANT.fullmatch(name) for name in names):
+        raise mismatch(text, f"this is neither a number nor a constant of C{_OR_A_TEXT}")
+    try:
+        return reduce(int.__or__, map(header_constant, names))
+    except ConfigError as error:
+        raise mismatch(text, f"{error.what}{_OR_A_NUMBER}{_OR_A_TEXT}") from None
+
+
+def checked_outcome(value: object) -> object:
+    """``success``, the name of an error, or a number that is no error."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63:
+        return value
+    known = [SUCCESS, *error_numbers()]
+    if isinstance(value, str) and value in known:
+        return value
+    guess = nearest(value, known) if isinstance(value, str) else None
+    question = f"; did you mean '{guess}'?" if guess else ""
+    raise mismatch(value, f"expected success, the name of an error, such as EBADF, or a number from 0{question}")
+
+
+def checked_file(value: object) -> object:
+    """The path of a C file or of a static program; it becomes absolute."""
+    if not isinstance(value, str) or not value.isprintable() or not value:
+        raise mismatch(value, "expected the path of a C file or of a static program")
+    try:
+        return str(find_workload(value).file)
+    except ConfigError as error:
+        raise wrong(error.what) from None
+
+
+def checked_library(value: object) -> object:
+    """A library of the image by its name, or the path of a C file or a library of your own, which becomes absolute."""
+    if not isinstance(value, str) or not value.isprintable() or not value:
+        raise mismatch(
+            value, "expected a library of the image, such as libc.so.6, or a path: ./libmine.c, ./libmine.so"
+        )
+    try:
+        found = find_library(value)
+    except ConfigError as error:
+        raise wrong(error.what) from None
+    return found.name if found.file is None else str(found.file)
 
 
 class CallsBenchmark(BenchmarkChoice):
@@ -44,20 +156,20 @@ class CallsBenchmark(BenchmarkChoice):
 
     ``sysenter`` is i386's, ``syscall`` x86_64's.
     """
-    call: Annotated[str, BeforeValidator(fields.call)] | None = None
+    call: Annotated[str, BeforeValidator(checked_call)] | None = None
     """The system call; required of ``syscall``, and of no other benchmark."""
     arguments: Annotated[
-        tuple[Annotated[Argument, BeforeValidator(fields.argument)], ...], BeforeValidator(fields.arguments)
+        tuple[Annotated[Argument, BeforeValidator(checked_argument)], ...], BeforeValidator(checked_arguments)
     ] = ()
     """What each call of ``syscall`` passes, or the texts that a program of ``workload`` gets."""
-    expect: Annotated[Expected, BeforeValidator(fields.expected)] | None = None
+    expect: Annotated[Expected, BeforeValidator(checked_outcome)] | None = None
     """What each call of ``gtodbench`` and ``syscall`` must return, else the cell fails. Without it, anything.
 
     Of ``workload``, what each system call of ``workload()`` must return.
     """
-    file: Annotated[str, BeforeValidator(fields.file)] | None = None
+    file: Annotated[str, BeforeValidator(checked_file)] | None = None
     """The workload; required of ``workload``. A C file defines ``workload()``; of a program a sample is a whole run."""
-    libraries: Entries[Annotated[str, BeforeValidator(fields.library)]] | None = None
+    libraries: Entries[Annotated[str, BeforeValidator(checked_library)]] | None = None
     """Shared libraries that a C file of ``workload`` is linked with; the table needs an ``image``."""
     hits: Annotated[int, whole(1, 1_000_000)] = 1
     """How often one call, or one run of a program, enters the point."""
@@ -291,3 +403,168 @@ class CallsTable(ProbedTable):
             if probe in rows and rows[probe] not in benchmarks():
                 sentence = f"found '{probe}'; with benchmark '{self.benchmark.name}': it is a row of '{rows[probe]}'"
                 yield Problem(("probes", index), sentence, other=("benchmark", "name"))
+
+
+# What one cell of calls runs, and its probe point.
+
+
+@dataclass(frozen=True)
+class CallTask:
+    """``calls`` calls a sample, each entering the probe point ``hits`` times.
+
+    ``probe`` is a catalogue's name or an absolute path, ``point`` None where the benchmark's own function is probed.
+    Where the point ``is_found``, a guest has executed it, and the experiment does not name it; with a ``refusal`` it
+    cannot be probed. ``call`` is a system call's name with its ``arguments``, of which each must return what is
+    ``expected``; ``file`` is a user's workload, linked with shared ``libraries``: an image's names or absolute paths.
+    """
+
+    probe: str
+    point: str | None
+    calls: int
+    entry: Entry
+    call: str | None
+    arguments: tuple[Argument, ...]
+    file: str | None
+    hits: int
+    expected: Expected | None
+    is_found: bool = False
+    refusal: str | None = None
+    libraries: tuple[str, ...] = ()
+
+
+CallCell = Cell[CallTask]
+
+
+# The cells of a table of calls, in their order.
+
+
+def call_cells(name: str | None, table: CallsTable) -> Iterator[CallCell]:
+    """Each machine's and kernel's cells by point and handler, the baseline first."""
+    for machine, (kernel, probes) in product(
+        table.machines, rows_on(table.kernels, table.probes, table.kernel_for).items()
+    ):
+        for point, handler in product(table.points_on(machine, kernel), table.handlers):
+            place = _Place(name, table, machine, kernel, point, handler)
+            yield from (_cell(place, probe) for probe in probes if _has_cell(place, probe))
+
+
+def profiled_cell(table: CallsTable, machine: Machine, kernel: str) -> CallCell:
+    """A cell that makes the table's calls without a probe, in a guest that counts."""
+    return replace(_cell(_Place(None, table, machine, kernel, None, "noop"), BASELINE), profile=("symbols",))
+
+
+@dataclass(frozen=True)
+class _Place:
+    """What cells that are compared with one baseline have in common."""
+
+    name: str | None
+    table: CallsTable
+    machine: Machine
+    kernel: str
+    point: FoundPoint | None
+    handler: Handler
+
+    def id(self, probe: str) -> str:
+        parts = [machine_id(self.machine), kernel_spec(self.kernel).name, probe, self.handler]
+        # An id has no colon: it is part of file names and of addresses in pages.
+        return cell_id(self.name, *parts, *([] if self.point is None else [self.point.name.replace(":", "=")]))
+
+
+def _cell(place: _Place, probe: str) -> CallCell:
+    table, machine, benchmark = place.table, place.machine, place.table.benchmark
+    kind = call_probe(probe)
+    call = benchmarks()[benchmark.name].call or benchmark.call
+    return Cell(
+        id=place.id(kind.name),
+        table=place.name,
+        cpu=machine.cpu,
+        smp=machine.smp,
+        memory_mib=machine.memory_mib,
+        kernel=place.kernel,
+        row=kind.name,
+        handler=place.handler,
+        benchmark=benchmark.name,
+        metric=PER_RUN if benchmark.is_program else PER_CALL,
+        repeats=table.repeats,
+        clock=table.clock,
+        image=table.image,
+        channel=table.channel,
+        time_limit=table.time_limit,
+        task=CallTask(
+            probe=probe,
+            point=None if place.point is None else place.point.name,
+            calls=benchmark.calls,
+            entry=benchmark.entry,
+            call=call,
+            arguments=benchmark.arguments,
+            file=benchmark.file,
+            hits=benchmark.hits if place.point is None or place.point.hits is None else place.point.hits,
+            expected=benchmark.expect,
+            is_found=table.points == EXECUTED or (place.point is not None and place.point.among is not None),
+            refusal=None if place.point is None else place.point.refusal_of(kind),
+            libraries=benchmark.libraries or (),
+        ),
+        parameters={**_parameters(table, call, place.point), **module_parameters(kind), **_line_of(kind)},
+        published=_published(table.reference, kind.column),
+        profile=table.profile or (),
+        compared_with=() if probe == BASELINE or _is_refused(place) else (place.id(BASELINE),),
+        kernel_modules=table.kernel_modules or (),
+    )
+
+
+def _has_cell(place: _Place, probe: str) -> bool:
+    """Whether a probe has a cell there: a baseline where something is probed, nothing else where no point is known."""
+    if probe == BASELINE:
+        return not _is_refused(place)
+    return place.point is not None or place.table.points != EXECUTED
+
+
+def _is_refused(place: _Place) -> bool:
+    return place.point is not None and place.point.refusal is not None
+
+
+def _parameters(table: CallsTable, call: str | None, point: FoundPoint | None) -> dict[str, str | int]:
+    parameters: dict[str, str | int] = {}
+    arguments = table.benchmark.arguments or benchmarks()[table.benchmark.name].arguments
+    if call is not None:
+        parameters["call"] = call
+    if call is not None or table.benchmark.is_program:
+        parameters["arguments"] = phrase(json.dumps(arguments, default=dict))
+    if table.benchmark.expect is not None:
+        parameters["expect"] = table.benchmark.expect
+    if table.benchmark.file is not None:
+        parameters["workload"] = probe_name(Path(table.benchmark.file))
+    if table.benchmark.libraries:
+        parameters["libraries"] = phrase(", ".join(find_library(one).name for one in table.benchmark.libraries))
+    if point is not None:
+        parameters["at"] = point.name
+        found_by = EXECUTED if table.points == EXECUTED else point.among
+        if found_by is not None:
+            parameters["points"] = found_by
+    return {**parameters, **_guest_parameters(table)}
+
+
+def _line_of(kind: ProbeKind) -> dict[str, str]:
+    """A one-liner as it heads its column; its name in results ends with a digest."""
+    return {} if kind.one_liner is None else {"one_liner": shortened(kind.one_liner)}
+
+
+def _guest_parameters(table: CallsTable) -> dict[str, str]:
+    """What its guests have that others have not."""
+    parameters: dict[str, str] = {}
+    if table.image is not None:
+        parameters["image"] = probe_name(Path(table.image))
+    if table.channel != "framed":
+        parameters["channel"] = table.channel
+    if table.kernel_modules:
+        parameters["kernel_modules"] = phrase(", ".join(table.kernel_modules))
+    return parameters
+
+
+def _published(reference: str | None, column: str | None) -> ReferenceValue | None:
+    if reference is None or column is None:
+        return None
+    table = reference_table(reference)
+    if column not in table.columns:
+        return None
+    return ReferenceValue(table=table.id, value=table.average(column), overhead=table.overhead(column), unit=table.unit)

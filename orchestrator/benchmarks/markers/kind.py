@@ -6,28 +6,67 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
+from typing import Annotated, ClassVar
 
-from orchestrator.artifacts.build_context import BuildContext
+from pydantic import AfterValidator, ValidationInfo
+
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.module_source import render
-from orchestrator.artifacts.modules import Module, build_modules
-from orchestrator.benchmarks.markers.measurement import measure_marker
+from orchestrator.artifacts.modules import Module, build_modules, render
+from orchestrator.benchmarks.markers.measurement import MarkerCell, MarkerTask, measure_marker
 from orchestrator.benchmarks.markers.rows import PREFIX, marker_benchmarks, marker_row
-from orchestrator.benchmarks.markers.table import MarkersTable
-from orchestrator.benchmarks.markers.task import MarkerCell, MarkerTask
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.catalog.probes import BASELINE
-from orchestrator.catalog.user_probe import shown_name
+from orchestrator.catalog.probes import BASELINE, probe_name
+from orchestrator.catalog.words import ProfilePart
 from orchestrator.errors import BuildError
 from orchestrator.experiment.cell import Cell, cell_id, machine_id, rows_on
-from orchestrator.experiment.kind import BenchmarkEntry, Listing
+from orchestrator.experiment.fields import Entries, one_of, whole
+from orchestrator.experiment.table import DEFAULT_REPEATS, BenchmarkChoice, BenchmarkEntry, Listing, RowsTable
 from orchestrator.results.contract import PER_LOOP, CellRecord
-from orchestrator.run.attended import attended
-from orchestrator.run.boot import Session
-from orchestrator.run.kind import BenchmarkKind
-from orchestrator.run.preparation import Prepared, Ready, compiler_note, failed, smp_note, unsupported
-from orchestrator.run.ready_guest import ReadyGuest
-from orchestrator.run.record import changed
+from orchestrator.run.boot import (
+    BenchmarkKind,
+    Prepared,
+    Ready,
+    ReadyGuest,
+    Session,
+    attended,
+    changed,
+    compiler_note,
+    failed,
+    smp_note,
+    unsupported,
+)
+
+# A table of marked loops.
+
+
+class MarkersBenchmark(BenchmarkChoice):
+    """Samples of loops."""
+
+    repeats: Annotated[int, whole(1, 100)] | None = None
+    """Samples of each loop."""
+
+
+def _with_repeats(benchmark: MarkersBenchmark, info: ValidationInfo) -> MarkersBenchmark:
+    clock = info.data.get("clock")  # None where the clock itself is invalid
+    if benchmark.repeats is not None or clock is None:
+        return benchmark
+    return benchmark.model_copy(update={"repeats": DEFAULT_REPEATS[clock]})
+
+
+class MarkersTable(RowsTable):
+    """Machines, kernels and rows of the markers document, of which every combination is a cell."""
+
+    PROFILE_PARTS: ClassVar[tuple[ProfilePart, ...]] = ("symbols", "classes")
+
+    benchmark: Annotated[MarkersBenchmark, AfterValidator(_with_repeats)]
+    profile: Entries[Annotated[ProfilePart, one_of(lambda: MarkersTable.PROFILE_PARTS)]] | None = None
+    """What each cell says of where its instructions went."""
+
+    def row_prefix(self) -> str:
+        """The prefix of the rows' names."""
+        return PREFIX
+
 
 _NAME = "markers"
 
@@ -60,7 +99,7 @@ class MarkersKind(BenchmarkKind):
             for row in rows:
                 parameters: dict[str, str | int] = {}
                 if table.image is not None:
-                    parameters["image"] = shown_name(Path(table.image))
+                    parameters["image"] = probe_name(Path(table.image))
                 if table.channel != "framed":
                     parameters["channel"] = table.channel
                 yield Cell(

@@ -3,26 +3,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from itertools import product
+from typing import Annotated, ClassVar
 
-from orchestrator.artifacts.build_context import BuildContext
+from pydantic import AfterValidator, BeforeValidator
+
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.module_source import render
-from orchestrator.artifacts.modules import Module, build_modules
-from orchestrator.benchmarks.scaling.measurement import measure_rows
+from orchestrator.artifacts.modules import Module, build_modules, render
+from orchestrator.benchmarks.scaling.measurement import ScalingCell, ScalingTask, measure_rows
 from orchestrator.benchmarks.scaling.rows import kprobe_cache, scaling_benchmark, scaling_row
-from orchestrator.benchmarks.scaling.table import ScalingTable
-from orchestrator.benchmarks.scaling.task import ScalingCell, ScalingTask
+from orchestrator.catalog.cpus import cpu_caches
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import BASELINE
+from orchestrator.catalog.words import ProfilePart
 from orchestrator.errors import BuildError
 from orchestrator.experiment.cell import Cell, cell_id, machine_id, rows_on
-from orchestrator.experiment.kind import BenchmarkEntry, Listing
+from orchestrator.experiment.fields import Entries, one_of, whole
+from orchestrator.experiment.problems import Problem, mismatch
+from orchestrator.experiment.table import BenchmarkChoice, BenchmarkEntry, Listing, RowsTable
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot import Session
-from orchestrator.run.kind import BenchmarkKind
-from orchestrator.run.preparation import Prepared, Ready, compiler_note, failed, smp_note, unsupported
+from orchestrator.run.boot import BenchmarkKind, Prepared, Ready, Session, compiler_note, failed, smp_note, unsupported
+
+# The allowed values of a ``benchmark`` with many probes.
+
+MOST_PROBES = 50_000
+_MOST_SIZES = 20
+
+
+def checked_sizes(value: object) -> object:
+    """A list of up to 20 different hundreds, from 100 to 50 000: probes are registered and enabled in equal steps."""
+    known = value if isinstance(value, list | tuple) else ()
+    good = all(isinstance(one, int) and not isinstance(one, bool) for one in known) and 1 <= len(known) <= _MOST_SIZES
+    if not good or any(not 100 <= one <= MOST_PROBES or one % 100 for one in known) or len(set(known)) != len(known):
+        raise mismatch(
+            value,
+            f"expected a list of up to {_MOST_SIZES} different hundreds from 100 to {MOST_PROBES}, as [1000, 5000]",
+        )
+    return tuple(known)
+
+
+# A table of many probes.
+
+FEWEST_BESIDE_LOADS = 1000
+"""Events of kpcache-load; it enables a hundred of them one by one."""
+
+
+class ScalingBenchmark(BenchmarkChoice):
+    """Numbers of probes, and which functions they are at."""
+
+    sizes: Annotated[tuple[int, ...], BeforeValidator(checked_sizes)] | None = None
+    """Numbers of probes, each with a guest of its own. ``kpcache-load`` has at least 1000."""
+    seed: Annotated[int, whole(0, 2**32 - 1)] = 2014
+    """Chooses the functions that are probed."""
+
+
+def _with_sizes(benchmark: ScalingBenchmark) -> ScalingBenchmark:
+    known = scaling_benchmark(benchmark.name)
+    assert known is not None
+    return benchmark.model_copy(update={"sizes": benchmark.sizes or tuple(known.sizes)})
+
+
+class ScalingTable(RowsTable):
+    """Machines, kernels, sizes and rows, of which every combination is a cell."""
+
+    PROFILE_PARTS: ClassVar[tuple[ProfilePart, ...]] = ("symbols", "caches")
+
+    benchmark: Annotated[ScalingBenchmark, AfterValidator(_with_sizes)]
+    profile: Entries[Annotated[ProfilePart, one_of(lambda: ScalingTable.PROFILE_PARTS)]] | None = None
+    """What each row says of where its instructions went, in tables of ``kpcache`` and ``kpcache-load``."""
+
+    def conflicts(self) -> Iterator[Problem]:
+        """Conflicts between values that are each valid alone."""
+        if self.image is not None:
+            why = f"benchmark '{self.benchmark.name}' runs in the initramfs, before an image is mounted"
+            yield Problem(("image",), f"{why}; leave it out")
+        known = scaling_benchmark(self.benchmark.name)
+        if self.profile and known is not None and not known.marked:
+            why = f"benchmark '{self.benchmark.name}' marks no work that could be counted"
+            yield Problem(("profile",), f"found {', '.join(self.profile)}; {why}")
+        few = [size for size in self.benchmark.sizes or () if size < FEWEST_BESIDE_LOADS]
+        if few and self.benchmark.name == "kpcache-load":
+            why = f"found {few[0]}; beside a load there are at least {FEWEST_BESIDE_LOADS} events"
+            yield Problem(("benchmark", "sizes"), why)
+        unknown = [one.cpu for one in self.machines if one.cpu not in cpu_caches()]
+        if "caches" in (self.profile or ()) and unknown:
+            why = f"the caches of '{unknown[0]}' are not known, only those of {', '.join(cpu_caches())}"
+            yield Problem(("profile",), f"found caches; {why}")
+        yield from super().conflicts()
+
 
 _NEEDED = ("CONFIG_KPROBES", "CONFIG_DEBUG_FS", "CONFIG_KALLSYMS")
 

@@ -3,34 +3,223 @@
 
 from __future__ import annotations
 
+import hashlib
+import random
 import re
-from collections.abc import Generator, Mapping, Sequence
+import struct
+from bisect import bisect_right
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
-from orchestrator.artifacts.kernel_config import MAINLINE_HASH_BITS
+from orchestrator.artifacts.boot_files import with_work
+from orchestrator.artifacts.kernel_build import MAINLINE_HASH_BITS
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.unattended import with_work
-from orchestrator.benchmarks.scaling.figures import ScalingFigures
-from orchestrator.benchmarks.scaling.profiled_steps import StepsProfile, profiled_steps
-from orchestrator.benchmarks.scaling.rows import scaling_benchmark
-from orchestrator.benchmarks.scaling.sites import functions
-from orchestrator.benchmarks.scaling.task import ScalingCell
-from orchestrator.benchmarks.scaling.work import scaling_work
+from orchestrator.benchmarks.scaling.outputs import (
+    TARGET,
+    MarkedSteps,
+    ScalingFigures,
+    read_driver,
+    read_events,
+    read_load,
+    read_model,
+)
+from orchestrator.benchmarks.scaling.rows import kprobe_cache, scaling_benchmark
+from orchestrator.catalog.cpus import CacheName
+from orchestrator.catalog.kernels import Arch
 from orchestrator.catalog.probes import BASELINE
-from orchestrator.errors import EvidenceError
-from orchestrator.guest.rest import at_rest
+from orchestrator.errors import EvidenceError, UnsupportedError
+from orchestrator.experiment.cell import Cell
+from orchestrator.guest.guest import at_rest
+from orchestrator.paths import data_dir
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, Symbols
-from orchestrator.results.contract import CellRecord, Evidence
+from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence, valid_result
 from orchestrator.results.statistics import mean
-from orchestrator.results.validity import valid_result
-from orchestrator.run.boot import Session
-from orchestrator.run.guest_checks import CLOCKSOURCE
-from orchestrator.run.kernel_functions import kernel_functions
-from orchestrator.run.record import identity
-from orchestrator.run.unattended_guest import Ending, Work, close, output_of, worked
-from orchestrator.run.unattended_profile import WorkCounts
+from orchestrator.results.stored_profile import CellProfile
+from orchestrator.run.boot import Session, identity
+from orchestrator.run.guests import CLOCKSOURCE, KernelFunctions, kernel_functions
+from orchestrator.run.unattended import Ending, Work, WorkCounts, close, output_of, worked
 from orchestrator.steps import step
+
+# The profile of the steps of one row, and what the functions that find a kprobe missed in models of caches.
+
+LOOKUPS = ("get_kprobe", "get_kprobe_cached", "__get_kprobe")
+"""One lookup: the kernel's own function, and those of images/patches/kprobe-cache.patch."""
+CACHES: tuple[CacheName, ...] = ("l1d", "l2")
+
+
+@dataclass(frozen=True)
+class StepsProfile:
+    """The proof of a profile, and misses as a cell's parameters: of each cache in all, and of each function."""
+
+    proof: ProfileEvidence
+    misses: Mapping[str, int]
+
+
+def profiled_steps(counts: WorkCounts, steps: MarkedSteps, cell: str, file: Path) -> StepsProfile:
+    """Write the profile of a row's steps. Raises EvidenceError unless all was counted."""
+    last = max(*steps.numbers, steps.again or 0)
+    if last >= len(counts.regions):
+        raise EvidenceError(f"QEMU has kept {len(counts.regions)} steps, and not step {last}")
+    work = counts.counted([counts.regions[number] for number in steps.numbers], steps.ticks)
+    again = None if steps.again is None else counts.regions[steps.again]
+    profile = counts.profile(work, cell, calls=steps.count, unit=steps.unit, again=again)
+    return StepsProfile(counts.write(work, profile, file), dict(_misses(profile)))
+
+
+def _misses(profile: CellProfile) -> Iterator[tuple[str, int]]:
+    names = [*LOOKUPS[1:], *(name for shares in kprobe_cache().published.misses.values() for name in shares)]
+    for cache in CACHES if profile.caches else ():
+        yield f"{cache}_misses", profile.missed.of(cache)
+        for name in dict.fromkeys(names):
+            yield f"{cache}_{name}", sum(one.missed.of(cache) for one in profile.symbols if one.name == name)
+
+
+# The kernel functions that thousands of kprobes are placed on.
+
+_SYMBOL = re.compile(rb"^([0-9a-f]{8,16}) ([tT]) ([A-Za-z0-9_.$]{1,200})$", re.MULTILINE)
+_PADDING = b"__pfx_"
+_FORBIDDEN = re.compile(rb"^0x([0-9a-f]{8,16})-0x([0-9a-f]{8,16})\s", re.MULTILINE)
+SPARE = 1.1
+"""Candidates for each address that is needed: kprobes refuse one function in a hundred."""
+EVENT_SPARE = 1.5
+"""The same for events: these also refuse what ftrace must not trace, up to a third of a kernel's functions."""
+_SPACING = 16
+"""Bytes between a model's addresses within a function: the alignment of the kernel's functions."""
+_PARTS = 8
+
+
+def choose_sites(listing: bytes, blacklist: bytes, count: int, seed: int, spare: float = SPARE) -> list[int]:
+    """Start addresses of ``count`` times ``spare`` of the kernel's own functions, in an order that ``seed`` decides.
+
+    Fewer where the kernel has too few for that, but at least ``count``.
+
+    ``listing`` is the guest's /proc/kallsyms, ``blacklist`` its list of what kprobes must not touch: functions there
+    are left out, and so is what is freed after the boot. Raises UnsupportedError where the kernel has too few.
+    """
+    allowed = _allowed(listing, blacklist, count)
+    random.Random(seed).shuffle(allowed)  # noqa: S311 - which functions, not a secret
+    return allowed[: int(count * spare)]
+
+
+def choose_sites_by_name(listing: bytes, blacklist: bytes, count: int, seed: int, spare: float) -> list[int]:
+    """The same, in an order that depends on the functions' names alone: kernels that differ little have the same ones.
+
+    What a load passes depends on which functions are probed.
+    """
+    allowed = _allowed(listing, blacklist, count)
+    names = {int(address, 16): name for address, _, name in reversed(_SYMBOL.findall(listing))}
+    allowed.sort(key=lambda address: hashlib.sha256(b"%d %s" % (seed, names[address])).digest())
+    return allowed[: int(count * spare)]
+
+
+def _allowed(listing: bytes, blacklist: bytes, count: int) -> list[int]:
+    """The addresses of functions that kprobes may touch, of which there must be so many."""
+    forbidden = sorted((int(start, 16), int(end, 16)) for start, end in _FORBIDDEN.findall(blacklist))
+    starts = [start for start, _ in forbidden]
+    # How far the ranges so far reach, since they may overlap: hundreds of them are compared with 40,000 functions.
+    reach = [0, *accumulate((end for _, end in forbidden), max)]
+    allowed = [address for address in functions(listing) if address >= reach[bisect_right(starts, address)]]
+    if len(allowed) < count:
+        raise UnsupportedError(f"this kernel has {len(allowed)} functions that take a kprobe, not {count}")
+    return allowed
+
+
+def choose_addresses(listing: bytes, count: int, seed: int) -> list[int]:
+    """``count`` addresses of the kernel's text for the model, which puts no probe there.
+
+    They are the starts of functions and, where these are too few, places inside functions.
+    """
+    known = functions(listing)
+    ends = [*known[1:], known[-1]]
+    found: list[int] = []
+    for part in range(_PARTS):
+        found += [
+            start + part * _SPACING
+            for start, end in zip(known, ends, strict=True)
+            if not part or start + part * _SPACING < end
+        ]
+        if len(found) >= count:
+            break
+    else:
+        raise UnsupportedError(f"this kernel's functions have {len(found)} places, not {count}")
+    random.Random(seed).shuffle(found)  # noqa: S311 - as above
+    return found[:count]
+
+
+def functions(listing: bytes) -> list[int]:
+    """The addresses of a kernel's own functions, each once, in order: from _stext to _etext.
+
+    Raises EvidenceError where the list has none.
+    """
+    symbols = [(int(address, 16), name) for address, _, name in _SYMBOL.findall(listing)]
+    bounds = {name: address for address, name in symbols if name in (b"_stext", b"_etext")}
+    if len(bounds) != 2:
+        raise EvidenceError("the guest's kernel does not list the bounds of its text (_stext, _etext)")
+    low, high = bounds[b"_stext"], bounds[b"_etext"]
+    # CONFIG_CALL_PADDING puts nops before each function, with a symbol, where kprobes refuse to be (since Linux 6.2).
+    found = sorted({address for address, name in symbols if low <= address < high and not name.startswith(_PADDING)})
+    if not found:
+        raise EvidenceError("the guest's kernel lists no functions of its own, or hides their addresses")
+    return found
+
+
+# The files that each script of many probes needs besides its module, and the reader of its output.
+
+_EVENT_SCRIPTS = ("kpcache_events", "kpcache_load")
+_WORDS: Mapping[Arch, str] = {"i386": "<I", "x86_64": "<Q"}
+
+
+@dataclass(frozen=True)
+class ScalingWork:
+    """Files of the work, by name, and the reader of its output: it takes that and the number of probes."""
+
+    files: Mapping[str, bytes]
+    read: Callable[[str, int], ScalingFigures]
+
+
+def scaling_work(script: str, lists: KernelFunctions, arch: Arch, probes: int, seed: int) -> ScalingWork:
+    """The work of a script on ``probes`` probes. Raises UnsupportedError where the kernel has too few functions."""
+    if script == "kpcache_model":
+        return ScalingWork({"sites": _binary(choose_addresses(lists.symbols, probes, seed), arch)}, read_model)
+    events = script in _EVENT_SCRIPTS
+    choose = choose_sites_by_name if script == "kpcache_load" else choose_sites
+    sites = choose(lists.symbols, lists.blacklist, probes, seed, EVENT_SPARE if events else SPARE)
+    if not events:
+        return ScalingWork({"sites": _binary(sites, arch)}, read_driver)
+    target = Symbols(lists.symbols).address(TARGET[arch])
+    sites = [target, *(site for site in sites if site != target)]
+    addresses = "".join(f"{site:x}\n" for site in sites)
+    files = {"sites": _binary(sites, arch), "addresses": addresses.encode()}
+    if script == "kpcache_events":
+        return ScalingWork(files, read_events)
+    loads = data_dir("images") / "unattended" / "loads"
+    return ScalingWork({**files, **{file.name: file.read_bytes() for file in sorted(loads.iterdir())}}, read_load)
+
+
+def _binary(sites: Sequence[int], arch: Arch) -> bytes:
+    word = struct.Struct(_WORDS[arch])
+    for site in sites:
+        if site >> 8 * word.size:
+            raise EvidenceError(f"the guest's kernel lists a function at {site:#x}, where {arch} has no memory")
+    return b"".join(map(word.pack, sites))
+
+
+# What one cell of many probes measures.
+
+
+@dataclass(frozen=True)
+class ScalingTask:
+    """One row of the benchmark (``none`` is its baseline) with ``size`` probes, whose places are chosen by ``seed``."""
+
+    row: str
+    size: int
+    seed: int
+
+
+ScalingCell = Cell[ScalingTask]
+
 
 _CACHE = "kpcache"
 """The per-CPU object of images/patches/kprobe-cache.patch."""

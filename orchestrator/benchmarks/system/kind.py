@@ -3,23 +3,386 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self, cast
 
-from orchestrator.artifacts.build_context import BuildContext
+from pydantic import AfterValidator, BeforeValidator, ValidationInfo, model_validator
+
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.benchmarks.system.cells import system_cells
-from orchestrator.benchmarks.system.compare import compared
-from orchestrator.benchmarks.system.measurement import measure_work
-from orchestrator.benchmarks.system.preparation import SystemSetup, prepare_cell
-from orchestrator.benchmarks.system.table import SystemTable
-from orchestrator.benchmarks.system.task import SystemCell
-from orchestrator.benchmarks.system.workloads import system_workloads
-from orchestrator.catalog.events import standard_events
-from orchestrator.experiment.kind import BenchmarkEntry, Listing
-from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot import Session
-from orchestrator.run.kind import BenchmarkKind
-from orchestrator.run.preparation import Prepared
+from orchestrator.benchmarks.system.measurement import SystemSetup, measure_work, prepare_cell
+from orchestrator.benchmarks.system.work import SystemCell, SystemTask
+from orchestrator.benchmarks.system.workloads import (
+    SystemWorkload,
+    WorkloadName,
+    published_systems,
+    system_workload,
+    system_workloads,
+)
+from orchestrator.catalog import probes as user_probe
+from orchestrator.catalog.data import choices_sentence
+from orchestrator.catalog.images import image as image_recipe
+from orchestrator.catalog.images import is_user_disk
+from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.catalog.probes import (
+    BASELINE,
+    is_path,
+    probe_kind,
+    probe_name,
+    recorder_kinds,
+    split_path,
+    standard_events,
+)
+from orchestrator.catalog.words import ProfilePart
+from orchestrator.errors import ConfigError, EvidenceError
+from orchestrator.experiment import fields
+from orchestrator.experiment.cell import (
+    Cell,
+    Machine,
+    cell_id,
+    kernel_conflicts,
+    machine_id,
+    module_parameters,
+    rows_on,
+)
+from orchestrator.experiment.fields import Entries, one_of, whole
+from orchestrator.experiment.problems import Problem, conflict, mismatch, refused, wrong
+from orchestrator.experiment.table import FEWEST_WALL_REPEATS, BenchmarkChoice, BenchmarkEntry, Listing, Row, Table
+from orchestrator.results.contract import PER_RUN, UNITS, CellRecord, ReferenceValue
+from orchestrator.results.statistics import Resolution
+from orchestrator.run.boot import BenchmarkKind, Prepared, Session, changed
+
+# The overhead of a whole system's work over the baseline's, and the smallest difference that can be resolved.
+
+
+def compared(cell: SystemCell, record: CellRecord, others: Sequence[CellRecord]) -> CellRecord:
+    """The record with its overhead and its verdict; ``others`` are the baseline and its A/A boots that have numbers.
+
+    Raises EvidenceError where its work differs from the baseline's.
+    """
+    if not cell.compared_with:
+        return record
+    baseline = next((other for other in others if other.id == cell.compared_with[0]), None)
+    if baseline is not None:
+        check_same_work(baseline, record)
+    resolution = Resolution.of(
+        record.samples,
+        () if baseline is None else baseline.samples,
+        [other.samples for other in others if other is not baseline],
+    )
+    undecided = None if cell.task.aa_boot else resolution.why_undecided(UNITS[cell.clock])
+    known = {"resolvable": resolution.smallest, "again_difference": resolution.aa_difference}
+    return changed(
+        record,
+        parameters={**record.parameters, **{name: value for name, value in known.items() if value is not None}},
+        notes=(*record.notes, *([undecided] if undecided else [])),
+        overhead=resolution.overhead,
+        interval=resolution.interval,
+        verdict="none" if undecided else None,
+    )
+
+
+def check_same_work(baseline: CellRecord, record: CellRecord) -> None:
+    """Raise EvidenceError where the work differs from the baseline's: their costs cannot be compared then."""
+    proof, own = baseline.work, record.work
+    assert proof is not None
+    assert own is not None
+    if (proof.done, proof.digest) != (own.done, own.digest):
+        raise EvidenceError(
+            f"each run made {own.done} things of digest {own.digest[:16] or 'none'}, the baseline's "
+            f"{proof.done} of {proof.digest[:16] or 'none'}: they did not do the same work"
+        )
+
+
+# A table of whole-system workloads, run with and without probes or modules.
+
+_MOST_ARGUMENTS = 64
+_LONGEST_ARGUMENT = 1000
+
+
+def _command(value: object) -> object:
+    """A list of 1 to 64 texts: a program of the image by its absolute path, and its arguments.
+
+    A text has up to 1000 printable characters.
+    """
+    good = isinstance(value, list | tuple) and 1 <= len(value) <= _MOST_ARGUMENTS
+    texts = value if isinstance(value, list | tuple) else ()
+    if not good or not all(isinstance(text, str) and text.isascii() and text.isprintable() for text in texts):
+        raise mismatch(value, "expected a program of the image and its arguments, as [/usr/bin/gzip, -k, file]")
+    if any(len(text) > _LONGEST_ARGUMENT for text in texts):
+        raise wrong(f"an argument has at most {_LONGEST_ARGUMENT} characters")
+    if not str(texts[0]).startswith("/"):
+        raise wrong(f"found {texts[0]!r}; a program of the image is named by its absolute path, as /usr/bin/gzip")
+    return tuple(texts)
+
+
+class SystemBenchmark(BenchmarkChoice):
+    """What is run in each boot: a workload, once cold and then several times warm."""
+
+    scope: Annotated[str, one_of(lambda: system_workloads().scopes)] | None = None
+    """How much a ``kernel-build`` compiles: ``./lab list scopes``."""
+    packets: Annotated[int, whole(1, 10_000_000)] | None = None
+    """Packets of a run of ``ping-flood``."""
+    command: Annotated[tuple[str, ...], BeforeValidator(_command)] | None = None
+    """What ``command`` runs; required there."""
+    repeats: Annotated[int, whole(1, 50)] | None = None
+    """Warm runs in each boot. With clock ``wall`` at least 6."""
+    seed: Annotated[int, whole(0, 2**32 - 1)] = 2005
+    """Begins the guest's random numbers."""
+    aa_boots: Annotated[int, whole(1, 9)] = 1
+    """Further boots of the baseline, with other random numbers and another phase of the timer.
+
+    Their difference (A/A) bounds the smallest difference that can be resolved: below it nothing has a verdict.
+    """
+    events: Entries[Annotated[str, one_of(standard_events)]] | None = None
+    """The standard kernel events that probes record; all of ``./lab list events`` by default."""
+
+    @property
+    def spec(self) -> SystemWorkload:
+        """The workload's facts."""
+        spec = system_workload(self.name)
+        assert spec is not None
+        return spec
+
+    @model_validator(mode="after")
+    def _check_keys(self) -> Self:
+        problems = list(self._problems())
+        if problems:
+            raise conflict(problems)
+        return self
+
+    def _problems(self) -> Iterator[Problem]:
+        owner = {"scope": "kernel-build", "packets": "ping-flood", "command": "command"}
+        for key, name in owner.items():
+            if getattr(self, key) is not None and self.name != name:
+                yield Problem((key,), f"'{self.name}' has no such key; leave it out")
+        if self.name == "command" and self.command is None:
+            yield Problem(("command",), "missing; name the program of the image to run, as [/usr/bin/gzip, -k, file]")
+
+
+def _with_defaults(benchmark: SystemBenchmark, info: ValidationInfo) -> SystemBenchmark:
+    usual = system_workloads()
+    runs = FEWEST_WALL_REPEATS if info.data.get("clock") == "wall" else usual.runs
+    update: dict[str, Any] = {"repeats": benchmark.repeats or runs}
+    if benchmark.name == "kernel-build":
+        update["scope"] = benchmark.scope or usual.scope
+    if benchmark.name == "ping-flood":
+        update["packets"] = benchmark.packets or usual.packets
+    return benchmark.model_copy(update=update)
+
+
+def _probe(value: object, info: ValidationInfo) -> object:
+    """``none``, a kind of probe that records events, or the path of a module of your own, which is just loaded."""
+    name = fields.probe(value, info)
+    if isinstance(name, str) and user_probe.is_path(name):
+        path, _ = split_path(name)
+        try:
+            user_probe.find_module(path)
+        except ConfigError as error:
+            raise refused(error) from None
+        return name
+    if isinstance(name, str) and name not in (BASELINE, *recorder_kinds()):
+        allowed = choices_sentence(name, [BASELINE, *recorder_kinds()])
+        raise mismatch(value, f"{allowed}; or a path: ./mine.c, a module of your own")
+    return name
+
+
+def _with_room(machines: tuple[Machine, ...], info: ValidationInfo) -> tuple[Machine, ...]:
+    """Give machines without a ``memory`` as much as the workload needs."""
+    benchmark = info.data.get("benchmark")  # None where the benchmark itself is invalid
+    if benchmark is None:
+        return machines
+    memory = f"{benchmark.spec.memory_mib}M"
+    return tuple(
+        one if "memory" in one.model_fields_set else one.model_copy(update={"memory": memory}) for one in machines
+    )
+
+
+class SystemTable(Table):
+    """Machines, kernels and probes or modules, of which every combination runs a whole-system workload.
+
+    All are compared with the first kernel without a probe. Probes record standard kernel events during the runs; a
+    user's module is only loaded.
+    """
+
+    PROFILE_PARTS: ClassVar[tuple[ProfilePart, ...]] = ("symbols",)
+
+    benchmark: Annotated[SystemBenchmark, AfterValidator(_with_defaults)]
+    reference: Annotated[str, one_of(published_systems)] | None = None
+    machines: Annotated[Entries[Machine], AfterValidator(_with_room)]
+    probes: Entries[Annotated[Row, BeforeValidator(_probe)]] = (BASELINE,)
+    time_limit: Annotated[int, whole(1, 86_400, "seconds")] | None = None
+    """Seconds of the host, in which a processor could be had, without any progress. The amount of work decides it."""
+    profile: Entries[Annotated[ProfilePart, one_of(lambda: SystemTable.PROFILE_PARTS)]] | None = None
+    """What each cell says of where its instructions went, and how many were the instrumentation's own."""
+
+    def conflicts(self) -> Iterator[Problem]:
+        """Conflicts between values that are each valid alone."""
+        yield from super().conflicts()
+        benchmark, least = self.benchmark, self.benchmark.spec.memory_mib
+        for index, machine in enumerate(self.machines):
+            if machine.memory_mib < least:
+                why = f"'{benchmark.name}' works in memory alone and needs {least}M"
+                yield Problem(("machines", index, "memory"), f"found {machine.memory}; {why}")
+            for probe, kernel in self.kernel_for.items():
+                yield from kernel_conflicts(kernel, machine, ("kernel_for", probe), ("machines",))
+        repeats = benchmark.repeats or 0
+        if self.clock == "wall" and repeats < FEWEST_WALL_REPEATS:
+            why = f"the scatter of runs needs at least {FEWEST_WALL_REPEATS} of them"
+            yield Problem(("benchmark", "repeats"), f"found {repeats}; clock 'wall' needs more: {why}")
+        archs = {kernel_spec(kernel).arch for kernel in self.all_kernels}
+        if len(archs) > 1:
+            what = f"found kernels for {' and '.join(sorted(archs))}: they run other programs, and are no comparison"
+            yield Problem(("kernels",), f"{what}; give each a table of its own")
+        for probe in self.kernel_for:
+            if probe == BASELINE or probe not in self.probes:
+                yield Problem(("kernel_for", probe), "it is not among the probes that record")
+        if self.reference is not None and published_systems()[self.reference].benchmark != benchmark.name:
+            other = published_systems()[self.reference].benchmark
+            yield Problem(("reference",), f"found '{self.reference}', which is of '{other}', not of '{benchmark.name}'")
+        if self.profile and self.clock == "wall":
+            what = "clock 'wall' counts no instructions, so nothing could prove a profile"
+            yield Problem(("profile",), f"found {', '.join(self.profile)}; {what}")
+        yield from self._image_conflicts()
+
+    def _image_conflicts(self) -> Iterator[Problem]:
+        if self.image is None:
+            return
+        if is_user_disk(self.image):
+            yield Problem(("image",), "a workload works in memory, where a disk of your own cannot be: name a recipe")
+            return
+        arch = image_recipe(self.image).arch
+        for kernel in self.all_kernels:
+            spec = kernel_spec(kernel)
+            if spec.arch != arch:
+                yield Problem(
+                    ("image",), f"image '{self.image}' is for {arch}, and kernel '{spec.name}' for {spec.arch}"
+                )
+
+
+# The cells of a whole-system workload's table, in their order.
+
+_SHORTEST_LIMIT = 600
+_HOST_SECONDS = 40
+"""Host seconds for each guest second: an emulator takes four, with a profile five, and a busy host eight times that."""
+_PACKETS_PER_SECOND = 10_000
+"""Per second of guest time: a few times fewer than any kernel answers."""
+_PHASE_US = 3700
+"""Microseconds by which each A/A boot's work begins later than the last one's: no multiple of a tick's period."""
+_LONGEST_PHRASE = 200
+
+
+def system_cells(name: str | None, table: SystemTable) -> Iterator[SystemCell]:
+    """The cells of each machine: the first kernel without a probe, its A/A boots, and the cells compared with it.
+
+    Each cell has its own boot.
+    """
+    for machine in table.machines:
+        yield from _Cells(name, table, machine).all()
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """The cells of one machine of a table; ``name`` is the table's."""
+
+    name: str | None
+    table: SystemTable
+    machine: Machine
+
+    def all(self) -> Iterator[SystemCell]:
+        table, first = self.table, self.table.kernels[0]
+        baseline = self._id(first, BASELINE)
+        # The ids of A/A boots are those of earlier versions' results.
+        aa_boots = tuple(f"{baseline}/again{number}" for number in range(1, table.benchmark.aa_boots + 1))
+        yield self._cell(baseline, first, self._task(BASELINE, 0), ())
+        for number, id_ in enumerate(aa_boots, start=1):
+            yield self._cell(id_, first, self._task(BASELINE, number), (baseline,))
+        for kernel, probes in rows_on(table.kernels, table.probes, table.kernel_for).items():
+            # Another kernel has its own cell without a probe, which separates the kernel's cost from the probe's.
+            alone = [] if kernel == first else [BASELINE]
+            for probe in (*alone, *(probe for probe in probes if probe != BASELINE)):
+                yield self._cell(self._id(kernel, probe), kernel, self._task(probe, 0), (baseline, *aa_boots))
+
+    def _id(self, kernel: str, probe: str) -> str:
+        return cell_id(self.name, machine_id(self.machine), kernel_spec(kernel).name, probe_kind(probe).name)
+
+    def _task(self, probe: str, aa_boot: int) -> SystemTask:
+        benchmark = self.table.benchmark
+        assert benchmark.repeats is not None
+        return SystemTask(
+            name=cast(WorkloadName, benchmark.name),
+            probe=probe,
+            scope=benchmark.scope or "",
+            packets=benchmark.packets or 0,
+            command=benchmark.command or (),
+            image=self.table.image,
+            warm=benchmark.repeats,
+            seed=(benchmark.seed + aa_boot) % 2**32,
+            phase_us=aa_boot * _PHASE_US,
+            aa_boot=aa_boot,
+            events=benchmark.events or (),
+        )
+
+    def _cell(self, id_: str, kernel: str, task: SystemTask, compared_with: tuple[str, ...]) -> SystemCell:
+        table, machine, kind = self.table, self.machine, probe_kind(task.probe)
+        return Cell(
+            id=id_,
+            table=self.name,
+            cpu=machine.cpu,
+            smp=machine.smp,
+            memory_mib=machine.memory_mib,
+            kernel=kernel,
+            row=kind.name,
+            handler="noop" if task.probe == BASELINE or is_path(task.probe) else "record",
+            benchmark=task.name,
+            metric=PER_RUN,
+            repeats=task.warm,
+            clock=table.clock,
+            image=None,  # unpacked into memory, not a disk
+            channel="framed",
+            time_limit=table.time_limit or _time_limit(table.benchmark),
+            task=task,
+            parameters={"memory_mib": machine.memory_mib, **_parameters(task), **module_parameters(kind)},
+            published=_published(table.reference, kernel, task),
+            compared_with=compared_with,
+            profile=table.profile or (),
+        )
+
+
+def _time_limit(benchmark: SystemBenchmark) -> int:
+    """Seconds of the host's time that a run may take: several times what an emulator needs on a busy host."""
+    seconds = system_workloads().scopes[benchmark.scope].seconds if benchmark.scope else 0
+    return _SHORTEST_LIMIT + _HOST_SECONDS * (seconds + (benchmark.packets or 0) // _PACKETS_PER_SECOND)
+
+
+def _parameters(task: SystemTask) -> dict[str, str | int]:
+    parameters: dict[str, str | int] = {}
+    if task.scope:
+        parameters["scope"] = task.scope
+    if task.packets:
+        parameters["packets"] = task.packets
+    if task.command:
+        parameters["command"] = " ".join(task.command)[:_LONGEST_PHRASE]
+    if task.image is not None:
+        parameters["image"] = probe_name(Path(task.image))
+    if task.aa_boot:
+        parameters["again"] = task.aa_boot
+    return parameters
+
+
+def _published(reference: str | None, kernel: str, task: SystemTask) -> ReferenceValue | None:
+    if reference is None or task.aa_boot:
+        return None
+    table = published_systems()[reference]
+    row = table.row(kernel_spec(kernel).name, probe_kind(task.probe).name)
+    if row is None:
+        return None
+    overhead = table.difference(row) if row.overhead is None else row.overhead
+    if overhead is None:
+        return None
+    return ReferenceValue(table=table.id, value=row.real, overhead=overhead, unit=table.unit)
 
 
 class SystemKind(BenchmarkKind):

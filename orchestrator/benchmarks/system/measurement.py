@@ -3,27 +3,326 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.artifacts.unattended import write_work
-from orchestrator.benchmarks.system.figures import SystemFigures
-from orchestrator.benchmarks.system.preparation import SystemSetup
-from orchestrator.benchmarks.system.profiled_runs import ProfiledRuns, profiled_runs
-from orchestrator.benchmarks.system.recording import Recorded, read_recorded, recorder_of
-from orchestrator.benchmarks.system.task import SystemCell
-from orchestrator.benchmarks.system.work import system_work
-from orchestrator.catalog.probes import BASELINE
-from orchestrator.errors import UnsupportedError
-from orchestrator.results.contract import CellRecord, Clock, WorkEvidence
+from orchestrator.artifacts.boot_files import write_work
+from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.modules import Module, ModuleSource, render, render_own
+from orchestrator.benchmarks.system.work import (
+    REPORT,
+    REPORT_AFTER,
+    Beside,
+    Run,
+    SystemCell,
+    SystemFigures,
+    SystemInputs,
+    system_inputs,
+    system_work,
+    warm_reports,
+)
+from orchestrator.catalog.kernels import Arch, kernels
+from orchestrator.catalog.probes import BASELINE, RecorderKind, probe_kind, recorder_kinds
+from orchestrator.errors import EvidenceError, UnsupportedError
+from orchestrator.guest.guest import Guest, at_rest
+from orchestrator.probes import recorder
+from orchestrator.probes.loading import insmod_word
+from orchestrator.probes.recorder import RecorderReport, Site, parse_report
+from orchestrator.probes.symbols import ModuleMemory, marker_code
+from orchestrator.profile.counts import Code, Region
+from orchestrator.profile.places import Places
+from orchestrator.results.contract import CellRecord, Clock, ProfileEvidence, WorkEvidence, valid_result
 from orchestrator.results.statistics import median
-from orchestrator.results.validity import valid_result
-from orchestrator.run.artifacts import BootArtifacts
-from orchestrator.run.boot import Session
-from orchestrator.run.guest_checks import CLOCKSOURCE
-from orchestrator.run.record import identity
-from orchestrator.run.unattended_guest import Ending, Work, close, output_of, worked
+from orchestrator.run.boot import (
+    BootArtifacts,
+    Prepared,
+    Ready,
+    Refused,
+    Session,
+    compiler_note,
+    identity,
+    module_outcomes,
+    own_sources,
+    parameters_note,
+    smp_note,
+    unsupported,
+    with_parameters,
+)
+from orchestrator.run.guests import CLOCKSOURCE
+from orchestrator.run.unattended import Ending, Work, WorkCounts, close, output_of, worked
+from orchestrator.steps import step
+
+# How many of a run's instructions were the instrumentation's own, as its profile tells.
+#
+# Instrumentation is the code of the kernel's markers, the module beside the work with its hooks, handlers and detours,
+# code that was made while the guest ran (slots in which kprobes execute a copy of an instruction, optimised kprobes'
+# detours), and the int3 or the jump at each probe point. What the kernel executes for a trap is not among it.
+
+
+@dataclass(frozen=True)
+class Instrumentation:
+    """Where it is: the ``markers``' code, the ``module``'s memory, the probe points' ``sites``, and ``places``."""
+
+    places: Places
+    markers: Sequence[range]
+    module: ModuleMemory | None
+    sites: Sequence[Site]
+    _known: dict[int, bool] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def executed(self, region: Region) -> int:
+        """How many instructions of a region are the instrumentation's."""
+        armed = self._armed
+        return sum(
+            counts.executed for code, counts in region.counts.items() if self._is_own(code.address) or code in armed
+        )
+
+    @property
+    def _armed(self) -> Mapping[Code, Site]:
+        """The instructions at the probe points, as they are while it records."""
+        return {Code(site.address, _first(site.live).hex()): site for site in self.sites}
+
+    def _is_own(self, address: int) -> bool:
+        if address not in self._known:
+            in_module = self.module is not None and self.module.start <= address < self.module.end
+            made = address >= self.places.kernel_start and self.places.owner(address).place == "generated"
+            self._known[address] = in_module or made or any(address in one for one in self.markers)
+        return self._known[address]
+
+
+def _first(live: bytes) -> bytes:
+    """The instruction that a probe has put there: an int3 is one byte, a jump is five."""
+    return live[:1] if live[:1] == b"\xcc" else live[:5]
+
+
+# The module loaded beside a whole-system workload: the lab's recorder of the standard events, or a user's module.
+
+_WITH_MARKERS: Mapping[Arch, str] = {"i386": "lab-i386-up-markers", "x86_64": "lab-x86_64-smp-markers"}
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The events of a recorder at ``places`` probe points: of all runs by event, and of a warm run.
+
+    ``lost`` are hits whose handler did not run, ``overwritten`` events that newer ones replaced in a CPU's ring of
+    ``slots`` events.
+    """
+
+    places: int
+    by_event: Mapping[str, int]
+    lost: int
+    overwritten: int
+    slots: int
+    in_a_run: float
+
+    @property
+    def events(self) -> int:
+        """Events recorded, of all kinds."""
+        return sum(self.by_event.values())
+
+
+def recorder_of(cell: SystemCell) -> RecorderKind | None:
+    """How the cell's events are recorded; None where none are."""
+    return recorder_kinds().get(cell.task.probe)
+
+
+def unsupported_reason(kernel: Kernel, cell: SystemCell) -> str | None:
+    """Why this kernel does not support the module beside the cell's workload; None where it does."""
+    kind = recorder_of(cell)
+    if cell.smp > 1 and not kernel.smp:
+        return f"this kernel is for one CPU, and the machine has {cell.smp}"
+    sentence = None if kind is None else recorder.unsupported_reason(kernel, kind.module)
+    if sentence is None or kind is None or kind.module != "marker":
+        return sentence
+    own = f"{kernel.spec.name}-markers"
+    other = own if own in kernels() else _WITH_MARKERS[kernel.spec.arch]
+    return f"{sentence}: hooks are in kernels that have markers, such as {other}"
+
+
+def module_source(kernel: Kernel, cell: SystemCell) -> ModuleSource | Path | None:
+    """The module that is loaded beside the cell's workload: as source, a user's .ko file, or none."""
+    kind = recorder_of(cell)
+    if kind is not None:
+        values = recorder.recorder_values(kind.module, kernel.spec.arch, cell.task.events or None)
+        return render(recorder.TEMPLATE, values)
+    own = None if cell.task.probe == BASELINE else probe_kind(cell.task.probe).file
+    return own if own is None or own.suffix == ".ko" else render_own(own, {})
+
+
+def passed_notes(kernel: Kernel, cell: SystemCell) -> tuple[str, ...]:
+    """A note for the report on what a hit of the recorder's kprobes passes besides their handler.
+
+    The sizes are measured in tables of calls; among a whole system's instructions nothing separates them.
+    """
+    kind = recorder_of(cell)
+    if kind is None or kind.mechanism != "int3":
+        return ()
+    passed = ["the post-handler that keeps it single-stepped"] if kind.module == "kprobe" else []
+    if kernel.config.get("CONFIG_OPTPROBES") == "y":
+        passed.append("the aggregator that the kernel puts before a kprobe that could become a jump (OPTPROBES)")
+    return tuple(f"a hit passes {what}; a table of calls measures what that costs" for what in passed)
+
+
+def beside(cell: SystemCell, module: Module | None) -> Beside | None:
+    """How the module beside the cell's workload is loaded and used; None without one."""
+    if module is None:
+        return None
+    kind = recorder_of(cell)
+    if kind is None:
+        words = tuple(insmod_word(name, value) for name, value in module.parameters.items())
+        return Beside(module.file, module.name, parameters=words)
+    return Beside(module.file, module.name, recorder.REPORT, recorder.STOP, kind.optimisation)
+
+
+def read_recorded(guest: Guest, kind: RecorderKind, warm: int) -> Recorded:
+    """The recorder's reports of all runs, of which ``warm`` were warm, from a guest that has finished its work.
+
+    Raises EvidenceError where the recorder was not of this kind, left handlers out, or did not restore the kernel's
+    code.
+    """
+    during, after = parse_report(guest.get(REPORT)), parse_report(guest.get(REPORT_AFTER))
+    check_armed(kind, during)
+    check_missed(kind, after)
+    if after.recording or not after.restored:
+        wrong = [f"{site.symbol} at {site.address:#x}" for site in after.sites if site.live != site.original]
+        raise EvidenceError("the kernel's original bytes are not back after recording", detail=wrong[:10])
+    runs = [_in_a_run(kind, guest, start, end) for start, end in warm_reports(warm)]
+    return Recorded(
+        places=len(after.sites),
+        by_event={event.event: event.recorded for event in after.events},
+        lost=after.missed,
+        overwritten=after.overwritten,
+        slots=after.slots,
+        in_a_run=median([float(count) for count in runs]),
+    )
+
+
+def check_armed(kind: RecorderKind, report: RecorderReport) -> None:
+    """Raise EvidenceError unless a report is of a recorder of this kind at work, with all of its places armed."""
+    if report.mechanism != kind.module or not report.recording:
+        state = "recording" if report.recording else "stopped"
+        raise EvidenceError(f"the recorder was a {report.mechanism}, {state}, and not a {kind.module} that records")
+    wrong = [
+        f"{site.symbol} at {site.address:#x}: {site.live.hex()}"
+        for site in report.sites
+        if not site.live.hex().startswith(kind.live)
+    ]
+    if wrong:
+        raise EvidenceError(f"places were not armed as {kind.mechanism} ({kind.live}) while it recorded", detail=wrong)
+
+
+def check_missed(kind: RecorderKind, report: RecorderReport) -> None:
+    """Raise EvidenceError where handlers were left out, more than this kind of recorder cannot help."""
+    if report.missed > kind.missed * report.hits:
+        missed = {event.event: event.missed for event in report.events if event.missed}
+        raise EvidenceError(
+            f"the kernel skipped the recorder's handler at {report.missed} of {report.hits} hits",
+            detail=[f"{event}: {count}" for event, count in missed.items()],
+        )
+
+
+def _in_a_run(kind: RecorderKind, guest: Guest, start: str, end: str) -> int:
+    """Events recorded between two reports, each of a recorder at work."""
+    before, behind = parse_report(guest.get(start)), parse_report(guest.get(end))
+    for report in (before, behind):
+        check_armed(kind, report)
+    counts = {event.event: event.recorded for event in behind.events}
+    fewer = [event.event for event in before.events if counts.get(event.event, -1) < event.recorded]
+    if fewer or len(counts) != len(before.events):
+        raise EvidenceError("the recorder's counts went back during a run", detail=fewer)
+    return _recorded(behind) - _recorded(before)
+
+
+def _recorded(report: RecorderReport) -> int:
+    return sum(event.recorded for event in report.events)
+
+
+# The profile of a cell's warm runs, and the instructions of each that were the instrumentation's.
+
+_MOST_AROUND = 1_000_000
+"""Ticks of the TSC between the marks and the readings of the clock: two system calls, or a timer's tick in one."""
+
+
+@dataclass(frozen=True)
+class ProfiledRuns:
+    """The proof of the profile, and by warm run the instructions of the instrumentation."""
+
+    proof: ProfileEvidence
+    instrumentation: Sequence[float]
+
+
+def profiled_runs(session: Session, cell: SystemCell, guest: Guest, figures: SystemFigures) -> ProfiledRuns | None:
+    """Write the cell's profile, if it is to have one. Raises EvidenceError unless all was counted."""
+    file = session.profile_file(cell)
+    if file is None:
+        return None
+    counts = WorkCounts.of(guest, _module(session, cell))
+    sites = parse_report(guest.get(REPORT)).sites if recorder_of(cell) is not None else ()
+    # 80,000 instructions a run take the host as long as some runs take the guest.
+    with step("profile the runs"), at_rest(guest):
+        warm = counts.regions[1:]  # the first is the cold run's
+        work = counts.counted(warm, [_ticks(run) for run in figures.warm])
+        own = _instrumentation(session.artifacts.kernel, sites, counts)
+        profile = counts.profile(work, cell.id, calls=len(work.regions), unit="run")
+        proof = counts.write(work, profile, file)
+        return ProfiledRuns(proof, [float(own.executed(region)) for region in work.regions])
+
+
+def _module(session: Session, cell: SystemCell) -> Module | None:
+    return next(iter(session.setup(cell).modules), None)
+
+
+def _ticks(run: Run) -> int:
+    around = run.ticks - run.real
+    if not 0 <= around <= _MOST_AROUND:
+        raise EvidenceError(f"a run took {run.real:.0f} ns by one clock, and {run.ticks} ticks of the TSC around it")
+    return run.ticks
+
+
+def _instrumentation(kernel: Kernel, sites: Sequence[Site], counts: WorkCounts) -> Instrumentation:
+    markers = () if kernel.code is None else marker_code(kernel.code)
+    return Instrumentation(counts.places, markers, counts.module_memory, sites)
+
+
+# What a whole-system workload's cell needs before its guest starts: its programs, and the module to load.
+
+
+@dataclass(frozen=True)
+class SystemSetup:
+    """What a cell works with, and the module that is loaded beside its work, if any."""
+
+    inputs: SystemInputs
+    beside: Beside | None
+
+
+def prepare_cell(context: BuildContext, kernel: Kernel, cell: SystemCell) -> Prepared[SystemSetup]:
+    """Prepare a cell's module, if any, and its programs. Raises UsageError, HostError without its image or source."""
+    reason = unsupported_reason(kernel, cell)
+    if reason is not None:
+        return unsupported(reason)
+    try:
+        inputs = system_inputs(context, kernel, cell.task)
+    except UnsupportedError as error:
+        return unsupported(str(error))
+    source = module_source(kernel, cell)
+    wanted = {} if source is None else {cell.id: source}
+    module = module_outcomes(context, kernel, wanted).get(cell.id)
+    given = probe_kind(cell.task.probe).parameters
+    if isinstance(module, Module) and given:
+        module = with_parameters(module, given)
+    if isinstance(module, Refused):
+        return module
+    notes = (
+        *smp_note(kernel, cell.smp),
+        *compiler_note(kernel, module),
+        *parameters_note(given),
+        *passed_notes(kernel, cell),
+    )
+    setup = SystemSetup(inputs, beside(cell, module))
+    sources = own_sources(probe_kind(cell.task.probe), source, cell.task.image)
+    return Ready(setup, () if module is None else (module,), notes, inputs.keys, sources)
+
 
 _MOST_IDLE = 0.01
 """Idle fraction of a run's time, interrupts apart, above which a note is added."""

@@ -4,29 +4,352 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shlex
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn, TypeVar
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.build_source import build_source
-from orchestrator.artifacts.drivers import module_content, unpacked_name, with_dependencies
-from orchestrator.artifacts.images import Image, PackedImage, ready_image
-from orchestrator.artifacts.initramfs import initramfs
+from orchestrator.artifacts.boot_files import (
+    FOLDER,
+    OUTPUT,
+    STATUS,
+    STEPS,
+    initramfs,
+    progress,
+    unattended_scripts,
+    write_work,
+)
+from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.images import EPOCH, Image, PackedImage, ready_image
+from orchestrator.artifacts.kernel_build import PackedSource, build_source
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.unattended import FOLDER, STEPS, unattended_scripts
-from orchestrator.benchmarks.system.command import read_command
-from orchestrator.benchmarks.system.figures import SystemFigures
-from orchestrator.benchmarks.system.kernel_build import read_build
-from orchestrator.benchmarks.system.ping_flood import read_flood
-from orchestrator.benchmarks.system.prepared_build import DATE, PreparationInputs, prepared_build, shared_scripts
-from orchestrator.benchmarks.system.task import SystemTask
-from orchestrator.benchmarks.system.workloads import system_workloads
+from orchestrator.artifacts.module_files import module_content, unpacked_name, with_dependencies
+from orchestrator.benchmarks.system.workloads import WorkloadName, system_workloads
+from orchestrator.catalog.cpus import cpus
 from orchestrator.catalog.images import image as image_recipe
-from orchestrator.catalog.user_disk import is_user_disk
-from orchestrator.errors import UnsupportedError, UsageError
+from orchestrator.catalog.images import is_user_disk
+from orchestrator.errors import BuildError, EvidenceError, UnsupportedError, UsageError
+from orchestrator.experiment.cell import Cell
+from orchestrator.guest.accelerator import choose_accelerator
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.machine import Machine
+
+# A kernel's output tree, configured and prepared up to its first object, made once in a guest and cached.
+
+_KIND = "prepared-builds"
+_FILE = "build.tar"
+_SCRIPT = "prepare_build"
+_SHARED = ("system.sh", "kernel_make.sh")
+_MEMORY_MIB = 1024
+_SILENCE_LIMIT = 1800.0
+_QUOTED_LINES = 15
+
+TREE_DATE = EPOCH + 24 * 3600
+"""The time of all files in the tree, in seconds since the epoch: a day later than the source."""
+DATE = TREE_DATE + 3600
+"""The time that a guest's clock is set to: later than the tree's files."""
+
+
+@dataclass(frozen=True)
+class PreparedBuild:
+    """An archive (tar) of the tree; ``key`` names what it was made from."""
+
+    key: str
+    file: Path
+
+
+@dataclass(frozen=True)
+class PreparationInputs:
+    """The image with the compiler, the kernel's source, drivers for what the guest mounts, its kernel's initramfs."""
+
+    image: PackedImage
+    source: PackedSource
+    drivers: Mapping[str, bytes | Path]
+    initramfs: Path
+
+
+def prepared_build(
+    context: BuildContext, kernel: Kernel, inputs: PreparationInputs, watch: Callable[[Guest], None]
+) -> PreparedBuild:
+    """The tree of the smallest kernel of ``kernel``'s architecture, as the image's compiler makes it.
+
+    It is made in a guest of that kernel; the result does not depend on the kernel. ``watch`` is called with the guest
+    before it runs. Raises GuestError, and BuildError with make's last lines.
+    """
+    image, source = inputs.image, inputs.source
+
+    def show_progress(lines: Sequence[str]) -> None:
+        for words in filter(None, map(progress, lines)):
+            context.say(f"preparing a kernel's build: {words[:100]}")
+
+    def make(folder: Path) -> None:
+        context.say(f"preparing a kernel's build in a guest ({kernel.spec.arch}): three to six minutes, emulated")
+        settings = {"arch": kernel.spec.arch, "date": DATE, "tree_date": TREE_DATE}
+        files = {
+            "root.squashfs": image.squashfs,
+            "source.squashfs": source.file,
+            **shared_scripts(*_SHARED),
+            **inputs.drivers,
+        }
+        whole = folder / "initramfs"
+        with whole.open("wb") as target:
+            write_work(target, inputs.initramfs, _SCRIPT, settings, files)
+        guest = Guest(_machine(kernel, whole), folder, "guest")
+        guest.say = context.say
+        watch(guest)
+        try:
+            guest.boot(_SILENCE_LIMIT, show_progress)
+            if guest.get(STATUS) != b"0":
+                output = guest.get(OUTPUT).decode("ascii", errors="replace").splitlines()[-_QUOTED_LINES:]
+                raise BuildError(f"a kernel's build cannot be prepared with image {image.name}", detail=output)
+            (folder / _FILE).write_bytes(guest.get(f"{FOLDER}/{_FILE}"))
+        finally:
+            guest.kill()
+            whole.unlink()
+
+    scripts = {name: (unattended_scripts() / name).read_text() for name in (f"{_SCRIPT}.sh", *_SHARED)}
+    key = {
+        "arch": kernel.spec.arch,
+        "image": image.key,
+        "source": source.key,
+        "scripts": scripts,
+        "dates": [TREE_DATE, DATE],
+    }
+    found = context.cache.obtain(_KIND, key, f"prepared kernel build, {kernel.spec.arch}", make)
+    return PreparedBuild(found.key, found.path / _FILE)
+
+
+def shared_scripts(*names: str) -> dict[str, bytes | Path]:
+    """Scripts that other scripts include, by the names used there."""
+    return {name: unattended_scripts() / name for name in names}
+
+
+def _machine(kernel: Kernel, whole: Path) -> Machine:
+    model = next(model for model in cpus().values() if kernel.spec.unsupported_reason(model) is None)
+    return Machine(
+        cpu=model,
+        kernel=kernel.image,
+        initramfs=whole,
+        memory_mib=_MEMORY_MIB,
+        timing=choose_accelerator("auto").name,
+        drivers_built_in=kernel.drivers_built_in,
+        smp_kernel=kernel.smp,
+        extra_parameters=tuple(kernel.spec.kernel_parameters),
+    )
+
+
+# The figures of runs of whole programs: one cold run, several warm ones, and their outcome, the same in each.
+#
+# The output of ``images/unattended/runs.sh`` has for each run a line that names it, the line of ``macrobench``, and
+# the lines in which the benchmark's own script reports the outcome.
+
+_NAMES = ("real", "user", "system", "minor", "major", "switches", "tsc")
+_RUN = re.compile("run " + " ".join(rf"{name}=([0-9]{{1,16}})" for name in _NAMES))
+_QUOTED_AROUND = 5
+"""Lines quoted before and after the unexpected one."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: times in guest nanoseconds, page faults with reading (major) and without, and context switches.
+
+    ``real`` is from before the fork to after the end, ``ticks`` of the TSC around both readings of that clock; the
+    others are sums over the program and its descendants.
+    """
+
+    real: float
+    user: float
+    system: float
+    minor: int
+    major: int
+    switches: int
+    ticks: int
+
+
+@dataclass(frozen=True)
+class SystemFigures:
+    """The runs, the amount of work of each, the SHA-256 of its result (empty without a result), and more facts."""
+
+    cold: Run
+    warm: tuple[Run, ...]
+    done: int
+    digest: str
+    facts: Mapping[str, int | float | str] = field(default_factory=dict)
+
+
+def read_runs(text: str, warm: int, reported: int, read: Callable[[Sequence[str]], T]) -> tuple[list[Run], list[T]]:
+    """The cold and ``warm`` warm runs, and the value that ``read`` returns for the ``reported`` lines of each.
+
+    ``read`` may raise ValueError. Raises EvidenceError, which quotes the output, for any other output.
+    """
+    lines = text.splitlines()
+    size = 2 + reported
+    titles = ["cold", *(f"warm {number}" for number in range(1, warm + 1))]
+    runs: list[Run] = []
+    outcomes: list[T] = []
+    for at, title in zip(range(0, len(titles) * size, size), titles, strict=True):
+        block = lines[at : at + size]
+        if block[:1] != [title]:
+            refuse(lines, at, f"there is no run '{title}'")
+        if len(block) < size:
+            refuse(lines, at, f"the report of run '{title}' is incomplete")
+        try:
+            runs.append(_run(block[1]))
+            outcomes.append(read(block[2:]))
+        except ValueError as error:
+            refuse(lines, at, f"run '{title}': {error}")
+    if len(lines) > len(titles) * size:
+        refuse(lines, len(titles) * size, "there is more than the runs")
+    return runs, outcomes
+
+
+def check_alike(text: str, what: str, values: Sequence[int | str]) -> None:
+    """Raise EvidenceError where the runs did not all do the same."""
+    if len(set(values)) != 1:
+        refuse(text.splitlines(), 0, f"the runs differ in {what}: {', '.join(str(value) for value in values)}"[:500])
+
+
+def refuse(lines: Sequence[str], at: int, why: str) -> NoReturn:
+    """Raise EvidenceError with the reason why the output is invalid, and the lines around line ``at``."""
+    around = [line[:200] for line in lines[max(0, at - _QUOTED_AROUND) : at + _QUOTED_AROUND]]
+    raise EvidenceError(f"the work in the guest did not go as planned: {why}", detail=around)
+
+
+def _run(line: str) -> Run:
+    match = _RUN.fullmatch(line)
+    if match is None:
+        raise ValueError(f"found {line[:200]!r}, which is not what a run took")
+    real, user, system, minor, major, switches, ticks = (int(number) for number in match.groups())
+    if not real:
+        raise ValueError("it took no time")
+    return Run(float(real), float(user), float(system), minor, major, switches, ticks)
+
+
+# Runs of a user's command (``images/unattended/command.sh``), all with the same output.
+
+_PRINTED = re.compile(r"printed bytes=(0|[1-9][0-9]{0,11}) digest=([0-9a-f]{64})")
+
+
+def read_command(text: str, warm: int) -> SystemFigures:
+    """The figures; ``digest`` is of the command's standard output, whose size is a fact. Raises EvidenceError."""
+    runs, printed = read_runs(text, warm, 1, _printed)
+    check_alike(text, "the size of what was printed", [size for size, _ in printed])
+    check_alike(text, "what was printed", [digest for _, digest in printed])
+    size, digest = printed[0]
+    return SystemFigures(runs[0], tuple(runs[1:]), 1, digest, {"output_bytes": size})
+
+
+def _printed(lines: Sequence[str]) -> tuple[int, str]:
+    match = _PRINTED.fullmatch(lines[0])
+    if match is None:
+        raise ValueError(f"found {lines[0][:200]!r}, not the size and digest of what was printed")
+    return int(match[1]), match[2]
+
+
+# Builds of a part of a kernel (``images/unattended/kernel_build.sh``), all with the same objects.
+
+_BUILT = re.compile(r"built objects=([1-9][0-9]{0,5}) digest=([0-9a-f]{64})")
+
+
+def read_build(text: str, warm: int) -> SystemFigures:
+    """The figures; ``done`` is the number of objects, ``digest`` of their names and contents. Raises EvidenceError."""
+    runs, built = read_runs(text, warm, 1, _built)
+    check_alike(text, "the number of objects", [objects for objects, _ in built])
+    check_alike(text, "the objects' content", [digest for _, digest in built])
+    return SystemFigures(runs[0], tuple(runs[1:]), *built[0])
+
+
+def _built(lines: Sequence[str]) -> tuple[int, str]:
+    match = _BUILT.fullmatch(lines[0])
+    if match is None:
+        raise ValueError(f"nothing was built: {lines[0][:200]!r}")
+    return int(match[1]), match[2]
+
+
+# Ping floods (``images/unattended/ping_flood.sh``), in which every packet is answered.
+
+_SENT = re.compile(
+    r"([0-9]{1,9}) packets transmitted, ([0-9]{1,9}) received, ([0-9.]{1,12})% packet loss, time [0-9]{1,12}ms"
+)
+_TIMES = re.compile(
+    r"rtt min/avg/max/mdev = " + "/".join([r"([0-9]{1,9}\.[0-9]{1,6})"] * 4) + r" ms(?:, pipe [0-9]{1,9})?"
+    r"(?:, ipg/ewma [0-9.]{1,16}/[0-9.]{1,16} ms)?"
+)
+_NS_PER_MS = 1e6
+
+
+@dataclass(frozen=True)
+class _Flood:
+    minimum: float
+    average: float
+    maximum: float
+    deviation: float
+
+
+def read_flood(text: str, warm: int, packets: int) -> SystemFigures:
+    """The figures of ``packets`` packets a run; the facts are the warm runs' round trips, in ns, as ping rounds them.
+
+    Raises EvidenceError where a packet was lost.
+    """
+
+    def read(lines: Sequence[str]) -> _Flood:
+        return _flood(lines, packets)
+
+    runs, floods = read_runs(text, warm, 2, read)
+    answered = floods[1:]
+    facts = {
+        "rtt_min_ns": min(flood.minimum for flood in answered),
+        "rtt_avg_ns": sum(flood.average for flood in answered) / len(answered),
+        "rtt_max_ns": max(flood.maximum for flood in answered),
+        "rtt_mdev_ns": sum(flood.deviation for flood in answered) / len(answered),
+    }
+    return SystemFigures(runs[0], tuple(runs[1:]), packets, "", facts)
+
+
+def _flood(lines: Sequence[str], packets: int) -> _Flood:
+    sent, times = _SENT.fullmatch(lines[0]), _TIMES.fullmatch(lines[1])
+    if sent is None or times is None:
+        raise ValueError("ping does not report how many packets were answered")
+    transmitted, received = int(sent[1]), int(sent[2])
+    if (transmitted, received, sent[3]) != (packets, packets, "0"):
+        raise ValueError(f"of {packets} packets {transmitted} were sent and {received} answered ({sent[3]} % lost)")
+    return _Flood(*(round(float(number) * _NS_PER_MS) for number in times.groups()))
+
+
+# What one cell of a whole-system workload runs, and the probe or module beside it.
+
+
+@dataclass(frozen=True)
+class SystemTask:
+    """Whole programs to run: the workload with its amount, and the conditions.
+
+    ``scope`` is of kernel-build, ``packets`` of ping-flood, ``command`` (a program and its arguments) of command.
+    ``image`` is a recipe's name or path; None is the workload's own. ``warm`` is the number of runs after the cold one.
+    ``seed`` decides the random numbers, ``phase_us`` (microseconds, below a second) when the work begins between two
+    timer ticks: A/A boots of the baseline differ in both. ``aa_boot`` numbers them, 0 is the baseline itself.
+
+    ``probe`` is a catalogue's name, which records the ``events``, or the path of a user's module.
+    """
+
+    name: WorkloadName
+    probe: str = "none"
+    scope: str = ""
+    packets: int = 0
+    command: tuple[str, ...] = ()
+    image: str | None = None
+    warm: int = 3
+    seed: int = 1
+    phase_us: int = 0
+    aa_boot: int = 0
+    events: tuple[str, ...] = ()
+
+
+SystemCell = Cell[SystemTask]
+
 
 REPORT, REPORT_AFTER = f"{FOLDER}/report", f"{FOLDER}/report_after"
 """Guest files: the module's report after the runs, and its report after it was stopped."""

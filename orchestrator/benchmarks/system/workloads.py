@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Literal
 
 from orchestrator.catalog.data import Fact, read
 from orchestrator.catalog.kernels import Arch
+from orchestrator.catalog.probes import BASELINE
 
 WorkloadName = Literal["kernel-build", "ping-flood", "command"]
 
@@ -49,3 +52,75 @@ def system_workloads() -> SystemWorkloads:
 def system_workload(name: str) -> SystemWorkload | None:
     """Return the benchmark of whole programs that has this name; None for any other name."""
     return {str(key): value for key, value in system_workloads().benchmarks.items()}.get(name)
+
+
+# The documents' figures of whole systems: a workload with and without instrumentation.
+
+
+class PublishedWork(Fact):
+    """A published row: times in seconds, or an ``overhead`` in per cent, qualified by ``bound`` (``about``, ...)."""
+
+    real: float | None = None
+    user: float | None = None
+    system: float | None = None
+    packets: int | None = None
+    overhead: float | None = None
+    bound: str = ""
+    estimated: bool = False
+
+    @property
+    def packets_per_second(self) -> float | None:
+        """Packets a second, where packets were sent."""
+        return None if self.packets is None or self.real is None else self.packets / self.real
+
+
+class PublishedSystem(Fact):
+    """A published table of a whole-system workload; its rows are kernels' variants or probes."""
+
+    id: str
+    title: str
+    document: str
+    conditions: str
+    benchmark: str
+    by: Literal["kernel", "probe"]
+    unit: Literal["s", "percent"]
+    rows: dict[str, PublishedWork]
+
+    @property
+    def baseline(self) -> PublishedWork:
+        """The row that others are compared with: the first."""
+        return next(iter(self.rows.values()))
+
+    def difference(self, row: PublishedWork) -> float | None:
+        """A row's time less the baseline's, in seconds; for an equal number of packets where packets were sent."""
+        base = self.baseline
+        if row.real is None or base.real is None:
+            return None
+        scale = base.packets / row.packets if base.packets and row.packets else 1.0
+        return row.real * scale - base.real
+
+    def row(self, kernel: str, probe: str) -> PublishedWork | None:
+        """The published row of a cell; None where there is none."""
+        if self.by == "probe":
+            return self.rows.get(probe)
+        return self.rows.get(_variant(kernel)) if probe == BASELINE else None
+
+
+@lru_cache(maxsize=1)
+def published_systems() -> Mapping[str, PublishedSystem]:
+    """Return the tables by id, such as ``markers-2006/ping-flood``."""
+    entries = read("published.yaml", __package__)
+    return MappingProxyType(
+        {id_: PublishedSystem.model_validate({"id": id_, **_mapping(id_, entry)}) for id_, entry in entries.items()}
+    )
+
+
+def _mapping(id_: str, entry: object) -> dict[str, object]:
+    if not isinstance(entry, dict):
+        raise TypeError(f"published table {id_} is no mapping")
+    return entry
+
+
+def _variant(kernel: str) -> str:
+    """``markers`` for every kernel with markers in it, ``plain`` for any other."""
+    return "markers" if kernel.endswith("-markers") else "plain"

@@ -3,33 +3,246 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
 
 from markupsafe import Markup
 
 from orchestrator.errors import LabError
-from orchestrator.program import PROGRAM
-from orchestrator.report.claims import assess
-from orchestrator.report.flame_graph import flame_graph
-from orchestrator.report.html.attachments import Attachment, Attachments, Beside, Page
-from orchestrator.report.html.cell_part import CellPart, Flames, repeat_command
-from orchestrator.report.html.chart_picture import NOT_DRAWN, can_draw
-from orchestrator.report.html.folded_claims import folded_claims
-from orchestrator.report.html.frame import Link, render
-from orchestrator.report.html.inline_picture import inline_picture
-from orchestrator.report.html.run_sentences import run_sentences
-from orchestrator.report.html.surroundings import ALONE, Surroundings
-from orchestrator.report.kind import ReportRegistry
-from orchestrator.report.panels import groups
+from orchestrator.plain_text import counted
+from orchestrator.program import PROGRAM, command
+from orchestrator.report.chart import Chart
+from orchestrator.report.claims import Assessment, Statement, Verdict, assess, statements
+from orchestrator.report.flames import flame_graph
+from orchestrator.report.html.frame import Attachment, Attachments, Beside, Link, Page, render
+from orchestrator.report.html.pictures import NOT_DRAWN, can_draw, chart_picture, inline_picture
+from orchestrator.report.kind import ReportRegistry, groups
 from orchestrator.report.profile_sheets import profile_sheet
-from orchestrator.report.sheet import Sheet
-from orchestrator.report.summary import summary
-from orchestrator.results.contract import CellRecord
-from orchestrator.results.profile import CellProfile, load_profile
-from orchestrator.results.run_files import Boot, kept_file, module_folders, module_source, provenance
+from orchestrator.report.sheet import NOTHING, Sheet, figure, published_figure, unit_name
+from orchestrator.report.text import summary
+from orchestrator.results.contract import CellRecord, RunRecord, TextEvidence
+from orchestrator.results.run_files import Boot, Provenance, kept_file, module_folders, module_source, provenance
 from orchestrator.results.runs import Run
+from orchestrator.results.stored_profile import CellProfile, load_profile
+
+# What a page says of one cell: figures, samples, evidence, profile, and the command that repeats it.
+
+_MOST_SAMPLES = 100
+_MOST_ITEMS = 20
+_EXPERIMENT = "experiment.yaml"
+
+
+@dataclass(frozen=True)
+class Flames:
+    """A flame graph: a ``picture`` in the page, or a ``link`` to its file."""
+
+    picture: Markup | None = None
+    link: str | None = None
+
+
+@dataclass(frozen=True)
+class CellPart:
+    """A cell's record, with the texts and links that the page adds."""
+
+    record: CellRecord
+    anchor: str
+    repeat: str | None
+    links: Sequence[Link] = ()
+    profile: Sheet | None = None
+    flames: Flames | None = None
+
+    @property
+    def value(self) -> str:
+        """The value as tables print it."""
+        return figure(self.record.value, self.record.unit)
+
+    @property
+    def overhead(self) -> str:
+        """The overhead as tables print it."""
+        return figure(self.record.overhead, self.record.unit)
+
+    @property
+    def interval(self) -> str:
+        """Both ends of the overhead's interval; one where they are equal."""
+        if self.record.interval is None:
+            return NOTHING
+        low, high = (figure(end, self.record.unit) for end in self.record.interval)
+        return low if low == high else f"{low} to {high}"
+
+    @property
+    def published(self) -> str:
+        """The overhead that was published."""
+        reference = self.record.reference
+        return NOTHING if reference is None else f"{published_figure(reference.overhead)} {unit_name(reference.unit)}"
+
+    @property
+    def samples(self) -> str:
+        """The samples in their order; neighbours that are equal as ``4 x 1048``."""
+        shown = self.record.samples[:_MOST_SAMPLES]
+        runs = [(value, len(list(group))) for value, group in groupby(figure(one, self.record.unit) for one in shown)]
+        texts = [value if times == 1 else f"{times} x {value}" for value, times in runs]
+        rest = len(self.record.samples) - len(shown)
+        return ", ".join([*texts, *([f"{rest} more"] if rest else [])])
+
+    @property
+    def facts(self) -> Mapping[str, Mapping[str, str]]:
+        """Everything else of the record that proves or describes the number, by what it belongs to."""
+        record = self.record
+        groups = {
+            "Parameters": record.parameters,
+            "Evidence": _fields(record.evidence),
+            "Evidence of work": _fields(record.work),
+            "Kernel text": _kernel_text(record.text),
+            "Profile": _fields(record.profile),
+            "Overhead by purpose": record.purposes,
+        }
+        found = {name: {key: _text(value) for key, value in group.items()} for name, group in groups.items() if group}
+        shared = {"CPU": record.cpu, "CPUs": str(record.smp), "benchmark": record.benchmark, "metric": record.metric}
+        if record.worker is not None:
+            shared["measured by"] = record.worker
+        return {"Cell": shared, **found}
+
+
+def repeat_command(directory: Path, record: CellRecord) -> str | None:
+    """The command that measures the cell, and what it is compared with, again; None without its experiment."""
+    if not (directory / _EXPERIMENT).is_file():
+        return None
+    # A comma would begin another condition of the filter.
+    only = f"id={record.id.replace(',', '?')}"
+    return command("run", str((directory / _EXPERIMENT).absolute()), "--only", only)
+
+
+def _fields(model: Any) -> Mapping[str, Any]:
+    return {} if model is None else {key: one for key, one in model.model_dump().items() if one not in (None, "", ())}
+
+
+def _kernel_text(text: TextEvidence | None) -> Mapping[str, Any]:
+    """The evidence, with the places that were switched by their static keys; results.json has their bytes."""
+    if text is None or not text.switched:
+        return _fields(text)
+    places: dict[str, list[str]] = {}
+    for one in text.switched:
+        places.setdefault(one.key, []).append(one.place)
+    switched = "; ".join(f"by key {key}: {_text(found)}" for key, found in places.items())
+    return {**_fields(text), "switched": switched}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_text(one)}" for key, one in list(value.items())[:_MOST_ITEMS])
+    if isinstance(value, list | tuple):
+        rest = [f"{len(value) - _MOST_ITEMS} more"] if len(value) > _MOST_ITEMS else []
+        return ", ".join([*(_text(one) for one in value[:_MOST_ITEMS]), *rest])
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+# What was run, in two sentences.
+
+_NAMED = 6
+_STARTED = re.compile(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)\d\d-")
+_CLOCKS = {"instructions": "counted in instructions", "wall": "timed in nanoseconds of the guest's clock"}
+
+
+def run_sentences(run: RunRecord, made_with: Provenance, unfinished: int) -> Iterator[str]:
+    """Yield what was measured, and with what outcome."""
+    cells = run.cells
+    if not cells:
+        yield f"Run {run.run} of experiment {run.experiment} has no cell with an outcome yet."
+        return
+    what = " and ".join(_CLOCKS[clock] for clock in dict.fromkeys(cell.clock for cell in cells))
+    yield (
+        f"Experiment {run.experiment} measured {counted(len(cells), 'cell')} of "
+        f"{_named(cell.benchmark for cell in cells)} on "
+        f"{_named(cell.cpu for cell in cells)} with {_named(cell.kernel for cell in cells)} and the probes "
+        f"{_named(cell.probe for cell in cells)}, {what}."
+    )
+    states = Counter(cell.status for cell in cells)
+    outcome = ", ".join(f"{number} {status}" for status, number in states.items() if status != "ok")
+    rest = f"; {outcome}" if outcome else ""
+    open_cells = f"; {unfinished} not measured yet" if unfinished else ""
+    started = _STARTED.match(run.run)
+    when = "" if started is None else " on {}-{}-{} at {}:{}".format(*started.groups())
+    yield f"Run {run.run}{_tools(made_with)}{when}: {states['ok']} with a number and its proof{rest}{open_cells}."
+
+
+def _tools(made_with: Provenance) -> str:
+    qemus = [str(session["qemu"]) for session in made_with.sessions if session.get("qemu")]
+    return f" by {_named(qemus)}" if qemus else ""
+
+
+def _named(names: Iterable[str]) -> str:
+    found = list(dict.fromkeys(names))
+    listed = found[:_NAMED] if len(found) > _NAMED + 1 else found
+    rest = [f"{len(found) - len(listed)} more"] if len(listed) < len(found) else []
+    *first, last = [*listed, *rest]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+# The claims of a document as a page has them: the decided ones first, the others folded.
+
+
+@dataclass(frozen=True)
+class FoldedClaims:
+    """A document's claims, each with its figures."""
+
+    title: str
+    decided: Sequence[Statement]
+    undecided: Sequence[Statement]
+
+
+def folded_claims(assessment: Assessment) -> FoldedClaims:
+    """Return the claims of one document."""
+    found = statements(assessment)
+    return FoldedClaims(
+        assessment.title,
+        [one for one in found if one.verdict is not Verdict.UNKNOWN],
+        [one for one in found if one.verdict is Verdict.UNKNOWN],
+    )
+
+
+# Tables that are of no run's layout, as a page: modelled times, comparisons.
+
+
+def sheets_page(
+    title: str, sheets: Sequence[Sheet], assessments: Sequence[Assessment] = (), summary: Sequence[str] = ()
+) -> str:
+    """Return the page of these tables and of the outcome of claims, below the sentences of ``summary``."""
+    links = [Link("#tables", "Tables"), *([Link("#claims", "Claims")] if assessments else [])]
+    claims = [folded_claims(one) for one in assessments]
+    return render("sheets.html.j2", title, links, findings=summary, sheets=sheets, claims=claims)
+
+
+# What a run's page has around it where it is one of many: links to the others, and charts that were drawn before.
+
+
+def _nowhere(cell: str) -> str | None:
+    del cell
+    return None
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """``links`` lead to other pages, ``history`` gives the address of a cell's, ``remarks`` are of the whole run."""
+
+    links: Sequence[Link] = ()
+    remarks: Sequence[str] = ()
+    history: Callable[[str], str | None] = _nowhere
+    picture: Callable[[Chart, str], Markup] = chart_picture
+
+
+ALONE = Surroundings()
+"""A page by itself."""
+
 
 LARGEST_PAGE = 5 << 20
 """Bytes of a page above which attachments and flame graphs become files beside it."""

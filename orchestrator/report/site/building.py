@@ -4,34 +4,113 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
+from orchestrator import __version__
 from orchestrator.errors import HostError, LabError, UsageError
+from orchestrator.files import write_whole
 from orchestrator.program import PROGRAM
+from orchestrator.report.chart import Chart
 from orchestrator.report.history_sheets import ExplainedStep, Traced
-from orchestrator.report.html.attachments import Page
-from orchestrator.report.html.frame import Link, render
-from orchestrator.report.html.run_page import run_page
-from orchestrator.report.html.surroundings import Surroundings
-from orchestrator.report.html.writing import beside
+from orchestrator.report.html.frame import Link, Page, beside, render
+from orchestrator.report.html.pictures import chart_picture
+from orchestrator.report.html.run_page import Surroundings, run_page
 from orchestrator.report.kind import ReportRegistry
-from orchestrator.report.site.addresses import INDEX, RUNS, Addresses, experiment_file, metric_file, run_file
-from orchestrator.report.site.drawn_charts import DrawnCharts
 from orchestrator.report.site.folder import SiteFolder, opened_site
-from orchestrator.report.site.metric_page import MOST_STEPS, metric_page
-from orchestrator.report.site.metric_summary import MetricSummary, summary_of
-from orchestrator.report.site.overviews import Overview, experiment_page, index_page, runs_page
-from orchestrator.report.site.program import program_digest
-from orchestrator.results.history import Metric, history
-from orchestrator.results.outcomes import outcomes
+from orchestrator.report.site.pages import (
+    INDEX,
+    MOST_STEPS,
+    RUNS,
+    Addresses,
+    MetricSummary,
+    Overview,
+    experiment_file,
+    experiment_page,
+    index_page,
+    metric_file,
+    metric_page,
+    run_file,
+    runs_page,
+    summary_of,
+)
+from orchestrator.results.faults import storage_faults
+from orchestrator.results.history import Metric, history, outcomes
+from orchestrator.results.history_steps import Origins, Steps, causes, steps_of
 from orchestrator.results.runs import Run
-from orchestrator.results.step_causes import Origins, causes
-from orchestrator.results.steps import Steps, steps_of
 from orchestrator.results.store import RunEntry, Store
+
+# Charts that earlier pages have: equal results are drawn once. matplotlib takes 0.1 s for each, and 0.6 s to load.
+
+_MOST = 400
+"""Charts that are kept: 6 MB."""
+_LARGEST_FILE = 64 << 20
+
+
+class DrawnCharts:
+    """The charts that were drawn last, in ``file``; ``program`` says what draws them."""
+
+    def __init__(self, file: Path, program: str) -> None:
+        self._file = file
+        self._program = program
+        self._charts = _loaded(file)
+        self._is_saved = True
+
+    def picture(self, chart: Chart, name: str) -> Markup:
+        """A chart as an element of a page, whose ids begin with ``name``."""
+        key = hashlib.sha256(repr((self._program, name, chart)).encode()).hexdigest()
+        known = self._charts.pop(key, None)
+        if known is None:
+            known = str(chart_picture(chart, name))
+            self._is_saved = False
+        self._charts[key] = known  # the last one used is the last one kept
+        if len(self._charts) > _MOST:
+            del self._charts[next(iter(self._charts))]
+        return Markup(known)  # noqa: S704 (drawn above)
+
+    def save(self) -> None:
+        """Keep them for the next build."""
+        if not self._is_saved:
+            with storage_faults(self._file):
+                write_whole(self._file, json.dumps(self._charts))
+            self._is_saved = True
+
+
+def _loaded(file: Path) -> dict[str, str]:
+    """What is kept; nothing where it is missing or damaged."""
+    try:
+        with file.open("rb") as opened:
+            found = json.loads(opened.read(_LARGEST_FILE))
+    except (OSError, ValueError):
+        return {}
+    return {key: one for key, one in found.items() if isinstance(one, str)} if isinstance(found, dict) else {}
+
+
+# What makes the pages: another version of it makes all of them anew.
+
+_FOLDERS = ("benchmarks", "catalog", "report", "results")
+_LIBRARIES = ("matplotlib", "ruptures")
+"""Optional: pages say what they lack without them."""
+
+
+def program_digest() -> str:
+    """A digest of this program's version, of what lays out its results, and of the libraries that are there."""
+    package = Path(__file__).resolve().parents[2]
+    digest = hashlib.sha256(__version__.encode())
+    for folder in _FOLDERS:
+        for file in sorted((package / folder).rglob("*")):
+            if file.suffix in (".py", ".j2", ".css", ".js", ".yaml"):
+                digest.update(f"\0{file.relative_to(package)}\0".encode())
+                digest.update(file.read_bytes())
+    digest.update(repr([name for name in _LIBRARIES if find_spec(name) is not None]).encode())
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,43 @@ import posixpath
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from filelock import FileLock, Timeout
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from orchestrator.errors import LabError, UsageError
-from orchestrator.report.html.attachments import Page
-from orchestrator.report.site.state import KeptPage, SiteState
+from orchestrator.files import write_whole
+from orchestrator.report.html.frame import Page
+from orchestrator.report.site.pages import SitePath
 from orchestrator.results.faults import storage_faults
-from orchestrator.whole_file import write_whole
+
+# What a site remembers: which files are its own, and what each page was made from.
+
+
+class KeptPage(BaseModel):
+    """A page of the site.
+
+    ``made_from`` is a digest of all that it shows and of the program, empty of a page that was not finished. ``files``
+    belong to it. ``line`` is what lists have of it, in the form of the program that made it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    made_from: str = ""
+    files: tuple[SitePath, ...] = ()
+    line: dict[str, Any] | None = None
+
+
+class SiteState(BaseModel):
+    """All pages of a site of the lab in the folder ``lab``, by their files."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    version: Literal[1] = 1
+    lab: str
+    pages: dict[SitePath, KeptPage] = {}
+
 
 _OWN, _STATE, _LOCK = ".site", "state.json", "lock"
 _LARGEST_STATE = 256 << 20  # 1000 runs and 100 metrics take 300 kB

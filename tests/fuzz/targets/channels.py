@@ -12,12 +12,9 @@ from unittest.mock import patch
 
 from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestConnectionLost
-from orchestrator.guest.channel import Output, Stream
+from orchestrator.guest.channel import MarkedCommand, Output, Stream
 from orchestrator.guest.framed import FramedChannel
-from orchestrator.guest.marked import MarkedCommand
-from orchestrator.guest.serial import SerialChannel
-from orchestrator.guest.serial_line import SerialLine
-from orchestrator.guest.serial_login import log_in
+from orchestrator.guest.serial import SerialChannel, SerialLine, log_in
 
 _LIMIT = 60.0
 """Seconds of the host's time for an answer. None of them is waited for: behind an input its end is closed."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from typing import cast
 
-from orchestrator.benchmarks.scaling.sites import choose_addresses, choose_sites, choose_sites_by_name
+from orchestrator.benchmarks.scaling.measurement import choose_addresses, choose_sites, choose_sites_by_name
 from orchestrator.catalog.probes import probe_kind
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import check_armed, observe
+from orchestrator.probes.placement import RefusedPlaces
 from orchestrator.probes.point import ProbePoint
-from orchestrator.probes.refused_places import RefusedPlaces
 from orchestrator.probes.symbols import ModuleMemory, Symbols
-from orchestrator.probes.tracer import called_by_tracer, find_traced
+from orchestrator.probes.tracefs import called_by_tracer, find_traced
 
 _SYMBOL, _ADDRESS = "__ia32_sys_gettimeofday", 0xC1093A10
 _POINT = ProbePoint(_SYMBOL, 5, _ADDRESS + 5, bytes.fromhex("8b442404538b0885c9740f"))

@@ -7,22 +7,18 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from fuzz.scratch import file, folder
-from orchestrator.artifacts.drivers import module_info
-from orchestrator.artifacts.flat_image import flat_image
-from orchestrator.artifacts.function_entry import entry_offset
-from orchestrator.artifacts.kallsyms import find_symbols
-from orchestrator.artifacts.kernel_code import RETPOLINES, KernelCode, code_of_tree, write_code
-from orchestrator.artifacts.module_parameters import check_parameter_names
+from orchestrator.artifacts.kernel_code import RETPOLINES, KernelCode, code_of_tree, find_symbols, write_code
+from orchestrator.artifacts.kernels import extract, flat_image
+from orchestrator.artifacts.machine_code import entry_offset
+from orchestrator.artifacts.module_files import module_info
 from orchestrator.artifacts.modules import Module
 from orchestrator.artifacts.program_code import find_in_library, find_in_program
-from orchestrator.artifacts.vmlinux import extract
-from orchestrator.benchmarks.markers.codesize.object_file import read_object
-from orchestrator.catalog.user_module import modinfo
-from orchestrator.catalog.user_workload import find_workload
+from orchestrator.artifacts.user_modules import check_parameter_names
+from orchestrator.benchmarks.markers.code_size import read_object
+from orchestrator.catalog.user_files import find_workload, modinfo
 from orchestrator.errors import LabError
-from orchestrator.probes.marker_sites import marker_code
-from orchestrator.probes.module_symbols import functions_at
-from orchestrator.probes.static_point import wrong_point_reason
+from orchestrator.probes.point import wrong_point_reason
+from orchestrator.probes.symbols import functions_at, marker_code
 
 _SYSTEM_MAP = b"""\
 c1000000 T _stext

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from orchestrator.artifacts.apt import NoSuchPackageError, failed_suites, package_of
-from orchestrator.artifacts.debian_mirror import mirror_in, without_passwords
-from orchestrator.catalog.debian import debian
+from orchestrator.artifacts.debian import NoSuchPackageError, failed_suites, mirror_in, package_of, without_passwords
+from orchestrator.catalog.images import debian
 
 
 def read_package_list(data: bytes) -> None:

@@ -6,16 +6,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from orchestrator.benchmarks.calls.call_programs import Sampling, parse, parse_called, parse_watched
-from orchestrator.benchmarks.calls.results_line import parse_results
-from orchestrator.benchmarks.calls.whole_program import parse_runs
-from orchestrator.benchmarks.scaling.driver_output import read_driver
-from orchestrator.benchmarks.scaling.events_output import read_events
-from orchestrator.benchmarks.scaling.load_output import read_load
-from orchestrator.benchmarks.scaling.model_output import read_model
-from orchestrator.benchmarks.system.command import read_command
-from orchestrator.benchmarks.system.kernel_build import read_build
-from orchestrator.benchmarks.system.ping_flood import read_flood
+from orchestrator.benchmarks.calls.call_programs import (
+    Sampling,
+    parse,
+    parse_called,
+    parse_results,
+    parse_runs,
+    parse_watched,
+)
+from orchestrator.benchmarks.scaling.outputs import read_driver, read_events, read_load, read_model
+from orchestrator.benchmarks.system.work import read_build, read_command, read_flood
 from orchestrator.errors import EvidenceError
 
 _SAMPLING = Sampling(calls=10, batch=5, repeats=2, untimed=10)

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from fuzz.scratch import file, folder
 from orchestrator.probes.events import Events, check_order, parse_ring, write_csv
-from orchestrator.probes.recorder_report import parse_report
-from orchestrator.profile.counts import read_regions, together
-from orchestrator.profile.sample import Timed, sample_of
+from orchestrator.probes.recorder import parse_report
+from orchestrator.profile.counts import Timed, read_regions, sample_of, together
 
 _TIMED = Timed(1, ((1, 5), (1, 5)))
 

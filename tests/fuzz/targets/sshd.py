@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import paramiko
 
-from orchestrator.guest import ssh_connection
+from orchestrator.guest import ssh
 from orchestrator.guest.ssh import SshChannel
 
 _LIMIT = 60.0
@@ -26,7 +26,7 @@ class _Greeting:
     """A port whose only answer to a connection is the input that was given last."""
 
     def __init__(self) -> None:
-        self._listening = socket.create_server((ssh_connection.HOST, 0))
+        self._listening = socket.create_server((ssh.HOST, 0))
         self._inputs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self.port: int = self._listening.getsockname()[1]
         self.key = paramiko.ECDSAKey.generate()
@@ -55,8 +55,8 @@ def read_ssh_greeting(data: bytes) -> None:
     """The first bytes of a server's, in one attempt to connect; a failure of these leads to the next one."""
     server = _greeting()
     server.give(data)
-    with contextlib.suppress(*ssh_connection._FAILURES):
-        ssh_connection._attempt(server.port, server.key, server.key, _LIMIT, ssse3=False)
+    with contextlib.suppress(*ssh._FAILURES):
+        ssh._attempt(server.port, server.key, server.key, _LIMIT, ssse3=False)
     # Paramiko leaves the timer of a handshake that failed, a thread for 15 s: 6000 of them at 400 inputs a second.
     for thread in threading.enumerate():
         if isinstance(thread, threading.Timer):
@@ -122,7 +122,7 @@ class _Transport:
 def read_sftp_replies(data: bytes) -> None:
     """Replies to the requests that read a file, or write one where the input's first byte is odd."""
     transport = cast(paramiko.Transport, _Transport(data[1:]))
-    channel = SshChannel(ssh_connection.Connection(cast(paramiko.SSHClient, None), transport))
+    channel = SshChannel(ssh.Connection(cast(paramiko.SSHClient, None), transport))
     if data and data[0] % 2:
         channel.put(b"content", "/tmp/file", mode=0o644, time_limit=_LIMIT)
     else:

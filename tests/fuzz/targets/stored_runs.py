@@ -16,28 +16,22 @@ from pathlib import Path
 from rich.console import Console
 
 from fuzz.scratch import file, folder
-from orchestrator.artifacts.pins import chosen
+from orchestrator.artifacts.debian import chosen
 from orchestrator.benchmarks.registry import reports
 from orchestrator.errors import LabError, UsageError
-from orchestrator.profile.annotation import annotated
-from orchestrator.profile.classes import per_call
-from orchestrator.report.claims_layout import all_claims
-from orchestrator.report.csv_report import render_csv
-from orchestrator.report.junit_report import render_junit
-from orchestrator.report.markdown import render_markdown
+from orchestrator.nightly import NightNote
+from orchestrator.profile.difference import annotated, per_call
+from orchestrator.report.claims import all_claims
+from orchestrator.report.exports import render_csv, render_junit
 from orchestrator.report.profile_json import profile_json
-from orchestrator.report.table import print_table
-from orchestrator.results.call_tree import call_tree
-from orchestrator.results.cell_consoles import last_lines
+from orchestrator.report.text import print_table, render_markdown
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.durations import logged_durations
 from orchestrator.results.history import metrics, recent_histories
-from orchestrator.results.night_note import NightNote
 from orchestrator.results.origin import Origin, host_differences, kernel_versions, origin_differences, origin_of
-from orchestrator.results.profile import FOLDER, file_name, load_profile
-from orchestrator.results.run_files import module_folders, provenance
+from orchestrator.results.run_files import last_lines, logged_durations, module_folders, provenance
 from orchestrator.results.runs import RESULTS_FILE, RUN_FILE, find_run
 from orchestrator.results.store import FILE_NAME, Store
+from orchestrator.results.stored_profile import FOLDER, call_tree, file_name, load_profile
 from orchestrator.run.provenance import Provenance
 from orchestrator.steps import LOG_NAME
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from fuzz.scratch import file
 from orchestrator.benchmarks.registry import kinds
-from orchestrator.experiment.file.loading import load_experiment, load_resolved
+from orchestrator.experiment.file import load_experiment, load_resolved
 from orchestrator.model.cost_file import load_cost_file
 
 

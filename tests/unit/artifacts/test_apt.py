@@ -16,16 +16,21 @@ import pytest
 from debian_archive import DebianArchive, SigningKey
 from namespaces import OWN_MOUNTS, call_with_mount
 
-from orchestrator.artifacts import apt, debian_mirror, pins
-from orchestrator.artifacts.apt import AptRoot, NoSuchPackageError, package_of
-from orchestrator.artifacts.archive import system_archive
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.debian import unpacked_packages
-from orchestrator.artifacts.debian_mirror import DebianMirror
-from orchestrator.artifacts.pins import origins, versions
-from orchestrator.catalog.debian import debian
-from orchestrator.catalog.images import ImageRecipe
+from orchestrator.artifacts import debian as apt
+from orchestrator.artifacts import debian as debian_mirror
+from orchestrator.artifacts import debian as pins
+from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.debian import (
+    AptRoot,
+    DebianMirror,
+    NoSuchPackageError,
+    origins,
+    package_of,
+    unpacked_packages,
+    versions,
+)
+from orchestrator.artifacts.images import system_archive
+from orchestrator.catalog.images import ImageRecipe, debian
 from orchestrator.errors import HostError
 from orchestrator.process import Finished
 

@@ -10,8 +10,7 @@ import pytest
 from host_toolchain import HOST_TOOLCHAIN
 
 from orchestrator.artifacts.bpf_objects import bpf_object
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import BuildError, HostError, UnsupportedError

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.artifacts.build_source import link_chosen
-from orchestrator.catalog.build_source import build_source_choice
+from orchestrator.artifacts.kernel_build import build_source_choice, link_chosen
 from orchestrator.catalog.kernels import kernels
 
 

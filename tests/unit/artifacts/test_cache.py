@@ -17,8 +17,7 @@ from file_permissions import modes_count
 from namespaces import OWN_MOUNTS, call_with_mount
 from other_processes import FOR_EVER, FORK, wait_while_alive
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache, digest
+from orchestrator.artifacts.cache import BuildContext, Cache, digest
 from orchestrator.errors import BuildError, HostError, LabError
 from orchestrator.steps import step_echo
 

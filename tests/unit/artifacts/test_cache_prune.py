@@ -20,8 +20,7 @@ from typer.testing import CliRunner
 
 from orchestrator.artifacts import images
 from orchestrator.artifacts.cache import ENVIRONMENT_STAMP, Artifact, Cache, digest
-from orchestrator.artifacts.cache_entries import Kind, cache_entries
-from orchestrator.artifacts.pruning import ALL, fates, freed
+from orchestrator.artifacts.cache_entries import ALL, Kind, cache_entries, fates, freed
 from orchestrator.cli.main import app
 from orchestrator.paths import data_dir
 

@@ -17,8 +17,8 @@ from namespaces import OWN_MOUNTS, call_with_mount
 from other_processes import FORK
 
 from orchestrator.artifacts.cache import Cache
-from orchestrator.disk_room import is_lack_of_room
 from orchestrator.errors import BuildError, HostError
+from orchestrator.files import is_lack_of_room
 
 INPUTS = {"version": 1}
 CONTENT = os.urandom(1024) * 40

@@ -11,8 +11,7 @@ from host_toolchain import HOST_TOOLCHAIN
 from typer.testing import CliRunner, Result
 
 from orchestrator.artifacts import compiler, digests
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Artifact, Cache
+from orchestrator.artifacts.cache import Artifact, BuildContext, Cache
 from orchestrator.artifacts.compiler import guest_programs
 from orchestrator.cli.main import app
 

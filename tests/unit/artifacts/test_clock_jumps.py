@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.artifacts import image_build
-from orchestrator.artifacts.apt import AptRoot
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache, digest
+from orchestrator.artifacts import images
+from orchestrator.artifacts.cache import DAY, BuildContext, Cache, digest
 from orchestrator.artifacts.cache_entries import cache_entries
-from orchestrator.artifacts.usage import DAY
+from orchestrator.artifacts.debian import AptRoot
 
 SOURCES = {"bookworm": "deb http://a.invalid/debian bookworm main\n"}
 WEEKS = 21 * DAY
@@ -52,13 +50,13 @@ def test_what_is_not_used_again_ages_from_the_next_look_on(tmp_path: Path) -> No
 
 
 def test_a_living_builders_folder_is_kept_however_old_the_clock_makes_it(tmp_path: Path) -> None:
-    living, abandoned = (tmp_path / f"{image_build._WORK_PREFIX}{name}" for name in ("living", "abandoned"))
+    living, abandoned = (tmp_path / f"{images._WORK_PREFIX}{name}" for name in ("living", "abandoned"))
     long_ago = time.time() - WEEKS
     for folder in (living, abandoned):
         folder.mkdir()
         os.utime(folder, (long_ago, long_ago))
     descriptor = os.open(living, os.O_RDONLY)  # another process has a lock by another open file
     fcntl.flock(descriptor, fcntl.LOCK_SH)
-    image_build._remove_abandoned((), tmp_path)
+    images._remove_abandoned((), tmp_path)
     assert list(tmp_path.iterdir()) == [living]
     os.close(descriptor)

@@ -12,14 +12,13 @@ from pathlib import Path
 import pytest
 from file_permissions import reading_by_modes
 
-from orchestrator import requirements
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.data_disk import data_disk
+from orchestrator import program
+from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.images import data_disk
 from orchestrator.errors import HostError, UsageError
 
 pytestmark = pytest.mark.skipif(
-    any(need.location() is None for need in requirements.load_requirements("image-packages.txt")),
+    any(need.location() is None for need in program.load_requirements("image-packages.txt")),
     reason="needs what images/image-packages.txt lists",
 )
 

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.artifacts.apt import AptRoot, Package
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Artifact, Cache
-from orchestrator.artifacts.debian import unpacked_packages
+from orchestrator.artifacts.cache import Artifact, BuildContext, Cache
+from orchestrator.artifacts.debian import AptRoot, Package, unpacked_packages
 from orchestrator.errors import HostError, LabError
 
 CHOSEN = {

@@ -9,15 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.artifacts import debian_mirror as module
-from orchestrator.artifacts.debian_mirror import (
-    DebianMirror,
-    archive_keyring,
-    debian_mirror,
-    mirror_in,
-    without_passwords,
-)
-from orchestrator.catalog.debian import debian
+from orchestrator.artifacts import debian as module
+from orchestrator.artifacts.debian import DebianMirror, archive_keyring, debian_mirror, mirror_in, without_passwords
+from orchestrator.catalog.images import debian
 from orchestrator.errors import HostError, LabError, UsageError
 
 A, B = "http://a.invalid/debian/", "https://b.invalid/mirrors/debian"

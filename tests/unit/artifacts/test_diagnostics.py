@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 from tiny_modules import tiny_kernel, tiny_module
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.diagnostics import compile_error, error_hint, error_lines
 from orchestrator.artifacts.modules import build_modules
 from orchestrator.errors import BuildError
 from orchestrator.process import Finished
-from orchestrator.report.reasons import shared_key
+from orchestrator.report.sheet import shared_key
 
 STEPS = "  CC [M]  mine.o\n  LD [M]  mine.ko\n"
 END = (

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_modules import make_module
 
-from orchestrator.artifacts.drivers import module_content, module_info, unpacked_name, with_dependencies
+from orchestrator.artifacts.module_files import module_content, module_info, unpacked_name, with_dependencies
 from orchestrator.errors import LabError
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.artifacts.function_entry import LONGEST, entry_offset, entry_places
 from orchestrator.artifacts.kernel_code import code_of_tree
+from orchestrator.artifacts.machine_code import LONGEST, entry_offset, entry_places
 
 ENDBR64, ENDBR32, SEALED, SEALED_LATER = "f30f1efa", "f30f1efb", "660f1f00", "0f1f40d6"
 NOP64, NOP32 = "0f1f440000", "3e8d742600"

@@ -15,8 +15,7 @@ from elftools.elf.elffile import ELFFile
 from host_toolchain import HOST_TOOLCHAIN
 
 from orchestrator.artifacts import compiler
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.compiler import guest_programs
 from orchestrator.benchmarks.calls.call_programs import Sampling, parse, parse_called
 

@@ -16,18 +16,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from orchestrator import requirements
-from orchestrator.artifacts import image_build
+from orchestrator import program
+from orchestrator.artifacts import images as image_build
 from orchestrator.artifacts import images as images_of
-from orchestrator.artifacts.apt import Package
-from orchestrator.artifacts.archive import index, system_packages
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache, digest
-from orchestrator.artifacts.cache_entries import Kind, cache_entries
-from orchestrator.artifacts.images import cached_image, ready_image
-from orchestrator.artifacts.namespace import _namespace
-from orchestrator.artifacts.pins import inputs_of
-from orchestrator.artifacts.pruning import ALL
+from orchestrator.artifacts.cache import BuildContext, Cache, digest
+from orchestrator.artifacts.cache_entries import ALL, Kind, cache_entries
+from orchestrator.artifacts.debian import Package, inputs_of
+from orchestrator.artifacts.images import _namespace, cached_image, index, ready_image, system_packages
 from orchestrator.catalog.images import ImageRecipe, image, images
 from orchestrator.cli.main import app
 from orchestrator.errors import ConfigError, HostError
@@ -206,9 +201,9 @@ def test_an_index_names_the_files_that_are_there() -> None:
 
 def test_a_missing_program_is_named_with_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "list.txt").write_text("sh dash a shell\nno-such-a a for one\nno-such-b b b\nno-such-c a for two\n")
-    monkeypatch.setattr(requirements, "data_dir", lambda name: tmp_path)
+    monkeypatch.setattr(program, "data_dir", lambda name: tmp_path)
     with pytest.raises(HostError, match=r"building needs a b\n") as caught:
-        requirements.check_installed("list.txt", "building")
+        program.check_installed("list.txt", "building")
     assert caught.value.hint.endswith("install -y --no-install-recommends a b")
 
 
@@ -234,7 +229,7 @@ def test_remains_of_a_killed_build_are_removed_by_a_later_one(tmp_path: Path, mo
 
 
 def test_the_list_of_what_images_need() -> None:
-    assert {need.package for need in requirements.load_requirements("image-packages.txt")} == {
+    assert {need.package for need in program.load_requirements("image-packages.txt")} == {
         "mmdebstrap",
         "arch-test",
         "mount",

@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from orchestrator.artifacts.kallsyms import Symbol, find_symbols
+from orchestrator.artifacts.kernel_code import Symbol, find_symbols
 
 CHARACTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz.$"
 BASE = {4: 0xC1000000, 8: 0xFFFFFFFF81000000}

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from tiny_modules import tiny_kernel, tiny_module
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.kernels import Kernel, UnusableTreeError
 from orchestrator.artifacts.modules import Module, build_modules
 from orchestrator.errors import BuildError

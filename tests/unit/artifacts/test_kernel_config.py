@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.artifacts.kernel_config import check_granted, features, merged, not_granted
-from orchestrator.catalog.kconfig import read_config
-from orchestrator.catalog.kernels import kernel, kernels
+from orchestrator.artifacts.kernel_build import check_granted, features, merged, not_granted
+from orchestrator.catalog.kernels import kernel, kernels, read_config
 from orchestrator.errors import BuildError, ConfigError
 
 

@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 from host_toolchain import HOST_TOOLCHAIN
 
-from orchestrator.artifacts import kernel_modules as packing
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.kernel_modules import kernel_modules
+from orchestrator.artifacts import boot_files as packing
+from orchestrator.artifacts.boot_files import kernel_modules
+from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import HostError, UsageError
-from orchestrator.requirements import load_requirements
+from orchestrator.program import load_requirements
 
 PACKING = pytest.mark.skipif(shutil.which("mksquashfs") is None, reason="needs what images/image-packages.txt lists")
 

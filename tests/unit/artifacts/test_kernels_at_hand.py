@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.artifacts import debian as pins
 from orchestrator.artifacts import debian as unpacking
-from orchestrator.artifacts import pins
-from orchestrator.artifacts.apt import NoSuchPackageError, Package, numbers_in
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Artifact, Cache
+from orchestrator.artifacts.cache import Artifact, BuildContext, Cache
+from orchestrator.artifacts.debian import NoSuchPackageError, Package, numbers_in, versions
 from orchestrator.artifacts.kernels import packages_at_hand
-from orchestrator.artifacts.pins import versions
-from orchestrator.catalog.debian import Suites, debian
+from orchestrator.catalog.images import Suites, debian
 from orchestrator.catalog.kernels import kernel
 from orchestrator.errors import HostError
 

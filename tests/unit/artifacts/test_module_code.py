@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.artifacts.function_entry import FTRACE_NOPS, entry_offset
 from orchestrator.artifacts.kernel_code import KernelCode
-from orchestrator.artifacts.module_code import module_code
+from orchestrator.artifacts.machine_code import FTRACE_NOPS, entry_offset
+from orchestrator.artifacts.module_files import module_code
 from orchestrator.errors import LabError
-from orchestrator.probes.static_point import wrong_point_reason
+from orchestrator.probes.point import wrong_point_reason
 
 SOURCE = Path(__file__).parent / "tiny" / "in_module.S"
 FRAMES = {4: "%ebp", 8: "%rbp"}

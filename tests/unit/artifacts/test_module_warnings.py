@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 from tiny_modules import tiny_kernel, tiny_module
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.module_source import ModuleSource, render_own
-from orchestrator.artifacts.modules import Module, build_modules
+from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.modules import Module, ModuleSource, build_modules, render_own
 from orchestrator.errors import BuildError
-from orchestrator.run.preparation import compiler_note
+from orchestrator.run.boot import compiler_note
 from orchestrator.steps import step_log
 
 UNUSED = """#include "shared.h"

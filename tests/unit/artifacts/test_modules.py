@@ -16,18 +16,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_modules import tiny_kernel, tiny_module
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.inclusion import included
-from orchestrator.artifacts.module_source import (
+from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.modules import (
+    Module,
     ModuleSource,
     Value,
+    build_modules,
     check_parameters,
     module_folders,
     render,
     templates,
 )
-from orchestrator.artifacts.modules import Module, build_modules
+from orchestrator.artifacts.sources import included
 from orchestrator.errors import BuildError, UsageError
 from orchestrator.paths import data_dir
 from orchestrator.probes.recorder import MECHANISMS, recorder_values

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 from host_toolchain import HOST_TOOLCHAIN
 
-from orchestrator.artifacts import compiler, own_sources
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts import compiler, sources
+from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.compiler import compiled_workload, shared_library
-from orchestrator.artifacts.own_sources import files_read, own_file
+from orchestrator.artifacts.sources import files_read, own_file
 from orchestrator.errors import ConfigError
 from orchestrator.paths import data_dir
 
@@ -147,7 +146,7 @@ def test_what_an_administrator_installs_is_the_user_s(tmp_path: Path, monkeypatc
     (tmp_path / "usr/include").mkdir()
     header = tmp_path / "usr/include/their.h"
     header.touch()
-    monkeypatch.setattr(own_sources, "_SYSTEM", [tmp_path / one.relative_to("/") for one in own_sources._SYSTEM])
+    monkeypatch.setattr(sources, "_SYSTEM", [tmp_path / one.relative_to("/") for one in sources._SYSTEM])
     source = own_file(main, [own, header])
     assert {*source.digests} == {"mine.c", "usr/local/include/own.h", str(header)}
     assert {*source.texts} == {"mine.c", "usr/local/include/own.h"}

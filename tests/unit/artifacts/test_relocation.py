@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from orchestrator.artifacts.relocation import relocate
+from orchestrator.artifacts.kernel_build import relocate
 
 
 def test_a_build_tree_belongs_to_its_new_source(tmp_path: Path) -> None:

@@ -12,15 +12,13 @@ from pathlib import Path
 import pytest
 
 from orchestrator.artifacts import digests, saved_guests
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache, digest
+from orchestrator.artifacts.cache import BuildContext, Cache, digest, release
 from orchestrator.artifacts.cache_entries import cache_entries
 from orchestrator.artifacts.saved_guests import KIND, discard, key_inputs, saved_guest
-from orchestrator.artifacts.usage import release
 from orchestrator.catalog.cpus import cpu
 from orchestrator.errors import HostError
+from orchestrator.guest.guest_files import SavedGuest
 from orchestrator.guest.machine import CountingPlugin, DataDisk, Machine, RootImage
-from orchestrator.guest.saved import SavedGuest
 
 MIB = 1 << 20
 QEMU_DIGESTS = saved_guests._qemu_digests

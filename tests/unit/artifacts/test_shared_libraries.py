@@ -16,16 +16,14 @@ from elftools.elf.sections import SymbolTableSection
 from host_toolchain import HOST_TOOLCHAIN
 
 from orchestrator.artifacts import compiler
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.compiler import guest_programs, workload_program
 from orchestrator.artifacts.images import Image
-from orchestrator.artifacts.program_code import find_in_library
-from orchestrator.artifacts.shared_libraries import library_of_image, library_path, obtain_library
+from orchestrator.artifacts.program_code import find_in_library, library_of_image, library_path, obtain_library
 from orchestrator.benchmarks.calls.call_programs import parse_called
 from orchestrator.catalog.images import image
 from orchestrator.catalog.kernels import Arch
-from orchestrator.catalog.user_library import find_library
+from orchestrator.catalog.user_files import find_library
 from orchestrator.errors import BuildError
 
 ON_X86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="runs x86_64 programs on the host")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from file_permissions import reading_by_modes
 
-from orchestrator.artifacts import source_folder
-from orchestrator.artifacts.source_folder import read_sources
+from orchestrator.artifacts import sources
+from orchestrator.artifacts.sources import read_sources
 from orchestrator.errors import ConfigError
 
 
@@ -69,12 +69,12 @@ def test_what_cannot_be_read_is_named(folder: Path, name: str) -> None:
 
 
 def test_more_than_is_a_modules_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_folder, "_MOST_FILES", 3)
+    monkeypatch.setattr(sources, "_MOST_FILES", 3)
     assert len(read_sources(folder)) == 3
     (folder / "one_more.c").touch()
     with pytest.raises(ConfigError, match="too much for a module"):
         read_sources(folder)
     (folder / "one_more.c").unlink()
-    monkeypatch.setattr(source_folder, "_MOST_BYTES", 10)
+    monkeypatch.setattr(sources, "_MOST_BYTES", 10)
     with pytest.raises(ConfigError, match="too much for a module"):
         read_sources(folder)

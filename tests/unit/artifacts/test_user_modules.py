@@ -9,11 +9,11 @@ from typing import cast
 import pytest
 
 from orchestrator.artifacts import user_modules as under_test
-from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module
 from orchestrator.artifacts.user_modules import user_modules
-from orchestrator.catalog.user_module import modinfo
+from orchestrator.catalog.user_files import modinfo
 from orchestrator.errors import ConfigError, UsageError
 
 NO_CONTEXT, NO_KERNEL = cast("BuildContext", None), cast("Kernel", None)

@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from orchestrator.benchmarks.calls.benchmarks import ENTRIES, benchmarks
-from orchestrator.catalog.cpu_caches import Cache, cpu_caches
-from orchestrator.catalog.cpus import cpu, cpus, qemu_cpu
+from orchestrator.catalog.cpus import Cache, cpu, cpu_caches, cpus, qemu_cpu
+from orchestrator.catalog.data import nearest, unknown
 from orchestrator.catalog.kernels import Arch, kernels
 from orchestrator.catalog.probes import BASELINE, probe_kind, probes
 from orchestrator.catalog.reference import reference_table, reference_tables
-from orchestrator.catalog.spelling import nearest, unknown
-from orchestrator.catalog.system_calls import system_calls
+from orchestrator.catalog.words import system_calls
 from orchestrator.errors import ConfigError
 
 PUBLISHED_AVERAGES = {

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from orchestrator.catalog.given_parameters import in_name, parse_parameters, split_path, with_path, written
+from orchestrator.catalog.probes import in_name, parse_parameters, split_path, with_path, written
 from orchestrator.errors import ConfigError
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from orchestrator.catalog.kernel_feature import Change, KernelFeature
+from orchestrator.catalog.probes import Change, KernelFeature
 
 COMMIT = "fec56f5890d9"
 

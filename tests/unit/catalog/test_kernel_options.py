@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from orchestrator.artifacts.kernel_config import merged
-from orchestrator.catalog.kernel_options import kernels_by_option, without_option
-from orchestrator.catalog.kernels import Arch, kernels
+from orchestrator.artifacts.kernel_build import merged
+from orchestrator.catalog.kernels import Arch, kernels, kernels_by_option, without_option
 
 BTF, DIRECT, X86_64 = "CONFIG_DEBUG_INFO_BTF", "CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS", "CONFIG_X86_64"
 

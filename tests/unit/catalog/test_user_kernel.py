@@ -8,16 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel, kernels
 from orchestrator.errors import ConfigError, HostError
-from orchestrator.experiment.file.loading import load_experiment
-from orchestrator.experiment.plan import plan
-from orchestrator.experiment.selection import select
+from orchestrator.experiment.file import load_experiment
+from orchestrator.experiment.plan import plan, select
 
 IMAGE = bytes(0x202) + b"HdrS"
 """As far as it is looked at."""

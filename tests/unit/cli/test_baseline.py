@@ -13,7 +13,7 @@ from record_builders import cell
 from stored_profiles import store_run
 from typer.testing import CliRunner, Result
 
-from orchestrator.cli import completion
+from orchestrator.cli import options
 from orchestrator.cli.main import app
 from orchestrator.results.store import Store
 
@@ -37,11 +37,11 @@ def test_a_name_from_beginning_to_end(lab: Path, tmp_path: Path) -> None:
     (header, row) = orchestrator("baseline", "list").stdout.splitlines()
     assert row.split()[:4] == ["before", second, "x", "complete"]
     assert header.split() == ["baseline", "run", "experiment", "status", "since"]
-    assert completion.runs("") == ["latest", "before", second, first]
-    assert completion.baselines("be") == ["before"]
+    assert options.runs("") == ["latest", "before", second, first]
+    assert options.baselines("be") == ["before"]
     assert orchestrator("baseline", "remove", "before").exit_code == 0
     assert orchestrator("baseline", "list").stdout.splitlines() == [" ".join(header.split()).replace(" ", "  ")]
-    assert completion.baselines("") == []
+    assert options.baselines("") == []
 
 
 def test_times_are_local_as_in_the_list_of_runs(lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

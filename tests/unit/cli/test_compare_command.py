@@ -19,10 +19,10 @@ from stored_profiles import profile, record, store_run
 from typer.testing import CliRunner, Result
 
 from orchestrator import program
-from orchestrator.cli.compared_runs import compared_runs
+from orchestrator.cli.compared import compared_runs
 from orchestrator.cli.main import app
-from orchestrator.report.comparison_json import ComparisonJson
-from orchestrator.results.compared_runs import next_run
+from orchestrator.comparison.comparison import next_run
+from orchestrator.comparison.forms import ComparisonJson
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import find_run
 from orchestrator.results.statistics import median

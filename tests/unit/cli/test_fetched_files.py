@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from orchestrator.cli.fetched_files import FetchedFiles
+from orchestrator.cli.execute import FetchedFiles
 from orchestrator.errors import GuestConnectionLost, GuestError
 from orchestrator.guest.channel import CommandResult
 from orchestrator.guest.guest import Guest

@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from orchestrator.cli.main import app
-from orchestrator.fleet import settings
+from orchestrator.fleet import target
 from orchestrator.fleet.state import FleetState, process_start, state_file
 
 pytest.importorskip("distributed", reason="the extra 'fleet' is not installed")
@@ -192,8 +192,8 @@ def test_a_fleet_is_for_what_compare_measures() -> None:
 
 
 def test_without_the_extra_its_installation_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "find_spec", lambda name: None)
-    monkeypatch.setattr("orchestrator.fleet.target.need_dask", settings.need_dask)
+    monkeypatch.setattr(target, "find_spec", lambda name: None)
+    monkeypatch.setattr("orchestrator.fleet.target.need_dask", target.need_dask)
     for command in (["fleet", "up"], ["fleet", "keys"], ["run", QUICKSTART, "--fleet", "local"]):
         status, error = refused(*command)
         assert (status, "pip install 'probe-lab[fleet]'" in error) == (3, True), error

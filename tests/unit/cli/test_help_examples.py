@@ -11,8 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from orchestrator.cli.examples import examples
-from orchestrator.cli.main import app
+from orchestrator.cli.main import app, examples
 
 _SHELL = ("&&", "|")
 """What ends an example's command, for a shell; a word may begin with ``>`` besides."""

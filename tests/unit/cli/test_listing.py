@@ -15,15 +15,13 @@ import pytest
 from record_builders import cell, failed
 from typer.testing import CliRunner
 
-from orchestrator.benchmarks.calls.benchmarks import benchmarks
-from orchestrator.benchmarks.calls.capabilities import capability_names
+from orchestrator.benchmarks.calls.benchmarks import benchmarks, capability_names
 from orchestrator.benchmarks.markers.rows import marker_benchmarks
 from orchestrator.benchmarks.scaling.rows import kprobe_cache
 from orchestrator.benchmarks.system.workloads import system_workloads
 from orchestrator.catalog.cpus import cpus
-from orchestrator.catalog.events import standard_events
 from orchestrator.catalog.kernels import kernels
-from orchestrator.catalog.probes import Handler, probes
+from orchestrator.catalog.probes import Handler, probes, standard_events
 from orchestrator.catalog.reference import reference_tables
 from orchestrator.cli.listing import all_lists
 from orchestrator.cli.main import app

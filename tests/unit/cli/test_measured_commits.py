@@ -11,13 +11,12 @@ from record_builders import cell
 from stored_profiles import store_run
 
 from orchestrator.artifacts.git_tree import GitTree
+from orchestrator.artifacts.kernel_build import TreeBuild
 from orchestrator.artifacts.kernels import UnusableTreeError
-from orchestrator.artifacts.tree_build import TreeBuild
-from orchestrator.cli.commit_runs import CommitRuns, _stamps
-from orchestrator.cli.measured import Measuring
-from orchestrator.cli.measured_commits import MeasuredCommits
+from orchestrator.cli.commits import CommitRuns, MeasuredCommits, _stamps
+from orchestrator.cli.measuring import Measuring
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
-from orchestrator.results.bisected import Commit
+from orchestrator.results.origin import Commit
 from orchestrator.results.store import Store
 from orchestrator.run.bisection import NotMeasured
 

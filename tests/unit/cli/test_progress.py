@@ -13,15 +13,13 @@ from loaded_tables import calls_experiment
 from record_builders import cell, failed
 from rich.console import Console as RichConsole
 
-from orchestrator.cli.columns import print_columns
-from orchestrator.cli.options import say
-from orchestrator.cli.progress import _Display, _Lines, _Live, details
+from orchestrator.cli.measuring import _Display, _Lines, _Live, details
+from orchestrator.cli.options import print_columns, say
 from orchestrator.experiment.plan import plan
 from orchestrator.guest.console import Console
-from orchestrator.guest.guest import Guest
-from orchestrator.guest.life import State
-from orchestrator.results.durations import Durations
-from orchestrator.run.time_left import TimeLeft
+from orchestrator.guest.guest import Guest, State
+from orchestrator.results.run_files import Durations
+from orchestrator.run.runner import TimeLeft
 from orchestrator.steps import step, step_echo, step_source
 
 PLAN = plan(calls_experiment(probes=["none", "kprobe"]))

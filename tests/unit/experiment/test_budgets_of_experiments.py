@@ -9,10 +9,9 @@ import pytest
 
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import ConfigError, UsageError
-from orchestrator.experiment.budgeted import check_budgets
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.file.loading import load_experiment, load_resolved
-from orchestrator.experiment.plan import plan
+from orchestrator.experiment.file import load_experiment, load_resolved
+from orchestrator.experiment.plan import check_budgets, plan
 from orchestrator.results.store import Store
 from orchestrator.run.runner import check_resumable
 

@@ -10,8 +10,7 @@ from loaded_tables import calls_experiment
 
 from orchestrator.catalog.probes import BASELINE, probes
 from orchestrator.errors import ConfigError
-from orchestrator.experiment.plan import plan
-from orchestrator.experiment.selection import select
+from orchestrator.experiment.plan import plan, select
 
 PLAN = plan(
     calls_experiment(

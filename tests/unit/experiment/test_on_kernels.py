@@ -9,11 +9,9 @@ import pytest
 
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import ConfigError, UsageError
-from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.file.loading import load_experiment
-from orchestrator.experiment.on_kernels import on_kernels
+from orchestrator.experiment.experiment import Experiment, on_kernels, only_profiled, with_profile
+from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import plan
-from orchestrator.experiment.profiled import only_profiled, with_profile
 
 TEXT = """name: two
 machines: [{cpu: pentium4}]

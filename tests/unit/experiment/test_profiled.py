@@ -9,10 +9,9 @@ import pytest
 
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import ConfigError, UsageError
-from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.file.loading import load_experiment
+from orchestrator.experiment.experiment import Experiment, unprofiled, with_profile
+from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import plan
-from orchestrator.experiment.profiled import unprofiled, with_profile
 
 TABLE = "kernels: [debian-686]\nmachines: [{cpu: pentium4}]\n"
 CALLS = "benchmark: {name: gtodbench}\nprobes: [none]\n"

@@ -18,9 +18,8 @@ from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.probes import BASELINE, probes
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.file.loading import load_experiment
-from orchestrator.experiment.plan import plan
-from orchestrator.experiment.selection import select
+from orchestrator.experiment.file import load_experiment
+from orchestrator.experiment.plan import plan, select
 from orchestrator.paths import data_dir
 
 TABLES = """\

@@ -17,30 +17,33 @@ from typing import Any, cast
 from loaded_tables import calls_experiment
 from record_builders import cell as a_record
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import BuildError
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.plan import Plan, plan
 from orchestrator.fleet.crew import FleetCrew
-from orchestrator.fleet.facts import Offer, Versions
 from orchestrator.fleet.link import Ended, Heard, Joined, Left, Link, Offered, Told
-from orchestrator.fleet.messages import BEGINS, FileMessage, sent
 from orchestrator.fleet.parcel import Parcel, unpacked
-from orchestrator.fleet.roster import OVERHEAD_MIB
-from orchestrator.fleet.trust import Counts, counts
+from orchestrator.fleet.trust import OVERHEAD_MIB, Counts, counts
+from orchestrator.fleet.worker import BEGINS, FileMessage, Offer, Versions, sent
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Machine
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.artifacts import BootArtifacts
-from orchestrator.run.boot import BootTask
+from orchestrator.run.boot import (
+    BootArtifacts,
+    BootTask,
+    CellBegan,
+    Event,
+    GuestBooted,
+    Outcome,
+    Progress,
+    Ready,
+    identity,
+)
 from orchestrator.run.crew import CrewEvent, Job, JobEnded, Withdrawn
-from orchestrator.run.events import CellBegan, Event, GuestBooted, Outcome, Progress
-from orchestrator.run.preparation import Ready
-from orchestrator.run.record import identity
-from orchestrator.run.time_left import TimeLeft
+from orchestrator.run.runner import TimeLeft
 
 HERE = Versions(project="0.9", code="0123456789abcdef", python="3.11", qemu="7.2.15")
 CPUS = ("pentium4", "athlon", "pentium-m", "athlon64", "xeon-e5410")
@@ -339,11 +342,11 @@ def _no_plugin(context: object) -> Path:
 
 # What would boot a guest on this machine, or needs its QEMU and its compiler, is played, too.
 PLAYED: dict[str, object] = {
-    "orchestrator.fleet.admission.calibration_job": _calibration_job,
-    "orchestrator.fleet.admission.calibrated_here": _measured_here,
-    "orchestrator.fleet.checking.measured_here": _measured_here,
-    "orchestrator.fleet.packing.counting_plugin": _no_plugin,
-    "orchestrator.fleet.facts.Versions.here": lambda: HERE,
+    "orchestrator.fleet.trust.calibration_job": _calibration_job,
+    "orchestrator.fleet.trust.calibrated_here": _measured_here,
+    "orchestrator.fleet.trust.measured_here": _measured_here,
+    "orchestrator.fleet.parcel.counting_plugin": _no_plugin,
+    "orchestrator.fleet.worker.Versions.here": lambda: HERE,
 }
 
 

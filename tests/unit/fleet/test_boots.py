@@ -13,11 +13,9 @@ pytest.importorskip("distributed", reason="the extra fleet is not installed")
 
 from staged_fleet import ROWS, jobs_of, record_of
 
-from orchestrator.fleet.boots import Boots
-from orchestrator.fleet.messages import FileMessage, received
 from orchestrator.fleet.parcel import packed
-from orchestrator.run.boot import PROFILES_FOLDER, Session
-from orchestrator.run.events import Outcome, Progress
+from orchestrator.fleet.worker import Boots, FileMessage, received
+from orchestrator.run.boot import PROFILES_FOLDER, Outcome, Progress, Session
 
 
 def test_a_boot_that_was_ended_before_it_began_does_not_begin(tmp_path: Path) -> None:
@@ -60,8 +58,8 @@ def test_what_is_too_much_of_a_boot_is_left_out_and_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, int], left_out: str
 ) -> None:
     for name, value in {"LARGEST_FILE": 40, "MOST_FILES": 5, "MOST_BYTES": 100}.items():
-        monkeypatch.setattr(f"orchestrator.fleet.boots.{name}", value)
-    monkeypatch.setattr("orchestrator.fleet.boots.run_boot", leave(files))
+        monkeypatch.setattr(f"orchestrator.fleet.worker.{name}", value)
+    monkeypatch.setattr("orchestrator.fleet.worker.run_boot", leave(files))
     (job,) = jobs_of(tmp_path, 1)
     task = replace(job.task, directory=Path("boot1"))
     told: list[dict[str, object]] = []

@@ -16,23 +16,18 @@ import pytest
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.experiment.cell import Cell
 from orchestrator.guest.guest import Guest
-from orchestrator.run.boot import Session
-from orchestrator.run.crew import Cancelled, CrewEvent, Job, JobEnded, Withdrawn
-from orchestrator.run.events import CellBegan, GuestBooted, Outcome, Progress
-from orchestrator.run.local_crew import Stopped
-from orchestrator.run.record import without_number
+from orchestrator.run.boot import CellBegan, GuestBooted, Outcome, Progress, Session, without_number
+from orchestrator.run.crew import Cancelled, CrewEvent, Job, JobEnded, Stopped, Withdrawn
 from orchestrator.steps import step_echo
 
 pytest.importorskip("distributed", reason="the extra fleet is not installed")
 
 from staged_fleet import HERE, PLAYED, Boot, Play, Stage, honest, jobs_of, record_of
 
-from orchestrator.fleet.calibration import calibrated_here, measured_here
-from orchestrator.fleet.checking import Checking
 from orchestrator.fleet.crew import _PATIENCE
 from orchestrator.fleet.link import Ended, Heard, Joined, Left, Told
-from orchestrator.fleet.messages import BEGINS, FileMessage, sent
-from orchestrator.fleet.roster import Member, Roster
+from orchestrator.fleet.trust import Checking, Member, Roster, calibrated_here, measured_here
+from orchestrator.fleet.worker import BEGINS, FileMessage, sent
 
 
 @pytest.fixture(autouse=True)
@@ -631,7 +626,7 @@ def test_what_cannot_be_calibrated_here_ends_the_run(
     def fails(*arguments: object) -> None:
         raise HostError("this machine cannot measure")
 
-    monkeypatch.setattr("orchestrator.fleet.admission.calibrated_here", fails)
+    monkeypatch.setattr("orchestrator.fleet.trust.calibrated_here", fails)
     stage.join("left")
     with pytest.raises(HostError, match="this machine cannot measure"):
         Play(tmp_path, jobs_of(tmp_path, 1), stage).read()
@@ -688,9 +683,9 @@ def test_guests_of_the_client_end_with_the_run(tmp_path: Path, stage: Stage, mon
             sessions.append(session)
 
     sessions: list[Session] = []
-    monkeypatch.setattr("orchestrator.fleet.calibration.run_boot", boots)
-    monkeypatch.setattr("orchestrator.fleet.admission.calibrated_here", calibrated_here)
-    monkeypatch.setattr("orchestrator.fleet.checking.measured_here", measured_here)
+    monkeypatch.setattr("orchestrator.fleet.trust.run_boot", boots)
+    monkeypatch.setattr("orchestrator.fleet.trust.calibrated_here", calibrated_here)
+    monkeypatch.setattr("orchestrator.fleet.trust.measured_here", measured_here)
     stage.join("z", guests=1)
     stage.join("left", guests=1)
     play = Play(tmp_path, jobs_of(tmp_path, 2), stage)
@@ -786,7 +781,7 @@ def test_what_this_machine_cannot_decide_for_an_error_of_ours_ends_the_run(
 
         Stage.do(stage, do)
 
-    monkeypatch.setattr("orchestrator.fleet.checking.measured_here", fails)
+    monkeypatch.setattr("orchestrator.fleet.trust.measured_here", fails)
     monkeypatch.setattr(stage, "do", in_a_thread)
     stage.join("z", guests=1)
     stage.join("left", guests=1)
@@ -841,7 +836,7 @@ def test_a_worker_alone_that_cannot_be_checked_is_believed(
     def fails(*arguments: object) -> None:
         raise HostError("there is no room for a guest")
 
-    monkeypatch.setattr("orchestrator.fleet.checking.measured_here", fails)
+    monkeypatch.setattr("orchestrator.fleet.trust.measured_here", fails)
     stage.join("left")
     play = Play(tmp_path, jobs_of(tmp_path, 1), stage)
     assert play.run().withdrawn == []
@@ -935,8 +930,8 @@ def test_of_two_workers_this_machine_believes_the_one_whose_cell_fails_as_here(
         for cell in session.task.cells:
             session.emit(outcome(cell, fails=True))
 
-    monkeypatch.setattr("orchestrator.fleet.calibration.run_boot", boots)
-    monkeypatch.setattr("orchestrator.fleet.checking.measured_here", measured_here)
+    monkeypatch.setattr("orchestrator.fleet.trust.run_boot", boots)
+    monkeypatch.setattr("orchestrator.fleet.trust.measured_here", measured_here)
     stage.join("z", guests=1, script=says)
     stage.join("right", guests=1, script=says)
     play = Play(tmp_path, jobs_of(tmp_path, 2), stage)

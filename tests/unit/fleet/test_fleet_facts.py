@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from orchestrator import __version__
-from orchestrator.fleet.facts import Offer, Versions
+from orchestrator.fleet.worker import Offer, Versions
 
 HERE = Versions(project="0.9", code="0123456789abcdef", python="3.11", qemu="7.2.15")
 OFFER: dict[str, Any] = {"name": "left", "versions": HERE.model_dump(), "guests": 2, "memory_mib": 4096}
@@ -42,7 +42,7 @@ def test_every_version_counts() -> None:
 
 
 def test_the_versions_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.fleet.facts.qemu_version", lambda: "7.2.15")  # there may be no QEMU here
+    monkeypatch.setattr("orchestrator.fleet.worker.qemu_version", lambda: "7.2.15")  # there may be no QEMU here
     here = Versions.here()
     assert (here.project, here.qemu) == (__version__, "7.2.15")
     assert here.python == ".".join(map(str, sys.version_info[:2]))

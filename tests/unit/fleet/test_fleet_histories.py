@@ -17,14 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import HostError
-from orchestrator.run.events import Outcome, Progress
+from orchestrator.run.boot import Outcome, Progress
 
 pytest.importorskip("distributed", reason="the extra fleet is not installed")
 
 from staged_fleet import PLAYED, Boot, Play, Stage, Worker, honest, jobs_of, record_of
 
 from orchestrator.fleet.link import Ended, Heard, Joined, Told
-from orchestrator.fleet.messages import FileMessage, sent
+from orchestrator.fleet.worker import FileMessage, sent
 
 ANCHOR = "anchor"
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from record_builders import cell, cells
 
 from orchestrator.errors import LabError
-from orchestrator.fleet.messages import (
+from orchestrator.files import write_whole
+from orchestrator.fleet.worker import (
     BEGINS,
     LARGEST_FILE,
     LARGEST_MESSAGE,
@@ -23,8 +24,7 @@ from orchestrator.fleet.messages import (
     received,
     sent,
 )
-from orchestrator.run.events import CellBegan, Event, GuestBooted, Outcome, Progress
-from orchestrator.whole_file import write_whole
+from orchestrator.run.boot import CellBegan, Event, GuestBooted, Outcome, Progress
 
 ATTEMPT = "boot3-7-7f32"
 LINES = st.text(max_size=60)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.fleet.kept_log import KeptLog
-from orchestrator.fleet.orders import WorkerOrder
+from orchestrator.fleet.local import KeptLog
+from orchestrator.fleet.state import WorkerOrder
 
 pytest.importorskip("paramiko", reason="the extra fleet is not installed")
 
-from orchestrator.fleet.hosts_ssh import HostWorker
+from orchestrator.fleet.hosts import HostWorker
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.errors import ConfigError
 from orchestrator.fleet.hosts import load_hosts, ssh_parts
-from orchestrator.fleet.orders import WorkerOrder
+from orchestrator.fleet.state import WorkerOrder
 
 
 def written(folder: Path, text: str) -> Path:

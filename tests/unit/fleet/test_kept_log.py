@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.fleet.kept_log import LARGEST, KeptLog, told
+from orchestrator.fleet.local import LARGEST, KeptLog, told
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_errors_are_quoted_without_their_tracebacks(log: KeptLog) -> None:
 
 def test_a_process_s_output_goes_to_it_and_comes_back(tmp_path: Path) -> None:
     script = (
-        "import os, sys\nfrom pathlib import Path\nfrom orchestrator.fleet.kept_log import KeptLog, output_into\n"
+        "import os, sys\nfrom pathlib import Path\nfrom orchestrator.fleet.local import KeptLog, output_into\n"
         "with output_into(KeptLog(Path(sys.argv[1]))) as stream:\n"
         "    os.system('echo of a child; echo of its errors >&2')\n"
         "    print('for the user', file=stream)\n"

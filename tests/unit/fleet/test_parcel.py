@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from orchestrator.artifacts import digests
+from orchestrator.artifacts.compiler import Toolchain
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.toolchain import Toolchain
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import HostError
 from orchestrator.fleet.parcel import Parcel, Reference, packed, unpacked

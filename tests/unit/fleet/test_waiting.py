@@ -14,8 +14,8 @@ pytest.importorskip("distributed", reason="the extra fleet is not installed")
 
 from staged_fleet import jobs_of
 
-from orchestrator.fleet.attempts import Work
-from orchestrator.fleet.waiting import Waiting
+from orchestrator.fleet.crew import Waiting
+from orchestrator.fleet.trust import Work
 
 (JOB,) = jobs_of(Path("/nowhere"), 1)
 

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from namespaces import OWN_MOUNTS, call_with_mount
 
 from orchestrator.errors import HostError, LabError
-from orchestrator.fleet.parcel import Reference
-from orchestrator.fleet.warehouse import Warehouse
+from orchestrator.fleet.parcel import Reference, Warehouse
 
 CONTENT = bytes(range(256)) * 4
 PLACE = "modules/4f0c/probe.ko"

@@ -7,9 +7,8 @@ import pytest
 
 from orchestrator.catalog.cpus import cpu, cpus
 from orchestrator.errors import HostError, UsageError
-from orchestrator.guest import available_cpu
-from orchestrator.guest.accelerator import KvmSpeed, KvmState
-from orchestrator.guest.available_cpu import check_cpu
+from orchestrator.guest import accelerator
+from orchestrator.guest.accelerator import KvmSpeed, KvmState, check_cpu
 
 SLOW = KvmSpeed(state=KvmState.SLOW, reason="/dev/kvm is slow")
 FAST = KvmSpeed(state=KvmState.FAST, reason="/dev/kvm is fast")
@@ -18,9 +17,9 @@ FAST = KvmSpeed(state=KvmState.FAST, reason="/dev/kvm is fast")
 @pytest.fixture(autouse=True)
 def a_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """A host with an old QEMU and a slow KVM."""
-    monkeypatch.setattr(available_cpu, "qemu_cpu_names", lambda: frozenset({"host", "max", "qemu32", "athlon"}))
-    monkeypatch.setattr(available_cpu, "qemu_version", lambda: "QEMU emulator version 1.0")
-    monkeypatch.setattr(available_cpu, "known_kvm_speed", lambda: SLOW)
+    monkeypatch.setattr(accelerator, "qemu_cpu_names", lambda: frozenset({"host", "max", "qemu32", "athlon"}))
+    monkeypatch.setattr(accelerator, "qemu_version", lambda: "QEMU emulator version 1.0")
+    monkeypatch.setattr(accelerator, "known_kvm_speed", lambda: SLOW)
 
 
 def test_what_is_there() -> None:
@@ -42,6 +41,6 @@ def test_the_hosts_own(monkeypatch: pytest.MonkeyPatch) -> None:
         check_cpu(cpu("host"), "instructions")
     with pytest.raises(HostError, match="which takes KVM: /dev/kvm is slow"):
         check_cpu(cpu("host"), "tcg")
-    monkeypatch.setattr(available_cpu, "known_kvm_speed", lambda: FAST)
+    monkeypatch.setattr(accelerator, "known_kvm_speed", lambda: FAST)
     with pytest.raises(HostError, match="which takes KVM: emulation was asked for"):
         check_cpu(cpu("host"), "tcg")

@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 
 from orchestrator.errors import GuestError, UnsupportedError
-from orchestrator.guest.boot_stub import BootStub, is_stopped_stub
 from orchestrator.guest.console import Console
+from orchestrator.guest.diagnosis import BootStub, is_stopped_stub
 from orchestrator.guest.monitor import Monitor
 
 STOPPED = """
@@ -39,7 +39,7 @@ class Asked:
 
 
 def stub(monkeypatch: pytest.MonkeyPatch, folder: Path, printed: str, registers: str, silence: float) -> BootStub:
-    monkeypatch.setattr("orchestrator.guest.boot_stub._SILENCE", silence)
+    monkeypatch.setattr("orchestrator.guest.diagnosis._STUB_SILENCE", silence)
     log = folder / "guest.console"
     log.write_text(printed)
     return BootStub(cast("Monitor", Asked(registers)), Console(log), "486")

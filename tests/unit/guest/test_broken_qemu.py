@@ -14,9 +14,8 @@ import pytest
 
 from orchestrator.catalog.cpus import cpu
 from orchestrator.errors import GuestError, GuestExit, HostError
-from orchestrator.guest.emulator import QEMU, qemu_cpu_names, qemu_version
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.machine import Machine
+from orchestrator.guest.machine import QEMU, Machine, qemu_cpu_names, qemu_version
 
 BROKEN = Path(__file__).parent / "broken_qemu"
 

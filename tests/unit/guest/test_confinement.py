@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import HostError
-from orchestrator.guest import confinement, emulator
-from orchestrator.guest.confinement import USERS, Confinement, confinement_here, environment
+from orchestrator.guest import machine
+from orchestrator.guest.machine import USERS, Confinement, confinement_here, environment
 
 GIB = 1 << 30
 FULL = "000001ffffffffff"
@@ -20,7 +20,7 @@ FULL = "000001ffffffffff"
 @pytest.fixture
 def version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A QEMU that prints this version."""
-    monkeypatch.setattr(emulator, "qemu_version", lambda: request.param)
+    monkeypatch.setattr(machine, "qemu_version", lambda: request.param)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_an_ordinary_user_s_qemu_can_become_nobody_else() -> None:
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder in place of /proc/self, of root with all rights."""
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(confinement, "_SELF", tmp_path)
+    monkeypatch.setattr(machine, "_SELF", tmp_path)
     (tmp_path / "status").write_text(f"Name:\tpython\nCapPrm:\t{FULL}\nCapEff:\t{FULL}\nCapBnd:\t{FULL}\n")
     for name in ("uid_map", "gid_map"):
         (tmp_path / name).write_text("         0          0 4294967295\n")

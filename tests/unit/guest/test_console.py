@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.guest.channel import Output, Stream, complaint
-from orchestrator.guest.console import Console, plain_lines
-from orchestrator.guest.kernel_reports import REPORT_LINES, KernelReport, Trouble
+from orchestrator.guest.console import REPORT_LINES, Console, KernelReport, Trouble, plain_lines
 
 GOLDEN = Path(__file__).parent / "golden" / "console"
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from orchestrator.guest.console_bound import ConsoleBound
+from orchestrator.guest.qemu import ConsoleBound
 
 
 def test_the_file_that_grows_beyond_the_limit_is_named(tmp_path: Path) -> None:

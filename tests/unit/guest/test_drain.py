@@ -6,7 +6,7 @@ from __future__ import annotations
 import socket
 import threading
 
-from orchestrator.guest.drain import drained
+from orchestrator.guest.qemu import drained
 
 
 def test_output_is_discarded_until_draining_ends() -> None:

@@ -15,8 +15,7 @@ from orchestrator.catalog.cpus import cpu
 from orchestrator.errors import CommandFailed, CommandTimeout, GuestConnectionLost, UsageError
 from orchestrator.guest.channel import CommandResult, Listener
 from orchestrator.guest.framed import FramedChannel
-from orchestrator.guest.guest import Guest
-from orchestrator.guest.life import State
+from orchestrator.guest.guest import Guest, State
 from orchestrator.guest.machine import Machine
 from orchestrator.steps import step_echo
 

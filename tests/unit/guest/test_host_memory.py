@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import HostError
-from orchestrator.guest import control_groups, slots
-from orchestrator.guest.host_memory import check_memory, host_memory_mib
+from orchestrator.guest import slots
+from orchestrator.guest.slots import check_memory, host_memory_mib
 
 WITHOUT = 1 << 53
 """What version 1 has for no limit, about."""
@@ -33,8 +33,8 @@ def limited(root: Path, groups: str, file: str, text: str) -> None:
 
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(control_groups, "_GROUPS", tmp_path / "groups")
-    monkeypatch.setattr(control_groups, "_MOUNTED", tmp_path)
+    monkeypatch.setattr(slots, "_GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(slots, "_MOUNTED", tmp_path)
     monkeypatch.setenv("ORCHESTRATOR_CACHE", str(tmp_path / "cache"))
     return tmp_path
 

@@ -17,8 +17,7 @@ from paramiko.sftp import CMD_ATTRS, CMD_DATA, CMD_HANDLE, CMD_STATUS, CMD_VERSI
 
 from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestConnectionLost, GuestError, GuestHang
-from orchestrator.guest.ssh import SshChannel
-from orchestrator.guest.ssh_bounds import BoundedPacketizer
+from orchestrator.guest.ssh import BoundedPacketizer, SshChannel
 
 KEY = paramiko.ECDSAKey.generate()
 LIMIT = 600.0

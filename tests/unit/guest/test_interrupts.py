@@ -14,9 +14,8 @@ from typing import cast
 import pytest
 
 from orchestrator.errors import GuestError
-from orchestrator.guest import interrupts
-from orchestrator.guest.interrupts import counted_interrupts
-from orchestrator.guest.monitor import Monitor
+from orchestrator.guest import monitor
+from orchestrator.guest.monitor import Monitor, counted_interrupts
 
 REGISTERS = b"EAX=00000003 EBX=c1093a15 ECX=00000000 EDX=00000000\n" * 20
 
@@ -106,10 +105,10 @@ def test_of_a_log_without_end_no_more_is_read_than_a_pipe_holds(tmp_path: Path) 
     os.truncate(endless, 1 << 33)
     with endless.open("rb", buffering=0) as log, Path("/dev/null").open("rb") as over:
         thread = threading.Thread(
-            target=interrupts._count, args=[log.fileno(), over.fileno(), Counter(), interrupts._RECORDS[0]], daemon=True
+            target=monitor._count, args=[log.fileno(), over.fileno(), Counter(), monitor._RECORDS[0]], daemon=True
         )
         thread.start()
         while thread.is_alive():
-            assert log.tell() <= 2 * interrupts._PIPE_BYTES
+            assert log.tell() <= 2 * monitor._PIPE_BYTES
             thread.join(0.01)
         assert log.tell() > 0

@@ -14,10 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.guest import console as console_module
-from orchestrator.guest.console import Console
-from orchestrator.guest.guilty import guilty_function
-from orchestrator.guest.kernel_reports import KernelReport, KnownReport, Trouble, excerpt, known_reports, reports_in
-from orchestrator.guest.panic import answers_interruption, panic_among
+from orchestrator.guest.console import (
+    Console,
+    KernelReport,
+    KnownReport,
+    Trouble,
+    excerpt,
+    guilty_function,
+    known_reports,
+    reports_in,
+)
+from orchestrator.guest.diagnosis import answers_interruption, panic_among
 
 LOGS = expected_logs()
 NAMES = sorted(LOGS)

@@ -8,8 +8,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.guest.channel import Output, Stream
-from orchestrator.guest.marked import MarkedCommand
+from orchestrator.guest.channel import MarkedCommand, Output, Stream
 
 TOKEN = re.compile(rb"set -- ([0-9a-f]{32}) ")
 

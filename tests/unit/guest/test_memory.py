@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from namespaces import OWN_MOUNTS, call_with_mount
 
-from orchestrator.guest.memory import SharedMemory
+from orchestrator.guest.guest_files import SharedMemory
 
 PAGE = 4096
 MIB = 4

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import GuestExit
-from orchestrator.guest import control_groups, memory_kills
-from orchestrator.guest.memory_kills import explain_kill
+from orchestrator.guest import diagnosis, slots
+from orchestrator.guest.diagnosis import explain_kill
 
 GROUPS = {
     "version 2": ("0::/user.slice/lab\n", "user.slice/lab/memory.events", "low 0\nmax 9\noom 2\noom_kill {}\n"),
@@ -36,9 +36,9 @@ class Host:
 
 @pytest.fixture(params=[*GROUPS, "no groups"])
 def host(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
-    monkeypatch.setattr(control_groups, "_GROUPS", tmp_path / "groups")
-    monkeypatch.setattr(control_groups, "_MOUNTED", tmp_path)
-    monkeypatch.setattr(memory_kills, "_HOST", tmp_path / "vmstat")
+    monkeypatch.setattr(slots, "_GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(slots, "_MOUNTED", tmp_path)
+    monkeypatch.setattr(diagnosis, "_HOST", tmp_path / "vmstat")
     return Host(tmp_path, *GROUPS.get(request.param, ("0::/\n", "vmstat", "nr_free_pages 9\noom_kill {}\n")))
 
 
@@ -51,7 +51,7 @@ def hint_of(status: int, before: int | None) -> str:
 
 def test_kills_for_want_of_memory_since_the_start_are_named(host: Host) -> None:
     host.has_killed(3)
-    assert memory_kills.memory_kills() == 3
+    assert diagnosis.memory_kills() == 3
     host.has_killed(4)
     assert "want of memory meanwhile" in hint_of(-signal.SIGKILL, 3)
     assert "the system has not done so" in hint_of(-signal.SIGKILL, 4)
@@ -59,11 +59,11 @@ def test_kills_for_want_of_memory_since_the_start_are_named(host: Host) -> None:
 
 
 def test_where_nothing_is_counted_nothing_is_claimed(host: Host) -> None:
-    assert memory_kills.memory_kills() is None
+    assert diagnosis.memory_kills() is None
     assert "may have killed it" in hint_of(-signal.SIGKILL, None)
 
 
 def test_this_host_counts() -> None:
-    counted = memory_kills.memory_kills()
+    counted = diagnosis.memory_kills()
     assert counted is not None
     assert counted >= 0

@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
-from orchestrator.guest.boot_watch import OwnStop
 from orchestrator.guest.monitor import Monitor
+from orchestrator.guest.qemu import OwnStop
 
 
 class Qemu:

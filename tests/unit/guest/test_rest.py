@@ -9,8 +9,7 @@ from typing import cast
 import pytest
 
 from orchestrator.errors import EvidenceError, GuestExit, LabError
-from orchestrator.guest.guest import Guest
-from orchestrator.guest.rest import at_rest
+from orchestrator.guest.guest import Guest, at_rest
 
 
 class Observed:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestHang, LabError
-from orchestrator.guest.serial_line import SerialLine
+from orchestrator.guest.serial import SerialLine
 
 END = b"<end>"
 WORDS = st.text(alphabet="abc019+/= <>\n", max_size=60).map(str.encode)

@@ -14,8 +14,7 @@ import pytest
 
 from orchestrator.errors import GuestError
 from orchestrator.guest import slots
-from orchestrator.guest.host_memory import host_memory_mib
-from orchestrator.guest.slots import Slots, host_slots, take_slots
+from orchestrator.guest.slots import Slots, host_memory_mib, host_slots, take_slots
 
 FORK = multiprocessing.get_context("fork")
 _LIMIT = 600.0

@@ -8,9 +8,9 @@ from typing import cast
 import pytest
 
 from orchestrator.errors import EvidenceError, GuestError
+from orchestrator.guest.diagnosis import taint_mask
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.taint import taint_mask
-from orchestrator.run.postconditions import permitted_taint
+from orchestrator.run.guests import permitted_taint
 
 
 class Answering:

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from orchestrator.artifacts import debian_mirror
-from orchestrator.catalog.debian import debian
+from orchestrator import doctor
+from orchestrator.artifacts import debian as debian_mirror
+from orchestrator.catalog.images import debian
+from orchestrator.doctor import Finding, Status, exit_status, render
 from orchestrator.errors import HostError
 from orchestrator.guest.accelerator import KvmSpeed, KvmState
-from orchestrator.host import doctor
-from orchestrator.host.findings import Finding, Status, exit_status, render
-from orchestrator.requirements import Requirement, load_requirements, parse_requirements
+from orchestrator.program import Requirement, load_requirements, parse_requirements
 
 
 @pytest.mark.parametrize(

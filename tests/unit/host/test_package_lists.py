@@ -17,10 +17,10 @@ from called_programs import called_programs
 from dpkg_database import DpkgDatabase, InstalledPackage, files_of, read_dpkg_database
 from program_folder import PREFIX, link_programs, listed_programs, programs_of, read_lists
 
-from orchestrator import requirements
-from orchestrator.artifacts.kernel_source import unpack_tarball
+from orchestrator import program
+from orchestrator.artifacts.kernel_build import unpack_tarball
 from orchestrator.errors import HostError
-from orchestrator.requirements import Requirement, check_installed
+from orchestrator.program import Requirement, check_installed
 
 ROOT = Path(__file__).resolve().parents[3]
 LISTED = [requirement for listed in read_lists().values() for requirement in listed]
@@ -154,7 +154,7 @@ def test_without_xz_the_source_does_not_unpack(
     assert any("xz: Cannot exec" in line for line in caught.value.detail)
     with pytest.raises(HostError, match="unpacking needs xz-utils") as missing:
         check_installed("kernel-packages.txt", "unpacking")
-    assert missing.value.hint == f"as root: {requirements.INSTALL_COMMAND} xz-utils"
+    assert missing.value.hint == f"as root: {program.INSTALL_COMMAND} xz-utils"
 
 
 # --- dependencies ---------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import HostError, UsageError
-from orchestrator.host.webhook import Webhook
+from orchestrator.nightly import Webhook
 
 CONTENT = {"night": "n1", "dearer": 2, "text": "költség"}
 Received = list[tuple[str, dict[str, Any]]]

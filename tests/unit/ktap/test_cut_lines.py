@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.ktap.ftracetest import parse_ftracetest
-from orchestrator.ktap.ktap import parse_ktap
+from orchestrator.ktap.ktap import parse_ftracetest, parse_ktap
 from orchestrator.ktap.results import NAME_MAX, PROBLEMS_MAX, Outcome, TestRun
 
 PREFIXES = [

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from orchestrator.ktap.expected import judged
-from orchestrator.ktap.results import Outcome, TestResult, TestRun
+from orchestrator.ktap.results import Outcome, TestResult, TestRun, judged
 
 PASSED, FAILED = TestResult("good", Outcome.PASSED), TestResult("bad", Outcome.FAILED, "because")
 SKIPPED = TestResult("absent", Outcome.SKIPPED, "no such device")

@@ -10,8 +10,8 @@ from profiled_cells import list5
 from record_builders import run
 
 from orchestrator.errors import LabError, UsageError
-from orchestrator.model.calibration import calibrated
 from orchestrator.model.cost_file import cost_file, load_cost_file
+from orchestrator.model.modelled_run import calibrated
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run
 

@@ -12,9 +12,8 @@ import pytest
 from orchestrator.catalog.cost_table import Fitted
 from orchestrator.catalog.cpus import cpus
 from orchestrator.errors import ConfigError, HostError, UsageError
-from orchestrator.model.cost_file import CostFile, cost_file, cost_files, load_cost_file
-from orchestrator.model.fit import Target, fitted
-from orchestrator.model.written_table import replace_table, write_table
+from orchestrator.model.cost_file import CostFile, cost_file, cost_files, load_cost_file, replace_table, write_table
+from orchestrator.model.modelled_run import Target, fitted
 
 OWN = """\
 cpu: pentium4

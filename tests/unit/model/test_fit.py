@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from orchestrator.catalog.cost_table import CostTable
 from orchestrator.errors import HostError, LabError
-from orchestrator.model.fit import Target, fitted
+from orchestrator.model.modelled_run import Target, fitted
 
 SHA = "0" * 64
 LIST5 = "djprobe-2005/list5"

@@ -8,8 +8,8 @@ from fractions import Fraction
 from record_builders import any_evidence, cell
 
 from orchestrator.catalog.cost_table import INPUTS, Input
-from orchestrator.model.inputs import difference, inputs
-from orchestrator.results.profile import CellProfile, Instruction, SymbolProfile
+from orchestrator.model.modelled_run import difference, inputs
+from orchestrator.results.stored_profile import CellProfile, Instruction, SymbolProfile
 
 CODE = {"cc": 2, "cf": 2, "9d": 1, "9c": 1, "0f31": 1, "f00fb111": 5, "90": 30}
 

@@ -13,11 +13,10 @@ from record_builders import failed, run
 from orchestrator.errors import ConfigError, LabError, UsageError
 from orchestrator.model.cost_file import cost_file
 from orchestrator.model.modelled_run import known_costs, modelled_run, own_costs
-from orchestrator.report.modelled_csv import render_modelled_csv
-from orchestrator.report.modelled_sheets import modelled_sheets
+from orchestrator.report.modelled_sheets import modelled_sheets, render_modelled_csv
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.profile import FOLDER, file_name
 from orchestrator.results.runs import Run
+from orchestrator.results.stored_profile import FOLDER, file_name
 
 
 def test_the_counts_are_those_of_the_two_profiles(tmp_path: Path) -> None:

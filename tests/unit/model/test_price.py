@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from orchestrator.catalog.cost_table import CostTable, Input
 from orchestrator.errors import LabError
-from orchestrator.model.fit import Target, fitted
-from orchestrator.model.price import Time, price
+from orchestrator.model.cost_file import Time, price
+from orchestrator.model.modelled_run import Target, fitted
 
 LIST5 = "djprobe-2005/list5"
 SOURCE = {"source": "unverified", "where": "a test"}

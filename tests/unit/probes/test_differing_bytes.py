@@ -6,7 +6,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.probes.differing_bytes import differing
+from orchestrator.probes.kernel_text import differing
 
 SIZE = 3 * 4096 + 7
 

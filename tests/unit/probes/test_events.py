@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from orchestrator.catalog.probes import ProbeKind, probes
 from orchestrator.errors import EvidenceError
 from orchestrator.paths import data_dir
-from orchestrator.probes.called import Called
+from orchestrator.probes.attachment import Called
 from orchestrator.probes.events import (
     Event,
     EventKind,

@@ -11,20 +11,19 @@ import pytest
 from guest_with_files import guest_with
 
 from orchestrator.artifacts.modules import Module
-from orchestrator.benchmarks.scaling.work import scaling_work
+from orchestrator.benchmarks.scaling.measurement import scaling_work
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError, GuestError
+from orchestrator.guest.channel import kernel_value, whole_number
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.kernel_value import kernel_value, whole_number
-from orchestrator.probes.called import Called
+from orchestrator.probes.arming import ModuleAttachment
+from orchestrator.probes.attachment import Called
 from orchestrator.probes.events import read_events
-from orchestrator.probes.module_attachment import ModuleAttachment
+from orchestrator.probes.kernel_text import TextLayout
+from orchestrator.probes.placement import RefusedPlaces
 from orchestrator.probes.point import ProbePoint
-from orchestrator.probes.refused_places import RefusedPlaces
 from orchestrator.probes.symbols import ModuleMemory, Symbols
-from orchestrator.probes.text_layout import TextLayout
-from orchestrator.run.guest_checks import check_pace
-from orchestrator.run.kernel_functions import KernelFunctions
+from orchestrator.run.guests import KernelFunctions, check_pace
 
 POSSIBLE = "/sys/devices/system/cpu/possible"
 RING = "/sys/kernel/debug/lab_kprobe/cpu{}"

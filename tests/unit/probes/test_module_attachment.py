@@ -13,8 +13,8 @@ from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.probes import Handler, probes
 from orchestrator.errors import EvidenceError, GuestError, UnsupportedError
 from orchestrator.guest.guest import Guest
+from orchestrator.probes.arming import ModuleAttachment
 from orchestrator.probes.evidence import KPROBES_LIST
-from orchestrator.probes.module_attachment import ModuleAttachment
 from orchestrator.probes.point import ProbePoint
 
 POINT = ProbePoint("vfs_read", 0, 0xC1000000, bytes(range(16)))

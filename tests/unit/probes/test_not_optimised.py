@@ -12,7 +12,7 @@ from built_code import build_tree
 from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import KPROBES_LIST
-from orchestrator.probes.not_optimised import why_not_optimised
+from orchestrator.probes.placement import why_not_optimised
 from orchestrator.probes.point import ProbePoint
 
 SOURCE = Path(__file__).parent / "points" / "places.S"

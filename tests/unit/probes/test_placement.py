@@ -12,11 +12,11 @@ from built_code import build_tree
 from rich.console import Console
 
 from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree
-from orchestrator.artifacts.text_tables import unprobed_functions
+from orchestrator.artifacts.kernel_tables import unprobed_functions
 from orchestrator.catalog.probes import probes
 from orchestrator.probes.placement import FunctionPlaces, Means, ProbePlace, function_places, refusal_of
 from orchestrator.profile.probe_places import Disassembly
-from orchestrator.report.table import print_sheets
+from orchestrator.report.text import print_sheets
 
 SOURCE = Path(__file__).parent / "points" / "places.S"
 GOLDEN = Path(__file__).parent.parent / "golden" / "disassembly.txt"

@@ -8,14 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import EvidenceError
-from orchestrator.probes.recorder_report import (
-    MOST_PLACES,
-    EventCount,
-    PlaceCount,
-    RecorderReport,
-    Site,
-    parse_report,
-)
+from orchestrator.probes.recorder import MOST_PLACES, EventCount, PlaceCount, RecorderReport, Site, parse_report
 
 EXAMPLE = """\
 recorder format=1 mechanism=kprobe_boosted state=stopped restored=yes

@@ -8,13 +8,12 @@ from typing import get_args
 
 import pytest
 
-from orchestrator.artifacts.module_source import render
-from orchestrator.catalog.events import standard_events
+from orchestrator.artifacts.modules import render
 from orchestrator.catalog.kernels import Arch, kernels
+from orchestrator.catalog.probes import standard_events
 from orchestrator.errors import UsageError
 from orchestrator.paths import data_dir
-from orchestrator.probes.recorder import MECHANISMS, Mechanism, recorder_values
-from orchestrator.probes.recorder_report import MOST_PLACES, MOST_SITES
+from orchestrator.probes.recorder import MECHANISMS, MOST_PLACES, MOST_SITES, Mechanism, recorder_values
 
 ARCHITECTURES: tuple[Arch, ...] = get_args(Arch)
 HEADERS = {"djprobe": "djprobe.h", "jprobe": "jprobe.h", "kprobe": "optimiser.h"}

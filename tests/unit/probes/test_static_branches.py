@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.static_branches import Span, Switched, keys_of, switched_at, tracepoint_of
+from orchestrator.probes.kernel_text import Span, Switched, keys_of, switched_at, tracepoint_of
 from orchestrator.probes.symbols import Symbols
 
 NOP, JUMP = bytes.fromhex("3e8d742600"), bytes.fromhex("e910000000")

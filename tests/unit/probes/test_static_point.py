@@ -10,7 +10,7 @@ import pytest
 from built_code import build_tree
 
 from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree
-from orchestrator.probes.static_point import wrong_point_reason
+from orchestrator.probes.point import wrong_point_reason
 
 SOURCE = Path(__file__).parent / "points" / "points.S"
 

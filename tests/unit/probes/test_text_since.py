@@ -17,9 +17,8 @@ from built_code import build_tree
 from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree
 from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.kernel_text import text_since
+from orchestrator.probes.kernel_text import TextLayout, text_since
 from orchestrator.probes.symbols import KALLSYMS, Symbols
-from orchestrator.probes.text_layout import TextLayout
 from orchestrator.results.contract import TextEvidence
 
 SOURCE = Path(__file__).parent / "text" / "text.S"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import EvidenceError
-from orchestrator.probes.trace_event import INSTANCE, Definition, TracedEvent, TraceEvent, missed, traced_event
+from orchestrator.probes.tracefs import INSTANCE, Definition, TracedEvent, TraceEvent, missed, traced_event
 
 FOLDER = f"{INSTANCE}/events/lab/probe"
 HISTOGRAM = """\

@@ -10,9 +10,8 @@ import pytest
 
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.place import tracepoint_of_event
+from orchestrator.probes.place import find_tracepoint, tracepoint_of_event
 from orchestrator.probes.symbols import Symbols
-from orchestrator.probes.tracepoint import find_tracepoint
 
 NOP, JUMP = bytes.fromhex("0f1f440000"), bytes.fromhex("e910000000")
 

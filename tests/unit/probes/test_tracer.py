@@ -16,7 +16,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import Observation, check_armed, check_called, check_same, followed
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
-from orchestrator.probes.tracer import BPF_TRAMPOLINE, Traced, called_by_tracer, direct_trampoline, find_traced
+from orchestrator.probes.tracefs import BPF_TRAMPOLINE, Traced, called_by_tracer, direct_trampoline, find_traced
 
 NAME = "__x64_sys_gettimeofday"
 KPROBES, GRAPH = frozenset({"kprobe_ftrace_handler"}), frozenset({"ftrace_graph_func"})

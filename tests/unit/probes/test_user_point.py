@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.experiment.program_point import ProgramPoint, in_program
-from orchestrator.probes.user_point import UserPoint
+from orchestrator.experiment.fields import ProgramPoint, in_program
+from orchestrator.probes.place import UserPoint
 
 CODE = bytes.fromhex("4154")
 IN_PROGRAM = UserPoint("inner", 4, 0x401234, CODE, program="/tmp/workload", file_offset=0x1234)

@@ -11,10 +11,9 @@ import pytest
 
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
-from orchestrator.probes import witness as module
-from orchestrator.probes.bpf_program import BpfProgram, ProgramInfo, Target
-from orchestrator.probes.called import Called
-from orchestrator.probes.witness import Witness
+from orchestrator.probes import bpf_program as module
+from orchestrator.probes.attachment import Called
+from orchestrator.probes.bpf_program import BpfProgram, ProgramInfo, Target, Witness
 
 HITS = {7: 100, 8: 3}
 

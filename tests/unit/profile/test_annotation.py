@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.errors import UsageError
-from orchestrator.profile.annotation import annotated
-from orchestrator.results.profile import CellProfile, Instruction, SymbolProfile
+from orchestrator.profile.difference import annotated
+from orchestrator.results.stored_profile import CellProfile, Instruction, SymbolProfile
 
 PROFILE = CellProfile(
     cell="a/b",

@@ -8,12 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.catalog.cpu_caches import cpu_caches
+from orchestrator.catalog.cpus import cpu_caches
 from orchestrator.errors import EvidenceError
-from orchestrator.profile.cache_misses import cache_misses, check_lookups
-from orchestrator.profile.counts import Code, Counts, Lookups, Region, read_regions
-from orchestrator.profile.sample import Timed, sample_of
-from orchestrator.results.misses import Misses
+from orchestrator.profile.counts import (
+    Code,
+    Counts,
+    Lookups,
+    Region,
+    Timed,
+    cache_misses,
+    check_lookups,
+    read_regions,
+    sample_of,
+)
+from orchestrator.results.stored_profile import Misses
 
 P4 = cpu_caches()["pentium4"]
 READING, CALL, CROSSING = Code(0x8049594, "0f31"), Code(0xC1000000, "55"), Code(0xC100003F, "8b00")

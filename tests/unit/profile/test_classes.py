@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.profile.classes import per_call
-from orchestrator.results.profile import CellProfile, Instruction, SymbolProfile
+from orchestrator.profile.difference import per_call
+from orchestrator.results.stored_profile import CellProfile, Instruction, SymbolProfile
 
 
 def profile(*instructions: Instruction, has_details: bool = True, arch: str = "i386") -> CellProfile:

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import EvidenceError
-from orchestrator.profile.counts import Code, Counts, Region, read_regions, together
-from orchestrator.profile.sample import Timed, sample_of
+from orchestrator.profile.counts import Code, Counts, Region, Timed, read_regions, sample_of, together
 
 READING, CALL = Code(0x8049594, "0f31"), Code(0xC1000000, "55")
 EMPTY = Region(2, {READING: Counts(2)})

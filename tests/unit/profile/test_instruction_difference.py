@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import UsageError
-from orchestrator.profile.instruction_difference import ComparedCode, with_code
-from orchestrator.results.profile import CellProfile, Instruction, SymbolProfile
-from orchestrator.results.profile_difference import difference
+from orchestrator.profile.difference import ComparedCode, with_code
+from orchestrator.results.stored_profile import CellProfile, Instruction, SymbolProfile, difference
 
 Arch = Literal["i386", "x86_64"]
 

@@ -9,8 +9,7 @@ import pytest
 
 from orchestrator.probes.symbols import Symbols
 from orchestrator.profile.counts import Code, Counts
-from orchestrator.profile.guest_code import listed_code, made_at
-from orchestrator.profile.places import CodeRange, Function, Places
+from orchestrator.profile.places import CodeRange, Function, Places, listed_code, made_at
 
 LISTING = b"""c1000000 T _stext
 c1000000 T startup

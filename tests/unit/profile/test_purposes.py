@@ -11,15 +11,15 @@ import pytest
 from pydantic import ValidationError
 from record_builders import cell, evidence, run
 
-from orchestrator.benchmarks.calls.figures import overhead_by_purpose
-from orchestrator.benchmarks.calls.report.kind_report import REPORT
-from orchestrator.benchmarks.calls.report.purpose_rows import purpose_sentences
+from orchestrator.benchmarks.calls.layouts import purpose_sentences
+from orchestrator.benchmarks.calls.report import REPORT
+from orchestrator.benchmarks.calls.workload import overhead_by_purpose
 from orchestrator.catalog.probes import probes
-from orchestrator.catalog.purposes import OTHER, in_order, purpose_of_function, purpose_of_generated, purposes
-from orchestrator.profile.purposes import by_purpose
-from orchestrator.report.csv_report import render_csv
+from orchestrator.catalog.words import OTHER, in_order, purpose_of_function, purpose_of_generated, purposes
+from orchestrator.profile.counts import by_purpose
+from orchestrator.report.exports import render_csv
 from orchestrator.results.contract import CellRecord, ProfileEvidence
-from orchestrator.results.profile import CellProfile
+from orchestrator.results.stored_profile import CellProfile
 
 SPENT = {"trap": 404.0, "lookup": 25.0, "other": 198.0}
 

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.artifacts.cache import Cache
 from orchestrator.errors import ConfigError
-from orchestrator.pytest_plugin.budget_file import Budget, BudgetFile
+from orchestrator.pytest_plugin.instruction_budget import Budget, BudgetFile
 
 MACHINE = "debian-686 6.1.0-50-686, pentium4"
 

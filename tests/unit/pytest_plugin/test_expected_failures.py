@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from orchestrator.guest.guest import Guest
-from orchestrator.pytest_plugin.kernel_tests import Expected, KernelTests
+from orchestrator.pytest_plugin.ktap_tests import Expected, KernelTests
 
 NO_GUEST = cast(Guest, None)
 """Nothing is done with it."""

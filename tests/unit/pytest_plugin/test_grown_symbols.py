@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from orchestrator.pytest_plugin.budget_file import Budget
-from orchestrator.pytest_plugin.grown_symbols import by_symbol, grown, largest, where_it_grew
-from orchestrator.results.profile import CellProfile
+from orchestrator.pytest_plugin.instruction_budget import Budget, by_symbol, grown, largest, where_it_grew
+from orchestrator.results.stored_profile import CellProfile
 
 
 def test_the_largest_change_comes_first() -> None:

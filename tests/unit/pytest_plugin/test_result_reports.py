@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from orchestrator.guest.guest import Guest
-from orchestrator.pytest_plugin.kernel_tests import KernelTests
+from orchestrator.pytest_plugin.ktap_tests import KernelTests
 
 pytest_plugins = ["pytester"]
 

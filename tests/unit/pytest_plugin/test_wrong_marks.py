@@ -11,7 +11,7 @@ from golden_messages import check_text
 from wrong_inputs import DATA
 
 # Pytester forgets what its runs import: without this each takes seconds.
-from orchestrator.pytest_plugin import guest_options  # noqa: F401
+from orchestrator.pytest_plugin import guest_pool  # noqa: F401
 
 pytest_plugins = ["pytester"]
 

@@ -10,12 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stored_profiles import stacked
 
-from orchestrator.report.call_sheets import Cut, tree_difference_sheet, tree_sheet
-from orchestrator.report.grid import Row
-from orchestrator.report.markdown import render_sheets
-from orchestrator.report.sheet import Sheet
-from orchestrator.results.call_tree import call_tree, compared_trees
-from orchestrator.results.profile_difference import difference
+from orchestrator.report.profile_sheets import Cut, tree_difference_sheet, tree_sheet
+from orchestrator.report.sheet import Row, Sheet
+from orchestrator.report.text import render_sheets
+from orchestrator.results.stored_profile import call_tree, compared_trees, difference
 
 BEFORE = {"callbench": 10, "callbench;entry": 100, "callbench;entry;read": 50}
 AFTER = BEFORE | {

@@ -23,13 +23,17 @@ from record_builders import (
 )
 
 from orchestrator.benchmarks.registry import reports
-from orchestrator.catalog.claims import MechanismClaim, RatioClaim, SizeClaim, TrapsClaim, claims
 from orchestrator.catalog.probes import probes
-from orchestrator.catalog.reference import reference_table, reference_tables
-from orchestrator.report.claims import Assessment, Outcome, Verdict, assess
-from orchestrator.report.claims_layout import statements
-from orchestrator.report.comparisons import compare
-from orchestrator.report.facts import Facts, published_facts
+from orchestrator.catalog.reference import (
+    MechanismClaim,
+    RatioClaim,
+    SizeClaim,
+    TrapsClaim,
+    claims,
+    reference_table,
+    reference_tables,
+)
+from orchestrator.report.claims import Assessment, Facts, Outcome, Verdict, assess, compare, published_facts, statements
 from orchestrator.results.contract import CellRecord
 
 LIST5 = "djprobe-2005/list5"

@@ -16,13 +16,12 @@ from html_checks import Element, check_page
 from record_builders import cell, failed
 from stored_profiles import profile, record, store_run
 
-from orchestrator.cli.compared_runs import compared
+from orchestrator.cli.compared import compared
+from orchestrator.comparison.comparison import ComparedRuns
+from orchestrator.comparison.page import MOST_ROWS, comparison_chart, comparison_page
 from orchestrator.report.chart import IntervalChart
-from orchestrator.report.comparison_chart import MOST_ROWS, comparison_chart
 from orchestrator.report.drawing import svg_text
-from orchestrator.report.html import chart_picture
-from orchestrator.report.html.comparison_page import comparison_page
-from orchestrator.results.compared_runs import ComparedRuns
+from orchestrator.report.html import pictures
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.statistics import median
 
@@ -196,11 +195,11 @@ def test_a_chart_of_many_changes_stays_legible(tmp_path: Path) -> None:
 
 def test_without_matplotlib_a_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    monkeypatch.setattr(chart_picture, "find_spec", lambda name: None)
+    monkeypatch.setattr(pictures, "find_spec", lambda name: None)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     root = check_page(comparison_page(compare(tmp_path, [exact("a", 1)], [exact("a", 2)])))
     assert root.all("svg") == []
-    assert chart_picture.NOT_DRAWN in root.whole_text
+    assert pictures.NOT_DRAWN in root.whole_text
 
 
 def test_many_changes_stay_small(tmp_path: Path) -> None:

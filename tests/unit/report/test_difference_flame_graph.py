@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from stored_profiles import stacked
 
-from orchestrator.report.difference_flame_graph import difference_flame_graph
+from orchestrator.report.flames import difference_flame_graph
 
 BEFORE = {"callbench": 20, "callbench;entry": 100, "callbench;entry;less": 50, "callbench;entry;gone": 30}
 AFTER = {"callbench": 20, "callbench;entry": 100, "callbench;entry;less": 40, "callbench;entry;new": 240}

@@ -15,13 +15,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from stored_histories import BEGUN, EXPERIMENT, KPROBE, broken, counted, store_days, timed
 
-from orchestrator.report.chart import HistoryChart, HistoryPoint
-from orchestrator.report.history_chart import history_chart
-from orchestrator.report.html.history_picture import history_picture
-from orchestrator.report.sparkline import ASCII, BLOCKS, sparkline
+from orchestrator.report.chart import ASCII, BLOCKS, HistoryChart, HistoryPoint, sparkline
+from orchestrator.report.history_sheets import history_chart
+from orchestrator.report.html.pictures import history_picture
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.history import Metric, Quantity, history
-from orchestrator.results.steps import steps_of
+from orchestrator.results.history_steps import steps_of
 from orchestrator.results.store import Store
 
 

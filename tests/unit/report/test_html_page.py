@@ -18,12 +18,9 @@ from stored_profiles import record, stacked
 from orchestrator.benchmarks.registry import reports
 from orchestrator.errors import LabError
 from orchestrator.report.html import run_page as module
-from orchestrator.report.html.attachments import Page
-from orchestrator.report.html.run_page import run_page
-from orchestrator.report.html.sheets_page import sheets_page
-from orchestrator.report.html.writing import beside, write_page
-from orchestrator.report.sheets import sheets
-from orchestrator.report.summary import summary
+from orchestrator.report.html.frame import Page, beside, write_page
+from orchestrator.report.html.run_page import run_page, sheets_page
+from orchestrator.report.text import sheets, summary
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run
 

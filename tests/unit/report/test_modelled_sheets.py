@@ -16,19 +16,18 @@ from report_text import GOLDEN
 from rich.console import Console
 
 from orchestrator.benchmarks.registry import reports
-from orchestrator.catalog.claims import claims
-from orchestrator.catalog.model_errors import LARGE, error_reasons
 from orchestrator.catalog.probes import published_column
-from orchestrator.report.claims import Verdict, assess_modelled
-from orchestrator.report.claims_layout import all_claims, decided_claims
-from orchestrator.report.comparisons import compare
-from orchestrator.report.facts import Facts
-from orchestrator.report.markdown import render_sheets
-from orchestrator.report.modelled_csv import render_modelled_csv
-from orchestrator.report.modelled_fit import agreement
-from orchestrator.report.modelled_sheets import modelled_sheets
-from orchestrator.report.modelled_summary import modelled_summary
-from orchestrator.report.table import print_sheets
+from orchestrator.catalog.reference import claims
+from orchestrator.report.claims import Facts, Verdict, all_claims, assess_modelled, compare, decided_claims
+from orchestrator.report.modelled_sheets import (
+    LARGE,
+    agreement,
+    error_reasons,
+    modelled_sheets,
+    modelled_summary,
+    render_modelled_csv,
+)
+from orchestrator.report.text import print_sheets, render_sheets
 from orchestrator.results.modelled import ModelledCell, ModelledRun, json_text, modelled_schema
 
 TABLES = list(COUNTED)

@@ -22,15 +22,20 @@ from report_text import GOLDEN
 from stored_profiles import store_run
 
 from orchestrator.benchmarks.registry import reports
-from orchestrator.cli.compared_runs import compared
-from orchestrator.cli.night_report import NightReport
-from orchestrator.report.junit_report import render_junit, unmeasured_junit
-from orchestrator.report.night_json import night_json, unmeasured_json
-from orchestrator.report.night_mail import night_mail, unmeasured_mail
-from orchestrator.report.night_summary import night_lines
-from orchestrator.report.night_words import equal_runs, subject
+from orchestrator.cli.compared import compared
+from orchestrator.cli.nightly_run import NightReport
+from orchestrator.nightly import (
+    Night,
+    equal_runs,
+    night_json,
+    night_lines,
+    night_mail,
+    subject,
+    unmeasured_json,
+    unmeasured_mail,
+)
+from orchestrator.report.exports import render_junit, unmeasured_junit
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.night import Night
 from orchestrator.results.origin import Origin
 from orchestrator.results.runs import Run, find_run
 

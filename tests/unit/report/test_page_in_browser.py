@@ -22,9 +22,9 @@ from stored_profiles import profile, record, stacked, store_run
 from test_html_page import HOSTILE, kept_run
 
 from orchestrator.benchmarks.registry import reports
-from orchestrator.cli.compared_runs import compared
+from orchestrator.cli.compared import compared
+from orchestrator.comparison.page import comparison_page
 from orchestrator.paths import cache_dir
-from orchestrator.report.html.comparison_page import comparison_page
 from orchestrator.report.html.run_page import run_page
 from orchestrator.results.runs import Run
 from orchestrator.results.statistics import median

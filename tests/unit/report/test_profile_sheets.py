@@ -12,18 +12,20 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from orchestrator.errors import UsageError
-from orchestrator.report.cache_sheets import cache_sheets
-from orchestrator.report.callgrind import callgrind_text
-from orchestrator.report.flame_graph import flame_graph
-from orchestrator.report.folded_stacks import folded_text
-from orchestrator.report.markdown import render_sheets
+from orchestrator.report.flames import callgrind_text, flame_graph, folded_text
 from orchestrator.report.profile_json import difference_json, profile_json
-from orchestrator.report.profile_sheets import difference_sheet, profile_sheet
+from orchestrator.report.profile_sheets import cache_sheets, difference_sheet, profile_sheet
 from orchestrator.report.sheet import Sheet
-from orchestrator.report.table import print_sheets
-from orchestrator.results.misses import CacheProfile, InstructionMisses, Misses
-from orchestrator.results.profile import CellProfile, Instruction, SymbolProfile
-from orchestrator.results.profile_difference import difference
+from orchestrator.report.text import print_sheets, render_sheets
+from orchestrator.results.stored_profile import (
+    CacheProfile,
+    CellProfile,
+    Instruction,
+    InstructionMisses,
+    Misses,
+    SymbolProfile,
+    difference,
+)
 
 
 def profile(probe: str, **executed: int) -> CellProfile:

@@ -12,7 +12,7 @@ from record_builders import COUNTS, cell, mail_table, noop_list, recording_list,
 
 from orchestrator.benchmarks.registry import reports
 from orchestrator.errors import HostError
-from orchestrator.report.charts import draw_charts
+from orchestrator.report.kind import draw_charts
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -13,7 +13,7 @@ from record_builders import cell, cells, failed, many_probes, marker_loops, reco
 from report_examples import RUNS
 from report_text import GOLDEN
 
-from orchestrator.report.csv_report import render_csv
+from orchestrator.report.exports import render_csv
 from orchestrator.results.contract import CellRecord, RunRecord
 
 

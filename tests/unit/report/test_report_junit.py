@@ -14,7 +14,7 @@ from record_builders import cell, cells, failed, run
 from report_examples import RUNS
 
 from orchestrator.errors import UsageError
-from orchestrator.report.junit_report import render_junit
+from orchestrator.report.exports import render_junit
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.origin import Origin
 

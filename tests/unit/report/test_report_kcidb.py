@@ -14,7 +14,7 @@ from record_builders import cell, cells, failed, mail_table, many_probes, record
 from report_examples import RUNS
 
 from orchestrator.errors import UsageError
-from orchestrator.report.kcidb_report import render_kcidb
+from orchestrator.report.exports import render_kcidb
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.origin import Origin
 

@@ -20,17 +20,10 @@ from orchestrator.benchmarks.registry import reports
 from orchestrator.benchmarks.scaling.rows import kprobe_cache
 from orchestrator.benchmarks.system.workloads import system_workloads
 from orchestrator.report.chart import Bar, BarChart, Chart, Series
-from orchestrator.report.charts import charts
 from orchestrator.report.claims import assess
-from orchestrator.report.figures import figure
-from orchestrator.report.findings import Finding, Rank
-from orchestrator.report.grid import Grid, Row
-from orchestrator.report.kind import ReportRegistry
-from orchestrator.report.markdown import render_markdown
-from orchestrator.report.panel import Group, Panel
-from orchestrator.report.plain import PlainReport
-from orchestrator.report.sheet import Sheet
-from orchestrator.report.table import print_table
+from orchestrator.report.kind import Group, Panel, PlainReport, ReportRegistry, charts
+from orchestrator.report.sheet import Finding, Grid, Rank, Row, Sheet, figure
+from orchestrator.report.text import print_table, render_markdown
 from orchestrator.results.contract import CellRecord
 
 GUEST_CODE = {"guest", "run", "probes", "artifacts", "experiment"}
@@ -133,7 +126,7 @@ def test_every_benchmark_has_one_kind(name: str) -> None:
 
 def test_a_report_is_printed_without_guest_code() -> None:
     program = (
-        "import sys; import orchestrator.report.table, orchestrator.report.charts; "
+        "import sys; import orchestrator.report.text, orchestrator.report.kind; "
         "from orchestrator.benchmarks.registry import reports; reports(); "
         "print(*{name.split('.')[1] for name in sys.modules if name.startswith('orchestrator.')})"
     )

@@ -13,7 +13,7 @@ from report_examples import RUNS
 from report_text import GOLDEN
 
 from orchestrator.benchmarks.registry import reports
-from orchestrator.report.markdown import escaped, render_markdown
+from orchestrator.report.text import escaped, render_markdown
 from orchestrator.results.contract import CellRecord
 
 

@@ -15,9 +15,9 @@ from report_text import GOLDEN, printed
 from rich.console import Console
 
 from orchestrator.benchmarks.registry import reports
-from orchestrator.report.claims_layout import all_claims
-from orchestrator.report.figures import number
-from orchestrator.report.table import print_table
+from orchestrator.report.claims import all_claims
+from orchestrator.report.sheet import number
+from orchestrator.report.text import print_table
 from orchestrator.results.contract import CellRecord
 
 

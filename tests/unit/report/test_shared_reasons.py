@@ -7,7 +7,7 @@ import pytest
 from record_builders import cell, failed, run
 from report_text import printed
 
-from orchestrator.report.findings import listed
+from orchestrator.report.sheet import listed
 
 LONG = f"the module does not build: {'x ' * 80}ended"
 

@@ -16,14 +16,14 @@ from stored_histories import KPROBE, counted, store_days
 from stored_sites import checked, files, one_more_day, site_of, six_days, written
 
 from orchestrator.errors import HostError, LabError, UsageError
+from orchestrator.files import write_whole
 from orchestrator.report.chart import Chart
-from orchestrator.report.html.chart_picture import chart_picture
-from orchestrator.report.site import building, drawn_charts, folder
-from orchestrator.report.site.addresses import metric_file, run_file
+from orchestrator.report.html.pictures import chart_picture
+from orchestrator.report.site import building, folder
+from orchestrator.report.site.pages import metric_file, run_file
 from orchestrator.results.contract import RunRecord
 from orchestrator.results.history import Metric
 from orchestrator.results.store import FILE_NAME, Store
-from orchestrator.whole_file import write_whole
 
 KPROBE_PAGE, NONE_PAGE = (metric_file(Metric("quickstart", one)) for one in (KPROBE, cell("none").id))
 LISTS = {"index.html", "runs.html", "experiments/quickstart.html"}
@@ -278,7 +278,7 @@ def test_equal_charts_are_drawn_once(lab: Path, site: Path, monkeypatch: pytest.
         drawn.append(name)
         return chart_picture(chart, name)
 
-    monkeypatch.setattr(drawn_charts, "chart_picture", noted)
+    monkeypatch.setattr(building, "chart_picture", noted)
     site_of(lab, site)
     assert len(drawn) == 1
     assert all("<svg" in text for path, text in files(site).items() if path.startswith("runs/"))
@@ -292,7 +292,7 @@ def test_equal_charts_are_drawn_once(lab: Path, site: Path, monkeypatch: pytest.
 
 
 def test_kept_charts_are_bounded(lab: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawn_charts, "_MOST", 2)
+    monkeypatch.setattr(building, "_MOST", 2)
     store_days(lab, [counted(1036 + day) for day in range(4)])
     site_of(lab, site)
     assert (site / ".site" / "charts.json").read_text().count('"<svg') == 2

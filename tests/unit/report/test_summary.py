@@ -24,14 +24,13 @@ from record_builders import (
 from report_examples import RUNS
 
 from orchestrator.benchmarks.registry import kinds, reports
-from orchestrator.catalog.claims import claims
-from orchestrator.experiment.file.loading import load_experiment
+from orchestrator.catalog.reference import claims
+from orchestrator.experiment.file import load_experiment
 from orchestrator.paths import data_dir
-from orchestrator.report.claims import assess, assess_modelled
-from orchestrator.report.claims_layout import decided_claims
-from orchestrator.report.findings import Finding, Rank
-from orchestrator.report.modelled_summary import modelled_summary
-from orchestrator.report.summary import SENTENCES, most_important, summary
+from orchestrator.report.claims import assess, assess_modelled, decided_claims
+from orchestrator.report.modelled_sheets import modelled_summary
+from orchestrator.report.sheet import Finding, Rank
+from orchestrator.report.text import SENTENCES, most_important, summary
 from orchestrator.results.contract import CellRecord, RunRecord
 
 

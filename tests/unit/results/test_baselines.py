@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from record_builders import cell, failed
 
 from orchestrator.errors import UsageError
-from orchestrator.results import database
-from orchestrator.results.baselines import is_baseline_name
+from orchestrator.results import store as database
 from orchestrator.results.runs import RunIdentity, find_run, prepare_directory
-from orchestrator.results.store import FILE_NAME, RunEntry, Store
+from orchestrator.results.store import FILE_NAME, RunEntry, Store, is_baseline_name
 
 VERSION_1 = Path(__file__).with_name("lab_version_1.sqlite")
 """Written by the last program that knew version 1 only: a run of which one cell has failed and one has no outcome."""

@@ -12,7 +12,7 @@ from record_builders import whole_system
 
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.history import Metric, history, recent_histories
-from orchestrator.results.steps import steps_of
+from orchestrator.results.history_steps import steps_of
 from orchestrator.results.store import Store
 
 KERNEL = "lab-i386-up"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.results.cell_consoles import LAST_LINES, consoles, last_lines
+from orchestrator.results.run_files import LAST_LINES, consoles, last_lines
 
 LOG = """\
 # seconds since 2026-11-22T14:29:20+00:00

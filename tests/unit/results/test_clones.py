@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.results.clones import paired, stem
+from orchestrator.results.stored_profile import paired, stem
 
 _NAMES = st.sets(
     st.builds(

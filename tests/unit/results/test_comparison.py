@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_builders import cell, cells, failed, whole_system
 
-from orchestrator.results.budgets import Budgets
-from orchestrator.results.comparison import (
+from orchestrator.comparison.comparison import (
     CHANGES,
     CellChange,
     CellPair,
@@ -24,6 +23,7 @@ from orchestrator.results.comparison import (
     pairs_by_id,
     pairs_by_kernel,
 )
+from orchestrator.results.budgets import Budgets
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.statistics import median
 
@@ -343,6 +343,8 @@ def test_every_change_has_its_place() -> None:
 
 
 def test_exact_cells_are_compared_without_heavy_libraries() -> None:
-    script = "import orchestrator.results.comparison, sys; print([n for n in ('scipy', 'numpy') if n in sys.modules])"
+    script = (
+        "import orchestrator.comparison.comparison, sys; print([n for n in ('scipy', 'numpy') if n in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     assert done.stdout == "[]\n"

@@ -9,7 +9,7 @@ import pytest
 from record_builders import cell, failed
 
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.durations import durations, logged_durations
+from orchestrator.results.run_files import durations, logged_durations
 from orchestrator.results.store import Store
 
 NONE, KPROBE, JPROBE = cell("none"), cell("kprobe"), cell("jprobe")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.results.growth import growth
+from orchestrator.results.statistics import growth
 
 XS = [100.0, 500.0, 1000.0, 2000.0, 5000.0, 20000.0]
 

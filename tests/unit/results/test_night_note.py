@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import UsageError
-from orchestrator.results.night_note import NightNote, only_night
+from orchestrator.nightly import NightNote, only_night
 from orchestrator.results.store import RunEntry, Store
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from orchestrator.results.resolution import Resolution
+from orchestrator.results.statistics import Resolution
 
 triples = st.lists(st.floats(1, 1e12), min_size=3, max_size=3)
 

@@ -10,9 +10,8 @@ from typing import Any
 from stored_histories import EXPERIMENT, KPROBE, counted, store_days
 
 from orchestrator.results.history import Metric, history
+from orchestrator.results.history_steps import Origins, causes, steps_of
 from orchestrator.results.origin import FILE_NAME
-from orchestrator.results.step_causes import Origins, causes
-from orchestrator.results.steps import steps_of
 from orchestrator.results.store import Store
 
 DJPROBE = KPROBE.replace("kprobe", "djprobe")

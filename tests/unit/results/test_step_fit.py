@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from orchestrator.errors import HostError
-from orchestrator.results import step_fit
-from orchestrator.results.step_fit import FEWEST_POINTS, noise_of, steps_of_times
+from orchestrator.results import history_steps
+from orchestrator.results.history_steps import FEWEST_POINTS, noise_of, steps_of_times
 
 LEVEL, SCATTER = 1000.0, 5.0
 SERIES = 200
@@ -151,7 +151,7 @@ def test_the_library_is_asked_wherever_it_may_find_a_step(monkeypatch: pytest.Mo
         place, size = chance.randrange(count), chance.choice([0, 2, 3, 5]) * SCATTER
         values = [value + size * (at >= place) for at, value in enumerate(independent(noise, chance, count))]
         with monkeypatch.context() as patched:
-            patched.setattr(step_fit, "_has_abrupt_place", lambda _: True)
+            patched.setattr(history_steps, "_has_abrupt_place", lambda _: True)
             known = steps_of_times(values)
         assert steps_of_times(values) == known
         with monkeypatch.context() as patched:

@@ -14,10 +14,8 @@ from stored_histories import BEGUN, EXPERIMENT, KPROBE, broken, counted, store_d
 
 from orchestrator.errors import LabError, UsageError
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.history import History, Metric, Quantity, history, metrics, recent_histories
-from orchestrator.results.named_metrics import metrics_named
-from orchestrator.results.step_causes import Origins, causes
-from orchestrator.results.steps import Steps, steps_of
+from orchestrator.results.history import History, Metric, Quantity, history, metrics, metrics_named, recent_histories
+from orchestrator.results.history_steps import Origins, Steps, causes, steps_of
 from orchestrator.results.store import FILE_NAME, Store
 
 METRIC = Metric(EXPERIMENT, KPROBE)

@@ -13,19 +13,22 @@ from pydantic import ValidationError
 from record_builders import cell, run
 
 from orchestrator.errors import LabError, UsageError
-from orchestrator.results.chosen_cell import cells_named
+from orchestrator.results.budgets import cells_named
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.misses import CacheProfile, InstructionMisses, Misses
-from orchestrator.results.profile import (
+from orchestrator.results.stored_profile import (
     FOLDER,
+    CacheProfile,
     CellProfile,
     Instruction,
+    InstructionMisses,
+    Misses,
+    SymbolDifference,
     SymbolProfile,
+    difference,
     file_name,
     load_profile,
     write_profile,
 )
-from orchestrator.results.profile_difference import SymbolDifference, difference
 
 SHA = "0" * 64
 

@@ -14,10 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from orchestrator.errors import HostError
-from orchestrator.results.growth import growth
-from orchestrator.results.statistics import median, median_interval
-from orchestrator.results.two_samples import (
+from orchestrator.comparison.verdicts import (
     SampleDifference,
     can_resolve,
     difference_interval,
@@ -27,6 +24,8 @@ from orchestrator.results.two_samples import (
     repeats_to_resolve,
     superiority,
 )
+from orchestrator.errors import HostError
+from orchestrator.results.statistics import growth, median, median_interval
 
 MALES = [19.0, 22.0, 16.0, 29.0, 24.0]
 FEMALES = [20.0, 11.0, 17.0, 12.0]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.git_tree import GitTree, Revision
 from orchestrator.errors import HostError, LabError, UsageError
-from orchestrator.results.bisected import Commit, Found, Measured
+from orchestrator.results.origin import Commit, Found, Measured
 from orchestrator.run.bisection import Bisection, NotMeasured
 
 COMMITS = 9

@@ -15,8 +15,7 @@ import pytest
 from loaded_tables import calls_experiment
 from record_builders import cell as a_record
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import (
@@ -30,18 +29,26 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.experiment.cell import Cell
-from orchestrator.experiment.kind import BenchmarkEntry
 from orchestrator.experiment.plan import plan
-from orchestrator.experiment.table import Table
+from orchestrator.experiment.table import BenchmarkEntry, Table
 from orchestrator.guest.machine import Machine
 from orchestrator.results.contract import CellRecord, ProfileEvidence
-from orchestrator.results.profile import file_name
-from orchestrator.run.artifacts import BootArtifacts
-from orchestrator.run.boot import BootTask, Session, run_boot
-from orchestrator.run.events import CellBegan, Event, Outcome
-from orchestrator.run.kind import BenchmarkKind
-from orchestrator.run.preparation import Prepared, Ready, failed, unsupported
-from orchestrator.run.record import changed
+from orchestrator.results.stored_profile import file_name
+from orchestrator.run.boot import (
+    BenchmarkKind,
+    BootArtifacts,
+    BootTask,
+    CellBegan,
+    Event,
+    Outcome,
+    Prepared,
+    Ready,
+    Session,
+    changed,
+    failed,
+    run_boot,
+    unsupported,
+)
 
 RELEASE = "6.1.0-50-686"
 PROBES = ["none", "kprobe", "jprobe", "djprobe"]

@@ -13,14 +13,11 @@ from full_disk import room
 from namespaces import OWN_MOUNTS, call_with_mount
 from test_boot import BOOT, Scripted, record_of, without_machine
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.errors import GuestHang, HostError
 from orchestrator.experiment.cell import Cell
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot import BootTask, Session, run_boot
-from orchestrator.run.events import Event, Outcome
-from orchestrator.run.preparation import Ready
+from orchestrator.run.boot import BootTask, Event, Outcome, Ready, Session, run_boot
 
 MEASURED = 2
 """Cells before the disk is full."""

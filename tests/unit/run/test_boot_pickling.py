@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.benchmarks.registry import kinds
-from orchestrator.experiment.file.loading import load_experiment
+from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import plan
 from orchestrator.paths import data_dir
 from orchestrator.run.boot import BootTask

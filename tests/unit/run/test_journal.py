@@ -16,13 +16,10 @@ from orchestrator.experiment.plan import Plan, plan
 from orchestrator.guest.guest import Guest
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.store import RunEntry, Store
-from orchestrator.run.artifacts import BootArtifacts
-from orchestrator.run.boot import BootTask
+from orchestrator.run.boot import BootArtifacts, BootTask, CellBegan, Outcome, Progress
 from orchestrator.run.crew import Job, Withdrawn
-from orchestrator.run.events import CellBegan, Outcome, Progress
-from orchestrator.run.journal import RunJournal
 from orchestrator.run.provenance import Provenance
-from orchestrator.run.time_left import TimeLeft
+from orchestrator.run.runner import RunJournal, TimeLeft
 
 PLAN = plan(calls_experiment(probes=["none", "kprobe", "djprobe"]))
 NONE, KPROBE, DJPROBE = (cell.id for cell in PLAN.cells)

@@ -15,17 +15,13 @@ from typing import Any
 import pytest
 from test_boot import BOOT, Measure, Scripted, record_of, without_machine
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.errors import HostError, Interrupted, UsageError
 from orchestrator.experiment.cell import Cell
 from orchestrator.guest.guest import Guest
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot import BootTask, Session
-from orchestrator.run.crew import Cancelled, CrewEvent, Job, JobEnded
-from orchestrator.run.events import CellBegan, Outcome, Progress
-from orchestrator.run.local_crew import LocalCrew, Stopped
-from orchestrator.run.preparation import Ready
+from orchestrator.run.boot import BootTask, CellBegan, Outcome, Progress, Ready, Session
+from orchestrator.run.crew import Cancelled, CrewEvent, Job, JobEnded, LocalCrew, Stopped
 
 LIMIT = 600
 """Seconds after which a test that waits for what never comes fails."""

@@ -9,9 +9,9 @@ import pytest
 
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import HostError
-from orchestrator.experiment.file.loading import load_experiment
+from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import plan
-from orchestrator.guest.emulator import qemu_cpu_names
+from orchestrator.guest.machine import qemu_cpu_names
 from orchestrator.run import plan_check
 from orchestrator.run.plan_check import check_plan
 

@@ -20,11 +20,10 @@ from orchestrator.benchmarks.calls.table import CallsTable, FoundPoint
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import ConfigError
-from orchestrator.experiment.file.loading import load_experiment
-from orchestrator.experiment.plan import plan
-from orchestrator.experiment.selection import select
-from orchestrator.run import point_check
-from orchestrator.run.point_check import check_points, wrong_points
+from orchestrator.experiment.file import load_experiment
+from orchestrator.experiment.plan import plan, select
+from orchestrator.run import plan_check
+from orchestrator.run.plan_check import check_points, wrong_points
 
 SOURCE = Path(__file__).parents[1] / "probes" / "points" / "points.S"
 TABLES = """\
@@ -154,7 +153,7 @@ def test_a_name_that_two_modules_share(
     names = {"vfs_write": "helper", "early_setup": "early_helper"}
     symbols = [replace(one, name=names.get(one.name, one.name)) for one in code.symbols]
     module = replace(code, symbols=symbols, is_module=True)
-    monkeypatch.setattr(point_check, "loaded_code", lambda *_: {"one": module, "other": module})
+    monkeypatch.setattr(plan_check, "loaded_code", lambda *_: {"one": module, "other": module})
     file = tmp_path / "x.yaml"
     file.write_text(TABLES.partition("tables:")[0].replace("vfs_raed", point))
     cells = [

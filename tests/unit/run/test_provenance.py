@@ -13,14 +13,12 @@ from host_toolchain import HOST_TOOLCHAIN
 
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module
-from orchestrator.artifacts.own_sources import own_file, own_line
+from orchestrator.artifacts.sources import own_file, own_line
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import UsageError
 from orchestrator.guest.machine import Machine
-from orchestrator.run.artifacts import BootArtifacts
-from orchestrator.run.events import GuestBooted
-from orchestrator.run.preparation import Ready
+from orchestrator.run.boot import BootArtifacts, GuestBooted, Ready
 from orchestrator.run.provenance import Provenance
 
 BOOTED = GuestBooted("guest1", ("qemu",))

@@ -12,8 +12,7 @@ import pytest
 from loaded_tables import calls_experiment
 from test_journal import RecordingListener
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import UsageError
 from orchestrator.experiment.plan import plan

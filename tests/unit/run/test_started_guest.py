@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.catalog.cpus import cpu
 from orchestrator.guest.machine import Lan, Machine, RootImage
-from orchestrator.run.started_guest import can_be_restored
+from orchestrator.run.guests import can_be_restored
 
 MACHINE = Machine(cpu("pentium4"), Path("kernel"), Path("initramfs"))
 IMAGE = RootImage("debian-i386", "key", Path("base"), "qcow2")

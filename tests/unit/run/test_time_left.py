@@ -7,8 +7,8 @@ import pytest
 from loaded_tables import calls_experiment
 
 from orchestrator.experiment.plan import plan
-from orchestrator.results.durations import Durations
-from orchestrator.run.time_left import TimeLeft, rounded
+from orchestrator.results.run_files import Durations
+from orchestrator.run.runner import TimeLeft, rounded
 
 PLAN = plan(calls_experiment(probes=["none", "kprobe", "djprobe"]))
 NONE, KPROBE, DJPROBE = (cell.id for cell in PLAN.cells)

@@ -7,14 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.run.work_progress import WorkProgress
+from orchestrator.run.unattended import WorkProgress
 
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The host's clock: its only element."""
     clock = [100.0]
-    monkeypatch.setattr("orchestrator.run.work_progress.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr("orchestrator.run.unattended.time", SimpleNamespace(monotonic=lambda: clock[0]))
     return clock
 
 

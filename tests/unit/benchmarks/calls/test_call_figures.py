@@ -14,10 +14,15 @@ import pytest
 from record_builders import cell
 
 from orchestrator.benchmarks.calls import measurement
-from orchestrator.benchmarks.calls.figures import exact_baseline, exact_effect, exact_figures, paired_figures
 from orchestrator.benchmarks.calls.kind import KIND
-from orchestrator.benchmarks.calls.proof import Proof
-from orchestrator.benchmarks.calls.workload import Measurement
+from orchestrator.benchmarks.calls.measurement import Proof
+from orchestrator.benchmarks.calls.workload import (
+    Measurement,
+    exact_baseline,
+    exact_effect,
+    exact_figures,
+    paired_figures,
+)
 from orchestrator.errors import EvidenceError
 from orchestrator.results.contract import CellRecord
 

@@ -11,14 +11,14 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.artifacts.modules import Module
-from orchestrator.benchmarks.calls import proof
-from orchestrator.benchmarks.calls.proof import Counted, count_hits
+from orchestrator.benchmarks.calls import measurement
+from orchestrator.benchmarks.calls.measurement import Counted, count_hits
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.called import Called
+from orchestrator.probes.arming import ModuleAttachment
+from orchestrator.probes.attachment import Called
 from orchestrator.probes.events import EventKind
-from orchestrator.probes.module_attachment import ModuleAttachment
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 
@@ -90,7 +90,7 @@ def test_a_pass_that_an_interrupt_fell_into_is_repeated(
     monkeypatch: pytest.MonkeyPatch, passes: list[int], is_found: bool, wrong: int | None
 ) -> None:
     left = list(passes)
-    monkeypatch.setattr(proof, "_pass", lambda *_: Counted(left.pop(0), 0, None, None))
+    monkeypatch.setattr(measurement, "_pass", lambda *_: Counted(left.pop(0), 0, None, None))
     work = SimpleNamespace(
         cell=SimpleNamespace(handler="noop", task=SimpleNamespace(is_found=is_found)),
         workload=SimpleNamespace(counted=1000, hits=1),
@@ -109,7 +109,7 @@ def test_a_pass_that_an_interrupt_fell_into_is_repeated(
 def test_traps_of_a_module_that_counts_no_hits_by_others(
     monkeypatch: pytest.MonkeyPatch, counted: int, known: int | None
 ) -> None:
-    monkeypatch.setattr(proof, "_pass", lambda *_: Counted(1000, None, counted, None))
+    monkeypatch.setattr(measurement, "_pass", lambda *_: Counted(1000, None, counted, None))
     work = SimpleNamespace(
         cell=SimpleNamespace(handler="noop", task=SimpleNamespace(is_found=False)),
         workload=SimpleNamespace(counted=1000, hits=1),

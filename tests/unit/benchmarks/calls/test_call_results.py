@@ -9,7 +9,8 @@ import pytest
 from record_builders import cell, failed, run
 from report_text import check_golden, printed
 
-from orchestrator.benchmarks.calls.outcome import (
+from orchestrator.benchmarks.calls.call_programs import parse_results
+from orchestrator.benchmarks.calls.workload import (
     Expected,
     Outcome,
     check_expected,
@@ -18,10 +19,9 @@ from orchestrator.benchmarks.calls.outcome import (
     outcome_parameters,
     summary,
 )
-from orchestrator.benchmarks.calls.results_line import parse_results
-from orchestrator.catalog.errnos import error_name, error_numbers
+from orchestrator.catalog.words import error_name, error_numbers
 from orchestrator.errors import EvidenceError
-from orchestrator.probes.call_results import CallResults
+from orchestrator.probes.attachment import CallResults
 
 GOOD = "results untimed observed=10 failed=4 before=6 other=0 last=0xffffffe8 values=0x0:6,0xffffffe8:4"
 

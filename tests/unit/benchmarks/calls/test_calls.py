@@ -11,13 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.benchmarks.calls.call_programs import Sampling, parse, parse_called, system_call
-from orchestrator.benchmarks.calls.outcome import Outcome
-from orchestrator.benchmarks.calls.workload import Measurement
+from orchestrator.benchmarks.calls.workload import Measurement, Outcome
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.channel import CommandResult
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.call_results import CallResults
-from orchestrator.probes.called import Called
+from orchestrator.probes.attachment import Called, CallResults
 
 # 5000 calls of 409 instructions in two batches that cost 17 each.
 GOOD = """\

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from orchestrator.benchmarks.calls.extras import extra_notes, extra_sizes, removal_notes, remove_extras
+from orchestrator.benchmarks.calls.measurement import extra_notes, extra_sizes, removal_notes, remove_extras
 from orchestrator.catalog.probes import Extra
 from orchestrator.errors import EvidenceError
 from orchestrator.probes.attachment import Attachment

@@ -16,28 +16,31 @@ from loaded_tables import as_kind, calls_experiment, only_table
 from pydantic import ValidationError
 from record_builders import cell, failed, run
 
-from orchestrator.artifacts.direct_calls import direct_calls
 from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree
+from orchestrator.artifacts.machine_code import direct_calls
 from orchestrator.benchmarks.calls import executed as executed_module
-from orchestrator.benchmarks.calls.cells import call_cells
-from orchestrator.benchmarks.calls.executed import Executed, ExecutedFunction, executed_by
-from orchestrator.benchmarks.calls.executed_points import MOST_POINTS, found_points, instruction_points
-from orchestrator.benchmarks.calls.known import Known
-from orchestrator.benchmarks.calls.not_entered import MissedPoint, explained
-from orchestrator.benchmarks.calls.report.kind_report import REPORT
-from orchestrator.benchmarks.calls.table import CallsTable, FoundPoint
-from orchestrator.benchmarks.calls.task import CallCell
+from orchestrator.benchmarks.calls.executed import (
+    MOST_POINTS,
+    Executed,
+    ExecutedFunction,
+    Known,
+    MissedPoint,
+    executed_by,
+    explained,
+    found_points,
+    instruction_points,
+)
+from orchestrator.benchmarks.calls.report import REPORT
+from orchestrator.benchmarks.calls.table import CallCell, CallsTable, FoundPoint, call_cells
 from orchestrator.catalog.cpus import cpus
 from orchestrator.errors import NotEntered
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.file.problems import problems_of
 from orchestrator.experiment.plan import plan
-from orchestrator.probes.placement import MEANS, FunctionPlaces, ProbePlace
-from orchestrator.probes.refused_places import RefusedPlaces
+from orchestrator.experiment.problems import problems_of
+from orchestrator.probes.placement import MEANS, YES, FunctionPlaces, ProbePlace, RefusedPlaces, no
 from orchestrator.probes.symbols import Symbols
-from orchestrator.probes.verdict import YES, no
-from orchestrator.results.profile import CellProfile, Instruction, SymbolProfile
-from orchestrator.run.artifacts import BootArtifacts
+from orchestrator.results.stored_profile import CellProfile, Instruction, SymbolProfile
+from orchestrator.run.boot import BootArtifacts
 
 PLACE = ("pentium4", "debian-686")
 NOINSTR = "it is noinstr: no trap may happen there"

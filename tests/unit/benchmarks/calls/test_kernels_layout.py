@@ -10,9 +10,8 @@ from record_builders import COUNTS, cell, failed, reference, run
 from report_text import check_golden, printed
 
 from orchestrator.benchmarks.registry import reports
-from orchestrator.report.charts import charts
-from orchestrator.report.markdown import render_markdown
-from orchestrator.report.summary import summary
+from orchestrator.report.kind import charts
+from orchestrator.report.text import render_markdown, summary
 from orchestrator.results.contract import CellRecord
 
 SECOND = {"none": 12.0, "kprobe": 15.0, "jprobe": 0.0, "djprobe": -2.0}

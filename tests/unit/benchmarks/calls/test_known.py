@@ -6,11 +6,11 @@ from __future__ import annotations
 import pytest
 from loaded_tables import calls_experiment
 
-from orchestrator.benchmarks.calls.figures import Figures
-from orchestrator.benchmarks.calls.known import Known
-from orchestrator.benchmarks.calls.probe_kinds import call_probe
-from orchestrator.benchmarks.calls.proof import Counted, _is_accounted_for
-from orchestrator.benchmarks.calls.task import CallCell
+from orchestrator.benchmarks.calls.benchmarks import call_probe
+from orchestrator.benchmarks.calls.executed import Known
+from orchestrator.benchmarks.calls.measurement import Counted, _is_accounted_for
+from orchestrator.benchmarks.calls.table import CallCell
+from orchestrator.benchmarks.calls.workload import Figures
 from orchestrator.errors import NotEntered
 from orchestrator.experiment.plan import plan
 

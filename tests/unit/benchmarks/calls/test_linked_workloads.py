@@ -13,7 +13,7 @@ from orchestrator.benchmarks.calls.table import CallsTable
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.file.loading import load_experiment, load_resolved
+from orchestrator.experiment.file import load_experiment, load_resolved
 from orchestrator.experiment.plan import plan
 
 ORDINARY = {

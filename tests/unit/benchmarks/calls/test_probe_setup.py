@@ -12,9 +12,8 @@ from loaded_tables import calls_experiment
 
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls import probe_setup
-from orchestrator.benchmarks.calls.kernel_places import KernelPlaces
-from orchestrator.benchmarks.calls.probe_setup import ProbeSetup, unsupported_reason
-from orchestrator.benchmarks.calls.task import CallCell
+from orchestrator.benchmarks.calls.probe_setup import KernelPlaces, ProbeSetup, unsupported_reason
+from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.experiment.plan import plan
 

@@ -20,32 +20,30 @@ import pytest
 from host_toolchain import HOST_TOOLCHAIN
 from loaded_tables import only_table
 
-from orchestrator import requirements
-from orchestrator.artifacts import compiler, header_constants
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.compiler import workload_program
-from orchestrator.artifacts.header_constants import header_constant
-from orchestrator.artifacts.module_source import render_own
-from orchestrator.benchmarks.calls import call_programs, measurement, whole_program
+from orchestrator import program as requirements
+from orchestrator.artifacts import compiler
+from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.compiler import header_constant, workload_program
+from orchestrator.artifacts.modules import render_own
+from orchestrator.benchmarks.calls import call_programs, measurement
 from orchestrator.benchmarks.calls.benchmarks import Buffer
 from orchestrator.benchmarks.calls.call_programs import (
     Sampling,
+    WholeProgram,
     parse,
     parse_called,
+    parse_runs,
     parse_watched,
     system_call,
     user_function,
 )
-from orchestrator.benchmarks.calls.outcome import always_failing, watched_parameters
-from orchestrator.benchmarks.calls.proof import Proof
+from orchestrator.benchmarks.calls.measurement import Proof
 from orchestrator.benchmarks.calls.table import CallsTable
-from orchestrator.benchmarks.calls.whole_program import WholeProgram, parse_runs
-from orchestrator.benchmarks.calls.workload import ExactWorkload
+from orchestrator.benchmarks.calls.workload import ExactWorkload, always_failing, watched_parameters
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import BuildError, ConfigError, EvidenceError, HostError, UsageError
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.file.loading import load_experiment, load_resolved
+from orchestrator.experiment.file import load_experiment, load_resolved
 from orchestrator.experiment.plan import plan
 from orchestrator.guest.channel import CommandResult
 from orchestrator.guest.guest import Guest
@@ -167,8 +165,8 @@ def test_a_header_that_is_not_in_the_list_ends_the_search_for_those_that_refuse(
 ) -> None:
     """A compiler may name a line that has no header, again and again."""
     answers = iter([("", "constant.c:2:1: error: no\n"), *[("", "In file from constant.c:999:\n")] * 3])
-    monkeypatch.setattr(header_constants, "_compiled", lambda *_: next(answers))
-    headers = header_constants._library_headers.__wrapped__("i386")
+    monkeypatch.setattr(compiler, "_compiled", lambda *_: next(answers))
+    headers = compiler._library_headers.__wrapped__("i386")
     assert "fcntl.h" not in headers
     assert headers[0] == "mqueue.h"
     assert len(list(answers)) == 2
@@ -397,7 +395,7 @@ def test_what_an_earlier_program_left_behind_ends_first(
     place = tmp_path / "in_guest"
     shutil.copy("/bin/sleep", place)
     monkeypatch.setattr(call_programs, "OWN_PROGRAM", str(place))
-    monkeypatch.setattr(whole_program, "PROGRAM", str(place))
+    monkeypatch.setattr(call_programs, "PROGRAM", str(place))
     guest = cast(
         "Guest",
         SimpleNamespace(

@@ -11,10 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.benchmarks.markers.codesize.marker_code import paths
-from orchestrator.benchmarks.markers.codesize.marker_size import marker_sizes, probe_listing
-from orchestrator.benchmarks.markers.codesize.object_file import ObjectFile, read_object
-from orchestrator.benchmarks.markers.report.size_table import listing_lines, size_lines
+from orchestrator.benchmarks.markers.code_size import (
+    ObjectFile,
+    listing_lines,
+    marker_sizes,
+    paths,
+    probe_listing,
+    read_object,
+    size_lines,
+)
 from orchestrator.errors import ConfigError, EvidenceError
 
 SOURCE = Path(__file__).with_name("codesize") / "marked.S"

@@ -11,13 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.benchmarks.scaling.driver_output import read_driver
-from orchestrator.benchmarks.scaling.events_output import read_events
-from orchestrator.benchmarks.scaling.model_output import read_model
+from orchestrator.benchmarks.scaling.outputs import read_driver, read_events, read_model
 from orchestrator.benchmarks.scaling.rows import kprobe_cache, scaling_benchmark
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import EvidenceError
-from orchestrator.run.unattended_output import parse_steps
+from orchestrator.run.unattended import parse_steps
 
 UNATTENDED = Path(__file__).parents[2] / "unattended"
 DRIVER = (UNATTENDED / "kpcache_driver.txt").read_text()

@@ -7,7 +7,7 @@ import pytest
 from record_builders import many_probes, run
 from report_text import printed
 
-from orchestrator.benchmarks.scaling.load_output import read_load
+from orchestrator.benchmarks.scaling.outputs import read_load
 from orchestrator.benchmarks.scaling.rows import kprobe_cache
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import EvidenceError

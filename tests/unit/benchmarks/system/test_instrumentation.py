@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 from built_code import build_tree
 
-from orchestrator.artifacts.instructions import decoded
 from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree
-from orchestrator.benchmarks.system.instrumentation import Instrumentation
-from orchestrator.probes.marker_sites import marker_code
-from orchestrator.probes.recorder_report import Site
-from orchestrator.probes.symbols import ModuleMemory
+from orchestrator.artifacts.machine_code import decoded
+from orchestrator.benchmarks.system.measurement import Instrumentation
+from orchestrator.probes.recorder import Site
+from orchestrator.probes.symbols import ModuleMemory, marker_code
 from orchestrator.profile.counts import Code, Counts, Region
 from orchestrator.profile.places import CodeRange, Function, Places
 

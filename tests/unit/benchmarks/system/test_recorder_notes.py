@@ -10,9 +10,9 @@ from host_toolchain import HOST_TOOLCHAIN
 
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.registry import kinds
-from orchestrator.benchmarks.system.recording import passed_notes
+from orchestrator.benchmarks.system.measurement import passed_notes
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.experiment.file.loading import load_experiment
+from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import plan
 from orchestrator.paths import data_dir
 

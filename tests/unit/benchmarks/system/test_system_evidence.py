@@ -11,14 +11,13 @@ import pytest
 from record_builders import recorded_build
 
 from orchestrator.benchmarks.system import work
-from orchestrator.benchmarks.system.compare import check_same_work
-from orchestrator.benchmarks.system.recording import Recorded, check_armed, read_recorded
+from orchestrator.benchmarks.system.kind import check_same_work
+from orchestrator.benchmarks.system.measurement import Recorded, check_armed, read_recorded
 from orchestrator.benchmarks.system.work import warm_reports
-from orchestrator.catalog.recorders import recorder_kinds
+from orchestrator.catalog.probes import recorder_kinds
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.recorder import MECHANISMS
-from orchestrator.probes.recorder_report import parse_report
+from orchestrator.probes.recorder import MECHANISMS, parse_report
 
 REPORT = b"""\
 recorder format=1 mechanism=kprobe state=recording restored=-

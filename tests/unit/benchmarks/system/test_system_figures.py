@@ -9,10 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.benchmarks.system.command import read_command
-from orchestrator.benchmarks.system.figures import Run, SystemFigures
-from orchestrator.benchmarks.system.kernel_build import read_build
-from orchestrator.benchmarks.system.ping_flood import read_flood
+from orchestrator.benchmarks.system.work import Run, SystemFigures, read_build, read_command, read_flood
 from orchestrator.errors import EvidenceError
 
 DIGEST = "a6eeb0f3b51ceadc21d088415c6aa9837b7a50ead807a3c7977abfb2b49c3345"

@@ -12,12 +12,11 @@ from loaded_tables import only_table, tables_of
 
 from orchestrator.benchmarks.calls.table import CallsTable
 from orchestrator.benchmarks.registry import kinds
-from orchestrator.benchmarks.system.table import SystemTable
+from orchestrator.benchmarks.system.kind import SystemTable
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.file.loading import load_experiment, load_resolved
-from orchestrator.experiment.plan import Plan, plan
-from orchestrator.experiment.selection import select
+from orchestrator.experiment.file import load_experiment, load_resolved
+from orchestrator.experiment.plan import Plan, plan, select
 
 BUILD = """\
 name: build

@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 from host_toolchain import HOST_TOOLCHAIN
 
-from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.benchmarks.system.task import SystemTask
-from orchestrator.benchmarks.system.work import system_inputs
+from orchestrator.benchmarks.system.work import SystemTask, system_inputs
 from orchestrator.benchmarks.system.workloads import system_workload, system_workloads
 from orchestrator.catalog.images import images
 from orchestrator.catalog.kernels import kernel

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import ConfigError
-from orchestrator.experiment.file.overrides import Origins, apply_overrides
-from orchestrator.experiment.file.source import Data
+from orchestrator.experiment.problems import Origins, apply_overrides
+from orchestrator.experiment.source import Data
 
 EXAMPLE: Data = {"name": "x", "machines": [{"cpu": "pentium4"}], "benchmark": {"name": "gtodbench"}, "empty": []}
 

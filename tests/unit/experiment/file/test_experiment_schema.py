@@ -19,7 +19,7 @@ from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import ConfigError, HostError
 from orchestrator.experiment.experiment import Experiment, Heading
-from orchestrator.experiment.file.loading import load_experiment
+from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import plan
 from orchestrator.paths import data_dir
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import ConfigError
-from orchestrator.experiment.file.source import MAX_BYTES, MAX_DEPTH, MAX_NODES, Data, Source, parse, read_source
+from orchestrator.experiment.source import MAX_BYTES, MAX_DEPTH, MAX_NODES, Data, Source, parse, read_source
 
 
 def parsed(text: str) -> Source:

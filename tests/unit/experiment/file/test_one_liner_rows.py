@@ -9,14 +9,13 @@ import pytest
 from loaded_tables import only_table
 from record_builders import cell
 
-from orchestrator.benchmarks.calls.cells import call_cells
-from orchestrator.benchmarks.calls.report.wording import heading
-from orchestrator.benchmarks.calls.table import CallsTable
+from orchestrator.benchmarks.calls.layouts import heading
+from orchestrator.benchmarks.calls.table import CallsTable, call_cells
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.probes import probe_kind
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.file.loading import load_experiment
+from orchestrator.experiment.file import load_experiment
 
 COUNTING = "kprobe:vfs_read { @[comm] = count(); }"
 WITH_SLASHES = 'kretprobe:vfs_read /retval >= 0/ { printf("%d\\n", retval / 2); }'

@@ -1,0 +1,383 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a guest starts from besides its kernel: an initramfs, its disks, a disk of the kernel's modules."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.compiler import guest_programs
+from orchestrator.artifacts.debian import DEBIAN_ARCHITECTURE, AptRoot, Package, unpacked_packages
+from orchestrator.artifacts.images import OPTIONS, data_disk, ready_image
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.module_files import (
+    BUILT_IN,
+    lists_folder,
+    module_content,
+    module_files,
+    unpacked_name,
+    with_dependencies,
+)
+from orchestrator.catalog.images import find_disk, is_user_disk
+from orchestrator.catalog.images import image as image_recipe
+from orchestrator.catalog.kernels import Arch, KernelSpec
+from orchestrator.errors import BuildError, HostError, UsageError
+from orchestrator.guest.guest_files import Entry, archive, write_archive
+from orchestrator.guest.machine import MODULES, ChannelKind, DataDisk, Login, RootImage, Start
+from orchestrator.paths import data_dir
+from orchestrator.process import run
+from orchestrator.program import check_installed
+from orchestrator.steps import step
+
+# The small root file system a guest starts from: busybox, the agent, the benchmarks, the channel's drivers.
+#
+# A guest with disks gets a second archive behind it, which the kernel unpacks over the first: their drivers, and the
+# script by which it enters an image.
+
+_FOLDERS = ("bin", "dev", "etc", "lib", "lib/modules", "proc", "root", "sys", "tmp")
+_DRIVERS = ("virtio_pci", "virtio_console")
+_DISK_DRIVERS = ("virtio_blk", "crc32c_generic", "ext4", "squashfs", "virtio_net")
+"""ext4 asks for the checksum by a name that only modprobe could find."""
+
+_DISK_SCRIPTS = {
+    "image/enter.sh": "enter.sh",
+    "bin/start-image": "start-image.sh",
+    "bin/mount-data": "mount-data.sh",
+}
+_RENEWAL = "renew-guest.sh"
+_APPLETS = Path(__file__).with_name("applets.txt")
+
+
+def initramfs(context: BuildContext, kernel: Kernel) -> Path:
+    """The guest's initramfs for ``kernel``, uncompressed: emulated CPUs are slow at decompressing."""
+    arch = kernel.spec.arch
+    busybox = unpacked_packages(context, f"busybox-{arch}", arch, lambda apt: _choose_busybox(apt, arch))
+    programs = guest_programs(context, arch)
+    inputs = {"kernel": kernel.key, "busybox": busybox.key, "programs": programs.key, "recipe": _recipe()}
+
+    def build(folder: Path) -> None:
+        drivers = with_dependencies(kernel.modules, _DRIVERS)
+        shell = next((p for p in (busybox.path / "bin/busybox", busybox.path / "usr/bin/busybox") if p.is_file()), None)
+        if shell is None:
+            raise HostError(f"the busybox-static package of {arch} holds no busybox")
+        entries = [
+            *(Entry.folder(name) for name in _FOLDERS),
+            Entry.character_device("dev/console", 5, 1),
+            Entry.file("init", (programs.path / "init").read_bytes()),
+            Entry.file("bin/busybox", shell.read_bytes()),
+            *(Entry.link(f"bin/{name}", "busybox") for name in _applets()),
+            Entry.link("bin/gtodbench", "callbench"),
+            *(
+                Entry.file(f"bin/{p.name}", p.read_bytes())
+                for p in sorted(programs.path.iterdir())
+                if p.suffix == "" and p.name != "init"
+            ),
+            Entry.file("bin/renew-guest", _renewal().encode()),
+            *_drivers(drivers, "etc/modules"),
+        ]
+        (folder / "initramfs.cpio").write_bytes(archive(entries))
+
+    artifact = context.cache.obtain("initramfs", inputs, f"initramfs of {kernel.spec.name}", build)
+    return artifact.path / "initramfs.cpio"
+
+
+def disk_drivers(context: BuildContext, kernel: Kernel) -> Path:
+    """The second archive, of a guest of ``kernel`` with disks: their drivers, and the scripts that mount them."""
+    folder = data_dir("images") / "guest"
+    scripts = {place: (folder / name).read_bytes() for place, name in _DISK_SCRIPTS.items()}
+    texts = {place: script.decode() for place, script in scripts.items()}
+    inputs = {"kernel": kernel.key, "drivers": _DISK_DRIVERS, "scripts": texts, "packing": "xz"}
+
+    def build(target: Path) -> None:
+        first = with_dependencies(kernel.modules, _DRIVERS)
+        drivers = [path for path in with_dependencies(kernel.modules, _DISK_DRIVERS) if path not in first]
+        entries = [
+            Entry.folder("image"),
+            *_drivers(drivers, "image/modules"),
+            *(Entry.file(place, script) for place, script in scripts.items()),
+        ]
+        (target / "disks.cpio").write_bytes(archive(entries))
+
+    return context.cache.obtain("initramfs", inputs, f"disk drivers of {kernel.spec.name}", build).path / "disks.cpio"
+
+
+def _drivers(files: Sequence[Path], listed: str) -> list[Entry]:
+    """Drivers, and the list by which the guest's first program loads them."""
+    return [
+        *(Entry.file(f"lib/modules/{unpacked_name(path)}", module_content(path), 0o644) for path in files),
+        Entry.file(listed, "".join(f"/lib/modules/{unpacked_name(path)}\n" for path in files).encode(), 0o644),
+    ]
+
+
+def _choose_busybox(apt: AptRoot, arch: str) -> list[Package]:
+    return [apt.show("busybox-static", DEBIAN_ARCHITECTURE[arch])]
+
+
+def _applets() -> list[str]:
+    return _APPLETS.read_text().split()
+
+
+def _recipe() -> object:
+    return [_FOLDERS, _DRIVERS, _applets(), _renewal()]
+
+
+def _renewal() -> str:
+    """The script that makes a restored guest one of its own."""
+    return (data_dir("images") / "guest" / _RENEWAL).read_text()
+
+
+# An initramfs with work in it that the guest does by itself, before the host sends anything.
+#
+# Input from the host arrives at a moment that the guest's clock does not determine. Unattended work receives none, so
+# on the exact clock two guests with the same work agree in every instruction, timer ticks included.
+
+FOLDER = "/sealed"
+"""In the guest. The name is part of the work: with another one the totals move in their fifth digit."""
+OUTPUT = f"{FOLDER}/output"
+"""In the guest: what the work printed, and the wait status it ended with, as init.c writes them."""
+STATUS = f"{FOLDER}/status"
+
+_SCRIPT = "work.sh"
+STEPS = "steps.sh"
+"""What every script of unattended work includes."""
+
+
+_PROGRESS = "lab: "
+
+
+def progress(line: str) -> str | None:
+    """The progress in a line of the console, behind the kernel's time stamp; None in any other line."""
+    _, mark, words = line.partition(_PROGRESS)
+    return words if mark else None
+
+
+def with_work(initramfs: Path, script: str, settings: Mapping[str, int], files: Mapping[str, bytes]) -> bytes:
+    """The initramfs with ``images/unattended/SCRIPT.sh`` as its work, and what that needs, in ``/sealed``.
+
+    ``settings`` are the shell variables that the script finds in ``/sealed/settings``.
+    """
+    whole = io.BytesIO()
+    write_work(whole, initramfs, script, settings, files)
+    return whole.getvalue()
+
+
+def write_work(
+    target: BinaryIO,
+    initramfs: Path,
+    script: str,
+    settings: Mapping[str, int | str],
+    files: Mapping[str, bytes | Path],
+) -> None:
+    """Write what ``with_work`` returns, piece by piece: its files may be hundreds of megabytes on the host's disk."""
+    scripts = unattended_scripts()
+    text = "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in settings.items())
+    folder = FOLDER.removeprefix("/")
+    content: Mapping[str, bytes | Path] = {
+        _SCRIPT: scripts / f"{script}.sh",
+        STEPS: scripts / STEPS,
+        "settings": text.encode(),
+        **files,
+    }
+    with step(f"write an initramfs with the work {script}"):
+        with initramfs.open("rb") as file:
+            shutil.copyfileobj(file, target)
+        # The kernel unpacks one archive after the other.
+        entries = [Entry.folder(folder), *(Entry.file(f"{folder}/{name}", data) for name, data in content.items())]
+        write_archive(target, entries)
+
+
+def unattended_scripts() -> Path:
+    """Where the scripts of unattended work are."""
+    return data_dir("images") / "unattended"
+
+
+# A kernel's own modules as a disk that guests only read: what modprobe looks for in /lib/modules/RELEASE.
+
+_KIND = "kernel-modules"
+_FILE = "modules.squashfs"
+_LIMIT = 1800.0
+_DEPMOD = "/usr/sbin/depmod"
+_LISTS = ("modules.order", BUILT_IN, f"{BUILT_IN}.modinfo")
+"""What the kernel's own build writes beside its modules, and depmod reads."""
+
+
+def kernel_modules(context: BuildContext, kernel: Kernel) -> Path:
+    """The squashfs file of all modules of a kernel, with depmod's index; made where it is not in the cache.
+
+    They are those of Debian's package, or those that a build tree has built. Raises UsageError for a kernel without
+    any, HostError, BuildError.
+    """
+    folder, files = lists_folder(kernel), module_files(kernel)
+    lists = [folder / name for name in _LISTS if (folder / name).is_file()]
+    if not files:
+        raise UsageError(
+            f"kernel '{kernel.spec.name}' has no modules of its own: what it has is built in",
+            hint="leave out --kernel-modules (in a test's mark: kernel_modules), or take a kernel of Debian's",
+        )
+    # A tree's modules may be built anew while its kernel stays the same.
+    content = {} if kernel.packages else {name: _digest(file) for name, file in files.items()}
+
+    def build(place: Path) -> None:
+        for name in ("image-packages.txt", "module-packages.txt"):
+            check_installed(name, "a guest with its kernel's own modules")
+        context.say(f"packing the modules of {kernel.spec.name}")
+        base = place / "base"
+        tree = base / "lib/modules" / kernel.release
+        for name, file in files.items():
+            copy = tree / "kernel" / name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, copy)
+        for file in lists:
+            shutil.copyfile(file, tree / file.name)
+        _run(kernel, [_DEPMOD, "-b", str(base), kernel.release])
+        _run(kernel, ["mksquashfs", str(tree), str(place / _FILE), *OPTIONS])
+        shutil.rmtree(base)
+
+    inputs = {"kernel": kernel.key, "content": content, "options": list(OPTIONS)}
+    return context.cache.obtain(_KIND, inputs, f"modules of {kernel.spec.name}", build).path / _FILE
+
+
+def _run(kernel: Kernel, command: list[str]) -> None:
+    finished = run(command, time_limit=_LIMIT, environment={"SOURCE_DATE_EPOCH": None})
+    if finished.status != 0:
+        raise BuildError(f"the modules of {kernel.spec.name} cannot be packed", detail=finished.complaint())
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+# The disks a guest gets, whether its kernel can use them, and whether its channel gets in.
+
+_ROOT = ("CONFIG_VIRTIO_BLK", "CONFIG_EXT4_FS")
+_DATA = ("CONFIG_VIRTIO_BLK", "CONFIG_SQUASHFS", "CONFIG_SQUASHFS_LZ4")
+_NETWORK = ("CONFIG_VIRTIO_NET", "CONFIG_INET")
+_SYSTEMD = ("CONFIG_CGROUPS", "CONFIG_FHANDLE", "CONFIG_INOTIFY_USER", "CONFIG_SIGNALFD", "CONFIG_TIMERFD")
+"""What systemd's own README calls required, of what a kernel can be built without."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_MOST_DATA_DISKS = 16
+
+
+@dataclass(frozen=True)
+class GuestDisks:
+    """The disks and the channel asked for: an image by name or path (see ``unsupported_reason``), folders of data.
+
+    With ``kernel_modules`` the guest has all modules of its kernel, for modprobe.
+    """
+
+    image: str | None = None
+    channel: ChannelKind = "framed"
+    data: tuple[Path, ...] = ()
+    kernel_modules: bool = False
+    login: Login = field(default_factory=Login)
+
+
+NOTHING = GuestDisks()
+"""A guest that stays in its initramfs."""
+
+
+@dataclass(frozen=True)
+class Disks:
+    """A guest's disks, ready, and what their kernel needs for them."""
+
+    root: RootImage | None
+    data: tuple[DataDisk, ...]
+    drivers: Path | None
+
+
+def image_arch(name: str) -> Arch | None:
+    """The architecture of an image; None where only its programs know it. Raises ConfigError for no image."""
+    if is_user_disk(name):
+        find_disk(name)
+        return None
+    return image_recipe(name).arch
+
+
+def unsupported_reason(wanted: GuestDisks, spec: KernelSpec) -> str | None:
+    """Why a guest of this kernel cannot have what is wanted, as far as names show. Raises ConfigError."""
+    if wanted.image is None:
+        if wanted.channel != "framed":
+            return f"channel '{wanted.channel}' needs an image: without one there is nothing to log in to"
+        return None
+    arch = image_arch(wanted.image)
+    if arch is not None and arch != spec.arch:
+        return f"image '{wanted.image}' is for {arch}, and kernel '{spec.name}' is for {spec.arch}"
+    if is_user_disk(wanted.image) and wanted.channel == "ssh":
+        return "a disk of your own has keys of its own, so its sshd cannot be identified: take framed or serial"
+    return None
+
+
+def ready_disks(context: BuildContext, kernel: Kernel, wanted: GuestDisks) -> Disks:
+    """The disks, fetched and built where they are not there yet. Raises UsageError, HostError, BuildError."""
+    sentence = unsupported_reason(wanted, kernel.spec)
+    if sentence is not None:
+        raise UsageError(sentence)
+    if len(wanted.data) > _MOST_DATA_DISKS:
+        raise UsageError(f"a guest can have {_MOST_DATA_DISKS} folders of data, not {len(wanted.data)}")
+    root = None
+    if wanted.image is not None:
+        _check_kernel(kernel, _ROOT, "an image")
+        root = _root(context, kernel, wanted.image)
+        if wanted.channel == "ssh":
+            _check_kernel(kernel, _NETWORK, "SSH")
+    if wanted.data:
+        _check_kernel(kernel, _DATA, "data disks")
+    data = tuple(DataDisk(name, data_disk(context, folder)) for name, folder in _named(wanted.data).items())
+    if wanted.kernel_modules:
+        _check_kernel(kernel, _DATA, "its modules on a disk")
+        name = f"modules of {kernel.release}"  # no folder of data is called so
+        data += (DataDisk(name, kernel_modules(context, kernel), f"{MODULES}/{kernel.release}"),)
+    drivers = disk_drivers(context, kernel) if root is not None or data else None
+    return Disks(root, data, drivers)
+
+
+def _root(context: BuildContext, kernel: Kernel, name: str) -> RootImage:
+    if is_user_disk(name):
+        disk = find_disk(name)
+        return RootImage(disk.name, disk.key, disk.file, disk.format, "own", is_users=True)
+    recipe = image_recipe(name)
+    if recipe.init == "systemd":
+        _check_kernel(kernel, _SYSTEMD, "systemd", hint="Debian's kernels have it")
+    built = ready_image(context, recipe)
+    start: Start = "own" if recipe.init == "systemd" else "small"
+    packages = tuple(sorted(built.packages.items()))
+    return RootImage(recipe.name, built.key, built.base, "qcow2", start, packages)
+
+
+def _named(folders: Sequence[Path]) -> dict[str, Path]:
+    """The folders by the names they have in the guest. Raises UsageError for a name twice, or an odd one."""
+    named: dict[str, Path] = {}
+    for folder in folders:
+        name = folder.absolute().name
+        if not _NAME.fullmatch(name):
+            raise UsageError(
+                f"{folder}: a data folder's name, which is its name in the guest, is made of letters, digits, '.', '_' "
+                "and '-'",
+                hint=f"name it by a link: ln -s {shlex.quote(str(folder.resolve()))} data",
+            )
+        if name in named:
+            raise UsageError(f"two data folders are called {name}; in the guest each is /data/{name}")
+        named[name] = folder
+    return named
+
+
+def _check_kernel(kernel: Kernel, options: Sequence[str], what: str, hint: str = "") -> None:
+    lacking = [option for option in options if kernel.config.get(option, "n") not in ("y", "m")]
+    # Of a kernel without a folder of drivers all has to be built in.
+    if not kernel.modules.is_dir():
+        lacking += [option for option in options if kernel.config.get(option) == "m"]
+    if lacking and not hint and kernel.spec.tree is not None:
+        options_of_script = " ".join(f"-e {option.removeprefix('CONFIG_')}" for option in lacking)
+        hint = f"in {kernel.spec.tree}: scripts/config {options_of_script}, and build it again"
+    if lacking:
+        raise UsageError(f"kernel '{kernel.spec.name}' cannot have {what}: it lacks {', '.join(lacking)}", hint=hint)

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a user's file is built from: every file that its compiler reads, by digest, and the user's own as text.
+
+A number depends on each of them. The compiler itself names them: it follows ``#include "sub/x.h"``, ``<x.h>`` and a
+header that a macro names.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from orchestrator.errors import ConfigError
+from orchestrator.paths import data_dir
+from orchestrator.process import run
+
+_LIMIT = 60.0
+_LARGEST_TEXT = 1 << 20
+_SYSTEM = (Path("/usr/include"), Path("/usr/lib"), Path("/usr/share"))
+"""Where the distribution's packages have headers; what is in /usr/local is the user's."""
+_OF_COMPILER = re.compile("/usr/lib/(?:gcc|clang|llvm-[^/]+)/")
+"""Begins the paths of the headers of the host's compilers: their versions name them."""
+OF_THE_LAB = "lab:"
+"""Begins the title of a file of the lab's: the user may have one of its name."""
+_TARGET = "files"
+_WORD = re.compile(r"(?:\\.|[^\s\\])+")
+
+
+@dataclass(frozen=True)
+class OwnSource:
+    """A file of the user's with all that it is built from, or a line of an experiment.
+
+    ``name`` is what users call it, ``file`` its path, empty of a line. ``digests`` are SHA-256 by titles: the user's
+    files relative to the main one's folder, the lab's as ``lab:FOLDER/NAME``, the distribution's by their paths.
+    ``texts`` are those of them that are the user's, and text.
+    """
+
+    name: str
+    file: str
+    digests: Mapping[str, str]
+    texts: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def key(self) -> str:
+        """What names this content."""
+        return hashlib.sha256(json.dumps(self.digests, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def own_line(text: str) -> OwnSource:
+    """A line of an experiment, which is its own name."""
+    return OwnSource(text, "", {"line": hashlib.sha256(text.encode()).hexdigest()}, {"line": text})
+
+
+def own_file(file: Path, read: Iterable[Path] = (), leave_out: Path | None = None) -> OwnSource:
+    """A file with all that its compiler reads, but for those of the host's compilers and a folder that is left out.
+
+    Raises ConfigError for a file that cannot be read.
+    """
+    main, apart = file.absolute(), None if leave_out is None else leave_out.resolve()
+    digests: dict[str, str] = {}
+    texts: dict[str, str] = {}
+    for path in dict.fromkeys([main.resolve(), *(one.resolve() for one in read)]):
+        is_others = False
+        if path == main.resolve():
+            title = main.name
+        elif _OF_COMPILER.match(str(path)) or (apart is not None and path.is_relative_to(apart)):
+            continue
+        elif is_others := _is_below(path, _SYSTEM):
+            title = str(path)
+        elif is_others := _is_below(path, (data_dir("images").resolve(), data_dir("kmods").resolve())):
+            title = f"{OF_THE_LAB}{path.parent.name}/{path.name}"
+        else:
+            title = os.path.relpath(path, main.parent.resolve())
+        try:
+            with path.open("rb") as opened:
+                digests[title] = hashlib.file_digest(opened, "sha256").hexdigest()
+                opened.seek(0)
+                content = b"" if is_others else opened.read(_LARGEST_TEXT + 1)
+        except OSError as error:
+            raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None
+        if not (is_others or len(content) > _LARGEST_TEXT or b"\0" in content):
+            texts[title] = content.decode(errors="replace")
+    return OwnSource(main.name, str(main), digests, texts)
+
+
+def _is_below(path: Path, folders: Iterable[Path]) -> bool:
+    return any(path.is_relative_to(folder) for folder in folders)
+
+
+def files_read(compiler: Sequence[str], environment: Mapping[str, str | None]) -> Sequence[Path]:
+    """Every file that a compiler reads, with these words behind its name: options, and sources.
+
+    Nothing where it does not compile: to compile tells why.
+    """
+    finished = run([*compiler, "-w", "-M", "-MT", _TARGET], time_limit=_LIMIT, environment=environment)
+    if finished.status != 0:
+        return []
+    rules = finished.stdout.replace("\\\n", " ").splitlines()
+    words = [word for rule in rules for word in _WORD.findall(rule.removeprefix(f"{_TARGET}:"))]
+    return [Path(re.sub(r"\\(.)", r"\1", word).replace("$$", "$")) for word in words]
+
+
+# Which files a C source needs, found through its includes.
+
+_INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"\n]{1,200})"', re.MULTILINE)
+_MACRO = re.compile(r"^\s*#\s*(?:define|include\s+[A-Za-z_])(?:.*\\\n)*.*", re.MULTILINE)
+"""A macro, whose text may name a file, and an include that has a macro's."""
+_FILE = re.compile(r"(?<![\w./-])[\w./-]{1,200}\.(?:h|inc|def|tbl)(?![\w.])")
+_LARGEST_FILE = 1 << 20
+
+
+def included(main: str, folders: Sequence[Path]) -> list[Path]:
+    """Return the files that a source includes, directly or through others.
+
+    Each is looked for beside the file that includes it, then in ``folders``, whose first is the source's. A macro may
+    name it. A header NAME.h brings in the source beside it that defines what it declares: NAME.c, or NAME.S in
+    assembly. What no folder has is left out. Raises ConfigError for a file that cannot be read.
+    """
+    return list(_found(main, folders, ()).values())
+
+
+def included_as(main: str, folders: Sequence[Path]) -> Mapping[str, Path]:
+    """Return the files that a source includes by their paths from its folder, for a copy of all of them in one folder.
+
+    They are found as by ``included``, but the copy has one file of a path: what a file of the lab's includes is that of
+    the first of ``folders``, too, where it has one.
+    """
+    return _found(main, folders, folders[:1])
+
+
+def read_c_source(file: Path) -> str:
+    """Return a source's text. Raises ConfigError where it cannot be read as one."""
+    try:
+        if file.stat().st_size > _LARGEST_FILE:
+            raise ConfigError("too large for a source file", where=str(file))
+        return file.read_text()
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=str(file)) from None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigError("not UTF-8 text", where=f"{file}:{line}", hint="save the file as UTF-8") from None
+
+
+def _found(main: str, folders: Sequence[Path], first: Sequence[Path]) -> Mapping[str, Path]:
+    """The files by their paths; ``first`` comes before what is beside a file of the other folders."""
+    found: dict[str, Path] = {}
+    waiting: list[tuple[str, Sequence[Path], Path]] = [(main, (), Path())]
+    while waiting:
+        text, beside, place = waiting.pop()
+        macros = (name for line in _MACRO.findall(text) for name in _FILE.findall(line))
+        for name in (*_INCLUDE.findall(text), *macros):
+            for key, file in _brought_in(name, beside, place, folders):
+                if key not in found:
+                    found[key], at = file, Path(key).parent
+                    others = first if any(file.is_relative_to(one) for one in folders[1:]) else ()
+                    waiting.append((read_c_source(file), [*(one / at for one in others), file.parent], at))
+    return found
+
+
+def _brought_in(name: str, beside: Sequence[Path], place: Path, folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
+    """A file by its name in one that is at ``place``, of the folders ``beside``, and the source that belongs to it."""
+    places = (*((one / name, place / name) for one in beside), *((one / name, Path(name)) for one in folders))
+    for file, path in places:
+        if file.is_file():
+            key = os.path.normpath(path)
+            yield key, file
+            for suffix in (".c", ".S") if file.suffix == ".h" else ():
+                if (source := file.with_suffix(suffix)).is_file():
+                    yield str(Path(key).with_suffix(suffix)), source
+            return
+
+
+# The files of a user's folder of sources: which of them belong to it, and what they hold.
+
+_MOST_FILES = 2000
+_MOST_BYTES = 64 << 20
+_BUILT = re.compile(r"\..*|.*\.(o|ko|a|mod|mod\.c|cmd)|Module\.symvers|modules\.order")
+"""What an earlier build has left in the folder, and hidden files."""
+
+_LEADS_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+"""What a link to nothing gives."""
+
+
+def read_sources(folder: Path) -> Mapping[str, bytes]:
+    """The content of a folder's files by their paths in it, without what a build has left there.
+
+    A link to a folder is followed where it leads to another place in the same folder. Raises ConfigError for a file or
+    folder that cannot be read, and for more than is a module's.
+    """
+    found: dict[str, bytes] = {}
+    size = 0
+    file = folder
+    try:
+        for file in _files(folder, (folder.resolve(),)):
+            size += file.stat().st_size
+            if len(found) == _MOST_FILES or size > _MOST_BYTES:
+                what = f"holds more than {_MOST_FILES} files or {_MOST_BYTES >> 20} MiB, too much for a module"
+                raise ConfigError(what, where=str(folder))
+            found[str(file.relative_to(folder))] = file.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=str(error.filename or file)) from None
+    return found
+
+
+def _files(folder: Path, within: tuple[Path, ...]) -> Iterator[Path]:
+    """The files below a folder, in order; ``within`` are the folder of all and those on the way, without links."""
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith("."):
+            continue
+        try:
+            mode = path.stat().st_mode
+        except OSError as error:
+            if error.errno in _LEADS_NOWHERE:
+                continue
+            raise
+        if stat.S_ISDIR(mode):
+            place = path.resolve()
+            if place.is_relative_to(within[0]) and place not in within:
+                yield from _files(path, (*within, place))
+        elif stat.S_ISREG(mode) and not _BUILT.fullmatch(path.name):
+            yield path

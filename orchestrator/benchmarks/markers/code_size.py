@@ -1,0 +1,445 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Bytes that a marker of each flavour adds to an object."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+import capstone
+from elftools.elf.constants import SH_FLAGS
+from elftools.elf.elffile import ELFFile
+from elftools.elf.relocation import RelocationSection
+from elftools.elf.sections import SymbolTableSection
+from rich.text import Text
+
+from orchestrator.benchmarks.markers.rows import marker_benchmarks
+from orchestrator.catalog.kernels import Arch
+from orchestrator.catalog.user_files import DAMAGED
+from orchestrator.errors import ConfigError, EvidenceError
+from orchestrator.report.sheet import Grid, Row
+
+# What a relocatable object holds: its functions and variables, what they refer to, and its compiler.
+
+_LARGEST = 16 << 20
+_LARGEST_VARIABLE = 4096
+"""Bytes of a variable that are searched for pointers."""
+_ARCHITECTURES: Mapping[str, Arch] = {"EM_386": "i386", "EM_X86_64": "x86_64"}
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function's code, and the names that relocations put into it, by their offset in bytes."""
+
+    name: str
+    code: bytes
+    references: Mapping[int, str]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place in a section, by its offset in bytes."""
+
+    section: str
+    at: int
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable and its size in bytes."""
+
+    name: str
+    place: Place
+    size: int
+
+
+@dataclass(frozen=True)
+class ObjectFile:
+    """A relocatable object. ``pointers`` are those that relocations put into the sections of variables."""
+
+    arch: Arch
+    compiler: str
+    functions: Mapping[str, Function]
+    variables: Sequence[Variable]
+    sections: Mapping[str, bytes]
+    pointers: Mapping[Place, Place]
+
+    def text(self, place: Place) -> bytes:
+        """The string at a place, without its end; empty where there is none."""
+        content = self.sections.get(place.section, b"")
+        return content[place.at :].split(b"\0")[0] if 0 <= place.at < len(content) else b""
+
+    def pointed(self, variable: Variable) -> Sequence[Place]:
+        """The targets of the pointers in a variable, in order."""
+        start = variable.place.at
+        inside = (
+            Place(variable.place.section, at) for at in range(start, start + min(variable.size, _LARGEST_VARIABLE))
+        )
+        return [self.pointers[place] for place in inside if place in self.pointers]
+
+
+def read_object(file: Path) -> ObjectFile:
+    """Read a .ko or .o. Raises ConfigError for anything else."""
+    try:
+        if file.stat().st_size > _LARGEST:
+            raise ConfigError(f"is larger than {_LARGEST >> 20} MiB", where=str(file))
+        with file.open("rb") as stream:
+            return _read(ELFFile(stream), file)
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=str(file)) from None
+    except DAMAGED:
+        raise ConfigError("is no object file that can be read", where=str(file)) from None
+
+
+def _read(elf: Any, file: Path) -> ObjectFile:
+    arch = _ARCHITECTURES.get(elf["e_machine"])
+    table = elf.get_section_by_name(".symtab")
+    if arch is None or elf["e_type"] != "ET_REL" or not isinstance(table, SymbolTableSection):
+        raise ConfigError("is no relocatable object of x86", where=str(file))
+    references = {
+        section["sh_info"]: _references(section, table, elf)
+        for section in elf.iter_sections()
+        if isinstance(section, RelocationSection)
+    }
+    functions, variables = {}, []
+    for symbol in table.iter_symbols():
+        index = symbol["st_shndx"]
+        if symbol["st_info"]["type"] == "STT_OBJECT" and isinstance(index, int):
+            place = Place(elf.get_section(index).name, symbol["st_value"])
+            variables.append(Variable(symbol.name, place, symbol["st_size"]))
+        if symbol["st_info"]["type"] == "STT_FUNC" and isinstance(index, int):
+            start, size = symbol["st_value"], symbol["st_size"]
+            code = elf.get_section(index).data()[start : start + size]
+            inside = {at - start: name for at, name in references.get(index, {}).items() if start <= at < start + size}
+            functions[symbol.name] = Function(symbol.name, code, inside)
+    comment = elf.get_section_by_name(".comment")
+    compiler = comment.data().split(b"\0")[0] or comment.data().strip(b"\0").split(b"\0")[0] if comment else b""
+    sections = {section.name: section.data() for section in elf.iter_sections() if section["sh_type"] == "SHT_PROGBITS"}
+    return ObjectFile(
+        arch,
+        compiler.decode("ascii", errors="replace")[:120],
+        functions,
+        variables,
+        sections,
+        dict(_pointers(elf, table)),
+    )
+
+
+def _pointers(elf: Any, table: SymbolTableSection) -> Iterator[tuple[Place, Place]]:
+    """Pointers in the sections that are written; the offset is in the relocation (RELA), or where it is to be put."""
+    for section in elf.iter_sections():
+        if not isinstance(section, RelocationSection):
+            continue
+        home = elf.get_section(section["sh_info"])
+        if home["sh_type"] != "SHT_PROGBITS" or not home["sh_flags"] & SH_FLAGS.SHF_WRITE:
+            continue
+        content = home.data()
+        for relocation in section.iter_relocations():
+            at = relocation["r_offset"]
+            symbol = table.get_symbol(relocation["r_info_sym"])
+            index = symbol["st_shndx"]
+            if not isinstance(index, int):
+                continue
+            stored = int.from_bytes(content[at : at + 4], "little", signed=True)
+            beyond = relocation["r_addend"] if section.is_RELA() else stored
+            yield Place(home.name, at), Place(elf.get_section(index).name, symbol["st_value"] + beyond)
+
+
+def _references(section: RelocationSection, table: SymbolTableSection, elf: Any) -> dict[int, str]:
+    found = {}
+    for relocation in section.iter_relocations():
+        symbol = table.get_symbol(relocation["r_info_sym"])
+        named = symbol.name or elf.get_section(symbol["st_shndx"]).name
+        found[relocation["r_offset"]] = named
+    return found
+
+
+# The code that a marker adds to a function, and the annotated disassembly.
+#
+# The marker's own instructions are those from the load of its immediate value or flag to the branch on it. The likely
+# path runs while no probe is connected: from the function's entry to its return, no conditional branch taken. The
+# unlikely path is all other reachable code, wherever the compiler put it.
+
+_MODES: Mapping[Arch, int] = {"i386": capstone.CS_MODE_32, "x86_64": capstone.CS_MODE_64}
+MARKER_DATA = "__marker_data"
+"""The section of the markers' names, formats, probes and flags."""
+_IMMEDIATE = b"\xb0\x00"
+"""mov $0, %al, which loads the immediate value."""
+_LIKELY, _UNLIKELY = " ", "|"
+"""Marks of the two paths in the listing."""
+_ENDS = ("ret", "retq", "retl", "ud2", "int3")
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction: its offset and code, its text, the name it refers to, and a branch's target.
+
+    ``reads`` is the number of bytes of memory that it reads.
+    """
+
+    at: int
+    code: bytes
+    text: str
+    refers: str | None
+    reads: int
+    target: int | None
+    conditional: bool
+    ends: bool
+
+    @property
+    def behind(self) -> int:
+        """The offset of the next one."""
+        return self.at + len(self.code)
+
+
+@dataclass(frozen=True)
+class Paths:
+    """A function's code by path, in bytes, and its listing.
+
+    ``marker`` is the marker's own bytes in the likely path, ``flag`` the bytes of memory that it reads; both are 0
+    without a marker.
+    """
+
+    likely: int
+    unlikely: int
+    marker: int
+    flag: int
+    listing: Sequence[str]
+
+
+def paths(found: ObjectFile, name: str) -> Paths:
+    """The paths of a function of the object. Raises EvidenceError for one that is missing or cannot be followed."""
+    function = found.functions.get(name)
+    if function is None:
+        raise EvidenceError(f"the object has no function {name}")
+    code = {one.at: one for one in _instructions(function, found.arch)}
+    likely = _likely(code, name)
+    # Padding may follow the function's return; no path reaches it.
+    unlikely = _reachable(code, likely)
+    cold = found.functions.get(f"{name}.cold")
+    beyond = sum(len(one.code) for one in _instructions(cold, found.arch)) if cold else 0
+    listing = [
+        _line(one, _UNLIKELY if one.at in unlikely else _LIKELY)
+        for one in code.values()
+        if one.at in likely or one.at in unlikely
+    ]
+    if cold:
+        listing += [_line(one, _UNLIKELY) for one in _instructions(cold, found.arch)]
+    marker = _marker_instructions([code[at] for at in likely])
+    return Paths(
+        likely=sum(map(len, likely.values())),
+        unlikely=sum(map(len, unlikely.values())) + beyond,
+        marker=sum(len(one.code) for one in marker),
+        flag=sum(one.reads for one in marker if one.refers == MARKER_DATA),
+        listing=listing,
+    )
+
+
+def _marker_instructions(likely: Sequence[Instruction]) -> Sequence[Instruction]:
+    """The marker itself among the instructions of the likely path."""
+    start = next(
+        (n for n, one in enumerate(likely) if one.code == _IMMEDIATE or one.refers == MARKER_DATA), len(likely)
+    )
+    end = next((n for n, one in enumerate(likely) if n > start and one.conditional), None)
+    return likely[start : end + 1] if end is not None else []
+
+
+def _instructions(function: Function, arch: Arch) -> Iterator[Instruction]:
+    machine = capstone.Cs(capstone.CS_ARCH_X86, _MODES[arch])
+    machine.syntax = capstone.CS_OPT_SYNTAX_ATT
+    machine.detail = True
+    for one in machine.disasm(function.code, 0):
+        at, size, mnemonic, operands = one.address, one.size, one.mnemonic, one.op_str
+        refers = next((word for place, word in function.references.items() if at <= place < at + size), None)
+        branch = mnemonic.startswith("j")
+        inside = branch and refers is None and re.fullmatch(r"(0x)?[0-9a-f]+", operands) is not None
+        yield Instruction(
+            at=at,
+            code=function.code[at : at + size],
+            text=f"{mnemonic} {operands}".strip(),
+            refers=refers,
+            reads=sum(
+                o.size for o in one.operands if o.type == capstone.x86.X86_OP_MEM and o.access & capstone.CS_AC_READ
+            ),
+            target=int(operands, 16) if inside else None,
+            conditional=branch and mnemonic != "jmp",
+            ends=mnemonic in _ENDS or (mnemonic == "jmp" and not inside),
+        )
+
+
+def _likely(code: Mapping[int, Instruction], name: str) -> dict[int, bytes]:
+    found: dict[int, bytes] = {}
+    at = 0
+    while at in code and at not in found:
+        one = code[at]
+        found[at] = one.code
+        if one.ends:
+            return found
+        at = one.target if one.target is not None and not one.conditional else one.behind
+    raise EvidenceError(f"the way through {name} comes to no return")
+
+
+def _reachable(code: Mapping[int, Instruction], likely: Mapping[int, bytes]) -> dict[int, bytes]:
+    found: dict[int, bytes] = {}
+    waiting = [code[at].target for at in likely if code[at].conditional]
+    while waiting:
+        at = waiting.pop()
+        if at is None or at in likely or at in found or at not in code:
+            continue
+        one = code[at]
+        found[at] = one.code
+        if one.target is not None:
+            waiting.append(one.target)
+        if not one.ends and not (one.target is not None and not one.conditional):
+            waiting.append(one.behind)
+    return found
+
+
+def _line(one: Instruction, mark: str) -> str:
+    notes = [f"<{one.refers}>"] if one.refers else []
+    if one.code == _IMMEDIATE:
+        notes.append("<-- immediate value")
+    elif one.text.startswith(("movzbl", "movzb", "movb", "cmpb")) and one.refers == MARKER_DATA:
+        notes.append("<-- load of the flag")
+    elif one.text.startswith("call"):
+        notes.append("<-- call" if one.refers is None or one.refers == MARKER_DATA else "")
+    return f"{one.at:4x}: {one.code.hex(' '):<30} {mark} {one.text} {' '.join(notes)}".rstrip()
+
+
+Flavour = Literal["optimized", "generic"]
+
+SITES = "__markers"
+"""The section that lists where markers are."""
+UNMARKED, PROBE = "my_open_unmarked", "do_mark1"
+_MARKED: Mapping[Flavour, tuple[str, bytes]] = {
+    "optimized": ("my_open_optimized", b"subsys_mark1"),
+    "generic": ("my_open_generic", b"subsys_mark2"),
+}
+"""The marked functions, and their markers' names."""
+
+
+@dataclass(frozen=True)
+class MarkerSize:
+    """Bytes that one marker adds, and the marked function's listing; sections of its own by their name.
+
+    ``likely`` is the marker's own instructions, ``unlikely`` the rest of what the marker adds to the function. ``flag``
+    is the memory that the likely path reads, ``data`` the marker's part of .data, ``name`` and ``format`` its texts.
+    """
+
+    likely: int
+    unlikely: int
+    flag: int
+    data: int
+    name: int
+    format: int
+    sections: Mapping[str, int]
+    listing: Sequence[str]
+
+
+def marker_sizes(found: ObjectFile) -> dict[Flavour, MarkerSize]:
+    """Bytes that each flavour adds in an object of ``marker_sizes.c.j2``. Raises EvidenceError for another object."""
+    return {flavour: _size(found, *marked) for flavour, marked in _MARKED.items()}
+
+
+def probe_listing(found: ObjectFile) -> Sequence[str]:
+    """The document's probe, disassembled."""
+    return paths(found, PROBE).listing
+
+
+def _size(found: ObjectFile, function: str, name: bytes) -> MarkerSize:
+    marked, plain = paths(found, function), paths(found, UNMARKED)
+    if not marked.marker:
+        raise EvidenceError(f"the likely path of {function} has no marker")
+    marker = _marker_variable(found, name)
+    name_text, format_text, *_ = (len(found.text(place)) + 1 for place in found.pointed(marker))
+    own = [one for one in found.variables if one.place in found.pointed(marker)]
+    return MarkerSize(
+        likely=marked.marker,
+        unlikely=marked.unlikely - plain.unlikely,
+        flag=marked.flag,
+        data=sum(one.size for one in own if one.place.section == ".data"),
+        name=name_text,
+        format=format_text,
+        sections={SITES: _sites(found, marker), MARKER_DATA: marker.size},
+        listing=marked.listing,
+    )
+
+
+def _marker_variable(found: ObjectFile, name: bytes) -> Variable:
+    """The marker of that name: a variable whose first two pointers lead to its name and its format."""
+    for variable in found.variables:
+        if variable.place.section == MARKER_DATA:
+            pointed = found.pointed(variable)
+            if len(pointed) > 1 and found.text(pointed[0]) == name:
+                return variable
+    raise EvidenceError(f"the object has no marker {name.decode('ascii')}")
+
+
+def _sites(found: ObjectFile, marker: Variable) -> int:
+    """Bytes of the marker's entries in the list of sites: each entry begins with a pointer to its marker."""
+    heads = {
+        place.at: target
+        for place, target in found.pointers.items()
+        if place.section == SITES and target.section == MARKER_DATA
+    }
+    bounds = [*sorted(heads), len(found.sections.get(SITES, b""))]
+    size = sum(behind - at for at, behind in pairwise(bounds) if heads[at] == Place(MARKER_DATA, marker.place.at))
+    if not size:
+        raise EvidenceError(f"the object does not list where the marker {marker.name} is")
+    return size
+
+
+# Bytes that a marker adds to an object, beside the document's of 2006.
+
+_WIDTH = 80
+
+
+def size_lines(found: ObjectFile, kernel: str) -> Iterator[Text | str]:
+    """Yield the table's lines. Raises EvidenceError for an object without the document's functions and markers."""
+    sizes = marker_sizes(found)
+    yield "Bytes that each marker adds to the memory image"
+    yield f"{found.arch}, kernel {kernel}, {found.compiler or 'unknown compiler'}"
+    yield ""
+    headings = [name for flavour in sizes for name in (flavour, "published")]
+    yield from Grid(headings, [_rows(list(sizes.values()))], together=4).lines(_WIDTH, "-")
+    yield ""
+    yield "Published: Linux Kernel Markers 0.19, x86; its sections are .markers and .markers.c."
+    yield "Likely path: the marker's own instructions. Unlikely path: what the function has"
+    yield "there more than without a marker, its frame too if the compiler puts that there."
+    yield "Markers of one format share its text."
+
+
+def listing_lines(found: ObjectFile) -> Iterator[str]:
+    """Yield the disassembly of the functions without and with a marker, and of the probe. Raises EvidenceError."""
+    for title, lines in (
+        ("Without marker", paths(found, UNMARKED).listing),
+        *((flavour.capitalize(), size.listing) for flavour, size in marker_sizes(found).items()),
+        ("The probe", probe_listing(found)),
+    ):
+        yield ""
+        yield title
+        yield from lines
+
+
+def _rows(sizes: list[MarkerSize]) -> list[Row]:
+    published = list(marker_benchmarks().sizes.values())
+    # In the document the flag is a marker's only part in .data; here it is in __marker_data.
+    pairs: list[tuple[str, list[int], list[int | str]]] = [
+        (".text, likely path", [one.likely for one in sizes], [one.likely for one in published]),
+        (".text, unlikely path", [one.unlikely for one in sizes], [one.unlikely for one in published]),
+        ("flag that is loaded", [one.flag for one in sizes], [one.flag for one in published]),
+        (".data", [one.data for one in sizes], [one.flag for one in published]),
+        (".rodata, name", [one.name for one in sizes], ["its length"] * 2),
+        (".rodata, format", [one.format for one in sizes], ["-"] * 2),
+    ]
+    for index, section in enumerate(sizes[0].sections):
+        theirs: list[int | str] = [list(one.sections.values())[index] for one in published]
+        pairs.append((section, [one.sections[section] for one in sizes], theirs))
+    return [
+        Row(label, [str(number) for pair in zip(ours, theirs, strict=True) for number in pair])
+        for label, ours, theirs in pairs
+    ]

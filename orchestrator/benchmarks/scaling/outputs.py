@@ -1,0 +1,417 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Figures and proofs of many probes, from the output of the scripts that work in the guest (``images/unattended``)."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from orchestrator.benchmarks.scaling.rows import scaling_benchmark
+from orchestrator.catalog.probes import BASELINE
+from orchestrator.errors import EvidenceError
+from orchestrator.results.stored_profile import Unit
+from orchestrator.run.unattended import Step, of_command, parse_steps
+
+# The result of a benchmark of many probes: samples for each of its rows, and one proof for all.
+
+
+@dataclass(frozen=True)
+class ScalingProof:
+    """Observations: ``mechanism`` and bytes of the first target while armed and before, its address, hits and calls.
+
+    ``others`` are unintended hits of probes while these were enabled or disabled.
+    """
+
+    mechanism: str
+    live: str
+    original: str
+    address: int
+    symbol: str
+    hits: int
+    calls: int
+    others: int | None = None
+
+
+def mechanism_of(live: str) -> str:
+    """The mechanism that live bytes (in hex) show. Raises EvidenceError for any but a breakpoint or ftrace."""
+    for byte, mechanism in (("cc", "int3"), ("e8", "ftrace")):
+        if live.startswith(byte):
+            return mechanism
+    raise EvidenceError(f"at an enabled kprobe there is neither a breakpoint nor a call of the function tracer: {live}")
+
+
+@dataclass(frozen=True)
+class MarkedSteps:
+    """The steps of a row that a profile is of: ``numbers`` among all that are marked, the ``ticks`` that each took.
+
+    Together they have done ``count`` of what ``unit`` says. ``again`` is a step that did the same once more.
+    """
+
+    numbers: Sequence[int]
+    ticks: Sequence[int]
+    count: int
+    unit: Unit
+    again: int | None = None
+
+
+@dataclass(frozen=True)
+class ScalingFigures:
+    """Samples in TSC units by row, BASELINE included, and further facts: of each row, and of the whole work.
+
+    The rows ``compared`` have an overhead over the baseline. ``marked`` are the steps of each row that has a profile.
+    """
+
+    samples: Mapping[str, tuple[float, ...]]
+    proof: ScalingProof
+    facts: Mapping[str, int]
+    compared: frozenset[str]
+    row_facts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    marked: Mapping[str, MarkedSteps] = field(default_factory=dict)
+
+
+# Figures and proofs of thousands of kprobes, from the output of ``images/unattended/kpcache_driver.sh``.
+#
+# A sample of registering, enabling, disabling or unregistering is one of ten steps, timer ticks included. Hits are of
+# functions that only the module calls, with interrupts off, spread evenly among the other probes.
+
+STEPS = 10
+_PAGE_BYTES = 4096
+TARGETS = 64
+_ENOUGH_FOR_PAGES = 1000
+"""Probes in a step whose memory is large beside the kernel's per-CPU reserve of free pages."""
+_CALLS = 9
+
+
+def read_driver(text: str, probes: int) -> ScalingFigures:
+    """The figures of ``probes`` probes, all proofs checked. Raises EvidenceError."""
+    steps = parse_steps(text)
+    registering, enabling, disabling, unregistering = (
+        of_command(steps, command, STEPS) for command in ("register", "enable", "disable", "unregister")
+    )
+    _, (check,), (restored,), (total,) = (
+        of_command(steps, command, 1) for command in ("sieve", "check", "restored", "total")
+    )
+    alone, removed = of_command(steps, "alone", 2)
+    bare_first, bare, alone_first, alone_warm, alone_again, disabled, first, warm, again = of_command(
+        steps, "call", _CALLS
+    )
+    for step in (bare_first, bare, disabled):
+        _check_hits(step, 0)
+    for step in (alone_first, alone_warm, alone_again, first, warm, again):
+        _check_hits(step, step.number("calls"))
+    if registering[-1].number("registered") != probes or unregistering[-1].number("registered") != 0:
+        raise EvidenceError(f"{registering[-1].number('registered')} kprobes were registered, not {probes}")
+    live, original = check.hexadecimal("bytes"), removed.hexadecimal("bytes")
+    mechanism = _mechanism(check, live, original, probes // 2)
+    if restored.number("changed") or restored.hexadecimal("bytes") != original:
+        raise EvidenceError(f"after unregistering, {restored.number('changed')} places have other bytes than before")
+    each, halves = probes // STEPS, probes // 2 // STEPS
+    samples = {
+        BASELINE: (_per_call(bare), _per_call(disabled)),
+        "register": _per_probe(registering, each),
+        # A probe that cannot be enabled is replaced by the next one.
+        "enable": tuple(step.number("taken") / step.positive("timed") for step in enabling),
+        "disable": _per_probe(disabling, halves),
+        "unregister": _per_probe(unregistering, each),
+        "hit-alone": (_per_call(alone_warm), _per_call(alone_again)),
+        "hit-first": (_per_call(first),),
+        "hit": (_per_call(warm), _per_call(again)),
+    }
+    for row in (BASELINE, "hit-alone", "hit"):
+        if len(set(samples[row])) != 1:
+            raise EvidenceError(f"samples of one boot differ: {row}: {samples[row]}")
+    facts = {
+        "refused": registering[-1].number("refused"),
+        "left_out": enabling[-1].number("left_out"),
+        "breakpoints": check.number("int3"),
+    }
+    if mechanism == "int3":  # through the function tracer, an instruction is neither copied nor optimized
+        facts["probe_bytes_plain"] = total.number("probe_bytes")
+        facts["probe_bytes_extra"] = total.number("optimiser_bytes")
+    if each >= _ENOUGH_FOR_PAGES:
+        # Other kernel work frees pages now and then: the median of the steps is the memory that registering takes.
+        facts["probe_bytes_taken"] = round(
+            statistics.median(step.number("pages") for step in registering) * _PAGE_BYTES / each
+        )
+    row_facts = {row: {"step": each if row in ("register", "unregister") else halves} for row in _CURVES}
+    return ScalingFigures(
+        samples=samples,
+        proof=ScalingProof(
+            mechanism=mechanism,
+            live=live,
+            original=original,
+            address=int(alone.hexadecimal("target"), 16),
+            symbol="lab_kpcache_driver.target_00",
+            hits=warm.number("hits"),
+            calls=warm.number("calls"),
+            others=sum(step.number("others") for step in (*enabling, *disabling)),
+        ),
+        facts=facts,
+        compared=frozenset(samples) - {*_CURVES, BASELINE},
+        row_facts=row_facts,
+        marked=_marked(
+            steps,
+            {
+                BASELINE: [bare],
+                "register": registering,
+                "enable": enabling,
+                "disable": disabling,
+                "unregister": unregistering,
+                "hit-alone": [alone_warm],
+                "hit-first": [first],
+                "hit": [warm],
+            },
+            {"enable": sum(step.number("timed") for step in enabling), "disable": halves * STEPS},
+            probes,
+        ),
+    )
+
+
+def _marked(
+    steps: Sequence[Step], rows: Mapping[str, Sequence[Step]], probes_of: Mapping[str, int], probes: int
+) -> Mapping[str, MarkedSteps]:
+    """The steps of each row, by their place among those that QEMU's plugin has kept."""
+    kept = [step for step in steps if "ticks" in step.values]
+    return {
+        row: MarkedSteps(
+            numbers=[next(at for at, one in enumerate(kept) if one is step) for step in mine],
+            ticks=[step.number("ticks") for step in mine],
+            count=probes_of.get(row, probes) if row in _CURVES else sum(step.number("calls") for step in mine),
+            unit="probe" if row in _CURVES else "call",
+        )
+        for row, mine in rows.items()
+        if all("ticks" in step.values for step in mine)
+    }
+
+
+_CURVES = ("register", "enable", "disable", "unregister")
+
+
+def _per_probe(steps: Sequence[Step], count: int) -> tuple[float, ...]:
+    return tuple(step.number("taken") / count for step in steps)
+
+
+def _per_call(step: Step) -> float:
+    return step.number("taken") / step.positive("calls")
+
+
+def _check_hits(step: Step, expected: int) -> None:
+    if not step.number("calls") or step.number("hits") != expected:
+        raise EvidenceError(f"of {step.number('calls')} calls {step.number('hits')} were hits, not {expected}")
+
+
+def _mechanism(check: Step, live: str, original: str, enabled: int) -> str:
+    armed, int3, targets = (check.number(name) for name in ("armed", "int3", "targets"))
+    if (armed, targets) != (enabled, TARGETS) or live == original:
+        raise EvidenceError(f"{armed} of {enabled} enabled kprobes and {targets} of {TARGETS} targets are armed")
+    mechanism = mechanism_of(live)
+    # A kprobe on a function that ftrace must not trace is a breakpoint, also where the others use ftrace.
+    if mechanism == "int3" and int3 != armed:
+        raise EvidenceError(f"{int3} of {armed} kprobes are breakpoints, and the targets are {mechanism}")
+    return mechanism
+
+
+# Figures of thousands of kprobes through tracefs, from the output of ``images/unattended/kpcache_events.sh``.
+
+TARGET = {"i386": "__ia32_sys_sync", "x86_64": "__x64_sys_sync"}
+"""The function of the first event, which the script calls."""
+_STEPS = 10
+
+
+def read_events(text: str, probes: int) -> ScalingFigures:
+    """The figures of ``probes`` events, all proofs checked. Raises EvidenceError."""
+    steps = parse_steps(text)
+    shell = of_command(steps, "shell", 2)
+    defining, enabling, disabling = (of_command(steps, command, _STEPS) for command in ("define", "enable", "disable"))
+    (check,), (removed,) = (of_command(steps, command, 1) for command in ("check", "remove"))
+    original, live, restored = (step.hexadecimal("bytes") for step in of_command(steps, "look", 3))
+    defined, enabled, disabled = (
+        sum(step.number("counted") for step in done) for done in (defining, enabling, disabling)
+    )
+    if defined != probes:
+        raise EvidenceError(f"{defined} of {probes} events were defined: the kernel has too few functions for them")
+    if not check.number("enabled") == enabled == probes // 2 or live == original:
+        raise EvidenceError(f"{check.number('enabled')} kprobes are enabled, of {enabled} events")
+    if disabled != enabled:
+        raise EvidenceError(f"{disabled} events were disabled, of {enabled}")
+    if check.number("hits") != check.number("calls"):
+        raise EvidenceError(f"of {check.number('calls')} calls {check.number('hits')} were hits")
+    if removed.number("left") or restored != original:
+        raise EvidenceError(f"after the events had been taken away, {removed.number('left')} kprobes were left")
+    return ScalingFigures(
+        samples={
+            BASELINE: _each(shell),
+            "define": _each(defining),
+            "enable": _each(enabling),
+            "disable": _each(disabling),
+        },
+        proof=ScalingProof(
+            mechanism=mechanism_of(live),
+            live=live,
+            original=original,
+            address=int(of_command(steps, "look", 3)[0].hexadecimal("site"), 16),
+            symbol="sys_sync",
+            hits=check.number("hits"),
+            calls=check.number("calls"),
+        ),
+        facts={},
+        compared=frozenset({"define", "enable", "disable"}),
+        row_facts={
+            "define": {"step": probes // _STEPS},
+            "enable": {"step": probes // 2 // _STEPS},
+            "disable": {"step": probes // 2 // _STEPS},
+        },
+    )
+
+
+def _each(steps: Sequence[Step]) -> tuple[float, ...]:
+    """The cost of each event that was done; the time of refused ones is included."""
+    return tuple(step.number("taken") / step.positive("counted") for step in steps)
+
+
+# Figures of loads beside thousands of events of kprobes, from the output of ``images/unattended/kpcache_load.sh``.
+
+_GROUPS, _GROUP = 10, 10
+"""Groups of events that are enabled one after the other: five before all others, and five behind them."""
+_LOOKS = 3
+_LOADS = (("calls", "with"), ("files", "with"), ("calls", "without"), ("files", "without"))
+"""In the order of the script, each twice."""
+_ROWS = {
+    "calls": ("calls", "with"),
+    "files": ("files", "with"),
+    BASELINE: ("calls", "without"),
+    "files-without": ("files", "without"),
+}
+
+
+def read_load(text: str, probes: int) -> ScalingFigures:
+    """The figures of ``probes`` events, all proofs checked. Raises EvidenceError."""
+    steps = parse_steps(text)
+    enabling = of_command(steps, "enable", _GROUPS)
+    (check,), (removed,) = (of_command(steps, command, 1) for command in ("check", "remove"))
+    looks = of_command(steps, "look", _LOOKS)
+    original, live, restored = (step.hexadecimal("bytes") for step in looks)
+    if check.number("enabled") != probes // 2 or live == original:
+        raise EvidenceError(f"{check.number('enabled')} kprobes are enabled, and not {probes // 2}")
+    if check.number("hits") != check.number("calls"):
+        raise EvidenceError(f"of {check.number('calls')} calls {check.number('hits')} were hits")
+    if removed.number("left") or restored != original:
+        raise EvidenceError(f"after the events had been taken away, {removed.number('left')} kprobes were left")
+    loads = _loads(steps)
+    return ScalingFigures(
+        samples={
+            "enable": tuple(step.number("taken") / _GROUP for step in enabling),
+            **{row: tuple(float(one.number("real")) for one in loads[load]) for row, load in _ROWS.items()},
+        },
+        proof=ScalingProof(
+            mechanism=mechanism_of(live),
+            live=live,
+            original=original,
+            address=int(looks[0].hexadecimal("site"), 16),
+            symbol="sys_sync",
+            hits=check.number("hits"),
+            calls=check.number("calls"),
+        ),
+        facts={},
+        compared=frozenset({"calls"}),
+        row_facts={"enable": {"step": _GROUP}},
+        marked={
+            row: MarkedSteps(
+                numbers=[2 * _LOADS.index(load)],
+                ticks=[loads[load][0].number("tsc")],
+                count=1,
+                unit="run",
+                again=2 * _LOADS.index(load) + 1,
+            )
+            for row, load in _ROWS.items()
+        },
+    )
+
+
+def _loads(steps: Sequence[Step]) -> Mapping[tuple[str, str], Sequence[Step]]:
+    """Both runs of each load, with events and without."""
+    found = of_command(steps, "load", 2 * len(_LOADS))
+    expected = [(*load, time) for load in _LOADS for time in ("first", "again")]
+    if [step.arguments for step in found] != expected:
+        raise EvidenceError("the loads were not run in the script's order", detail=[str(step) for step in found])
+    return {load: found[2 * at : 2 * at + 2] for at, load in enumerate(_LOADS)}
+
+
+# Figures of the model of the kprobes' hash and cache, from the output of ``images/unattended/kpcache_model.sh``.
+
+NAME = "kpcache-model"
+_WALKS = ("nothing", "nothing", "list", "list", "cache", "cache", "cache", "count")
+
+
+def read_model(text: str, probes: int) -> ScalingFigures:
+    """The figures of ``probes`` addresses, all lookups checked. Raises EvidenceError."""
+    steps = parse_steps(text)
+    model = scaling_benchmark(NAME)
+    assert model is not None
+    parts = {(bits, hot): _part(steps, probes, bits, hot) for bits in (6, 12) for hot in (0, 95)}
+    samples: dict[str, tuple[float, ...]] = {}
+    row_facts: dict[str, dict[str, int]] = {}
+    for name, row in model.rows.items():
+        walks = parts[row.bits, row.hot]
+        samples[name] = walks[row.walk]
+        if row.walk == "cache":
+            row_facts[name] = {"cache_hits": int(walks["count"][0]), "lookups": int(walks["count"][1])}
+    bare = {sample for part in parts.values() for sample in part["nothing"]}
+    if len(bare) != 1:
+        raise EvidenceError(f"the loop without a lookup differs: {sorted(bare)}")
+    samples[BASELINE] = tuple(bare) * 2
+    (removed,) = of_command(steps, "remove", 1)
+    if removed.number("wrong") or not removed.number("asked"):
+        raise EvidenceError(f"{removed.number('wrong')} addresses were found after they had been taken away")
+    lookups = next(step.number("lookups") for step in steps if step.command == "walk")
+    fill, *others = (step for step in steps if step.command == "fill")
+    seen = {step.hexadecimal("bytes") for step in (fill, *others)}
+    if len(seen) != 1:
+        raise EvidenceError(f"the bytes at the first address changed: {', '.join(sorted(seen))}")
+    return ScalingFigures(
+        samples=samples,
+        proof=ScalingProof(
+            mechanism="model",
+            live=fill.hexadecimal("bytes"),
+            original=fill.hexadecimal("bytes"),
+            address=int(fill.hexadecimal("site"), 16),
+            symbol="lab_kpcache_model",
+            hits=lookups,
+            calls=lookups,
+        ),
+        facts={"cache_bytes": fill.number("cache_bytes")},
+        compared=frozenset(samples) - {BASELINE},
+        row_facts=row_facts,
+    )
+
+
+def _part(steps: list[Step], probes: int, bits: int, hot: int) -> dict[str, tuple[float, ...]]:
+    """The walks of one hash and one choice of addresses, by name; ``count``: lookups found in the cache, and all."""
+    start = next(
+        (
+            number
+            for number, step in enumerate(steps)
+            if step.command == "fill"
+            and step.arguments == (str(probes), str(bits))
+            and [following.arguments[:1] for following in steps[number + 1 : number + 2]] == [(str(hot),)]
+        ),
+        None,
+    )
+    if start is None:
+        raise EvidenceError(f"no lookups among {probes} addresses in 2^{bits} lists were made")
+    walks = steps[start + 2 : start + 2 + len(_WALKS)]
+    if tuple(step.arguments[0] for step in walks if step.command == "walk" and step.arguments) != _WALKS:
+        raise EvidenceError("the walks are not those that were planned")
+    wrong = sum(step.number("wrong") for step in walks)
+    if wrong:
+        raise EvidenceError(f"{wrong} lookups found something else than the address's own probe")
+    found: dict[str, tuple[float, ...]] = {}
+    for name in ("nothing", "list", "cache"):
+        taken = [step for step in walks if step.arguments == (name,)]
+        found[name] = tuple(
+            step.number("taken") / step.positive("lookups") for step in taken[1 if name == "cache" else 0 :]
+        )
+    counted = walks[-1]
+    found["count"] = (float(counted.number("hits")), float(counted.number("lookups")))
+    return found

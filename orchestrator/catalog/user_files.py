@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Files of the user's that an experiment names: shared libraries, built modules, workloads."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from elftools.common.exceptions import ELFError
+
+from orchestrator.catalog.kernels import Arch
+from orchestrator.catalog.probes import unpacking
+from orchestrator.errors import ConfigError
+from orchestrator.paths import user_path
+from orchestrator.program import PROGRAM
+
+# What a module that the user has built says of itself: whether it is one, and its name.
+
+_NAME = re.compile(r"[A-Za-z0-9_]{1,55}")
+_LARGEST = 64 << 20
+_NOT_BUILT = f"it is text: name C code NAME.c, and the lab builds it; or build it first: {PROGRAM} kmod build ./NAME.c"
+_PACKED = {b"\x28\xb5\x2f\xfd": ".zst", b"\xfd7zXZ": ".xz", b"\x1f\x8b": ".gz"}
+"""How packed files begin, and what they are called."""
+
+
+def named_modinfo(file: Path) -> Mapping[str, str]:
+    """What ``modinfo`` returns, of a file that says a module's name. Raises ConfigError for any other."""
+    info = modinfo(file)
+    if not _NAME.fullmatch(info.get("name", "")):
+        raise ConfigError(f"is no kernel module: it is {_kind(file)}", where=str(file))
+    return info
+
+
+def modinfo(file: Path) -> dict[str, str]:
+    """What a module says of itself, as ``modinfo`` prints it; the last value of a key. Raises ConfigError."""
+    from elftools.elf.elffile import ELFFile
+
+    try:
+        if file.stat().st_size > _LARGEST:
+            raise ConfigError(f"is larger than {_LARGEST >> 20} MiB", where=str(file))
+        with file.open("rb") as stream:
+            section = ELFFile(stream).get_section_by_name(".modinfo")
+            content = section.data() if section is not None else b""
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=str(file)) from None
+    except DAMAGED:
+        raise _no_module(file) from None
+    pairs = (entry.decode("ascii", errors="replace").partition("=") for entry in content.split(b"\0") if entry)
+    return {key: value for key, _, value in pairs}
+
+
+def header(file: Path, field: str) -> str:
+    """A field of an ELF file's header, such as ``e_machine``."""
+    from elftools.elf.elffile import ELFFile
+
+    with file.open("rb") as stream:
+        return str(ELFFile(stream)[field])
+
+
+def _kind(file: Path) -> str:
+    """What an ELF file is that has no name of a module."""
+    is_object = header(file, "e_type") == "ET_REL"
+    return "an object file that does not say a module's name" if is_object else "a program or a library"
+
+
+def _no_module(file: Path) -> ConfigError:
+    """The error for a file that is no whole ELF file: what it seems to be, and what to do with it."""
+    with file.open("rb") as stream:
+        begin = stream.read(512)
+    what, hint = "is no kernel module", ""
+    if not begin:
+        what = "is no kernel module: the file is empty"
+    elif begin.startswith(b"\x7fELF"):
+        what, hint = "is no kernel module: it is damaged, or not whole", "copy or build it again"
+    elif packed := next((suffix for magic, suffix in _PACKED.items() if begin.startswith(magic)), ""):
+        what = "is no kernel module, but a packed file"
+        named = file.with_name(file.name + packed)
+        hint = f"unpack it: mv {shlex.quote(str(file))} {shlex.quote(str(named))} && {unpacking(named)}"
+    elif begin.isascii() and b"\0" not in begin:
+        hint = _NOT_BUILT  # such as C code that nobody has compiled
+    return ConfigError(what, where=str(file), hint=hint)
+
+
+# What the headers of a user's ELF file say: which CPU it is for, and how it is linked.
+
+_MACHINES: dict[str, Arch] = {"EM_386": "i386", "EM_X86_64": "x86_64"}
+LARGEST = 64 << 20
+"""Bytes; it must fit into a guest's memory, which also holds the root file system."""
+
+
+@dataclass(frozen=True)
+class UserElf:
+    """An x86 file that can be loaded: ``is_shared`` without fixed addresses, ``has_loader`` where it names one."""
+
+    arch: Arch
+    is_shared: bool
+    has_loader: bool
+
+
+def read_user_elf(path: Path, name: str, expected: str) -> UserElf:
+    """Read the headers. Raises ConfigError, with what was ``expected``, for any other file.
+
+    ``name`` is the path as the user wrote it.
+    """
+    from elftools.elf.elffile import ELFFile
+
+    try:
+        if path.stat().st_size > LARGEST:
+            raise ConfigError(f"found {name!r}; it is larger than {LARGEST >> 20} MiB")
+        with path.open("rb") as file:
+            elf = ELFFile(file)
+            machine, kind = elf["e_machine"], elf["e_type"]
+            segments = {segment["p_type"] for segment in elf.iter_segments()}
+    except OSError as error:
+        raise ConfigError(f"found {name!r}; it cannot be read: {error.strerror}") from None
+    except DAMAGED:
+        raise ConfigError(f"found {name!r}; expected {expected}") from None
+    if machine not in _MACHINES or kind not in ("ET_EXEC", "ET_DYN") or "PT_LOAD" not in segments:
+        raise ConfigError(f"found {name!r}; expected {expected}")
+    return UserElf(_MACHINES[machine], kind == "ET_DYN", "PT_INTERP" in segments)
+
+
+# A shared library that a workload is linked with: one of the guest's image by its name, or a user's by its path.
+
+LIBRARY_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,62}\.so(?:\.[0-9][A-Za-z0-9.]{0,14})?"
+"""A pattern: ``libc.so.6``. No name of a program point's other file, ``program``, fits it."""
+
+_EXPECTED = "a C file (.c) or a shared x86 library (.so)"
+
+
+@dataclass(frozen=True)
+class UserLibrary:
+    """A library by its ``name`` in probe points. ``file`` is None for the image's, ``arch`` where it is not known.
+
+    A C file is compiled for the guest: ``libmine.c`` becomes ``libmine.so``.
+    """
+
+    name: str
+    file: Path | None
+    arch: Arch | None
+
+    @property
+    def is_source(self) -> bool:
+        """Whether it is to be compiled."""
+        return self.file is not None and self.file.suffix == ".c"
+
+    def unsupported_reason(self, arch: Arch) -> str | None:
+        """Why a program of ``arch`` cannot be linked with it; None when it can."""
+        if self.arch not in (None, arch):
+            return f"{self.name} is a library for {self.arch}, and the kernel is for {arch}"
+        return None
+
+
+@lru_cache(maxsize=64)
+def find_library(entry: str) -> UserLibrary:
+    """The library of an experiment's entry: a path where it has a slash in it. Raises ConfigError for none."""
+    if "/" not in entry:
+        return UserLibrary(_name(entry, entry), None, None)
+    path = user_path(entry)
+    if not path.is_file():
+        raise ConfigError(f"found {entry!r}; there is no such file")
+    if path.suffix == ".c":
+        return UserLibrary(_name(f"{path.stem}.so", entry), path, None)
+    elf = read_user_elf(path, entry, _EXPECTED)
+    if not elf.is_shared:
+        raise ConfigError(f"found {entry!r}; it is a program, not a library: expected {_EXPECTED}")
+    return UserLibrary(_name(path.name, entry), path, elf.arch)
+
+
+def _name(name: str, entry: str) -> str:
+    if re.fullmatch(LIBRARY_NAME, name) is None:
+        raise ConfigError(
+            f"found {entry!r}; expected a library of the image, such as libc.so.6, or a path: ./libmine.c, ./libmine.so"
+        )
+    return name
+
+
+# A user's workload, named by the path of its C file or of a static program.
+
+
+@dataclass(frozen=True)
+class UserWorkload:
+    """A C file that defines ``workload()`` (``arch`` None: compiled for the guest), or a whole static program."""
+
+    file: Path
+    kind: Literal["function", "program"]
+    arch: Arch | None
+
+    def unsupported_reason(self, arch: Arch) -> str | None:
+        """Why it cannot run on a kernel of ``arch``; None when it can."""
+        if self.arch == "x86_64" and arch == "i386":
+            return f"{self.file.name} is a 64-bit program, and the kernel is 32-bit"
+        return None
+
+
+@lru_cache(maxsize=64)
+def find_workload(name: str) -> UserWorkload:
+    """Return the workload at a path. Raises ConfigError for a file that is missing or cannot be run."""
+    path = user_path(name)
+    if not path.is_file():
+        raise ConfigError(f"found {name!r}; there is no such file")
+    if path.suffix == ".c":
+        return UserWorkload(path, "function", None)
+    return UserWorkload(path, "program", _architecture(path, name))
+
+
+def _architecture(path: Path, name: str) -> Arch:
+    elf = read_user_elf(path, name, "a C file (.c) or a static x86 program")
+    if elf.has_loader:
+        raise ConfigError(f"found {name!r}; it needs shared libraries, which a guest has not: link it with -static")
+    return elf.arch
+
+
+# The errors that reading a damaged ELF file can raise.
+
+DAMAGED = (
+    ELFError,
+    UnicodeDecodeError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    MemoryError,
+    struct.error,
+    zlib.error,
+)
+"""What pyelftools and struct raise for files that are not what their headers say."""

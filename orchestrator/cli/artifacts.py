@@ -1,0 +1,500 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""``orchestrator cache``, ``kernel``, ``image`` and ``kmod``: what is fetched and built for guests."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.cli import options
+from orchestrator.cli.options import expected_failures, print_columns
+from orchestrator.program import PROGRAM
+
+if TYPE_CHECKING:
+    from orchestrator.artifacts.cache_entries import Kind, Removal, Verified
+    from orchestrator.artifacts.kernels import Kernel
+    from orchestrator.artifacts.modules import ModuleSource
+    from orchestrator.catalog.kernels import KernelSpec
+
+
+# ``orchestrator cache``: what was fetched and built, how much room it takes, and making some.
+
+cache_app = typer.Typer(help="What was fetched and built.", no_args_is_help=True)
+
+_DAY = 86_400
+_KEEP_DAYS = 30
+_SAY_INTERVAL = 10.0
+
+
+@cache_app.command("show")
+@expected_failures
+def show_cache() -> None:
+    """List the artifacts in the cache with their sizes. Exits with 1 where one cannot be read."""
+    from orchestrator.artifacts.cache import Artifact, Cache, check_folder
+    from orchestrator.errors import LabError
+    from orchestrator.paths import cache_dir
+
+    check_folder(cache_dir())
+    cache = Cache(cache_dir())
+    found: list[Artifact] = []
+    unreadable: list[LabError] = []
+    for place in cache.places():
+        try:
+            artifact = cache.artifact(place)
+        except LabError as error:
+            unreadable.append(error)
+        else:
+            found += [] if artifact is None else [artifact]
+    sizes = [(one, one.size() / 1e6) for one in sorted(found, key=lambda one: (one.kind, one.label, one.key))]
+    if sizes:
+        rows = ([a.kind, a.label, a.key, f"{megabytes:.1f}"] for a, megabytes in sizes)
+        print_columns(["kind", "what", "key", "MB"], rows)
+    typer.echo(f"{sum(megabytes for _, megabytes in sizes):.1f} MB in {cache.root}")
+    if len(unreadable) == 1:
+        raise unreadable[0]
+    if unreadable:
+        what, hint = f"{len(unreadable)} entries of the cache cannot be read", f"set them aside: {PROGRAM} cache verify"
+        raise LabError(what, detail=[error.what for error in unreadable], hint=hint)
+
+
+@cache_app.command("prune")
+@expected_failures
+def prune(
+    kinds: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KIND...]",
+            help="Only these kinds: kernels, modules, kernel-source, environments, ...",
+            autocompletion=options.cache_kinds,
+        ),
+    ] = None,
+    keep_days: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help=f"Keep what was used in the last N days; default: {_KEEP_DAYS}."),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Remove all that is not in use just now.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be removed; remove nothing.")] = False,
+) -> None:
+    """Remove what has not been used for a while, and what was left unfinished. It is made anew when it is needed."""
+    import time
+
+    from orchestrator.artifacts.cache import Cache, check_folder
+    from orchestrator.artifacts.cache_entries import ALL, Kind, Removal, cache_entries, fates, freed, remove
+    from orchestrator.errors import UsageError
+    from orchestrator.paths import cache_dir
+
+    wanted = [_kind(name) for name in kinds] if kinds else list(Kind)
+    if everything and keep_days is not None:
+        raise UsageError("--all removes all that is not in use, and --keep-days keeps some of it", hint="leave one out")
+    check_folder(cache_dir())
+    cache = Cache(cache_dir())
+    unused_since = ALL if everything else time.time() - (_KEEP_DAYS if keep_days is None else keep_days) * _DAY
+    found = cache_entries(cache)
+    decided = fates(found, unused_since, wanted)
+    leaving = [fate.entry for fate in decided if not fate.stays]
+    if dry_run:
+        sizes = freed(leaving)
+        removals = [Removal(entry, size, not entry.in_use()) for entry, size in zip(leaving, sizes, strict=True)]
+    else:
+        removals = remove(leaving, unused_since)
+    done = "would go" if dry_run else "removed"
+    rows = [
+        [done if one.is_done else "kept: in use", one.entry.kind, one.entry.label, *_facts(one)] for one in removals
+    ]
+    rows += [
+        [f"kept: {fate.stays}", fate.entry.kind, fate.entry.label, "", _date(fate.entry.used)]
+        for fate in decided
+        if fate.stays
+    ]
+    if rows:
+        print_columns(["", "kind", "what", "MB", "last used"], rows)
+    verb = "would be freed" if dry_run else "freed"
+    gone = [one.size for one in removals if one.is_done]
+    freed_now = f"{sum(gone) / 1e6:.1f} MB {verb} in {cache.root}"
+    typer.echo(f"{freed_now}; {len(found) - len(gone)} of {len(found)} things stay")
+
+
+@cache_app.command("verify")
+@expected_failures
+def verify(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what is damaged; set nothing aside.")] = False,
+    offline: options.Offline = False,
+) -> None:
+    """Read every file of every artifact, set aside what is damaged, and make it anew where that needs no experiment.
+
+    The status is 1 where something was damaged.
+    """
+    from orchestrator.artifacts.cache import check_folder
+    from orchestrator.artifacts.cache_entries import Verification
+    from orchestrator.artifacts.remaking import remake
+    from orchestrator.errors import LabError
+    from orchestrator.paths import cache_dir
+
+    check_folder(cache_dir())
+    context = options.open_context(offline=offline)
+    verification = Verification(context.cache)
+    verified = [*_with_progress(verification.all(), context.say)]
+    rows = []
+    for each in verified:
+        if each.damage is None:
+            continue
+        outcome = "damaged"
+        try:
+            if not dry_run:
+                verification.set_aside(each)
+                outcome = "set aside"  # who needs it makes it anew
+                outcome = "made anew" if remake(context, each.artifact) else outcome
+        except LabError as error:
+            context.say(f"{each.artifact.kind} {each.artifact.label}: {error}")
+        rows.append([outcome, each.artifact.kind, each.artifact.label, each.artifact.key, str(each.damage)])
+    if rows:
+        print_columns(["", "kind", "what", "key", "damage"], rows)
+    new = sum(each.is_new for each in verified)
+    recorded = f"; {new} of earlier versions recorded as they are" if new else ""
+    typer.echo(f"{len(rows)} of {len(verified)} artifacts damaged in {context.cache.root}{recorded}")
+    raise typer.Exit(1 if rows else 0)
+
+
+def _with_progress(verified: Iterator[Verified], say: Callable[[str], None]) -> Iterator[Verified]:
+    """Say every ten seconds how far it is."""
+    import time
+
+    said = time.monotonic()
+    for number, each in enumerate(verified, start=1):
+        yield each
+        if time.monotonic() - said > _SAY_INTERVAL:
+            said = time.monotonic()
+            say(f"{number} artifacts are verified, now {each.artifact.kind}")
+
+
+def _kind(name: str) -> Kind:
+    from orchestrator.artifacts.cache_entries import Kind
+    from orchestrator.catalog.data import unknown
+    from orchestrator.errors import UsageError
+
+    names: Iterable[str] = [kind.value for kind in Kind]
+    words = name.replace(",", " ").split()
+    if len(words) > 1 and set(words) <= set(names):
+        raise UsageError(f"found {name!r}; each kind is an argument of its own: {' '.join(words)}")
+    if name not in names:
+        raise UsageError(unknown("kind", name, list(names)))
+    return Kind(name)
+
+
+def _facts(removal: Removal) -> list[str]:
+    return [f"{removal.size / 1e6:.1f}", _date(removal.entry.used)]
+
+
+def _date(used: float) -> str:
+    import time
+
+    return time.strftime("%Y-%m-%d", time.localtime(used)) if used else "never"
+
+
+# ``orchestrator kernel``: kernels built from source, and the features of each kernel.
+
+kernel_app = typer.Typer(help="Kernels: build them, see what they can do.", no_args_is_help=True)
+
+
+@kernel_app.command("build")
+@expected_failures
+def build_kernel(
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME...", help=f"Kernels; see: {PROGRAM} kernel list.", autocompletion=options.kernels),
+    ],
+    offline: options.Offline = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Build kernels from source (or fetch Debian's), and print where each one's image is."""
+    from orchestrator.artifacts.kernels import ready_kernel
+    from orchestrator.catalog.kernels import kernel
+
+    specs = [kernel(name) for name in names]
+    with options.printed_steps(verbose=verbose):
+        context = options.open_context(offline=offline)
+        for spec in specs:
+            typer.echo(ready_kernel(context, spec).image)
+
+
+@kernel_app.command("list")
+@expected_failures
+def show_kernels(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME...]",
+            help="Only these, or build trees of your own by their paths.",
+            autocompletion=options.kernels,
+        ),
+    ] = None,
+) -> None:
+    """List the kernels; of those that are in the cache, the features by their own configuration."""
+    from orchestrator.artifacts.cache import BuildContext, Cache
+    from orchestrator.artifacts.kernel_build import features
+    from orchestrator.artifacts.kernels import ready_kernel
+    from orchestrator.catalog.kernels import kernel as kernel_spec
+    from orchestrator.catalog.kernels import kernels
+    from orchestrator.errors import HostError
+    from orchestrator.paths import cache_dir
+
+    context = BuildContext(Cache(cache_dir()), offline=True)
+    specs = [kernel_spec(name) for name in names] if names else kernels().values()
+    columns = list(features({}))
+    rows = []
+    for spec in specs:
+        try:
+            kernel = ready_kernel(context, spec)
+            found = features(kernel.config)
+            rows.append([spec.name, kernel.release, *(found[column] for column in columns)])
+        except HostError:
+            if spec.tree is not None:
+                raise
+            rows.append([spec.name, "not here yet", *("" for _ in columns)])
+    print_columns(["kernel", "release", *columns], rows)
+
+
+# ``orchestrator image``: the disks that guests with a whole Debian start from.
+
+image_app = typer.Typer(help="Disk images: build them, see what is in them.", no_args_is_help=True)
+
+
+@image_app.command("build")
+@expected_failures
+def build_image(
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME...",
+            help=f"Images (see: {PROGRAM} image list), or recipes of your own by their paths.",
+            autocompletion=options.images,
+        ),
+    ],
+    offline: options.Offline = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Build images, and print where each one's base is. It is read-only; guests write to overlays."""
+    from orchestrator.artifacts.images import ready_image
+    from orchestrator.catalog.images import image
+
+    recipes = [image(name) for name in names]
+    with options.printed_steps(verbose=verbose):
+        context = options.open_context(offline=offline)
+        for recipe in recipes:
+            typer.echo(ready_image(context, recipe).base)
+
+
+@image_app.command("list")
+@expected_failures
+def show_images(
+    packages: Annotated[
+        str | None,
+        typer.Option(
+            "--packages",
+            metavar="NAME",
+            help="Instead, the packages of this image and their versions.",
+            autocompletion=options.images,
+        ),
+    ] = None,
+) -> None:
+    """List the images; of those that are in the cache, their size and what is in them."""
+    from orchestrator.artifacts.cache import BuildContext, Cache
+    from orchestrator.artifacts.images import cached_image
+    from orchestrator.catalog.images import image, images
+    from orchestrator.errors import HostError
+    from orchestrator.paths import cache_dir
+
+    context = BuildContext(Cache(cache_dir()), offline=True)
+    if packages is not None:
+        recipe = image(packages)
+        found = cached_image(context, recipe)
+        if found is None:
+            hint = f"{PROGRAM} image build {packages}"
+            raise HostError(f"image {recipe.name} is not here yet, and its packages are not chosen", hint=hint)
+        print_columns(["package", "version"], sorted(found.packages.items()))
+        return
+    rows = []
+    for recipe in images().values():
+        found = cached_image(context, recipe)
+        facts = [recipe.name, recipe.arch, recipe.init]
+        if found is None:
+            rows.append([*facts, "not here yet", "", "", recipe.title])
+        else:
+            megabytes = found.base.stat().st_blocks * 512 / 1e6
+            rows.append([*facts, f"{megabytes:.1f}", str(len(found.packages)), found.tree[:12], recipe.title])
+    print_columns(["image", "arch", "init", "MB", "packages", "files", ""], rows)
+
+
+# ``orchestrator kmod``: the probe modules, as source or built.
+
+_PLACE = re.compile(r"([A-Za-z0-9_.]+)\+(0x[0-9a-fA-F]{1,8}|[1-9][0-9]{0,8}|0)")
+
+kmod_app = typer.Typer(help="Probe modules, as source or built.", no_args_is_help=True)
+
+Template = Annotated[
+    str,
+    typer.Argument(
+        help="A module of the lab's, such as kprobe or djprobe, or the path of your own template.",
+        autocompletion=options.templates,
+    ),
+]
+
+
+@kmod_app.command("render")
+@expected_failures
+def render(
+    template: Template,
+    kernel: options.Kernel = "debian-686",
+    symbol: options.Symbol = None,
+    offset: options.Offset = None,
+    out: options.OutputFolder = None,
+) -> None:
+    """Render a module's template to C. Prints its main file, or writes all its files into a folder."""
+    from orchestrator.catalog.kernels import kernel as kernel_spec
+
+    _check(template, symbol, out)
+    source = _source(template, kernel_spec(kernel), symbol, offset)
+    if out is None:
+        typer.echo(source.files[f"{source.name}_main.c"], nl=False)
+        return
+    source.write(out)
+    print(f"{len(source.files)} files in {out}", file=sys.stderr)
+
+
+@kmod_app.command("build")
+@expected_failures
+def build_module(
+    template: Template,
+    kernel: options.Kernel = "debian-686",
+    symbol: options.Symbol = None,
+    offset: options.Offset = None,
+    out: options.OutputFolder = None,
+    offline: options.Offline = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Build a module for a kernel, and print the path of the .ko.
+
+    It is called lab_NAME.ko, and own_NAME.ko where NAME.c or NAME.c.j2 is a file of your own.
+    """
+    import shutil
+
+    from orchestrator.artifacts.kernels import ready_kernel
+    from orchestrator.artifacts.modules import build_modules
+    from orchestrator.catalog.kernels import kernel as kernel_spec
+    from orchestrator.errors import BuildError
+
+    _check(template, symbol, out)
+    spec = kernel_spec(kernel)
+    with options.printed_steps(verbose=verbose):
+        context = options.open_context(offline=offline)
+        built = ready_kernel(context, spec)
+        symbol = symbol or _usual_symbol(spec)
+        _check_place(built, symbol, offset)
+        source = _source(template, spec, symbol, built.entry_offset(symbol) if offset is None else offset)
+        (module,) = build_modules(context, built, [source])
+    if isinstance(module, BuildError):
+        raise module
+    path = module.file
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        path = Path(shutil.copy(module.file, out))
+    typer.echo(path)
+
+
+@kmod_app.command("size")
+@expected_failures
+def size(
+    kernel: options.Kernel = "lab-i386-up",
+    listing: Annotated[bool, typer.Option("--listing", help="The disassembly too; | marks the unlikely path.")] = False,
+    offline: options.Offline = False,
+) -> None:
+    """Print the bytes that a kernel marker adds to a function, beside those published in 2006."""
+    from rich.console import Console
+
+    from orchestrator.artifacts.kernels import ready_kernel
+    from orchestrator.artifacts.modules import build_modules
+    from orchestrator.artifacts.modules import render as render_module
+    from orchestrator.benchmarks.markers.code_size import listing_lines, read_object, size_lines
+    from orchestrator.catalog.kernels import kernel as kernel_spec
+    from orchestrator.errors import BuildError
+
+    context = options.open_context(offline=offline)
+    built = ready_kernel(context, kernel_spec(kernel))
+    (module,) = build_modules(context, built, [render_module("marker_sizes", {})])
+    if isinstance(module, BuildError):
+        raise module
+    console = Console()
+    found = read_object(module.file)
+    for line in chain(size_lines(found, built.spec.name), listing_lines(found) if listing else ()):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _check(template: str, symbol: str | None, out: Path | None) -> None:
+    """Raise UsageError or ConfigError for what cannot be, before anything is fetched or made."""
+    from orchestrator.artifacts.modules import templates
+    from orchestrator.catalog.data import unknown
+    from orchestrator.catalog.probes import SUFFIXES, find_module, is_path
+    from orchestrator.errors import UsageError
+
+    if is_path(template):
+        if find_module(template).suffix == ".ko":
+            hint = f"a guest loads it as it is: {PROGRAM} exec --module {shlex.quote(template)} -- COMMAND"
+            raise UsageError(f"found {template!r}; it is built already, and has no source", hint=hint)
+    elif template.endswith(SUFFIXES):
+        raise UsageError(f"found {template!r}; a file of your own is named by a path, with a slash in it: ./{template}")
+    elif template not in templates():
+        raise UsageError(unknown("module", template, templates()))
+    if symbol is not None and (place := _PLACE.fullmatch(symbol)):
+        hint = f"--symbol {place[1]} --offset {int(place[2], 0)}"
+        raise UsageError(f"--symbol: found {symbol!r}; an offset is an option of its own", hint=hint)
+    if out is not None and out.exists() and not out.is_dir():
+        raise UsageError("it is no folder, and --out needs one", where=str(out))
+
+
+def _check_place(kernel: Kernel, symbol: str, offset: int | None) -> None:
+    """Raise UsageError for a place that the kernel has not; a function that it has not may be a module's."""
+    from orchestrator.errors import UsageError
+    from orchestrator.probes.point import wrong_point_reason
+
+    reason = None if kernel.code is None else wrong_point_reason(kernel.code, symbol, offset)
+    if reason is None or kernel.code is None:
+        return
+    if kernel.code.named(symbol):
+        raise UsageError(f"kernel {kernel.spec.name}: {reason}", where="--symbol, --offset")
+    print(f"note: kernel {kernel.spec.name}: {reason}; a module that is loaded before may have it", file=sys.stderr)
+
+
+def _source(template: str, spec: KernelSpec, symbol: str | None, offset: int | None) -> ModuleSource:
+    from orchestrator.artifacts.modules import Value, render_own
+    from orchestrator.artifacts.modules import render as render_module
+    from orchestrator.benchmarks.calls.benchmarks import benchmarks
+    from orchestrator.benchmarks.calls.probe_setup import is_wrapper
+    from orchestrator.catalog.probes import find_module, is_path
+    from orchestrator.catalog.words import system_calls
+
+    benchmark = benchmarks()["gtodbench"]
+    assert benchmark.call is not None
+    symbol = symbol or _usual_symbol(spec)
+    values: dict[str, Value] = {
+        "symbol": symbol,
+        "offset": spec.entry_offset if offset is None else offset,
+        "number": system_calls()[benchmark.call].number(spec.arch, "auto") or 0,
+        "wrapper": int(is_wrapper(symbol)),
+    }
+    if is_path(template):
+        return render_own(find_module(template), values)
+    return render_module(template, values)
+
+
+def _usual_symbol(spec: KernelSpec) -> str:
+    """The function that a probe goes to where none is named."""
+    from orchestrator.benchmarks.calls.benchmarks import benchmarks
+
+    return benchmarks()["gtodbench"].symbols[spec.arch]["auto"]

@@ -1,0 +1,358 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The runs, kernels and cells that commands compare, by their names on the command line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchestrator.benchmarks.registry import kinds
+from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.cli.measuring import Measuring
+from orchestrator.comparison.comparison import (
+    CellPair,
+    ComparedRuns,
+    compare,
+    differing_origin,
+    notes,
+    pairs_by_id,
+    pairs_by_kernel,
+)
+from orchestrator.errors import LabError, UsageError
+from orchestrator.experiment.experiment import (
+    Experiment,
+    kernel_name,
+    on_kernels,
+    only_profiled,
+    with_profile,
+    with_symbols,
+)
+from orchestrator.experiment.file import load_experiment, stored_budgets
+from orchestrator.experiment.plan import plan, select
+from orchestrator.guest.machine import qemu_cpu_names
+from orchestrator.paths import lab_dir
+from orchestrator.program import PROGRAM
+from orchestrator.results.budgets import CellFilter, FilterError, cells_named, names_of
+from orchestrator.results.contract import CellRecord
+from orchestrator.results.origin import Origin, origin_of
+from orchestrator.results.runs import Run, UnknownRun, find_run
+from orchestrator.results.store import DEFAULT, FILE_NAME, Store
+from orchestrator.results.stored_profile import CellProfile, ProfileDifference, difference, load_profile
+
+# What ``RUN`` and ``RUN:CELL`` name on the command line.
+
+
+@dataclass(frozen=True)
+class NamedCells:
+    """A run that was named, and the cells of it; None where it was named alone."""
+
+    run: Run
+    cells: Sequence[CellRecord] | None
+
+
+def named(name: str) -> NamedCells:
+    """What ``RUN`` or ``RUN:CELL`` names; a directory with a colon in its name is a run. Raises UsageError."""
+    run, colon, cell = name.rpartition(":")
+    if not colon or Path(name).is_dir():
+        try:
+            return NamedCells(find_run(name, lab_dir()), None)
+        except UnknownRun as error:
+            if error.guess is not None:
+                raise  # a misspelt run, not a cell
+            hint = f"{error.hint or ''} A cell is named RUN:CELL: latest:{name}".strip()
+            raise UsageError(error.what, where=error.where, detail=error.detail, hint=hint) from None
+    if not run:
+        raise UsageError(f"'{name}' names no run", hint="a cell is named RUN:CELL, such as latest:kprobe")
+    return cells_of_run(run, cell)
+
+
+def cells_of_run(run: str, cell: str) -> NamedCells:
+    """The cells of a run that ``cell``, an id or parts of it, names. Raises UsageError."""
+    found = find_run(run, lab_dir())
+    return NamedCells(found, cells_named(found.record, cell))
+
+
+# The runs and cells that ``compare`` compares, by their names on the command line.
+
+_SHOWN = 10
+_NAME_CELLS = f"name one cell of each: {PROGRAM} compare RUN:CELL RUN:CELL"
+_SET_A_BASELINE = f"name both: {PROGRAM} compare A B; or once: {PROGRAM} baseline set default RUN"
+
+
+def compared(names: Sequence[str], only: Sequence[str]) -> ComparedRuns:
+    """Two runs, or cells of them: ``RUN`` or ``RUN:CELL`` each; one alone is compared with the run before it.
+
+    Raises UsageError where there is nothing to compare.
+    """
+    first = named(names[0])  # of two wrong names the first one is told
+    before, after = (first, named(names[1])) if len(names) > 1 else (NamedCells(run_before(first.run), None), first)
+    found = _compared(before.run, after.run, _pairs(before, after), only)
+    run = after.run.record.run
+    if before.run.record.run == run and all(_is_one_cell(one.pair) for one in found.comparison.cells):
+        print(f"note: both sides are run {run}, so that nothing can differ", file=sys.stderr)
+    return found
+
+
+def compared_kernels(run: Run, kernels: tuple[str, str], only: Sequence[str]) -> ComparedRuns:
+    """The cells of a run that differ in the kernel only. Raises UsageError for a kernel that it has no cell of."""
+    if kernels[0] == kernels[1]:
+        raise UsageError(f"{kernels[0]} is named twice", where="--kernels", hint="name two different kernels")
+    known = dict.fromkeys(cell.kernel for cell in run.record.cells)
+    for kernel in kernels:
+        if kernel not in known:
+            what = f"run {run.record.run} has no cell of kernel '{kernel}'"
+            raise UsageError(what, where="--kernels", hint=f"it has: {', '.join(known)}")
+    return _compared(run, run, pairs_by_kernel(run.record.cells, *kernels), only)
+
+
+def compared_runs(before: Run, after: Run) -> ComparedRuns:
+    """The cells of one id of two runs. Raises UsageError where there is nothing to compare."""
+    return _compared(before, after, pairs_by_id(before.record.cells, after.record.cells), [])
+
+
+def run_before(run: Run) -> Run:
+    """What a run is compared with where nothing else is named.
+
+    That is the baseline ``default`` if its run is of the same experiment, or else the newest complete run of that
+    experiment which began earlier, or else ``default`` all the same. Raises UsageError where there is none.
+    """
+    lab = lab_dir()
+    wanted: list[str] = []
+    if (lab / FILE_NAME).exists():
+        with Store.open(lab) as store:
+            default = store.baselines().get(DEFAULT)
+            known = any(entry.id == run.record.run for entry in store.runs())
+            previous = store.previous(run.record.run) if known else None
+            wanted = [] if previous is None else [previous.id]
+            if default is not None and default.run != run.record.run:
+                is_same = store.entry(default.run).experiment == run.record.experiment
+                wanted.insert(0 if is_same else len(wanted), default.run)
+    if not wanted:
+        what = f"there is no complete run of experiment '{run.record.experiment}' before {run.record.run}"
+        raise UsageError(what, hint=_SET_A_BASELINE)
+    return find_run(wanted[0], lab)
+
+
+def _is_one_cell(pair: CellPair) -> bool:
+    """Whether both cells of a pair of one run are the same."""
+    return pair.before is not None and pair.after is not None and pair.before.id == pair.after.id
+
+
+def _pairs(before: NamedCells, after: NamedCells) -> Sequence[CellPair]:
+    """One cell with one other, whatever they are called; otherwise cells of one id, of those that were named."""
+    if before.cells is not None and after.cells is not None and len(before.cells) == len(after.cells) == 1:
+        return [CellPair(before.cells[0], after.cells[0])]
+    first, second = _meant(before, after.cells), _meant(after, before.cells)
+    return pairs_by_id(first, second)
+
+
+def _meant(side: NamedCells, others: Sequence[CellRecord] | None) -> Sequence[CellRecord]:
+    """The cells that were named; of a run that was named alone, those that were named of the other."""
+    if side.cells is not None:
+        return side.cells
+    wanted = None if others is None else {cell.id for cell in others}
+    return [cell for cell in side.run.record.cells if wanted is None or cell.id in wanted]
+
+
+def _compared(before: Run, after: Run, pairs: Sequence[CellPair], only: Sequence[str]) -> ComparedRuns:
+    selected = _selected(pairs, only)
+    comparison = compare(selected, stored_budgets(after.directory), before.record.cells, after.record.cells)
+    if comparison.is_empty:
+        refused = [f"{one.pair.title}: {one.reason}" for one in comparison.not_compared]
+        refused += [f"{one.pair.title}: {one.reason}" for one in comparison.cells if one.has_no_number]
+        raise _nothing(before, after, selected, refused)
+    same = before.record.run == after.record.run
+    origin = [] if same else differing_origin(_origin(before), _origin(after), comparison)
+    return ComparedRuns(before, after, comparison, origin)
+
+
+def _selected(pairs: Sequence[CellPair], only: Sequence[str]) -> Sequence[CellPair]:
+    """The pairs of which a filter matches a cell. Raises UsageError for one that is none, or matches nothing."""
+    if not only:
+        return pairs
+    wanted: set[int] = set()  # places, since pairs are compared by all that is in their records
+    for text in only:
+        try:
+            cells = CellFilter.of(text)
+        except FilterError as error:
+            raise UsageError(str(error), where=f"--only {text!r}", hint=error.hint) from None
+        found = {
+            place
+            for place, pair in enumerate(pairs)
+            if any(_matches(cells, cell) for cell in (pair.before, pair.after))
+        }
+        if not found:
+            hint = cells.remark or "choose among these cells, by parts of their names"
+            raise UsageError("no cell matches", where=f"--only {text!r}", detail=_listed(pairs), hint=hint)
+        wanted |= found
+    return [pair for place, pair in enumerate(pairs) if place in wanted]
+
+
+def _matches(wanted: CellFilter, cell: CellRecord | None) -> bool:
+    return cell is not None and wanted.matches(names_of(cell))
+
+
+def _listed(pairs: Sequence[CellPair]) -> Sequence[str]:
+    more = [f"... and {len(pairs) - _SHOWN} more"] if len(pairs) > _SHOWN else []
+    return ["cells:", *(pair.title for pair in pairs[:_SHOWN]), *more]
+
+
+def _nothing(before: Run, after: Run, pairs: Sequence[CellPair], refused: Sequence[str]) -> UsageError:
+    """Why no two cells are compared: each refused for a reason, or none of those that were named has a counterpart."""
+    for run in (before, after):
+        if not run.record.cells:
+            what = f"no cell of run {run.record.run} has an outcome yet"
+            return UsageError(what, hint=f"go on with it: {PROGRAM} run CONFIG --resume")
+    sides = list(dict.fromkeys(run.record.run for run in (before, after)))
+    what = f"{' and '.join(sides)} {'has' if len(sides) == 1 else 'have'} nothing that can be compared"
+    if refused:
+        return UsageError(what, detail=refused[:_SHOWN], hint=_NAME_CELLS)
+    detail = []
+    for run, cells in ((before, [pair.before for pair in pairs]), (after, [pair.after for pair in pairs])):
+        ids = [cell.id for cell in cells if cell is not None]
+        detail += [f"{run.record.run}:{one}" for one in ids[: _SHOWN // 2]]
+        detail += [f"... and {len(ids) - _SHOWN // 2} more"] if len(ids) > _SHOWN // 2 else []
+    return UsageError(f"{what}: no two cells have one id", detail=detail, hint=_NAME_CELLS)
+
+
+def _origin(run: Run) -> Origin:
+    """What a run was made with: its own file, or what this lab's store has of it."""
+    lab = lab_dir()
+    facts = None
+    if (lab / FILE_NAME).exists():
+        with Store.open(lab) as store:
+            if any(entry.id == run.record.run for entry in store.runs()):
+                facts = store.provenance(run.record.run)
+    return origin_of(run.directory, facts)
+
+
+# The stored cells that ``diff A B`` compares, and what to say where A and B name none.
+
+_SHOWN_PAIRS = 20
+
+
+@dataclass(frozen=True)
+class Side:
+    """A cell of a run."""
+
+    run: Run
+    cell: CellRecord
+
+    def profile(self) -> CellProfile:
+        """Its profile. Raises UsageError where it has none, LabError where it has failed, or its file is another."""
+        if self.cell.status != "ok":
+            what = f"cell {self.cell.id} of run {self.run.record.run} is {self.cell.status}"
+            raise LabError(what, detail=(self.cell.reason or "").splitlines()[:_SHOWN_PAIRS])
+        return load_profile(self.run.directory, self.cell)
+
+
+def difference_of(before: Side, after: Side) -> ProfileDifference:
+    """What differs between two cells, with what is to be said of comparing them. Raises as ``Side.profile`` does."""
+    one, other = before.profile(), after.profile()
+    said = list(notes((before.cell, one), (after.cell, other)))
+    if before.cell.id == after.cell.id and before.run.record.run != after.run.record.run:
+        said.insert(0, f"runs {before.run.record.run} -> {after.run.record.run}")
+    return replace(difference(one, other), notes=said)
+
+
+def stored_pairs(before: str, after: str) -> Sequence[tuple[Side, Side]]:
+    """Two cells that ``RUN:CELL`` names; or, of two runs, the cells of one id that both have a profile of.
+
+    The other cells of two runs are named on stderr. Raises UsageError where there are none to compare.
+    """
+    one, other = (named(name) for name in (before, after))
+    if one.cells is not None and other.cells is not None:
+        return [(_only(one.run, one.cells, before), _only(other.run, other.cells, after))]
+    if one.cells is not None or other.cells is not None:
+        what, whole = (before, after) if one.cells is not None else (after, before)
+        raise UsageError(
+            f"'{what}' names a cell and '{whole}' a run", hint=f"name a cell of both: {whole}:{what.rpartition(':')[2]}"
+        )
+    first, second = ({cell.id: cell for cell in side.run.record.cells if cell.profile} for side in (one, other))
+    pairs = [(Side(one.run, first[cell]), Side(other.run, second[cell])) for cell in first if cell in second]
+    if not pairs:
+        raise _nothing_in_common((before, after), (list(first), list(second)))
+    every_cell = dict.fromkeys(cell.id for side in (one, other) for cell in side.run.record.cells)
+    left_out = [cell for cell in every_cell if not (cell in first and cell in second)]
+    if left_out:
+        shown = [*left_out[:_SHOWN_PAIRS], *(["..."] if len(left_out) > _SHOWN_PAIRS else [])]
+        print(f"not compared, without a profile in both runs: {', '.join(shown)}", file=sys.stderr)
+    return pairs
+
+
+def _only(run: Run, cells: Sequence[CellRecord], name: str) -> Side:
+    if len(cells) > 1:
+        listed = [cell.id for cell in cells[:_SHOWN_PAIRS]]
+        if len(cells) > _SHOWN_PAIRS:
+            listed.append("...")
+        hint = f"give more parts of the id: {name.rpartition(':')[0]}:{cells[0].id}"
+        raise UsageError(f"'{name}' names {len(cells)} cells", detail=listed, hint=hint)
+    return Side(run, cells[0])
+
+
+def _nothing_in_common(names: Sequence[str], profiled: Sequence[Sequence[str]]) -> UsageError:
+    without = [name for name, cells in zip(names, profiled, strict=True) if not cells]
+    if without:
+        hint = f"measure with profiles: {PROGRAM} run CONFIG --profile symbols"
+        return UsageError(f"no cell of {' and of '.join(dict.fromkeys(without))} has a profile", hint=hint)
+    lines = [
+        f"{name}:{cell}" for name, cells in zip(names, profiled, strict=True) for cell in cells[: _SHOWN_PAIRS // 2]
+    ]
+    what = f"no cell of {names[0]} with a profile has the id of one of {names[1]}"
+    return UsageError(what, detail=["cells with profiles:", *lines], hint="name a cell of each: RUN:CELL RUN:CELL")
+
+
+# The cells that ``diff`` and ``compare`` with ``--config`` compare: an experiment's, on two kernels in one run.
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The pairs of cells that have a number on both kernels, and of the others those that have none."""
+
+    pairs: Sequence[tuple[Side, Side]]
+    missing: Sequence[CellRecord]
+
+
+@dataclass(frozen=True)
+class TwoKernels:
+    """An experiment on two kernels: names of the catalogue, or paths of a user's.
+
+    ``overrides`` replace its values, ``only`` selects its cells.
+    """
+
+    config: Path
+    kernels: tuple[str, str]
+    overrides: Sequence[str]
+    only: Sequence[str]
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The kernels' names, as cells have them."""
+        before, after = (kernel_spec(kernel_name(name)).name for name in self.kernels)
+        return before, after
+
+    def measured(self, parts: Sequence[str], measuring: Measuring) -> Measured:
+        """Measure each cell that can have a profile on both kernels, with these parts of it."""
+        run = self._run(only_profiled(with_profile(self._experiment(), parts)), measuring)
+        pairs = [(one.before, one.after) for one in pairs_by_kernel(run.record.cells, *self.names)]
+        both = [(one, other) for one, other in pairs if one is not None and other is not None]
+        return Measured(
+            [(Side(run, one), Side(run, other)) for one, other in both if one.status == other.status == "ok"],
+            [cell for cell in run.record.cells if cell.status != "ok"],
+        )
+
+    def run(self, measuring: Measuring) -> Run:
+        """Measure each cell on both kernels, with its instructions by symbol wherever they can be proved."""
+        return self._run(with_symbols(self._experiment()), measuring)
+
+    def _experiment(self) -> Experiment:
+        return load_experiment(self.config, kinds(), self.overrides, qemu_cpu_names)
+
+    def _run(self, experiment: Experiment, measuring: Measuring) -> Run:
+        wanted = measuring.found(on_kernels(experiment, self.kernels))
+        planned = select(plan(wanted), self.only)
+        entry, record = measuring.done(lambda runner: runner.run(wanted, planned, None))
+        print(f"run {entry.id}: {entry.directory}", file=sys.stderr)
+        return Run(record, entry.directory)

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A command that measures: with the user's cache and store, progress on stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TextIO
+
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from orchestrator.cli import options
+from orchestrator.experiment.plan import Plan
+from orchestrator.guest.guest import Guest, State
+from orchestrator.plain_text import counted, plain_line, plain_text
+from orchestrator.report.sheet import figure, shared_key
+from orchestrator.results.contract import CellRecord
+from orchestrator.run.runner import TimeLeft
+from orchestrator.steps import running_steps
+
+if TYPE_CHECKING:
+    from orchestrator.artifacts.cache import BuildContext
+    from orchestrator.experiment.experiment import Experiment
+    from orchestrator.results.contract import RunRecord
+    from orchestrator.results.store import RunEntry
+    from orchestrator.run.runner import CrewMaker, ProgressListener, Runner
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """How guests are run: see the options of ``orchestrator run``. ``jobs`` is None where the user has not said it."""
+
+    jobs: int | None = None
+    events: bool = False
+    fresh: bool = False
+    offline: bool = False
+    verbose: bool = False
+    fleet: str | None = None
+
+    def check(self) -> None:
+        """Raise UsageError for what goes not together, HostError where the fleet does not answer: before any work."""
+        from orchestrator.errors import UsageError
+
+        if self.fleet is None:
+            return
+        if self.jobs is not None:
+            hint = "leave --jobs out: `fleet up` and `fleet worker` take --guests"
+            raise UsageError("a fleet's workers say themselves how many guests they run", where="--jobs", hint=hint)
+        from orchestrator.fleet.target import target
+
+        target(self.fleet)
+
+    def found(self, experiment: Experiment) -> Experiment:
+        """The experiment with the points that guests have to find."""
+        from orchestrator.benchmarks.registry import kinds
+        from orchestrator.run.runner import with_found
+
+        with self._watched() as (context, _):
+            return with_found(context, experiment, kinds())
+
+    def done(self, work: Callable[[Runner], RunEntry]) -> tuple[RunEntry, RunRecord]:
+        """Let ``work`` make a run, or go on with one; the run and its results."""
+        from orchestrator.benchmarks.registry import kinds
+        from orchestrator.paths import lab_dir
+        from orchestrator.results.store import Store
+        from orchestrator.run.runner import Runner
+
+        with self._watched() as (context, watching), Store.open(lab_dir()) as store:
+            entry = work(Runner(context, store, watching, kinds(), self._crew(), self.events, self.fresh))
+            return entry, store.load_run(entry.id)
+
+    def _crew(self) -> CrewMaker:
+        """Who does the boots: threads of this process, or a fleet."""
+        from orchestrator.run.runner import local_crew
+
+        if self.fleet is None:
+            return local_crew(self.jobs or 1)
+        from orchestrator.benchmarks.registry import kinds
+        from orchestrator.fleet.crew import fleet_crew
+        from orchestrator.fleet.target import silence_dask, target
+
+        found = target(self.fleet)
+        silence_dask()
+        return lambda context, watching: fleet_crew(found.address, found.key, kinds(), context, watching)
+
+    @contextmanager
+    def _watched(self) -> Iterator[tuple[BuildContext, ProgressListener]]:
+        """The user's cache, and who shows what is done in it."""
+        from orchestrator.artifacts.cache import BuildContext, Cache
+        from orchestrator.paths import cache_dir
+
+        with listener(sys.stderr) as watching, options.printed_steps(verbose=self.verbose):
+            yield BuildContext(Cache(cache_dir()), self.offline, watching.say, watching.warn), watching
+
+
+# A run's progress on stderr: live on a terminal, one line for each thing elsewhere.
+
+_MOST_DETAILS = 8
+"""Lines below the bar: of guests side by side, or of workers, the first ones."""
+
+
+class _Outcomes:
+    """How cells ended, each reason once: the next cell with it has the name of the first one."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, str] = {}
+
+    def text(self, record: CellRecord, name: str) -> str:
+        """One line on how a cell ended; ``name`` is what later ones call it."""
+        whole = outcome(record)
+        first = whole if record.reason is None else self._said.setdefault(shared_key(record.reason), name)
+        shorter = f"{record.status}, as {first}"
+        return whole if first in (whole, name) or len(shorter) > len(whole) else shorter
+
+
+class _Lines:
+    """Plain lines: for logs and pipes."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._outcomes = _Outcomes()
+        self._total = 0
+        self._done = 0
+        self._left: TimeLeft | None = None
+        self._warned: set[str] = set()
+
+    def begin(self, run: str, plan: Plan, done: int, left: TimeLeft) -> None:
+        self._total, self._done, self._left = len(plan.cells), done, left
+        self.say(
+            f"run {run}: {counted(self._total, 'cell')}"
+            + (f", {done} of them done" if done else "")
+            + self._time_left()
+        )
+
+    def say(self, text: str) -> None:
+        print(plain_text(text), file=self._stream, flush=True)
+
+    def worker_says(self, worker: str, text: str) -> None:
+        self.say(f"{worker}: {text}")
+
+    def warn(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            self.say(text)
+
+    def guest_starts(self, guest: Guest) -> None:
+        del guest  # its console has a log
+
+    def cell_begins(self, cell_id: str) -> None:
+        del cell_id  # its end says it all
+
+    def cell_ends(self, record: CellRecord) -> None:
+        self._done += 1
+        if self._left is not None:
+            self._left.ended(record.id)
+        number = f"[{self._done}/{self._total}]"
+        self.say(f"{number} {record.id}: {self._outcomes.text(record, number)}{self._time_left()}")
+
+    def cell_withdrawn(self, cell_id: str) -> None:
+        self._done -= 1
+        if self._left is not None:
+            self._left.withdrawn(cell_id)
+        self.say(f"[{self._done}/{self._total}] {cell_id}: withdrawn, to be measured again")
+
+    def _time_left(self) -> str:
+        text = "" if self._left is None else self._left.text()
+        return f", {text}" if text else ""
+
+
+class _Display(Progress):
+    """The bar, and below it what goes on, as it is when the display is drawn."""
+
+    guests: Sequence[Guest] = ()
+    workers: Mapping[str, str] = MappingProxyType({})
+    """What the workers of a fleet do, by name; empty text of one that does nothing."""
+    left: TimeLeft | None = None
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """The bar with the time left, then a line for each thing that goes on."""
+        yield self.make_tasks_table(self.tasks)
+        text = "" if self.left is None else self.left.text()
+        if text:
+            yield Text(f"  {text}", style="dim")
+        workers = [f"{name}: {text}" for name, text in self.workers.items()]
+        for line in (workers or details(self.guests))[:_MOST_DETAILS]:
+            yield Text(f"  {line}", style="dim", no_wrap=True, overflow="ellipsis")
+
+
+class _Live:
+    """A bar that knows what is going on, with finished cells scrolling by above it."""
+
+    def __init__(self, progress: _Display) -> None:
+        self._progress = progress
+        self._outcomes = _Outcomes()
+        self._task = progress.add_task("preparing", total=None)
+        self._warned: set[str] = set()
+
+    def begin(self, run: str, plan: Plan, done: int, left: TimeLeft) -> None:
+        self._progress.console.print(f"run {run}", highlight=False)
+        self._progress.left = left
+        self._progress.update(self._task, total=len(plan.cells), completed=done)
+
+    def say(self, text: str) -> None:
+        # Drawn at once: what takes less time than the display's own thread needs to wake up was not seen.
+        self._progress.update(self._task, description=plain_line(text), refresh=True)
+
+    def worker_says(self, worker: str, text: str) -> None:
+        # The display's own thread may be reading the former ones.
+        self._progress.workers = {**self._progress.workers, worker: plain_line(text)}
+
+    def warn(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            self._progress.console.print(plain_text(text), markup=False, highlight=False, soft_wrap=True)
+
+    def guest_starts(self, guest: Guest) -> None:
+        alive = [one for one in self._progress.guests if one.state is not State.GONE]
+        self._progress.guests = (*alive, guest)  # the display's own thread may be reading the former ones
+
+    def cell_begins(self, cell_id: str) -> None:
+        self.say(f"measuring {cell_id}")
+
+    def cell_ends(self, record: CellRecord) -> None:
+        style = {"ok": "green", "failed": "bold red"}.get(record.status, "yellow")
+        self._progress.console.print(f"[{style}]{record.status:>6}[/] ", end="")
+        said = self._outcomes.text(record, record.id)
+        self._progress.console.print(f"{record.id}: {said}", markup=False, highlight=False)
+        if self._progress.left is not None:
+            self._progress.left.ended(record.id)
+        self._progress.advance(self._task)
+
+    def cell_withdrawn(self, cell_id: str) -> None:
+        self._progress.console.print(f"{cell_id}: withdrawn, to be measured again", markup=False, highlight=False)
+        if self._progress.left is not None:
+            self._progress.left.withdrawn(cell_id)
+        self._progress.advance(self._task, -1)
+
+
+def details(guests: Iterable[Guest]) -> list[str]:
+    """What goes on: the last line on the console of each guest that starts or works by itself; else the steps."""
+    lines = [guest.console.last_line() for guest in guests if guest.state is State.STARTING]
+    return [line for line in lines if line] or running_steps()
+
+
+def outcome(record: CellRecord) -> str:
+    """One line on how a cell ended."""
+    if record.value is None:
+        return f"{record.status}: {(record.reason or '').splitlines()[0]}"
+    more = f" (overhead {figure(record.overhead, record.unit)})" if record.overhead else ""
+    if record.verdict is not None:
+        more += ", no verdict"
+    per = record.metric.removeprefix("cost ")
+    return f"{figure(record.value, record.unit)} {record.unit} {per}{more}"
+
+
+@contextmanager
+def listener(stream: TextIO) -> Iterator[_Lines | _Live]:
+    """A run's progress display: live where the stream is a terminal that can move its cursor."""
+    console = Console(file=stream)
+    if not console.is_terminal or console.is_dumb_terminal:
+        yield _Lines(stream)
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
+    with _Display(*columns, TimeElapsedColumn(), console=console, transient=True) as progress:
+        yield _Live(progress)

@@ -1,0 +1,443 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Two runs compared cell by cell: what became dearer, cheaper, appeared, vanished or failed, what is beyond budget."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from orchestrator.comparison.verdicts import (
+    Difference,
+    Figure,
+    exact_difference,
+    from_nothing,
+    is_exact,
+    overhead_difference,
+    resolvable,
+    scattered_differences,
+    shown_interval,
+    work_difference,
+)
+from orchestrator.errors import LabError
+from orchestrator.program import command
+from orchestrator.results.budgets import Allowance, Budget, Budgets, Limit
+from orchestrator.results.contract import CellRecord
+from orchestrator.results.origin import Origin, OriginDifference, host_differences, origin_differences
+from orchestrator.results.runs import Run
+from orchestrator.results.stored_profile import CellProfile, ProfileDifference, difference, load_profile
+
+# Whether two cells can be compared, and what is to be said where they did not make the same calls.
+
+_WORK = ("call", "arguments", "workload", "scope", "packets", "command", "image", "kernel_modules", "rounds")
+"""Parameters that say what a cell does; an earlier version may have recorded fewer of them."""
+
+
+def why_not_compared(before: CellRecord, after: CellRecord) -> str | None:
+    """Why the difference of two numbers means nothing: another unit, or other work; None where it does."""
+    facts = {
+        "clocks": (before.clock, after.clock),
+        "metrics": (before.metric, after.metric),
+        "units": (before.unit, after.unit),
+        "benchmarks": _benchmarks(before, after),
+        **{name: (before.parameters.get(name), after.parameters.get(name)) for name in _WORK},
+    }
+    for what, (first, second) in facts.items():
+        if first != second and first is not None and second is not None:
+            return f"different {what}: {first} and {second}"
+    one, other = before.work, after.work
+    if one is not None and other is not None and (one.done, one.digest) != (other.done, other.digest):
+        results = [f"{work.done} of digest {work.digest[:16] or 'none'}" for work in (one, other)]
+        return f"different work: each run made {results[0]}, and {results[1]}"
+    return None
+
+
+def record_notes(before: CellRecord, after: CellRecord) -> Iterator[str]:
+    """Sentences on what else differs between two cells, as they were recorded."""
+    facts = {
+        "calls": tuple(calls_of(one) for one in (before, after)),
+        "entries into the kernel": tuple(str(one.parameters.get("entry", "")) for one in (before, after)),
+        "results of the calls": tuple(str(one.parameters.get("outcome", "")) for one in (before, after)),
+    }
+    yield from _different(facts)
+
+
+def notes(before: tuple[CellRecord, CellProfile], after: tuple[CellRecord, CellProfile]) -> Iterator[str]:
+    """Sentences on what else differs between two cells than a probe, a handler, a kernel or a machine."""
+    yield from _different({"architectures": (before[1].arch, after[1].arch)})
+    yield from record_notes(before[0], after[0])
+
+
+def calls_of(record: CellRecord) -> str:
+    """What a cell's calls are: ``gettimeofday({"buffer": 16}, 0)``, or a user's file."""
+    call, workload = record.parameters.get("call"), record.parameters.get("workload")
+    if call is not None:
+        arguments = str(record.parameters.get("arguments", "[]"))
+        return f"{call}({arguments.removeprefix('[').removesuffix(']')})"
+    return record.benchmark if workload is None else str(workload)
+
+
+def _benchmarks(before: CellRecord, after: CellRecord) -> tuple[str, str]:
+    """Two benchmarks that make one call are the same: ``gtodbench``, and ``syscall`` of gettimeofday."""
+    if "call" in before.parameters and "call" in after.parameters:
+        return "", ""
+    return before.benchmark, after.benchmark
+
+
+def _different(facts: dict[str, tuple[str, ...]]) -> Iterator[str]:
+    for what, (first, second) in facts.items():
+        if first != second and first and second:
+            yield f"different {what}: {first} and {second}"
+
+
+Change = Literal["dearer", "cheaper", "appeared", "vanished", "failed", "mended", "undecided", "unchanged"]
+
+CHANGES: tuple[Change, ...] = (
+    "failed",
+    "vanished",
+    "dearer",
+    "cheaper",
+    "undecided",
+    "mended",
+    "appeared",
+    "unchanged",
+)
+"""In the order in which they are reported; dearer and cheaper cells are mixed, the largest difference first."""
+
+UNBUDGETED = Budget(value=Allowance(0, percent=False))
+"""What holds for a cell without a budget: an exact value may not grow, an interval may not lie above 0."""
+
+
+@dataclass(frozen=True)
+class CellPair:
+    """The two cells that are compared; None where a run has none."""
+
+    before: CellRecord | None
+    after: CellRecord | None
+
+    @property
+    def title(self) -> str:
+        """The cell's id, or both."""
+        ids = dict.fromkeys(cell.id for cell in (self.before, self.after) if cell is not None)
+        return " -> ".join(ids)
+
+    @property
+    def first(self) -> CellRecord:
+        """The cell after, or the one before where there is no other."""
+        cell = self.after if self.after is not None else self.before
+        assert cell is not None
+        return cell
+
+
+@dataclass(frozen=True)
+class HeldFigure:
+    """A cell's ``value`` or ``overhead`` beside its budget; ``is_own`` unless it is what holds without one.
+
+    ``difference`` is that to the cell before; for a limit that to nothing.
+    """
+
+    figure: Figure
+    difference: Difference
+    allowance: Allowance | Limit
+    is_own: bool
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether it is decided that it is, or grew by, more than is allowed."""
+        return self.difference.exceeds(self.allowance.of(self.difference.before))
+
+    @property
+    def figures(self) -> str:
+        """What is held: the figure beside a limit, else its increase."""
+        sign = "" if isinstance(self.allowance, Limit) else "+"
+        return f"{self.figure} {self.difference.value:{sign}.15g}"
+
+
+@dataclass(frozen=True)
+class CellChange:
+    """What a pair of cells comes to. ``reason`` is a sentence, empty where there is nothing to say.
+
+    ``value`` and ``overhead`` are None where a cell has no number. ``held`` are the figures that have a budget.
+    """
+
+    pair: CellPair
+    change: Change
+    reason: str = ""
+    value: Difference | None = None
+    overhead: Difference | None = None
+    held: tuple[HeldFigure, ...] = ()
+
+    @property
+    def has_no_number(self) -> bool:
+        """Whether the cell had no number and has none, as ``reason`` says; one that failed now is not meant."""
+        no_number = all(cell is None or cell.value is None for cell in (self.pair.before, self.pair.after))
+        return no_number and self.change == "unchanged"
+
+    @property
+    def failed_in_both(self) -> bool:
+        """Whether the cell has failed in both runs, which is no change."""
+        return all(cell is not None and cell.status == "failed" for cell in (self.pair.before, self.pair.after))
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the cell failed, or had a number that vanished; one without a number loses nothing."""
+        before = self.pair.before
+        return self.change == "failed" or (
+            self.change == "vanished" and before is not None and before.value is not None
+        )
+
+    @property
+    def beyond(self) -> tuple[str, ...]:
+        """What is beyond its budget, as sentences; a cell that failed, or whose number vanished, is beyond any."""
+        if self.is_lost:
+            return (f"it {self.change}",)
+        unit = self.pair.first.unit
+        return tuple(f"{one.figures} {unit}, allowed {one.allowance}" for one in self.held if one.is_beyond)
+
+
+@dataclass(frozen=True)
+class NotCompared:
+    """A pair of cells whose difference would mean nothing, and why."""
+
+    pair: CellPair
+    reason: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All pairs of cells, the largest relative difference first in each kind of change."""
+
+    cells: Sequence[CellChange]
+    not_compared: Sequence[NotCompared]
+
+    @property
+    def counts(self) -> Mapping[Change, int]:
+        """How many cells changed in each way, in the order of ``CHANGES``; only those that there are."""
+        found = Counter(one.change for one in self.cells)
+        return {change: found[change] for change in CHANGES if found[change]}
+
+    @property
+    def changed(self) -> Sequence[CellChange]:
+        """The cells that are to be listed: all but the unchanged ones."""
+        return [one for one in self.cells if one.change != "unchanged" or one.beyond]
+
+    @property
+    def unchanged(self) -> Sequence[CellChange]:
+        """The others."""
+        return [one for one in self.cells if one.change == "unchanged" and not one.beyond]
+
+    @property
+    def beyond(self) -> Sequence[CellChange]:
+        """The cells that are beyond their budget."""
+        return [one for one in self.cells if one.beyond]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no pair of cells that could be compared: one has no cell, or both have no number."""
+        return all(one.pair.before is None or one.pair.after is None or one.has_no_number for one in self.cells)
+
+
+def pairs_by_id(before: Sequence[CellRecord], after: Sequence[CellRecord]) -> Sequence[CellPair]:
+    """The cells of two runs by their ids, those of the second run first."""
+    first, second = ({cell.id: cell for cell in cells} for cells in (before, after))
+    return [CellPair(first.get(id_), second.get(id_)) for id_ in {**second, **first}]
+
+
+def pairs_by_kernel(cells: Sequence[CellRecord], before: str, after: str) -> Sequence[CellPair]:
+    """The cells of one run that differ in their kernel only: those of ``before`` and of ``after``."""
+    first, second = ({but_kernel(cell): cell for cell in cells if cell.kernel == name} for name in (before, after))
+    return [CellPair(first.get(key), second.get(key)) for key in {**second, **first}]
+
+
+def but_kernel(cell: CellRecord) -> tuple[str, ...]:
+    """The parts of a cell's id that it has on another kernel, too."""
+    return tuple(part for part in cell.id.split("/") if part != cell.kernel)
+
+
+def compare(
+    pairs: Sequence[CellPair],
+    budgets: Budgets,
+    before: Sequence[CellRecord],
+    after: Sequence[CellRecord],
+) -> Comparison:
+    """Compare pairs of cells; ``before`` and ``after`` are all cells of the runs that they are of.
+
+    Raises HostError where times scatter and scipy, which judges them, is not there.
+    """
+    runs = ({cell.id: cell for cell in before}, {cell.id: cell for cell in after})
+    done: list[CellChange] = []
+    refused: list[NotCompared] = []
+    scattered: list[tuple[CellPair, CellRecord, CellRecord]] = []
+    for pair in pairs:
+        both = _numbers(pair)
+        if both is None:
+            done.append(_without_number(pair, budgets))
+        elif (why := why_not_compared(*both)) is not None:
+            refused.append(NotCompared(pair, why))
+        elif is_exact(both[0]) and is_exact(both[1]):
+            found = exact_difference(both[0].value or 0.0, both[1].value or 0.0)
+            done.append(_judged(pair, both, found, budgets))
+        elif both[0].work is not None and both[1].work is not None:
+            noise = [resolvable(cell, run) for cell, run in zip(both, runs, strict=True)]
+            done.append(_judged(pair, both, work_difference(*both, noise), budgets))
+        else:
+            scattered.append((pair, *both))
+    differences = scattered_differences([(one, other) for _, one, other in scattered])
+    for (pair, one, other), found in zip(scattered, differences, strict=True):
+        done.append(_judged(pair, (one, other), found, budgets))
+    return Comparison(sorted(done, key=_order), refused)
+
+
+def _numbers(pair: CellPair) -> tuple[CellRecord, CellRecord] | None:
+    before, after = pair.before, pair.after
+    if before is None or after is None or before.value is None or after.value is None:
+        return None
+    return before, after
+
+
+def _without_number(pair: CellPair, budgets: Budgets) -> CellChange:
+    """The change of a cell that lacks a number on one side, or on both; one that has a number has its limits."""
+    before, after = pair.before, pair.after
+    held = () if after is None else _held(after, budgets.of_cell(after), {"value": None, "overhead": None})
+    was, now = (None if cell is None else cell.status for cell in (before, after))
+    had = "" if before is None else f"it was {before.status}: {first_line(before)}"
+    has = "" if after is None else f"{after.status}: {first_line(after)}"
+    if now == "failed" and was != "failed":
+        return CellChange(pair, "failed", has)
+    if was is None:
+        return CellChange(pair, "appeared", "" if now == "ok" else has, held=held)
+    if now is None:
+        return CellChange(pair, "vanished", "" if was == "ok" else had)
+    if now == "ok":
+        return CellChange(pair, "mended" if was == "failed" else "appeared", had, held=held)
+    if was == "ok":
+        return CellChange(pair, "vanished", has)
+    return CellChange(pair, "unchanged", f"no number in both: {has or had}")
+
+
+def _held(after: CellRecord, own: Budget | None, found: Mapping[Figure, Difference | None]) -> tuple[HeldFigure, ...]:
+    """A cell's figures beside its budget: an increase by the difference, a limit by the cell after alone."""
+    budget = own or UNBUDGETED
+    allowances: Mapping[Figure, Allowance | Limit | None] = {"value": budget.value, "overhead": budget.overhead}
+    held = []
+    for figure, allowance in allowances.items():
+        difference = from_nothing(after, figure) if isinstance(allowance, Limit) else found[figure]
+        if allowance is not None and difference is not None:
+            held.append(HeldFigure(figure, difference, allowance, own is not None))
+    return tuple(held)
+
+
+def first_line(cell: CellRecord) -> str:
+    """The first line of the reason why a cell has no number."""
+    return (cell.reason or "").partition("\n")[0]
+
+
+def _judged(pair: CellPair, both: tuple[CellRecord, CellRecord], value: Difference, budgets: Budgets) -> CellChange:
+    """The change that a difference is, with the budgets that it exceeds."""
+    overhead = overhead_difference(*both)
+    unit = both[1].unit
+    held = _held(both[1], budgets.of_cell(both[1]), {"value": value, "overhead": overhead})
+    change: Change = "unchanged"
+    reasons = list(record_notes(*both))
+    interval = value.interval
+    if value.undecided:
+        change = "undecided"
+        reasons.insert(0, value.undecided)
+    elif value.exceeds(0):
+        change = "dearer"
+    elif interval is not None and interval[1] < 0:
+        change = "cheaper"
+    elif interval is not None and interval != (0, 0):
+        reasons.insert(0, f"no difference is shown: it lies {shown_interval(interval, unit)}")
+    return CellChange(pair, change, "; ".join(reasons), value, overhead, held)
+
+
+def _order(one: CellChange) -> tuple[int, float, str]:
+    """Failed and vanished cells first, then the largest relative difference, in the direction of more before less."""
+    rank = CHANGES.index("dearer" if one.change == "cheaper" else one.change)
+    relative = 0.0 if one.value is None or not one.value.value else one.value.relative
+    return rank, -math.inf if relative is None else -abs(relative), one.pair.title
+
+
+# A comparison with what explains it: the symbols that changed, what the runs were made with, and what to run next.
+
+MOST_REPEATS = 100
+"""The most samples that a cell may have: ``benchmark.repeats``."""
+
+_NAMED_CELLS = 5
+_EXPERIMENT_FILE = "experiment.yaml"
+
+
+@dataclass(frozen=True)
+class ComparedRuns:
+    """Two runs, or one run twice for cells of its own, with their comparison.
+
+    ``origin`` is what they were not made with alike. ``again`` are the words, behind the program's name, of a command
+    that measures both again; empty where that is the experiment of ``after``.
+    """
+
+    before: Run
+    after: Run
+    comparison: Comparison
+    origin: Sequence[OriginDifference] = ()
+    again: Sequence[str] = ()
+
+    def symbols(self, changes: Iterable[CellChange]) -> Mapping[str, ProfileDifference]:
+        """What differs by symbol of those changes whose cells both have a profile, by the titles of their pairs."""
+        found = {one.pair.title: self._symbols(one) for one in changes}
+        return {title: one for title, one in found.items() if one is not None and one.symbols}
+
+    def _symbols(self, change: CellChange) -> ProfileDifference | None:
+        before, after = change.pair.before, change.pair.after
+        if before is None or after is None or before.profile is None or after.profile is None:
+            return None
+        if change.value is None or not change.value.value:
+            return None
+        try:
+            return difference(load_profile(self.before.directory, before), load_profile(self.after.directory, after))
+        except LabError:  # the file is gone or another: the comparison itself does not depend on it
+            return None
+
+
+def differing_origin(before: Origin, after: Origin, comparison: Comparison) -> Sequence[OriginDifference]:
+    """What two runs were not made with alike; of the hosts only where times were compared."""
+    pairs = [(one.pair.before, one.pair.after) for one in comparison.cells]
+    cells = [(one.id, other.id) for one, other in pairs if one is not None and other is not None]
+    found = list(origin_differences(before, after, cells))
+    if any(one.pair.first.clock == "wall" for one in comparison.cells):
+        found += host_differences(before, after)
+    return found
+
+
+def next_run(compared: ComparedRuns) -> str | None:
+    """A command that measures the undecided cells again, with as many samples as would decide; None without any."""
+    undecided = [
+        (one.pair.first, one.value.repeats)
+        for one in compared.comparison.cells
+        if one.change == "undecided" and one.value is not None and one.value.repeats is not None
+    ]
+    wanted = [(cell, repeats) for cell, repeats in undecided if repeats <= MOST_REPEATS]
+    if not wanted:
+        return None
+    repeats: dict[str | None, int] = {}
+    for cell, count in wanted:
+        repeats[cell.table] = max(count, repeats.get(cell.table, 0))
+    words = [*(compared.again or ("run", str(compared.after.directory / _EXPERIMENT_FILE)))]
+    if len(wanted) <= _NAMED_CELLS:
+        # A comma in an id would part the filter.
+        words += [word for cell, _ in wanted for word in ("--only", f"id={cell.id.replace(',', '?')}")]
+    for table, count in repeats.items():
+        key = "benchmark.repeats" if table is None else f"tables.{table}.benchmark.repeats"
+        words += ["--set", f"{key}={count}"]
+    return command(*words)
+
+
+def unresolvable(changes: Iterable[CellChange]) -> Sequence[CellChange]:
+    """The undecided cells whose difference is too small for their scatter, however often they are measured."""
+    return [
+        one
+        for one in changes
+        if one.change == "undecided" and one.value is not None and (one.value.repeats or 0) > MOST_REPEATS
+    ]

@@ -1,0 +1,400 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How much two numbers of one cell differ, and whether that decides anything.
+
+- Exact counts (calls and loops on the clock ``instructions``): any difference is real.
+- Whole systems: the difference between boots of the same work (A/A) is what a real one must exceed.
+- What scatters otherwise (the wall clock, programs with timer ticks): the 95 % interval of the difference decides,
+  then a test that is corrected for the number of cells. Where the drift, the number of samples or an interval that
+  shows neither a difference nor that there is none forbid a verdict, there is none, and ``repeats`` says how many
+  samples would allow one.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Literal
+
+from orchestrator.errors import HostError
+from orchestrator.results.contract import PER_CALL, PER_RUN, CellRecord
+from orchestrator.results.statistics import FEWEST_RUNS, Resolution, median, median_interval, ratio
+
+Interval = tuple[float, float]
+Figure = Literal["value", "overhead"]
+
+FEWEST_SAMPLES = 6
+"""With fewer no interval of order statistics covers a median with 95 %: 1 - 2 / 2**5 is 94 % (``median_interval``)."""
+
+LARGEST_UNSHOWN = 0.05
+"""Of the value before: an interval that contains 0 and reaches further to a side does not show that nothing changed.
+
+Two runs of a call that takes 389 ns under plain TCG had the interval -384 to +395 ns.
+"""
+_USUAL_REPEATS = 12
+_AA_BOOT = re.compile(r"/again[0-9]+$")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The difference of two numbers in their unit, and its ``interval``; None where that is unknown.
+
+    ``undecided`` says why it allows no verdict, and is empty where it does. ``p`` is the test's, corrected for all
+    cells that were compared; ``superiority`` the probability that a sample after is larger. Both are None where
+    nothing was tested. ``repeats`` is how many samples would decide, None where more would not help.
+    """
+
+    before: float
+    after: float
+    interval: Interval | None
+    undecided: str = ""
+    p: float | None = None
+    superiority: float | None = None
+    repeats: int | None = None
+
+    @property
+    def value(self) -> float:
+        """What the second has more."""
+        return self.after - self.before
+
+    @property
+    def relative(self) -> float | None:
+        """The difference to the first; None where that is not positive."""
+        return self.value / self.before if self.before > 0 else None
+
+    def exceeds(self, allowed: float) -> bool:
+        """Whether it is decided that the second is larger by more than that."""
+        return not self.undecided and self.interval is not None and self.interval[0] > allowed
+
+
+def is_exact(cell: CellRecord) -> bool:
+    """Whether its number is a count that is the same in every run: not of whole runs, nor of calls that scatter."""
+    scatters = cell.metric == PER_CALL and len(set(cell.samples)) > 1
+    return cell.clock == "instructions" and cell.metric != PER_RUN and not scatters
+
+
+def exact_difference(before: float, after: float) -> Difference:
+    """The difference of two exact counts."""
+    return Difference(before, after, (after - before, after - before))
+
+
+def from_nothing(cell: CellRecord, figure: Figure) -> Difference | None:
+    """A cell's figure by itself, with the interval that its own samples allow; None where it has none."""
+    amount = cell.value if figure == "value" else cell.overhead
+    if amount is None or is_exact(cell):
+        return None if amount is None else exact_difference(0, amount)
+    fewest = FEWEST_SAMPLES if cell.work is None else FEWEST_RUNS
+    if len(cell.samples) < fewest:
+        return Difference(0, amount, None, f"no verdict: {len(cell.samples)} samples, of {fewest} that are needed")
+    if figure == "overhead":
+        return Difference(0, amount, cell.interval, "" if cell.interval else "no verdict: its scatter is unknown")
+    return Difference(0, amount, median_interval(cell.samples))
+
+
+def work_difference(before: CellRecord, after: CellRecord, noise: Sequence[float | None]) -> Difference:
+    """The difference of a whole system's work; ``noise`` is what each run can resolve (``resolvable``)."""
+    one, other = _values(before, after)
+    known = [level for level in noise if level is not None]
+    if len(known) < len(noise):
+        return Difference(one, other, None, "no verdict: without an A/A boot the smallest real difference is unknown")
+    difference, smallest = other - one, max(known)
+    found = _shown(Difference(one, other, (difference - smallest, difference + smallest)), before.unit)
+    doubt = _few_samples(before, after)
+    return replace(found, undecided=doubt, repeats=FEWEST_RUNS) if doubt else found
+
+
+def resolvable(cell: CellRecord, run: Mapping[str, CellRecord]) -> float | None:
+    """The smallest difference of a whole system's work that its own run, cells by id, can resolve; None if unknown.
+
+    A cell that was compared with its baseline has it. For the baseline itself and its A/A boots it follows from these.
+    """
+    stored = cell.parameters.get("resolvable")
+    if isinstance(stored, int | float) and not isinstance(stored, bool):
+        return float(stored)
+    baseline_id = _AA_BOOT.sub("", cell.id)
+    baseline = run.get(baseline_id)
+    aa_boots = [one.samples for id_, one in run.items() if _AA_BOOT.sub("", id_) == baseline_id != id_]
+    samples = [one for one in aa_boots if baseline is not None and len(one) == len(baseline.samples)]
+    if baseline is None or not baseline.samples or not samples:
+        return None
+    return Resolution.of(baseline.samples, baseline.samples, samples).smallest
+
+
+def scattered_differences(pairs: Sequence[tuple[CellRecord, CellRecord]]) -> Sequence[Difference]:
+    """The differences of cells whose samples scatter, judged together. Raises HostError without scipy."""
+    if not pairs:
+        return []
+
+    found = [_scattered(before, after) for before, after in pairs]
+    tested = [index for index, one in enumerate(found) if one.p is not None]
+    corrected = dict(zip(tested, holm([one.p for one in found if one.p is not None]), strict=True))
+    return [_judged(replace(one, p=corrected.get(index)), pairs[index], len(tested)) for index, one in enumerate(found)]
+
+
+def overhead_difference(before: CellRecord, after: CellRecord) -> Difference | None:
+    """The difference of the overheads; None where a cell has none.
+
+    Where they scatter, its interval is the widest that both cells' own intervals allow.
+    """
+    if before.overhead is None or after.overhead is None:
+        return None
+    if is_exact(before) and is_exact(after):
+        return exact_difference(before.overhead, after.overhead)
+    one, other = before.interval, after.interval
+    if one is None or other is None:
+        return Difference(before.overhead, after.overhead, None, "no verdict: an overhead's scatter is unknown")
+    interval = (other[0] - one[1], other[1] - one[0])
+    # Of two overheads that are equal, one of two samples lies above the other in one case of six.
+    doubt = _few_samples(before, after) or own_doubt(before, after)
+    return Difference(before.overhead, after.overhead, interval, doubt)
+
+
+def own_doubt(before: CellRecord, after: CellRecord) -> str:
+    """Why a cell has no verdict in its own run, and then none here; empty where both have one."""
+    for cell in (before, after):
+        if cell.verdict is not None:
+            return next((note for note in cell.notes if note.startswith("no verdict")), "no verdict in its own run")
+    return ""
+
+
+def _scattered(before: CellRecord, after: CellRecord) -> Difference:
+
+    one, other = _values(before, after)
+    fewest = min(len(before.samples), len(after.samples))
+    if fewest < 2:
+        return Difference(one, other, None, repeats=_USUAL_REPEATS)
+    found = SampleDifference.of(before.samples, after.samples)
+    repeats = repeats_to_resolve(found, fewest)
+    enough = max(_USUAL_REPEATS, repeats or 2 * fewest)
+    return Difference(one, other, found.interval, "", found.p, found.superiority, enough)
+
+
+def _judged(found: Difference, pair: tuple[CellRecord, CellRecord], tested: int) -> Difference:
+    """The difference with the reason why it decides nothing, if there is one."""
+    doubt = _few_samples(*pair) or own_doubt(*pair)
+    if doubt:
+        return replace(found, undecided=doubt)
+    interval = found.interval
+    away = interval is not None and not interval[0] <= 0 <= interval[1]
+    if away and (found.p is None or found.p > SIGNIFICANCE):
+        p = "unknown" if found.p is None else f"{found.p:.2g}"
+        why = f"no verdict: among {tested} compared cells chance alone makes such a difference (p = {p} after Holm)"
+        return replace(found, undecided=why, repeats=max(found.repeats or 0, _fewest_for(tested)))
+    shown = _shown(replace(found, repeats=None), pair[0].unit)
+    fewest = min(len(cell.samples) for cell in pair)
+    return replace(shown, repeats=_repeats_to_show(shown, fewest)) if shown.undecided else shown
+
+
+def _few_samples(before: CellRecord, after: CellRecord) -> str:
+    """Why there are too few samples for a verdict; empty where there are enough."""
+    counts = [len(cell.samples) for cell in (before, after)]
+    if before.work is not None and after.work is not None:
+        few = f"no verdict: with fewer than {FEWEST_RUNS} runs their scatter is unknown"
+        return few if min(counts) < FEWEST_RUNS else ""
+    if min(counts) >= FEWEST_SAMPLES:
+        return ""
+    return f"no verdict: {counts[0]} and {counts[1]} samples; an interval of 95 % needs {FEWEST_SAMPLES} of each"
+
+
+def _shown(found: Difference, unit: str) -> Difference:
+    """The difference, undecided where its interval contains 0 and much else."""
+    if found.interval is None or not found.interval[0] <= 0 <= found.interval[1]:
+        return found
+    if max(-found.interval[0], found.interval[1]) <= LARGEST_UNSHOWN * abs(found.before):
+        return found
+    percent = f"{100 * LARGEST_UNSHOWN:.0f} %"
+    where = shown_interval(found.interval, unit)
+    return replace(
+        found, undecided=f"no verdict: the difference lies {where}, which is more than {percent} of the value"
+    )
+
+
+def _repeats_to_show(found: Difference, samples: int) -> int | None:
+    """About how many samples have an interval as wide as may be; its width falls with the root of their number."""
+    if found.interval is None or not found.before:
+        return None
+    width = (found.interval[1] - found.interval[0]) / (2 * LARGEST_UNSHOWN * abs(found.before))
+    return max(_USUAL_REPEATS, math.ceil(samples * width**2))
+
+
+def _fewest_for(tested: int) -> int:
+    """The fewest samples of each with which one of so many cells can be significant after Holm's correction."""
+    return next(count for count in range(1, 100) if can_resolve(count, count, SIGNIFICANCE / tested))
+
+
+def _values(before: CellRecord, after: CellRecord) -> tuple[float, float]:
+    if before.value is None or after.value is None:
+        raise ValueError("a cell without a number has no difference")
+    return before.value, after.value
+
+
+def shown_interval(interval: Interval, unit: str) -> str:
+    """An interval in a sentence: ``between -3 and +5 ns``, whole figures whole."""
+    low, high = (f"{end:+.0f}" if math.fabs(end) >= 100 or end.is_integer() else f"{end:+.3g}" for end in interval)
+    return f"between {low} and {high} {unit}"
+
+
+# How two groups of samples that scatter differ: the size of the difference and its interval first, a p-value last.
+#
+# From scipy, which is imported where it is used: that takes half a second, and exact counts need none of it.
+
+SIGNIFICANCE = 0.05
+CONFIDENCE = 1 - SIGNIFICANCE
+
+_RESAMPLES = 2000
+"""B. Efron and R. J. Tibshirani, "An Introduction to the Bootstrap", 1993, 14.3: for intervals at least 1000."""
+_SEED = 2005
+"""Fixed, so that the same samples always give the same interval."""
+
+
+@dataclass(frozen=True)
+class SampleDifference:
+    """What the samples after have more than those before.
+
+    ``difference`` (of the medians) and its ``interval`` are in the samples' unit; ``relative`` is to the median before,
+    None where that is not positive. ``superiority`` is the probability that a sample after is larger than one before,
+    with half of those that are equal: 0.5 where neither group tends to be larger. ``p`` is that of the Mann-Whitney
+    test, two-sided; None where so few samples cannot come below 5 % (``can_resolve``).
+    """
+
+    difference: float
+    relative: float | None
+    interval: tuple[float, float]
+    superiority: float
+    p: float | None
+
+    @property
+    def cliffs_delta(self) -> float:
+        """Cliff's delta: 1 where every sample after is larger, -1 where every one is smaller."""
+        return 2 * self.superiority - 1
+
+    @classmethod
+    def of(cls, before: Sequence[float], after: Sequence[float]) -> SampleDifference:
+        """Compare two groups. Raises ValueError for fewer than two samples in one, HostError without scipy."""
+        interval = difference_interval(before, after)
+        centre = median(before)
+        difference = median(after) - centre
+        return cls(
+            difference,
+            ratio(difference, centre),
+            interval,
+            superiority(before, after),
+            mann_whitney(before, after),
+        )
+
+
+def median_bootstrap_interval(samples: Sequence[float]) -> tuple[float, float]:
+    """The 95 % interval of the median by the BCa bootstrap, in the samples' unit. Raises as ``SampleDifference.of``."""
+    numpy = _numpy()
+    return _interval([samples], numpy.median)
+
+
+def difference_interval(before: Sequence[float], after: Sequence[float]) -> tuple[float, float]:
+    """The 95 % interval of the difference of the medians by the BCa bootstrap. Raises as ``SampleDifference.of``."""
+    numpy = _numpy()
+
+    def statistic(first: object, second: object, axis: int) -> object:
+        return numpy.median(second, axis=axis) - numpy.median(first, axis=axis)
+
+    return _interval([before, after], statistic)
+
+
+def superiority(before: Sequence[float], after: Sequence[float]) -> float:
+    """The probability that a sample after is larger than one before, with half of those that are equal.
+
+    A. Vargha and H. D. Delaney, "A Critique and Improvement of the CL Common Language Effect Size Statistics of McGraw
+    and Wong", JEBS 25, 2000: U of Mann and Whitney, to the number of pairs.
+    """
+    larger = sum((other > one) + (other == one) / 2 for one in before for other in after)
+    return larger / (len(before) * len(after))
+
+
+def can_resolve(before: int, after: int, significance: float = SIGNIFICANCE) -> bool:
+    """Whether the Mann-Whitney test of so many samples can have a p-value as small as ``significance``.
+
+    All arrangements of the samples are equally likely without a difference, and two of them are the extreme ones, so
+    no p is below 2 / C(n + m, n) (H. B. Mann and D. R. Whitney, Annals of Mathematical Statistics 18, 1947). For 5 %
+    that takes four samples of each.
+    """
+    return before > 0 and after > 0 and 2 / math.comb(before + after, before) <= significance
+
+
+def mann_whitney(before: Sequence[float], after: Sequence[float]) -> float | None:
+    """The two-sided p-value of the Mann-Whitney test; None where so few samples cannot come below 5 %.
+
+    It is exact where no samples are equal and one group has at most eight, as scipy chooses.
+    """
+    if not can_resolve(len(before), len(after)):
+        return None
+    return float(_stats().mannwhitneyu(after, before, alternative="two-sided").pvalue)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """The p-values corrected for being several, in the same order: each is significant where it is below 5 %.
+
+    S. Holm, "A Simple Sequentially Rejective Multiple Test Procedure", Scandinavian Journal of Statistics 6, 1979.
+    scipy 1.17 has none for the family-wise error.
+    """
+    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
+    corrected = [0.0] * len(p_values)
+    largest = 0.0
+    for rank, index in enumerate(order):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        corrected[index] = largest
+    return corrected
+
+
+def repeats_to_resolve(found: SampleDifference, samples: int) -> int | None:
+    """About how many samples of each group have an interval of half the difference; None without a difference.
+
+    An interval's width falls with the square root of the number of samples.
+    """
+    width = found.interval[1] - found.interval[0]
+    if not found.difference or not width:
+        return None
+    return math.ceil(samples * (width / abs(found.difference)) ** 2)
+
+
+def _interval(groups: Sequence[Sequence[float]], statistic: object) -> tuple[float, float]:
+    """The BCa interval; that of percentiles where BCa has none, because the jackknife's medians are all equal."""
+    if any(len(samples) < 2 for samples in groups):
+        raise ValueError("fewer than two samples have no interval")
+    numpy, stats = _numpy(), _stats()
+    for method in ("BCa", "percentile"):
+        with warnings.catch_warnings(), numpy.errstate(all="ignore"):
+            warnings.simplefilter("ignore")  # degenerate data are what the second method is for
+            interval = stats.bootstrap(
+                groups,
+                statistic,
+                n_resamples=_RESAMPLES,
+                confidence_level=CONFIDENCE,
+                method=method,
+                vectorized=True,
+                rng=numpy.random.default_rng(_SEED),
+            ).confidence_interval
+        low, high = float(interval.low), float(interval.high)
+        if math.isfinite(low) and math.isfinite(high):
+            return low, high
+    raise ValueError("the samples have no interval: they are not finite")
+
+
+def _numpy() -> ModuleType:
+    _stats()
+    import numpy
+
+    return numpy
+
+
+def _stats() -> ModuleType:
+    try:
+        from scipy import stats
+    except ImportError:
+        raise HostError(
+            "times of the wall clock are compared with scipy, which is not installed",
+            hint="pip install 'probe-lab[statistics]'",
+        ) from None
+    module: ModuleType = stats
+    return module

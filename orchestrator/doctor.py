@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What can this host do for the lab, what is missing, and how does one get it? Nothing is changed or fetched."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from orchestrator.artifacts.debian import archive_keyring, debian_mirror
+from orchestrator.catalog.images import debian
+from orchestrator.errors import HostError, LabError
+from orchestrator.guest.accelerator import KvmSpeed, KvmState, measure_kvm
+from orchestrator.guest.machine import OLDEST_QEMU, QEMU, machine_facts
+from orchestrator.paths import cache_dir, lab_dir
+from orchestrator.program import INSTALL_COMMAND, load_requirements
+
+# What was found about the host, how it is printed, and the exit status it means.
+
+
+class Status(StrEnum):
+    """How bad it is; only ``missing`` keeps the lab from working."""
+
+    OK = "ok"
+    WARNING = "warning"
+    MISSING = "missing"
+
+
+STYLES = {Status.OK: "green", Status.WARNING: "yellow", Status.MISSING: "bold red"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fact about the host; ``remedy`` is what to do about it, empty where nothing is to be done."""
+
+    name: str
+    status: Status
+    text: str
+    remedy: str = ""
+
+
+def render(findings: Sequence[Finding], console: Console) -> None:
+    """Print one line per finding and its remedy below; no colour and no wrapping where ``console`` is a pipe."""
+    status_width = max(len(status) for status in Status)
+    name_width = max((len(finding.name) for finding in findings), default=0)
+    for finding in findings:
+        line = Text(f"{finding.status:<{status_width}}", style=STYLES[finding.status])
+        line.append(f"  {finding.name:<{name_width}}  {finding.text}", style="default")
+        console.print(line, soft_wrap=True)
+        if finding.remedy:
+            console.print(Text(" " * (status_width + name_width + 4) + f"→ {finding.remedy}"), soft_wrap=True)
+
+
+def exit_status(findings: Sequence[Finding]) -> int:
+    """0 if nothing is missing, else the status of a host that lacks something."""
+    return HostError.exit_status if any(finding.status is Status.MISSING for finding in findings) else 0
+
+
+TESTED_QEMU = {7: "7.2", 10: "10.0"}  # by major version
+
+# What starts a guest, and the Debian package that brings it: the BIOS, and what it runs to load a kernel.
+FIRMWARE = {"bios-256k.bin": "seabios", "linuxboot_dma.bin": "qemu-system-data"}
+
+# Two Debian kernels with their headers, unpacked, take about 1 GB; the Python environment 0.1 GB.
+DISK_NEEDED_GB = 0.5
+DISK_COMFORTABLE_GB = 2.0
+MEMORY_NEEDED_MB = 512
+MEMORY_COMFORTABLE_MB = 1024
+
+
+def examine() -> list[Finding]:
+    """Examine the host, in the order in which one would repair it. Takes about a second."""
+    findings = [processor(platform.machine(), len(os.sched_getaffinity(0))), *programs()]
+    if shutil.which(QEMU):
+        findings += qemu()
+    if shutil.which("apt-get"):
+        findings += [apt(), guest_packages()]
+    findings += [
+        kvm(measure_kvm()),
+        memory(Path("/proc/meminfo").read_text(encoding="ascii")),
+        folder("cache folder", cache_dir(), "ORCHESTRATOR_CACHE"),
+        folder("results folder", lab_dir(), "ORCHESTRATOR_LAB"),
+    ]
+    return findings
+
+
+def _answer(command: Sequence[str]) -> str:
+    """Return what a host's program prints, empty if it fails. It is matched, so it must be in English."""
+    environment = {**os.environ, "LC_ALL": "C"}
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=10, check=True, env=environment)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.decode(errors="replace")
+
+
+def processor(architecture: str, cores: int) -> Finding:
+    """Judge the host's CPUs: modules are built by an x86-64 compiler and build system."""
+    text = f"{architecture}, {cores} usable core{'s' if cores != 1 else ''}"
+    if architecture != "x86_64":
+        return Finding("processor", Status.MISSING, text, "the lab builds its modules on x86-64 hosts only")
+    return Finding("processor", Status.OK, text)
+
+
+def programs() -> Iterator[Finding]:
+    """Look for everything on the package list."""
+    for requirement in load_requirements():
+        if requirement.is_python:
+            yield Finding("python", Status.OK, platform.python_version())
+            continue
+        name, location = Path(requirement.need).name, requirement.location()
+        if location is None:
+            remedy = f"as root: {INSTALL_COMMAND} {requirement.package}"
+            yield Finding(name, Status.MISSING, f"not found; {requirement.why}", remedy)
+        elif requirement.need in ("gcc", "make"):
+            yield Finding(name, Status.OK, _answer([str(location), "--version"]).partition("\n")[0] or str(location))
+        else:
+            yield Finding(name, Status.OK, str(location))
+
+
+def qemu() -> Iterator[Finding]:
+    """Examine QEMU: its version, the machine type and the firmware guests start with."""
+    yield qemu_version(_answer([QEMU, "--version"]))
+    wanted = machine_facts().type.partition(",")[0]
+    machines = [line.split(maxsplit=1)[:1] for line in _answer([QEMU, "-machine", "help"]).splitlines()]
+    if [wanted] in machines:
+        yield Finding("machine type", Status.OK, wanted)
+    else:
+        remedy = f"install a QEMU that has it, {OLDEST_QEMU[0]}.{OLDEST_QEMU[1]} or newer"
+        yield Finding("machine type", Status.MISSING, f"this QEMU has no {wanted}", remedy)
+    folders = [Path(line) for line in _answer([QEMU, "-L", "help"]).splitlines()]
+    missing = [name for name in FIRMWARE if not any((folder / name).exists() for folder in folders)]
+    if not missing:
+        yield Finding("firmware", Status.OK, ", ".join(FIRMWARE))
+    else:
+        text = f"no {' and no '.join(missing)} in QEMU's folders: {', '.join(map(str, folders)) or 'none'}"
+        packages = " ".join(FIRMWARE[name] for name in missing)
+        yield Finding("firmware", Status.MISSING, text, f"as root: {INSTALL_COMMAND} {packages}")
+
+
+def qemu_version(answer: str) -> Finding:
+    """Judge what ``qemu-system-x86_64 --version`` prints."""
+    match = re.search(r"version (\d+)\.(\d+)(?:\.\d+)?", answer)
+    if match is None:
+        return Finding("QEMU", Status.MISSING, "prints no version", "reinstall qemu-system-x86")
+    version, oldest = (int(match[1]), int(match[2])), f"{OLDEST_QEMU[0]}.{OLDEST_QEMU[1]}"
+    text = match[0]
+    if version < OLDEST_QEMU:
+        return Finding("QEMU", Status.MISSING, f"{text} is too old", f"install {oldest} or newer")
+    if version[0] not in TESTED_QEMU:
+        tested = " and ".join(TESTED_QEMU.values())
+        return Finding("QEMU", Status.WARNING, f"{text}; the lab was tested with {tested}")
+    return Finding("QEMU", Status.OK, text)
+
+
+def apt() -> Finding:
+    """Try apt with a root of its own, as kernels are fetched; reads the host's sources, contacts no server."""
+    with tempfile.TemporaryDirectory(prefix="orchestrator-doctor-") as root:
+        for name in ("state/lists/partial", "cache/archives/partial"):
+            (Path(root) / name).mkdir(parents=True)
+        status = Path(root) / "state/status"
+        status.touch()
+        options = {"Dir::State": f"{root}/state", "Dir::State::status": str(status), "Dir::Cache": f"{root}/cache"}
+        arguments = [part for option in options.items() for part in ("-o", "=".join(option))]
+        command = [shutil.which("apt-get") or "apt-get", *arguments, "check"]
+        done = subprocess.run(command, capture_output=True, check=False)
+    if done.returncode == 0:
+        return Finding("apt", Status.OK, "works with a root of its own (not checked online)")
+    words = done.stderr.decode(errors="replace").strip().replace("\n", "; ")
+    return Finding("apt", Status.MISSING, f"fails with a root of its own: {words}", "repair the host's apt sources")
+
+
+def guest_packages() -> Finding:
+    """Judge by mirror and keys whether this host can fetch the guests' release; no server is contacted."""
+    name = "guests' packages"
+    try:
+        mirror, _ = debian_mirror(), archive_keyring()
+    except LabError as error:
+        return Finding(name, Status.MISSING, error.what, error.hint)
+    return Finding(name, Status.OK, f"{debian().title} from {mirror.shown} (not checked online)")
+
+
+def kvm(speed: KvmSpeed) -> Finding:
+    """Judge KVM. The exact clock does not use it, so its absence is only a warning."""
+    if speed.state is KvmState.FAST:
+        return Finding("KVM", Status.OK, f"fast: {speed.reason}")
+    return Finding(
+        "KVM", Status.WARNING, speed.reason, "guests run under TCG; counted instructions are exact there too"
+    )
+
+
+def memory(meminfo: str) -> Finding:
+    """Judge the available memory in /proc/meminfo."""
+    match = re.search(r"^MemAvailable:\s+(\d+) kB$", meminfo, re.MULTILINE)
+    if match is None:
+        return Finding("memory", Status.WARNING, "the kernel does not say how much is available")
+    megabytes = int(match[1]) // 1024
+    text = f"{megabytes} MB available"
+    if megabytes < MEMORY_NEEDED_MB:
+        return Finding("memory", Status.MISSING, text, f"a guest and a build need {MEMORY_NEEDED_MB} MB")
+    if megabytes < MEMORY_COMFORTABLE_MB:
+        return Finding("memory", Status.WARNING, text, f"better {MEMORY_COMFORTABLE_MB} MB")
+    return Finding("memory", Status.OK, text)
+
+
+def folder(name: str, path: Path, variable: str) -> Finding:
+    """Judge whether ``path`` exists or can be made, can be written to, and has room; ``variable`` moves it."""
+    # Not Path.exists: it raises where a folder on the way may not be searched.
+    existing = next(parent for parent in (path, *path.parents) if os.access(parent, os.F_OK))
+    remedy = f"name another folder: {variable}=/some/folder"
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        return Finding(name, Status.MISSING, f"{path} cannot be written to", remedy)
+    free = shutil.disk_usage(existing).free / 1e9
+    text = f"{path}, {free:.1f} GB free"
+    if free < DISK_NEEDED_GB:
+        return Finding(name, Status.MISSING, text, f"make room, or {remedy}")
+    if free < DISK_COMFORTABLE_GB:
+        return Finding(name, Status.WARNING, text, f"better {DISK_COMFORTABLE_GB:g} GB")
+    return Finding(name, Status.OK, text)

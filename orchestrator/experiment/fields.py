@@ -1,0 +1,376 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The allowed values of an experiment file's keys, and the messages for others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+)
+
+from orchestrator.catalog import probes as user_probe
+from orchestrator.catalog.cpus import cpus
+from orchestrator.catalog.data import choices_sentence, nearest
+from orchestrator.catalog.images import find_disk, images, is_user_disk
+from orchestrator.catalog.images import image as image_recipe
+from orchestrator.catalog.kernels import is_path, kernels, placed
+from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.catalog.probes import (
+    PREFIX,
+    ProbeKind,
+    is_one_liner,
+    may_be_one_liner,
+    one_liner,
+    probe_in_catalogue,
+    probe_kind,
+    probes,
+    split_path,
+    with_path,
+    written,
+)
+from orchestrator.catalog.user_files import LIBRARY_NAME, named_modinfo
+from orchestrator.errors import ConfigError
+from orchestrator.experiment.problems import Problem, conflict, mismatch, problems_of, refused, shown, wrong
+from orchestrator.paths import user_path
+from orchestrator.plain_text import GUEST_SIZES, guest_mib
+from orchestrator.program import PROGRAM as CALLED
+
+# A probe point in the program that makes the calls, as an experiment names it: ``FILE:SYMBOL+OFFSET``.
+#
+# ``FILE`` is ``program``, or a library that the program is linked with: ``libc.so.6:malloc``. No point of the kernel
+# has a colon.
+
+PROGRAM = "program"
+
+
+@dataclass(frozen=True)
+class ProgramPoint:
+    """A place in ``file``, ``offset`` bytes behind the beginning of ``symbol``, or the static point PROVIDER:NAME."""
+
+    file: str
+    symbol: str
+    offset: int
+
+    @property
+    def library(self) -> str | None:
+        """The name of the library that it is in; None for the program itself."""
+        return None if self.file == PROGRAM else self.file
+
+
+def in_program(point: str | None) -> ProgramPoint | None:
+    """The place in the program or one of its libraries; None for a place in the kernel, or for none."""
+    file, colon, place = (point or "").partition(":")
+    if not colon:
+        return None
+    symbol, _, offset = place.partition("+")
+    return ProgramPoint(file, symbol, int(offset or "0", 0))
+
+
+QemuCpuNames = Callable[[], Collection[str]]
+
+MAX_ENTRIES = 1000
+EXECUTED = "executed"
+"""In place of a list of points: the functions that the calls enter."""
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
+_FILE = rf"(?:{PROGRAM}|{LIBRARY_NAME}):"
+_POINT = re.compile(
+    rf"((?:{_FILE})?[A-Za-z_][A-Za-z0-9_.]{{0,127}})(?:\+(0x[0-9a-fA-F]{{1,6}}|0|[1-9][0-9]{{0,6}}))?"
+    rf"|{_FILE}[A-Za-z_][A-Za-z0-9_]{{0,63}}:[A-Za-z_][A-Za-z0-9_]{{0,127}}"
+    r"|[A-Za-z_][A-Za-z0-9_.]{0,127}\+\*"
+)
+_MODULE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,54}")
+"""A module's name has at most 55 bytes (MODULE_NAME_LEN of include/linux/module.h, on 64 bits)."""
+_QEMU_CPU = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+ItemT = TypeVar("ItemT", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """The names that values are checked against besides the catalogue's; a pydantic validation's context.
+
+    ``qemu_cpu_names`` is called for QEMU's own CPU models only when the catalogue lacks the one named. ``benchmarks``
+    is the names of all benchmarks, ``rows`` maps the names of benchmarks' own rows to their benchmarks.
+    """
+
+    qemu_cpu_names: QemuCpuNames | None = None
+    benchmarks: Collection[str] = ()
+    rows: Mapping[str, str] = field(default_factory=dict)
+
+
+class Strict(BaseModel):
+    """A part of an experiment file: read-only, of exactly these keys and types."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+
+def surroundings(info: ValidationInfo) -> Surroundings:
+    """The context of a validation; an empty one where it has none."""
+    return info.context if isinstance(info.context, Surroundings) else Surroundings()
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """Checks that a value is one of these words."""
+
+    choices: Callable[[], Iterable[str]]
+
+    def __call__(self, value: object) -> object:
+        """The word. Raises PydanticCustomError with the nearest one."""
+        allowed = list(self.choices())
+        if value not in allowed:
+            raise mismatch(value, choices_sentence(str(value), allowed))
+        return value
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Checks that a value is a whole number between these, which are allowed, of a unit if it has one."""
+
+    low: int
+    high: int
+    unit: str = ""
+
+    def __call__(self, value: object) -> object:
+        """The number. Raises PydanticCustomError with the bounds."""
+        if not isinstance(value, int) or isinstance(value, bool) or not self.low <= value <= self.high:
+            of_unit = f", in {self.unit}" if self.unit else ""
+            raise mismatch(value, f"expected a whole number from {self.low} to {self.high}{of_unit}{_notation(value)}")
+        return value
+
+
+def one_of(choices: Callable[[], Iterable[str]]) -> BeforeValidator:
+    """One of these words."""
+    return BeforeValidator(OneOf(choices))
+
+
+def whole(low: int, high: int, unit: str = "") -> BeforeValidator:
+    """A whole number between these, of this unit if it has one."""
+    return BeforeValidator(Whole(low, high, unit))
+
+
+def _notation(value: object) -> str:
+    """What to write in place of a text that looks like a number."""
+    if not isinstance(value, str) or not value[:1].isdigit():
+        return ""
+    return "; leave out the quotes" if re.fullmatch(r"[1-9][0-9]{0,17}", value) else "; write plain decimal digits"
+
+
+def truth(value: object) -> object:
+    """``true`` or ``false``."""
+    if not isinstance(value, bool):
+        raise mismatch(value, "expected true or false")
+    return value
+
+
+def name(value: object) -> object:
+    """At most 64 small letters, digits and hyphens, as text."""
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise mismatch(value, f"expected at most 64 small letters, digits and hyphens{_other_name(value)}")
+    return value
+
+
+def _other_name(value: object) -> str:
+    """A name that may be meant."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return "; put a number in quotes"
+    other = re.sub(r"[^a-z0-9]+", "-", value[:200].lower()).strip("-") if isinstance(value, str) else ""
+    return f", such as {other}" if _NAME.fullmatch(other) else ""
+
+
+def description(value: object) -> object:
+    """Text of at most 1000 characters, in one line or several."""
+    if value is not None and not (isinstance(value, str) and len(value) <= 1000):
+        raise mismatch(value, "expected text of at most 1000 characters")
+    if isinstance(value, str) and not value.replace("\n", "").isprintable():
+        raise mismatch(value, "expected text without control characters")
+    return value
+
+
+def memory(value: object) -> object:
+    """A size from ``64M`` to ``4G``, in ``M`` or ``G``, or a number of MiB."""
+    mib = guest_mib(value)
+    if mib is None:
+        raise mismatch(value, GUEST_SIZES)
+    return f"{mib}M"  # one spelling, so that 1G and 1024M are the same machine
+
+
+def cpu(value: object, info: ValidationInfo) -> object:
+    """A CPU of ``./lab list cpus``, or any model of QEMU's own; a name that is a number in quotes."""
+    if not isinstance(value, str):
+        raise mismatch(value, "expected a CPU's name; put one that is a number in quotes")
+    if value in cpus():
+        return value
+    ask_qemu = surroundings(info).qemu_cpu_names
+    qemu_names = ask_qemu() if ask_qemu else ()
+    if value in qemu_names and _QEMU_CPU.fullmatch(value):
+        return value
+    guess = nearest(value, cpus()) or nearest(value, qemu_names)
+    question = f"; did you mean '{guess}'?" if guess else ""
+    raise mismatch(value, f"allowed: {', '.join(cpus())}, or a CPU model of QEMU's own{question}")
+
+
+def kernel(value: object) -> object:
+    """A kernel of ``./lab list kernels``, or the path, with a slash in it, of one of your own; ``NAME=PATH`` names it.
+
+    Paths become absolute.
+    """
+    if not isinstance(value, str) or not value.isprintable():
+        raise mismatch(value, "expected a kernel's name")
+    if not is_path(value) and value.partition("@")[0] not in kernels():
+        raise mismatch(value, f"{choices_sentence(value, kernels())}; all: {CALLED} list kernels; or a path: {_PATHS}")
+    try:
+        named = placed(value, lambda path: str(user_path(path))) if is_path(value) else value
+        spec = kernel_spec(named)
+    except ConfigError as error:
+        raise refused(error) from None
+    return named if is_path(value) else spec.name
+
+
+_PATHS = "./linux/build, a build tree of your own or an image in it"
+
+
+def image(value: object) -> object:
+    """An image of ``./lab image list``, or the path, with a slash in it, of a recipe or a disk of your own."""
+    if not isinstance(value, str) or not value.isprintable():
+        raise mismatch(value, "expected an image's name")
+    if "/" not in value and value not in images():
+        raise mismatch(value, f"{choices_sentence(value, images())}; or a path: ./mine.yaml, a recipe, or ./mine.qcow2")
+    if "/" not in value:
+        return value
+    try:
+        if is_user_disk(value):
+            return str(find_disk(value).file)
+        image_recipe(value)
+        return str(user_path(value))
+    except ConfigError as error:
+        raise refused(error) from None
+
+
+def kernel_module(value: object) -> object:
+    """A module of the kernel's own, by its name as the kernel lists it."""
+    if not isinstance(value, str) or not _MODULE.fullmatch(value):
+        raise mismatch(value, "expected the name of a module of the kernel's own, such as vfat")
+    return value.replace("-", "_")  # one spelling, the kernel's
+
+
+def benchmark(value: object, info: ValidationInfo) -> object:
+    """A benchmark's name."""
+    known = surroundings(info).benchmarks
+    if not isinstance(value, str) or (known and value not in known):
+        raise mismatch(value, choices_sentence(str(value), known))
+    return value
+
+
+def probe(value: object, info: ValidationInfo) -> object:
+    """A probe or a row of the benchmark, a bpftrace one-liner, or the path of a module or BPF programs of your own.
+
+    Behind a module's path its parameters may stand. Paths become absolute.
+    """
+    rows = surroundings(info).rows
+    if isinstance(value, str) and is_one_liner(value):
+        try:
+            return f"{PREFIX} {one_liner(value)}"
+        except ConfigError as error:
+            raise refused(error) from None
+    if not isinstance(value, str) or not value.isprintable():
+        raise mismatch(value, "expected a probe's name; put a bpftrace one-liner in quotes")
+    if not user_probe.is_path(value):
+        if probe_in_catalogue(value) is None and value not in rows:
+            path, text = split_path(value)
+            if path.endswith((*user_probe.SUFFIXES, *user_probe.BPF_SUFFIXES)):
+                raise mismatch(value, f"a file of your own is named by a path, with a slash in it: ./{path}")
+            if may_be_one_liner(value):
+                raise mismatch(value, f"a one-liner of bpftrace is '{PREFIX} PROBE {{ ACTION }}'")
+            name, _, text = value.partition(" ")
+            if "=" in text and probe_in_catalogue(name) is not None:
+                raise mismatch(value, f"parameters are for modules of your own, and {name} is one of the lab's probes")
+            alike = [row for row in rows if row.partition(".")[0] == value.partition(".")[0]]
+            sentence = choices_sentence(value, [*probes(), *alike])
+            raise mismatch(value, f"{sentence}; or a path: ./mine.c.j2, a module of your own, or ./mine.bpf.c")
+        return value
+    try:
+        own = _own_probe(value)
+    except ConfigError as error:
+        raise refused(error) from None
+    return with_path(str(own.file or own.bpf_file), written(own.parameters))
+
+
+def _own_probe(value: str) -> ProbeKind:
+    """A user's probe. Raises ConfigError, for a built module that is damaged too."""
+    own = probe_kind(value)
+    if own.file is not None and own.file.suffix == ".ko":
+        named_modinfo(own.file)
+    return own
+
+
+def point(value: object) -> object:
+    """A function of the kernel, of the program that calls or of a library, or a place behind its start.
+
+    ``SYMBOL``, ``SYMBOL+BYTES``, ``SYMBOL+*``, ``FILE:SYMBOL``, ``FILE:SYMBOL+BYTES``, ``FILE:PROVIDER:NAME``, where
+    ``FILE`` is ``program`` or a library's name.
+    """
+    found = _POINT.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise mismatch(
+            value,
+            "expected a kernel function, with or without an offset, such as do_nanosleep+0x5, do_nanosleep+* for each "
+            "of its instructions, or program:FUNCTION, or program:PROVIDER:NAME, or the same in a library, such as "
+            "libc.so.6:malloc",
+        )
+    if found[2] is None:
+        return value
+    return f"{found[1]}+{int(found[2], 0):#x}"  # one spelling
+
+
+def points(value: object) -> object:
+    """A list of 1 to 1000 different points, or the word ``executed``."""
+    if value == EXECUTED:
+        return value
+    if isinstance(value, str):
+        raise mismatch(value, f"expected a list of kernel functions, or {EXECUTED}")
+    try:
+        return _POINTS.validate_python(value)
+    except ValidationError as error:
+        raise conflict(problems_of(error, lambda path: "")) from None
+
+
+def entries(value: object) -> object:
+    """A list of at least one entry."""
+    if not isinstance(value, list | tuple) or not 1 <= len(value) <= MAX_ENTRIES:
+        found = f"{len(value)} entries" if isinstance(value, list | tuple) else shown(value)
+        raise wrong(f"found {found}; expected a list of 1 to {MAX_ENTRIES} entries{_as_list(value)}")
+    return tuple(value)  # YAML gives lists, a frozen model keeps tuples
+
+
+def _as_list(value: object) -> str:
+    """Words as a list, and a mapping as the one entry of it."""
+    if isinstance(value, dict) and value and all(isinstance(part, str | int) for part in value.values()):
+        entry = ", ".join(f"{key}: {part}" for key, part in value.items())
+        return f", such as [{{{entry}}}]" if len(entry) <= 80 and entry.isprintable() else ""
+    words = value.replace(",", " ").split() if isinstance(value, str) and len(value) <= 80 else []
+    return f", such as [{', '.join(words)}]" if words and all(word.isprintable() for word in words) else ""
+
+
+def _distinct(items: tuple[ItemT, ...]) -> tuple[ItemT, ...]:
+    first = {item: index for index, item in reversed(list(enumerate(items)))}
+    twice = [index for index, item in enumerate(items) if first[item] != index]
+    if twice:
+        raise conflict([Problem((index,), "the same entry is here twice") for index in twice])
+    return items
+
+
+Entries = Annotated[tuple[ItemT, ...], BeforeValidator(entries), AfterValidator(_distinct)]
+
+_POINTS: TypeAdapter[tuple[str, ...]] = TypeAdapter(Entries[Annotated[str, BeforeValidator(point)]])

@@ -1,0 +1,395 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How an experiment file is loaded: read, overridden, and checked table by table, with all problems at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from orchestrator.catalog.data import choices_sentence
+from orchestrator.catalog.images import WrittenRecipe
+from orchestrator.catalog.kernels import is_path as is_kernel_path
+from orchestrator.catalog.kernels import placed
+from orchestrator.catalog.probes import is_path, split_path, with_path
+from orchestrator.errors import ConfigError
+from orchestrator.experiment import fields
+from orchestrator.experiment.cell import Machine
+from orchestrator.experiment.experiment import Experiment, Heading, NamedTable
+from orchestrator.experiment.fields import QemuCpuNames, Strict, Surroundings
+from orchestrator.experiment.problems import Origins, Problem, apply_overrides, config_error, problems_of, shown
+from orchestrator.experiment.source import Data, KeyPath, Source, parse, read_source, without_marks
+from orchestrator.experiment.table import KindRegistry, TableKind, benchmark_keys
+from orchestrator.experiment.table_source import BENCHMARK, TABLES, TableOrigin, TableReader, TableSource
+from orchestrator.program import PROGRAM
+from orchestrator.results.budgets import KEY, BudgetError, Budgets
+from orchestrator.results.faults import storage_faults
+
+# Which defaults beside ``tables`` no table takes.
+
+_OF_NO_TABLE = "changes nothing: no table here is of a kind of benchmark that has such a key"
+
+
+def idle_overrides(defaults: Mapping[str, Data], tables: Sequence[TableSource], origins: Origins) -> list[Problem]:
+    """Return a problem for each default that was set on the command line and that no table takes."""
+    used = {path for table in tables for path in table.used}
+    first: dict[str, KeyPath] = {}
+    taken: set[str] = set()  # one override may set several values; it is idle only when all of them are
+    for path in _leaves(dict(defaults), ()):
+        if origins.overridden(path):
+            place = origins.where(path)
+            first.setdefault(place, path)
+            if any(path[:end] in used for end in range(len(path) + 1)):
+                taken.add(place)
+    return [Problem(path, _idle(path, tables)) for place, path in first.items() if place not in taken]
+
+
+def unknown_benchmark_keys(
+    defaults: Mapping[str, Data], tables: Sequence[TableSource], reader: TableReader
+) -> list[Problem]:
+    """Return a problem for each key of a default ``benchmark`` that no table here has."""
+    used = {path for table in tables for path in table.used}  # what a table takes, it also checks
+    keys = {key: None for table in tables for key in benchmark_keys(table.kind.table)}
+    former = {key for table in tables for key in table.kind.aliases}
+    mappings = {spelling: defaults.get(spelling) for spelling in (BENCHMARK, *sorted(reader.former_keys()))}
+    return [
+        Problem((spelling, key), f"unknown key; {choices_sentence(key, list(keys))}")
+        for spelling, content in mappings.items()
+        if isinstance(content, dict)
+        for key in content
+        if key not in keys and key not in former and (spelling, key) not in used
+    ]
+
+
+def _idle(path: KeyPath, tables: Sequence[TableSource]) -> str:
+    if not any(_could_take(table, path) for table in tables):
+        return _OF_NO_TABLE
+    key = ".".join(str(step) for step in path if isinstance(step, str))
+    example = f"{TABLES}.{tables[0].name}.{key}=..."
+    return f"changes nothing, because every table has its own; set each table's, as in {example}"
+
+
+def _could_take(table: TableSource, path: KeyPath) -> bool:
+    """Whether a table of this kind can have the value."""
+    key, *inner = path
+    if key in (BENCHMARK, table.kind.former_key):
+        known = {*benchmark_keys(table.kind.table), *table.kind.aliases}
+        return not inner or inner[0] in known
+    return key in table.kind.table.model_fields
+
+
+def _leaves(data: Data, path: KeyPath) -> Iterator[KeyPath]:
+    if isinstance(data, dict) and data:
+        for key, value in data.items():
+            yield from _leaves(value, (*path, key))
+    elif isinstance(data, list) and data:
+        for index, item in enumerate(data):
+            yield from _leaves(item, (*path, index))
+    else:
+        yield path
+
+
+# The folder of a relative path: the file's in an experiment, the current one on the command line.
+
+Moved = Callable[[str], str]
+"""Where something is that a user named by a path."""
+
+
+def as_written(path: str) -> str:
+    """It is where the user says."""
+    return path
+
+
+def make_absolute(
+    data: Data, origins: Origins, folder: Path, benchmark_paths: Collection[str], moved: Moved = as_written
+) -> None:
+    """Make every relative path of a user's file absolute, in place: kernels, images, modules, workloads, libraries.
+
+    Kernels, images and probes are paths where they have a slash in them and are no one-liner, as do entries of lists
+    among the keys ``benchmark_paths`` of a benchmark; their other values always. ``folder`` is the experiment file's.
+    """
+    paths = _Paths(origins, folder, moved)
+    for path, table in _tables_in(data):
+        probes = table.get("probes")
+        if isinstance(probes, list):
+            probes[:] = [paths.of_name(name, (*path, "probes", index)) for index, name in enumerate(probes)]
+        if "kernels" in table:
+            table["kernels"] = paths.of_kernels(table["kernels"], (*path, "kernels"))
+        if "image" in table:
+            table["image"] = paths.of_name(table["image"], (*path, "image"))
+        kernel_for, benchmark = table.get("kernel_for"), table.get(BENCHMARK)
+        if isinstance(kernel_for, dict):
+            table["kernel_for"] = paths.of_mapping(kernel_for, (*path, "kernel_for"))
+        if isinstance(benchmark, dict):
+            for key in benchmark_paths & benchmark.keys():
+                benchmark[key] = paths.of_value(benchmark[key], (*path, BENCHMARK, key))
+
+
+@dataclass(frozen=True)
+class _Paths:
+    origins: Origins
+    folder: Path
+    moved: Moved
+
+    def of_value(self, value: Data, path: KeyPath) -> Data:
+        """A file's path, absolute; of a list, those entries that are paths."""
+        if isinstance(value, list):
+            return [self.of_name(name, (*path, index)) for index, name in enumerate(value)]
+        return self.of_file(value, path)
+
+    def of_file(self, name: Data, path: KeyPath) -> Data:
+        """A file's path, absolute; ``path`` is the key's."""
+        if not isinstance(name, str):
+            return name
+        if name.startswith("~"):
+            return self.moved(name)
+        return self.moved(str((Path.cwd() if self.origins.overridden(path) else self.folder) / name))
+
+    def of_name(self, name: Data, path: KeyPath) -> Data:
+        """A catalogue's name unchanged, or a path made absolute, with the parameters that may stand behind it."""
+        if not isinstance(name, str) or not is_path(name):
+            return name
+        file, parameters = split_path(name)
+        return with_path(str(self.of_file(file, path)), parameters)
+
+    def of_kernel(self, name: Data, path: KeyPath) -> Data:
+        """A kernel's name, or the path of one of the user's own, which may have a name, absolute."""
+        if not isinstance(name, str) or not is_kernel_path(name):
+            return name
+        return placed(name, lambda file: str(self.of_file(file, path)))
+
+    def of_kernels(self, names: Data, path: KeyPath) -> Data:
+        """A list of kernels; a mapping of names to the user's own, or one in the list, becomes entries of it."""
+        if isinstance(names, dict) and names and all(isinstance(one, str) and "/" in one for one in names.values()):
+            return [self.of_kernel(f"{name}={file}", (*path, name)) for name, file in names.items()]
+        if not isinstance(names, list):
+            return names
+        entries: list[Data] = []
+        for index, one in enumerate(names):
+            found = self.of_kernels(one, (*path, index)) if isinstance(one, dict) else None
+            entries += found if isinstance(found, list) else [self.of_kernel(one, (*path, index))]
+        return entries
+
+    def of_mapping(self, names: dict[str, Data], path: KeyPath) -> dict[str, Data]:
+        """Kernels by probes: keys and values that are names or paths."""
+        return {
+            str(self.of_name(key, (*path, key))): self.of_kernel(value, (*path, key)) for key, value in names.items()
+        }
+
+
+def _tables_in(data: Data) -> Iterator[tuple[KeyPath, dict[str, Data]]]:
+    """The mappings that are a table or the defaults of tables, with their paths."""
+    if not isinstance(data, dict):
+        return
+    yield (), data
+    tables = data.get(TABLES)
+    if isinstance(tables, dict):
+        yield from (((TABLES, name), table) for name, table in tables.items() if isinstance(table, dict))
+
+
+MAX_TABLES = 100
+
+StrictT = TypeVar("StrictT", bound=Strict)
+
+
+def load_experiment(
+    path: Path,
+    kinds: KindRegistry[TableKind],
+    overrides: Sequence[str] = (),
+    qemu_cpu_names: QemuCpuNames | None = None,
+    moved: Moved = as_written,
+) -> Experiment:
+    """Load an experiment file, apply ``KEY=VALUE`` overrides, and check everything.
+
+    ``qemu_cpu_names`` is asked for QEMU's own CPU models only when the catalogue has not the one named. ``moved`` says
+    where to look for what the file names by a path.
+
+    Raises ConfigError, which lists all that is wrong: place, key, what was found, what is allowed.
+    """
+    return _load(_Read(path, read_source(path), overrides, moved), kinds, qemu_cpu_names)
+
+
+def load_resolved(path: Path, kinds: KindRegistry[TableKind], qemu_cpu_names: QemuCpuNames | None) -> Experiment:
+    """Load the resolved experiment of a run, which an earlier version may have written.
+
+    That wrote every default out, in a ``benchmark`` those of other kinds too, and texts without quotes where YAML needs
+    none. Raises ConfigError.
+    """
+    source = read_source(path)
+    source = replace(source, data=without_marks(source.data))
+    _drop_defaults_of_other_kinds(source.data, kinds)
+    return _load(_Read(path, source), kinds, qemu_cpu_names)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What was read, what of it is overridden, and where that is which it names."""
+
+    path: Path
+    source: Source
+    overrides: Sequence[str] = ()
+    moved: Moved = as_written
+
+
+def _load(read: _Read, kinds: KindRegistry[TableKind], qemu_cpu_names: QemuCpuNames | None) -> Experiment:
+    path = read.path
+    origins = Origins({key: f"{path}:{line}" for key, line in read.source.lines.items()})
+    data = apply_overrides(read.source.data, read.overrides, origins)
+    make_absolute(data, origins, path.parent.absolute(), {key for kind in kinds for key in kind.paths}, read.moved)
+    context = Surroundings(qemu_cpu_names, kinds.benchmarks, kinds.rows)
+    checked = _Loader(kinds, context, origins, str(path)).load(data)
+    if isinstance(checked, Experiment):
+        return checked
+    raise config_error(list(dict.fromkeys(checked)), origins, str(path))
+
+
+@dataclass(frozen=True)
+class _Loader:
+    kinds: KindRegistry[TableKind]
+    context: Surroundings
+    origins: Origins
+    file: str
+
+    def load(self, data: Data) -> Experiment | list[Problem]:
+        """The experiment, or all that is wrong with it. Raises ConfigError for what is none at all."""
+        if not isinstance(data, dict):
+            return [Problem((), f"found {shown(data)}; expected keys with values, such as name: my-probes")]
+        every_key = (*Heading.model_fields, *self.kinds.table_keys, TABLES)
+        if data.keys() & WrittenRecipe.model_fields.keys() and not data.keys() & set(every_key):
+            one_guest = f"{PROGRAM} exec --image ./mine.yaml -- COMMAND"
+            hint = f"name it in an experiment, image: ./mine.yaml; for one guest: {one_guest}"
+            raise ConfigError("this is the recipe of an image, and no experiment", where=self.file, hint=hint)
+        reader = TableReader(self.kinds, self.origins)
+        heading_data = {key: value for key, value in data.items() if key in Heading.model_fields}
+        rest = {key: value for key, value in data.items() if key not in Heading.model_fields}
+        problems: list[Problem] = []
+        if TABLES not in data:
+            sources = [reader.one(rest)]
+        else:
+            tables = data[TABLES]
+            if not isinstance(tables, dict) or not 1 <= len(tables) <= MAX_TABLES:
+                found = f"{len(tables)} tables" if isinstance(tables, dict) else shown(tables)
+                sentence = f"found {found}; expected a mapping of 1 to {MAX_TABLES} tables by name"
+                return [Problem((TABLES,), sentence)]
+            known = reader.default_keys()
+            heading_data |= {key: value for key, value in rest.items() if key not in known and key != TABLES}
+            defaults = {key: value for key, value in rest.items() if key in known}
+            sources = reader.several(tables, defaults)
+            idle = idle_overrides(defaults, sources, self.origins)
+            if idle:
+                return idle
+            problems += [problem for name in tables for problem in _name_problems(name)]
+            problems += unknown_benchmark_keys(defaults, sources, reader)
+        heading, of_heading = self._checked(Heading, heading_data, lambda path: self._unknown(path, every_key))
+        named = [self._table(source, problems) for source in sources]
+        if heading is None or problems:
+            return [*of_heading, *problems]
+        return Experiment(heading, [table for table in named if table is not None])
+
+    def _table(self, source: TableSource, problems: list[Problem]) -> NamedTable | None:
+        """The table; what is wrong with it is added to ``problems``."""
+        table, found = self._checked(source.kind.table, source.data, lambda path: self._unknown_in(source, path))
+        problems += source.problems
+        for problem in found:
+            other = None if problem.other is None else source.place(problem.other)
+            problems.append(Problem(source.place(problem.path), problem.sentence, other))
+        origin = TableOrigin(self.file, self.origins, source)
+        return None if table is None else NamedTable(source.name, source.kind, table, origin)
+
+    def _unknown_in(self, source: TableSource, path: KeyPath) -> str:
+        """What to say of a key that a table of this kind has not."""
+        keys = source.kind.table.model_fields
+        if path[0] == BENCHMARK and len(path) > 1:
+            name = _benchmark_name(source.data)
+            if self.kinds.of_benchmark(name) and any(path[1] in benchmark_keys(kind.table) for kind in self.kinds):
+                return f"benchmark '{name}' has no such key; leave it out"
+            return _unknown(path, tuple(benchmark_keys(source.kind.table)))
+        if path[0] == "machines" and len(path) > 1:
+            return _unknown(path, tuple(Machine.model_fields))
+        return self._unknown(path, tuple(keys) if source.name is not None else (*Heading.model_fields, *keys, TABLES))
+
+    def _unknown(self, path: KeyPath, allowed: Sequence[str]) -> str:
+        """What to say of a key that is not among a file's or a table's: those of its benchmark are one level below."""
+        key = str(path[-1])
+        if key != "name" and any(key in benchmark_keys(kind.table) for kind in self.kinds):
+            return f"it is a key of '{BENCHMARK}', not beside it; write {BENCHMARK}: {{name: ..., {key}: ...}}"
+        return _unknown(path, allowed)
+
+    def _checked(
+        self, model: type[StrictT], data: Data, unknown: Callable[[KeyPath], str]
+    ) -> tuple[StrictT | None, list[Problem]]:
+        """A part of the file as a model, or what is wrong with it."""
+        try:
+            return model.model_validate(data, context=self.context), []
+        except ValidationError as error:
+            return None, problems_of(error, unknown)
+
+
+def _unknown(path: KeyPath, allowed: Sequence[str]) -> str:
+    return f"unknown key; {choices_sentence(str(path[-1]), allowed)}"
+
+
+def _benchmark_name(table: Data) -> Data:
+    benchmark = table.get(BENCHMARK) if isinstance(table, dict) else None
+    return benchmark.get("name") if isinstance(benchmark, dict) else None
+
+
+def _name_problems(name: str) -> list[Problem]:
+    try:
+        fields.name(name)
+    except ValueError as error:
+        return [Problem((TABLES, name), str(error))]
+    return []
+
+
+def _drop_defaults_of_other_kinds(data: Data, kinds: KindRegistry[TableKind]) -> None:
+    tables = data.get(TABLES) if isinstance(data, dict) else None
+    for table in [data, *(tables.values() if isinstance(tables, dict) else ())]:
+        benchmark = table.get(BENCHMARK) if isinstance(table, dict) else None
+        kind = kinds.of_benchmark(benchmark.get("name")) if isinstance(benchmark, dict) else None
+        if kind is None or not isinstance(benchmark, dict):
+            continue
+        own = benchmark_keys(kind.table)
+        for other in kinds:
+            for key, field in benchmark_keys(other.table).items():
+                default = list(field.default) if isinstance(field.default, tuple) else field.default
+                same = type(benchmark.get(key)) is type(default) and benchmark.get(key) == default
+                if key in benchmark and key not in own and same:
+                    del benchmark[key]
+
+
+# The budgets of a run, as its own experiment has them. Nothing else of the experiment is read.
+
+_FILE = "experiment.yaml"
+_LARGEST_FILE = 16 << 20
+"""With every default written out 100 tables of three machines take 66 KB, which no experiment of a user's may have."""
+_BLOCK = re.compile(rf"^{KEY}:.*\n?(?:[ \t].*\n?|\n)*", re.MULTILINE)
+"""The key with all that is indented below it, as ``Experiment.resolved_yaml`` writes it."""
+
+
+def stored_budgets(directory: Path) -> Budgets:
+    """The budgets of the run in ``directory``; none where its experiment is not there.
+
+    Raises ConfigError, with file and line, where somebody has damaged the file.
+    """
+    path = directory / _FILE
+    if not path.exists():
+        return Budgets()
+    with storage_faults(path), path.open("rb") as file:
+        text = file.read(_LARGEST_FILE).decode("utf-8", "replace")
+    block = _BLOCK.search(text)
+    if block is None:
+        return Budgets()
+    above = text.count("\n", 0, block.start())
+    source = parse(block[0], lambda line: f"{path}:{above + line}")
+    data = source.data.get(KEY) if isinstance(source.data, dict) else None
+    try:
+        return Budgets.of(data)
+    except BudgetError as error:
+        place, sentence = error.problems[0]
+        line = above + source.lines.get((KEY, *place), 1)
+        raise ConfigError(f"{'.'.join((KEY, *place))}: {sentence}", where=f"{path}:{line}") from None

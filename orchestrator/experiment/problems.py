@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The report of all problems of an experiment at once: place, key, what was found, what is allowed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from orchestrator.catalog.data import choices_sentence
+from orchestrator.errors import ConfigError
+from orchestrator.experiment.source import MAX_BYTES, MAX_DEPTH, Data, KeyPath, parse
+
+# How ``--set KEY=VALUE`` changes an experiment file's data, and the origin of each value.
+
+_STEP = re.compile(r"[A-Za-z0-9_-]+")
+_INDEX = re.compile(r"[0-9]{1,9}")
+
+
+class Origins:
+    """The origin (``file:line`` or the ``--set`` text) of every part of the data."""
+
+    def __init__(self, places: Mapping[KeyPath, str]) -> None:
+        self._places = dict(places)
+        self._overridden: set[str] = set()
+
+    def override(self, path: KeyPath, place: str) -> None:
+        """Make ``place`` (a ``--set`` text) the origin of ``path`` and of all below it."""
+        self._overridden.add(place)
+        self._places = {key: value for key, value in self._places.items() if key[: len(path)] != path}
+        self._places[path] = place
+
+    def where(self, path: KeyPath) -> str:
+        """Return the origin of ``path``, or of the nearest mapping or list that contains it."""
+        return next((self._places[path[:end]] for end in range(len(path), -1, -1) if path[:end] in self._places), "")
+
+    def overridden(self, path: KeyPath) -> bool:
+        """Whether ``path`` comes from an override."""
+        return self.where(path) in self._overridden
+
+
+def apply_overrides(data: Data, overrides: Sequence[str], origins: Origins) -> Data:
+    """Apply each ``KEY=VALUE`` in turn and return the changed data; ``data`` and ``origins`` are changed in place.
+
+    KEY is a dotted path, with numbers for list items (``machines.0.cpu``); VALUE is YAML. A mapping on the way
+    that is missing is made. Raises ConfigError that begins with the ``--set`` text.
+    """
+    for text in overrides:
+        data = _apply(data, text, origins)
+    return data
+
+
+def _apply(data: Data, text: str, origins: Origins) -> Data:
+    place = "--set " + _shown(text)
+    (*inner, last), value_text = _split(text, place)
+    value = parse(value_text, lambda _: place).data
+    if data is None:
+        data = {}
+    holder: Data = data
+    path: KeyPath = ()
+    for step in inner:
+        path, inside = _step_into(holder, step, path, place)
+        if inside is None and isinstance(holder, dict):
+            inside = holder[step] = {}
+            origins.override(path, place)
+        holder = inside
+    path = _replace(holder, last, value, path, place)
+    origins.override(path, place)
+    return data
+
+
+def _split(text: str, place: str) -> tuple[list[str], str]:
+    """The steps of an override's key, and its value's text."""
+    key, equals, value = text.partition("=")
+    steps = key.strip().split(".")
+    if not equals or not all(_STEP.fullmatch(step) for step in steps):
+        hint = "for example --set benchmark.calls=1000, without a space around the ="
+        raise ConfigError("expected KEY=VALUE", where=place, hint=hint)
+    if len(steps) > MAX_DEPTH:
+        raise ConfigError(f"nested more than {MAX_DEPTH} deep", where=place)
+    if len(value) > MAX_BYTES:
+        raise ConfigError(f"larger than {MAX_BYTES // 1024} KiB", where=place)
+    return steps, value
+
+
+def _step_into(holder: Data, step: str, path: KeyPath, place: str) -> tuple[KeyPath, Data]:
+    """The path that a step leads to, and its value (None: not there yet)."""
+    if isinstance(holder, list):
+        index = _index(holder, step, path, place)
+        return (*path, index), holder[index]
+    if isinstance(holder, dict):
+        return (*path, step), holder.get(step)
+    raise _no_holder(path, place)
+
+
+def _replace(holder: Data, step: str, value: Data, path: KeyPath, place: str) -> KeyPath:
+    """Put the value where the last step leads; return its path."""
+    if isinstance(holder, list):
+        index = _index(holder, step, path, place)
+        holder[index] = value
+        return (*path, index)
+    if isinstance(holder, dict):
+        holder[step] = value
+        return (*path, step)
+    raise _no_holder(path, place)
+
+
+def _no_holder(path: KeyPath, place: str) -> ConfigError:
+    return ConfigError(f"{_dotted(path)} is neither a mapping nor a list", where=place)
+
+
+def _index(items: list[Data], step: str, path: KeyPath, place: str) -> int:
+    if not _INDEX.fullmatch(step) or int(step) >= len(items):
+        name, last = _dotted(path), len(items) - 1
+        several = f"entries {name}.0 to {name}.{last}" if items else "no entries"
+        entries = f"one entry, {name}.0" if last == 0 else several
+        raise ConfigError(f"{name} is a list with {entries}; it has no '{step}'", where=place)
+    return int(step)
+
+
+def _dotted(path: KeyPath) -> str:
+    return ".".join(str(step) for step in path) or "the file"
+
+
+def _shown(text: str) -> str:
+    short = text if len(text) <= 80 else text[:77] + "..."
+    if not short.isprintable():
+        return ascii(short)
+    return short if "=" in short else shlex.quote(short)
+
+
+_SHOWN = 20
+_MISSING = "missing; this key is required"
+_MISSPELT = re.compile(r"unknown key; .*did you mean '([^']+)'\?", re.DOTALL)
+_ALLOWED = re.compile(r"allowed: [^;]{80,}")
+"""A list that is not to be repeated."""
+
+_WORDS = {
+    "dict_type": "expected a mapping",
+    "list_type": "expected a list",
+    "string_type": "expected text",
+    "string_too_short": "expected some text",
+    "string_too_long": "expected at most {max_length} characters",
+    "too_short": "expected at least one entry",
+    "less_than_equal": "expected at most {le:g}",
+    "greater_than_equal": "expected at least {ge:g}",
+    "greater_than": "expected more than {gt:g}",
+}
+"""What is expected where pydantic finds such an error."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One problem: a sentence about the key at ``path``, which may apply equally to the key at ``other``."""
+
+    path: KeyPath
+    sentence: str
+    other: KeyPath | None = None
+
+
+def conflict(problems: Sequence[Problem]) -> PydanticCustomError:
+    """Return the error a validator raises for conflicts between values; paths are relative to its own."""
+    return PydanticCustomError("conflict", "values that do not go together", {"problems": tuple(problems)})
+
+
+def mismatch(value: object, expected: str) -> PydanticCustomError:
+    """Return the error a validator raises for one value: what was found, and what was expected."""
+    return wrong(f"found {shown(value)}; {expected}")
+
+
+def wrong(sentence: str) -> PydanticCustomError:
+    """Return the error a validator raises when it has a whole sentence of its own."""
+    return PydanticCustomError("wrong", "{sentence}", {"sentence": sentence})
+
+
+def refused(error: ConfigError) -> PydanticCustomError:
+    """Return the error a validator raises for a value that other code has refused: its sentence, with its hint."""
+    what = f"{error.where}: {error.what}" if error.where else error.what
+    return wrong(f"{what}; {error.hint}" if error.hint else what)
+
+
+def shown(value: object) -> str:
+    """Return a value as an error quotes it: short, and safe to print on a terminal."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    quoted = repr(value)
+    return quoted if len(quoted) <= 80 else quoted[:77] + "..."
+
+
+def problems_of(error: ValidationError, unknown: Callable[[KeyPath], str]) -> list[Problem]:
+    """Return a pydantic error as problems. ``unknown`` is what to say of a key that the model has not, by its path."""
+    return [problem for details in error.errors(include_url=False) for problem in _problems(details, unknown)]
+
+
+def _problems(details: ErrorDetails, unknown: Callable[[KeyPath], str]) -> list[Problem]:
+    path, kind = details["loc"], details["type"]
+    # Pydantic's mark for a wrong key of a mapping, not a wrong value; a key that is not allowed may be called so.
+    if path[-1:] == ("[key]",) and kind != "extra_forbidden":
+        path = path[:-1]
+    if kind == "conflict":
+        return [_below(path, problem) for problem in details["ctx"]["problems"]]
+    if kind == "wrong":
+        return [Problem(path, details["msg"])]
+    if kind == "missing":
+        return [Problem(path, _MISSING)]
+    if kind == "extra_forbidden":
+        return [Problem(path, unknown(path))]
+    if kind == "model_type":
+        _, _, keys = unknown((*path, "")).partition("allowed: ")
+        expected = f"expected a mapping; keys: {keys}" if keys else "expected a mapping"
+        return [Problem(path, f"found {shown(details['input'])}; {expected}")]
+    return [Problem(path, f"found {shown(details['input'])}; {_expected(details)}")]
+
+
+def _expected(details: ErrorDetails) -> str:
+    """What a value should have been, in our words for pydantic's."""
+    found, kind, context = details["input"], details["type"], details.get("ctx", {})
+    if kind == "literal_error":
+        return choices_sentence(str(found), re.findall(r"'([^']+)'", context["expected"]))
+    if kind == "list_type" and isinstance(found, str):
+        return f"expected a list, such as [{found}]"
+    if kind == "string_type" and isinstance(found, int):
+        return "expected text; put a number in quotes"
+    return _WORDS[kind].format(**context) if kind in _WORDS else str(details["msg"])
+
+
+def _below(path: KeyPath, problem: Problem) -> Problem:
+    other = None if problem.other is None else (*path, *problem.other)
+    return Problem((*path, *problem.path), problem.sentence, other)
+
+
+def config_error(problems: Sequence[Problem], origins: Origins, name: str) -> ConfigError:
+    """Return the one error that lists all ``problems`` with the origin of each; ``name`` is the file's."""
+    lines = _each_list_once(_located(problem, origins) for problem in _each_mistake_once(problems))
+    if len(lines) == 1:
+        return ConfigError(lines[0][1], where=lines[0][0])
+    detail = [f"{place}: {sentence}" for place, sentence in lines[:_SHOWN]]
+    if len(lines) > _SHOWN:
+        detail.append(f"and {len(lines) - _SHOWN} more")
+    return ConfigError(f"{len(lines)} problems", where=name, detail=detail)
+
+
+def _each_mistake_once(problems: Sequence[Problem]) -> Sequence[Problem]:
+    """The problems without keys that are missing because they are misspelt."""
+    meant = {(*one.path[:-1], found[1]) for one in problems if (found := _MISSPELT.match(one.sentence)) is not None}
+    return [one for one in problems if one.sentence != _MISSING or one.path not in meant]
+
+
+def _each_list_once(lines: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Places and sentences, with what is allowed instead of an unknown key or name only where it comes first."""
+    said: set[str] = set()
+    short = []
+    for place, sentence in lines:
+        found = _ALLOWED.search(sentence)
+        if found is not None and found[0] in said:
+            sentence = sentence.replace(found[0], "allowed: as above", 1)
+        elif found is not None:
+            said.add(found[0])
+        short.append((place, sentence))
+    return short
+
+
+def _located(problem: Problem, origins: Origins) -> tuple[str, str]:
+    path = problem.path
+    if problem.other is not None and origins.overridden(problem.other) and not origins.overridden(path):
+        path = problem.other  # of two values in conflict, the one given on the command line
+    return origins.where(path), f"{_key(path)}: {problem.sentence}"
+
+
+def _key(path: KeyPath) -> str:
+    dotted = ".".join(str(step) for step in path) or "the file"
+    if not dotted.isprintable():
+        dotted = ascii(dotted)
+    return dotted if len(dotted) <= 120 else dotted[:117] + "..."

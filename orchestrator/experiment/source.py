@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How an untrusted YAML text becomes plain data, with the line of every part.
+
+The data has only text, whole numbers, true/false, null, lists and mappings with text keys: no experiment key takes a
+fraction or a date. Any other scalar (``1.5``, ``yes``, ``0x10``) stays text, so that the schema can quote it as it was
+written; so does ``+5``, since a budget of that is another than ``5``. It is ``Unquoted``, so that the schema can refuse
+it where only a text in quotes is meant as one. Nodes are built from PyYAML's events: the nodes of its composer do not
+show whether a tag was written or where an alias is, and the composer recurses without a bound.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from orchestrator.catalog.data import Fact, nearest, read
+from orchestrator.errors import ConfigError
+
+# What is wrong with malformed YAML, in words for its writer: ``malformed.yaml``, by the parser's words.
+
+
+class Mistake(Fact):
+    """What the parser's ``problem`` begins or ends with, what that means, and what to do."""
+
+    problem: str
+    what: str
+    hint: str
+    begins: bool = False
+
+
+@functools.cache
+def _mistakes() -> Sequence[Mistake]:
+    entries = read("malformed.yaml", __package__)["mistakes"]
+    assert isinstance(entries, list)
+    return [Mistake.model_validate(entry) for entry in entries]
+
+
+def explained(error: yaml.MarkedYAMLError) -> tuple[str, int | None, str]:
+    """A sentence, the line that it is about, and a hint; the parser's own words where they are not known."""
+    problem = error.problem or ""
+    mark = error.problem_mark or error.context_mark
+    found = next((one for one in _mistakes() if problem.startswith(one.problem) or problem.endswith(one.problem)), None)
+    if found is None:
+        what, hint = " ".join(word for word in (error.context, problem) if word), ""
+    else:
+        what, hint = found.what, found.hint
+        mark = error.context_mark if found.begins and error.context_mark is not None else mark
+    return f"malformed YAML: {what}", None if mark is None else mark.line + 1, hint
+
+
+Scalar = str | int | bool | None
+Data = Scalar | list["Data"] | dict[str, "Data"]
+KeyPath = tuple[str | int, ...]
+
+MAX_BYTES = 64 * 1024
+MAX_NODES = 10_000  # counted with every alias written out
+MAX_DEPTH = 20
+
+_NULL = {"", "~", "null", "Null", "NULL"}
+_BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_INT = re.compile(r"-?(0|[1-9][0-9]{0,17})")
+_C_SUFFIXES = (".c", ".h", ".j2")
+_C_TEXT = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]", re.MULTILINE)
+_USE_OF_C = (
+    "an experiment file names C files: a module or BPF programs in probes: [none, ./mine.c], "
+    "a workload in benchmark: {name: workload, file: ./mine.c}"
+)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class Unquoted(str):
+    """A text that stands in the file without quotes, and is not in a block of text."""
+
+    __slots__ = ()
+
+
+class Quoted(str):
+    """A text that is to be written in quotes, since it would be taken for something else without them."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Source:
+    """Plain data and the line of every key and list item, by its path from the top."""
+
+    data: Data
+    lines: dict[KeyPath, int]
+
+
+@dataclass
+class _Node:
+    line: int
+    content: Scalar | list[_Node] | dict[str, tuple[int, _Node]]  # a mapping keeps the line of each key
+    nodes: int = 1
+    height: int = 1
+
+
+def read_source(path: Path) -> Source:
+    """Read and parse a YAML file.
+
+    Raises ConfigError, with file and line, when it cannot be read, is too large, is not UTF-8, or for anything
+    that ``parse`` refuses.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise ConfigError("no such file", where=str(path), hint=_similar_file(path)) from None
+    except IsADirectoryError:
+        raise ConfigError("a folder, and no file", where=str(path), hint=_file_in(path)) from None
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {(error.strerror or str(error)).lower()}", where=str(path)) from None
+    except ValueError as error:  # a path with a NUL in it
+        raise ConfigError(f"cannot be read: {error}", where=repr(str(path))) from None
+    if len(content) > MAX_BYTES:
+        raise ConfigError(f"larger than {MAX_BYTES // 1024} KiB", where=str(path), hint="is it an experiment file?")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise ConfigError("not UTF-8 text", where=f"{path}:{line}", hint="save the file as UTF-8") from None
+    try:
+        return parse(text, lambda line: f"{path}:{line}")
+    except ConfigError:
+        if path.suffix in _C_SUFFIXES or _C_TEXT.search(text):
+            raise ConfigError("this is C, and no YAML", where=str(path), hint=_USE_OF_C) from None
+        raise
+
+
+def parse(text: str, place: Callable[[int], str]) -> Source:
+    """Parse one YAML document; ``place`` turns a line number into the ``where`` of an error.
+
+    Raises ConfigError for malformed YAML, a tag, a duplicate key, a recursive or unknown alias, more than
+    MAX_NODES nodes after expanding aliases, or nesting deeper than MAX_DEPTH.
+    """
+    return _Builder(text, place).build()
+
+
+def without_marks(data: Data) -> Data:
+    """The same data, in which no text is ``Unquoted``."""
+    if isinstance(data, list):
+        return [without_marks(item) for item in data]
+    if isinstance(data, dict):
+        return {key: without_marks(value) for key, value in data.items()}
+    return str(data) if isinstance(data, Unquoted) else data
+
+
+def _file_in(folder: Path) -> str:
+    """Which of a folder's files may be meant."""
+    try:
+        file = next(iter(sorted(folder.glob("*.y*ml"))), None)
+    except OSError:
+        file = None
+    return "name a file" if file is None else f"name a file in it, such as '{file}'"
+
+
+def _similar_file(path: Path) -> str:
+    try:
+        guess = nearest(path.name, sorted(entry.name for entry in path.parent.glob("*.y*ml")))
+    except OSError:
+        guess = None
+    return f"did you mean '{path.with_name(guess)}'?" if guess else ""
+
+
+def _scalar(event: yaml.ScalarEvent) -> Scalar:
+    text: str = event.value
+    if not event.implicit[0]:  # quoted, or a block of text
+        return text
+    if text in _NULL:
+        return None
+    if text in _BOOL:
+        return _BOOL[text]
+    return int(text) if _INT.fullmatch(text) else Unquoted(text)
+
+
+class _Builder:
+    def __init__(self, text: str, place: Callable[[int], str]) -> None:
+        self._text = text
+        self._place = place
+        self._line = 1
+        self._nodes = 0
+        self._anchors: dict[str, _Node | None] = {}  # None: the node is not complete yet
+
+    def build(self) -> Source:
+        try:
+            root = self._document(self._events())
+        except yaml.MarkedYAMLError as error:
+            what, place, hint = explained(error)
+            raise self._error(what, place or self._line, hint) from None
+        except yaml.reader.ReaderError as error:
+            line = self._text.count("\n", 0, error.position) + 1
+            what = f"a character that YAML does not allow: U+{error.character:04X}"
+            raise self._error(what, line, "is it a text file?") from None
+        except (yaml.YAMLError, ValueError, OverflowError) as error:
+            # PyYAML hands an escape beyond Unicode or an endless version number straight to chr() and int().
+            raise self._error(f"malformed YAML: {error}", self._line) from None
+        lines: dict[KeyPath, int] = {(): root.line}
+        return Source(_plain(root, (), lines), lines)
+
+    def _error(self, what: str, line: int, hint: str = "") -> ConfigError:
+        return ConfigError(what, where=self._place(line), hint=hint)
+
+    def _events(self) -> Iterator[yaml.Event]:
+        # Not libyaml's parser: its messages differ, and an error must be the same on every host.
+        for event in yaml.parse(self._text, yaml.SafeLoader):
+            if event.start_mark is not None:
+                self._line = event.start_mark.line + 1
+            yield event
+
+    def _document(self, events: Iterator[yaml.Event]) -> _Node:
+        root: _Node | None = None
+        for event in events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                if root is not None:
+                    raise self._error("a second YAML document", self._line, hint="keep one document in a file")
+                root = self._node(next(events), events, depth=1)
+        return root or _Node(1, None)
+
+    def _node(self, event: yaml.Event, events: Iterator[yaml.Event], depth: int) -> _Node:
+        """Build the node that ``event`` begins. Recursion ends at MAX_DEPTH."""
+        line = self._line
+        if isinstance(event, yaml.AliasEvent):
+            return self._aliased(str(event.anchor), line, depth)
+        self._count(1, depth, line)
+        node = _Node(line, None)
+        anchor: str | None = None
+        if isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent):
+            self._refuse_tag(event.tag, line)
+            anchor = event.anchor
+        if anchor is not None:
+            self._anchors[anchor] = None
+        if isinstance(event, yaml.ScalarEvent):
+            node.content = self._checked(_scalar(event), line)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            node.content = self._items(node, events, depth)
+        else:
+            node.content = self._entries(node, events, depth)
+        if anchor is not None:
+            self._anchors[anchor] = node
+        return node
+
+    def _refuse_tag(self, tag: str | None, line: int) -> None:
+        if tag is not None:
+            short = tag.replace("tag:yaml.org,2002:", "!!", 1)
+            hint = "write the value plainly; put a text that looks like a number in quotes"
+            raise self._error(f"YAML tag {short!r} is not allowed", line, hint)
+
+    def _items(self, node: _Node, events: Iterator[yaml.Event], depth: int) -> list[_Node]:
+        items: list[_Node] = []
+        for event in events:
+            if isinstance(event, yaml.SequenceEndEvent):
+                break
+            items.append(self._grow(node, self._node(event, events, depth + 1)))
+        return items
+
+    def _entries(self, node: _Node, events: Iterator[yaml.Event], depth: int) -> dict[str, tuple[int, _Node]]:
+        entries: dict[str, tuple[int, _Node]] = {}
+        for event in events:
+            if isinstance(event, yaml.MappingEndEvent):
+                break
+            line = self._line
+            if not isinstance(event, yaml.ScalarEvent):
+                raise self._error("a key must be plain text", line, "put a text that begins with { or [ in quotes")
+            self._refuse_tag(event.tag, line)
+            key = str(self._checked(event.value, line))
+            if key == "<<" and event.implicit[0]:
+                raise self._error("merge keys (<<) are not allowed", line, "write the values out")
+            if key in entries:
+                raise self._error(f"key {key!r} is here twice; first in line {entries[key][0]}", line)
+            entries[key] = (line, self._grow(node, self._node(next(events), events, depth + 1)))
+        return entries
+
+    def _checked(self, value: Scalar, line: int) -> Scalar:
+        if isinstance(value, str) and _SURROGATE.search(value):
+            raise self._error("half a surrogate pair is no text", line)
+        return value
+
+    def _aliased(self, anchor: str, line: int, depth: int) -> _Node:
+        if anchor not in self._anchors:
+            raise self._error(f"alias '*{anchor}' has no anchor before it", line)
+        node = self._anchors[anchor]
+        if node is None:
+            raise self._error(f"alias '*{anchor}' contains itself", line)
+        self._count(node.nodes, depth + node.height - 1, line)
+        return node
+
+    def _count(self, nodes: int, depth: int, line: int) -> None:
+        self._nodes += nodes
+        if self._nodes > MAX_NODES:
+            raise self._error(f"more than {MAX_NODES} values, with aliases written out", line)
+        if depth > MAX_DEPTH:
+            raise self._error(f"nested more than {MAX_DEPTH} deep", line)
+
+    @staticmethod
+    def _grow(node: _Node, child: _Node) -> _Node:
+        node.nodes += child.nodes
+        node.height = max(node.height, child.height + 1)
+        return child
+
+
+def _plain(node: _Node, path: KeyPath, lines: dict[KeyPath, int]) -> Data:
+    """Return the node's data, a separate copy for every alias, and store the line of each part in ``lines``."""
+    if isinstance(node.content, list):
+        items: list[Data] = []
+        for index, item in enumerate(node.content):
+            lines[*path, index] = item.line
+            items.append(_plain(item, (*path, index), lines))
+        return items
+    if isinstance(node.content, dict):
+        entries: dict[str, Data] = {}
+        for key, (line, value) in node.content.items():
+            lines[*path, key] = line
+            entries[key] = _plain(value, (*path, key), lines)
+        return entries
+    return node.content

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Files on the host: temporary folders that do not outlive their process, files written whole, room on a disk."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+from orchestrator.errors import LabError
+
+# A temporary folder that does not outlive its process for long: the next one to make its own removes what is left.
+
+
+class ScratchFolder:
+    """A folder of ours, named ``prefix`` and some letters, in ``parent`` or where the host has such folders.
+
+    ``path`` is it; so is the value of its context, which removes it. Its process holds a lock on it. Those of this user
+    and prefix that nobody holds were left by processes that were killed: they are removed first. Raises OSError.
+    """
+
+    def __init__(self, prefix: str, parent: Path | None = None) -> None:
+        parent = parent or Path(tempfile.gettempdir())
+        _remove_abandoned(prefix, parent)
+        while True:
+            self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+            with contextlib.suppress(FileNotFoundError):
+                descriptor = _opened(self.path)
+                fcntl.flock(descriptor, fcntl.LOCK_SH)
+                if _is_folder(self.path, descriptor):
+                    self._descriptor: int | None = descriptor
+                    return
+                os.close(descriptor)
+            # Another process took it for abandoned before it had its lock.
+
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the folder, if that was not done yet."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:  # closed again, it could be another file's
+            os.close(descriptor)
+
+
+def _remove_abandoned(prefix: str, parent: Path) -> None:
+    for folder in parent.glob(f"{prefix}*"):
+        # It has just been removed, is not ours to open, is no folder, or is held: BlockingIOError.
+        with contextlib.suppress(OSError):
+            descriptor = _opened(folder)
+            try:
+                if os.fstat(descriptor).st_uid == os.geteuid():
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(descriptor)
+
+
+def _opened(folder: Path) -> int:
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def _is_folder(folder: Path, descriptor: int) -> bool:
+    """Whether the open folder is still the one of that name."""
+    try:
+        return os.path.samestat(folder.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+# A file that is written whole or not at all.
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file, text as UTF-8, or replace it: a reader finds the old one or the new one. Raises OSError.
+
+    A symbolic link in its place is replaced, not followed: a run's directory may come from elsewhere. Of two writers
+    one waits for the other. What one that was killed has half written is the next one's to overwrite.
+    """
+    unfinished = path.with_name(f".{path.name}.new")
+    if unfinished.is_symlink():
+        unfinished.unlink(missing_ok=True)
+    with _alone(unfinished) as file:
+        try:
+            file.truncate()
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            unfinished.replace(path)
+        except OSError:
+            unfinished.unlink(missing_ok=True)
+            raise
+
+
+@contextlib.contextmanager
+def _alone(unfinished: Path) -> Iterator[BinaryIO]:
+    """The file, open to be written by nobody else."""
+    while True:
+        with open(unfinished, "wb", opener=_as_it_is) as file:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(file, fcntl.LOCK_EX)
+            if _is_file(unfinished, file):
+                yield file
+                return
+        # Whoever wrote it meanwhile has given it its name.
+
+
+def _is_file(path: Path, file: BinaryIO) -> bool:
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
+
+
+def _as_it_is(path: str, flags: int) -> int:
+    """Open without following a link, and without emptying what another writer may be at."""
+    return os.open(path, flags & ~os.O_TRUNC | os.O_NOFOLLOW, 0o666)
+
+
+# Room on a disk: how much is left, and whether it is the lack of it that something has failed by.
+
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""The system's errors for a write that finds no room."""
+
+_LEAST = 64 << 10
+"""Bytes below which a disk counts as full: a program that failed for lack of room may have removed a file since."""
+
+# What dpkg, tar, gcc, make and apt 2.6 say, in English, at a line's end: a compiler quotes the user's lines as well.
+# GNU ld maps the file that it writes: on a full tmpfs a bus error ends it.
+_WORDS = re.compile(
+    r": (No space left on device|Disk quota exceeded|File too large)$"
+    r"|have enough free space|terminated with signal 7 \[Bus error\]",
+    re.MULTILINE,
+)
+
+
+def room_left(folder: Path) -> str:
+    """What the disk of a folder has left, for people: ``0.3 MB are free``. The folder need not exist yet."""
+    facts = _facts(folder)
+    if facts.f_files and not facts.f_favail:
+        return "it takes no further file"
+    return f"{_free(facts) / 1e6:.1f} MB are free"
+
+
+def found_no_room(error: OSError) -> bool:
+    """Whether the system refused a write, or one of many copies, for lack of room."""
+    if isinstance(error, shutil.Error):  # of copytree(): it has the words of each copy, and no number
+        return any(os.strerror(number) in str(error) for number in _NO_ROOM)
+    return error.errno in _NO_ROOM
+
+
+def is_full(folder: Path) -> bool:
+    """Whether next to nothing can be written any more on the disk of a folder."""
+    facts = _facts(folder)
+    return _free(facts) < _LEAST or (facts.f_files > 0 and not facts.f_favail)
+
+
+def full_one(folders: Sequence[Path]) -> Path:
+    """Of the folders that something was written to, the first on a full disk, or else the first."""
+    return next(filter(is_full, folders), folders[0])
+
+
+def is_lack_of_room(error: BaseException, folders: Iterable[Path]) -> bool:
+    """Whether an error comes from a full disk: by its number, by the words of a program, or by one of the folders."""
+    if isinstance(error, OSError):
+        return found_no_room(error)
+    return isinstance(error, LabError) and (_WORDS.search(str(error)) is not None or any(map(is_full, folders)))
+
+
+def temporary_folder() -> Path | None:
+    """The folder of temporary files; None where none can be written, as on a host with one disk, which is full."""
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError:
+        return None
+
+
+def _facts(folder: Path) -> os.statvfs_result:
+    existing = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if os.access(parent, os.F_OK))
+    return os.statvfs(existing)
+
+
+def _free(facts: os.statvfs_result) -> int:
+    # What a file system keeps for root, 5 % of an ext4, root can write.
+    return (facts.f_bfree if os.geteuid() == 0 else facts.f_bavail) * facts.f_frsize

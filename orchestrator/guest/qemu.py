@@ -1,0 +1,488 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One QEMU and our ends of its sockets, from its start to its end; what the guest in it does is not known here."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import select
+import shlex
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orchestrator.deadline import Deadline
+from orchestrator.errors import GuestError, GuestExit, GuestHang, HostError, LabError
+from orchestrator.guest.channel import Channel
+from orchestrator.guest.console import Console, Trouble, plain_lines, sign_in
+from orchestrator.guest.diagnosis import DYING_LIMIT, BootStub
+from orchestrator.guest.framed import FramedChannel
+from orchestrator.guest.guest_files import SshKeys
+from orchestrator.guest.machine import (
+    MODULES,
+    OLDEST_QEMU,
+    Machine,
+    MemoryFile,
+    Wiring,
+    confinement_here,
+    data_disk_serial,
+    environment,
+    qemu_command,
+    qemu_version,
+)
+from orchestrator.guest.monitor import Monitor
+from orchestrator.paths import data_dir
+from orchestrator.process import Spawned, exit_status, how_ended, spawn
+from orchestrator.program import PROGRAM
+
+# Waits for the agent of a guest that boots, or does its work first, while what it prints is passed on.
+#
+# A kernel whose boot stub refuses the CPU ends the wait. A guest that works alone stops itself before its work, by
+# QEMU's pvpanic device: at that instruction, so that what it executes does not depend on when the host looks.
+
+LONGEST_WORK = 24 * 3600.0
+"""Seconds that unattended work may take, whatever the guest prints meanwhile."""
+
+_LISTENING_INTERVAL = 0.5
+
+
+_STOPPING_INTERVAL = 0.1
+"""The same until a guest has stopped itself: it does nothing while nobody looks."""
+
+
+BootListener = Callable[[Sequence[str]], None]
+"""Gets the console's new lines some times a second: none while the guest prints nothing."""
+
+
+class OwnStop:
+    """The stop of a guest before its work, where its machine has the device for it; ``read`` is called meanwhile."""
+
+    def __init__(self, monitor: Monitor, read: Callable[[], None], *, is_expected: bool) -> None:
+        self._monitor, self._read = monitor, read
+        self._is_watched = self.is_expected = is_expected
+
+    @property
+    def interval(self) -> float:
+        """Seconds until the next look."""
+        return _STOPPING_INTERVAL if self.is_expected else _LISTENING_INTERVAL
+
+    def check(self) -> None:
+        """Let a guest that has stopped itself go on. One that stops once more has panicked, and is ended."""
+        match self._monitor.command("query-status") if self._is_watched else None:
+            case {"status": "guest-panicked"} if self.is_expected:
+                self._read()
+                self.is_expected = False
+                self._monitor.command("cont")
+            case {"status": "guest-panicked"}:
+                self._monitor.command("quit")
+
+
+def wait_for_boot(agent: FramedChannel, stub: BootStub, stop: OwnStop, deadline: Deadline) -> None:
+    """Wait for the agent. Raises GuestHang at the deadline, UnsupportedError for a CPU that the kernel refuses."""
+    while True:
+        try:
+            return agent.wait_for_agent(Deadline(stop.interval))
+        except GuestHang:
+            stub.check()
+            stop.check()
+            if not deadline.left():
+                raise
+
+
+def watch_boot(
+    agent: FramedChannel, console: Console, stub: BootStub, stop: OwnStop, time_limit: float, listener: BootListener
+) -> None:
+    """Wait for the agent; the listener gets every line of the console.
+
+    Raises GuestHang after ``time_limit`` seconds without console output, UnsupportedError for a CPU that the kernel
+    refuses.
+    """
+    deadline, last = Deadline(time_limit), Deadline(LONGEST_WORK)
+    passed_on, printed, waiting = 0, 0, True
+    while waiting:
+        try:
+            agent.wait_for_agent(Deadline(stop.interval))
+            waiting = False
+        except GuestHang:
+            stub.check()
+            stop.check()
+        finally:  # also the last lines of a guest that dies
+            lines, passed_on = console.whole_lines(passed_on)
+            listener(lines)
+        length = console.length()
+        if length > printed:
+            printed, deadline = length, Deadline(time_limit)
+        if waiting and not deadline.left():
+            raise GuestHang(f"no console output for {time_limit:g} s")
+        if waiting and not last.left():
+            raise GuestHang(f"it is still at work after {LONGEST_WORK / 3600:g} hours, the most that are allowed")
+
+
+# Has a guest's kernel panicked without a restart? Its QEMU is ended then, and whoever waits for the guest learns it.
+#
+# A panic ends QEMU by itself as a rule (``panic=-1`` restarts at once, and QEMU has -no-reboot). It does not where the
+# guest has set ``kernel.panic`` to seconds, and where the panic itself fails: Linux 6.1 on i686 hangs in it after a
+# double fault. Without a watch only a command's time limit ends that.
+#
+# Programs can print what looks like a panic, so a CPU has to stay in the kernel with its interrupts off as well, by
+# QEMU's registers. That is not so where a guest has set ``kernel.panic`` to 0: panic() enables interrupts then.
+
+_PANIC_INTERVAL = 0.2
+"""Seconds between two looks at the console."""
+
+_LOOKS = 5
+_PAUSE = 0.1
+"""Looks at the registers that find a CPU so, without a new byte on the console, and the seconds between two."""
+
+# x86_cpu_dump_state() of QEMU 7.2 and 10.0, target/i386/cpu-dump.c.
+_CPU = re.compile(
+    r"\b[ER]FL=(?P<flags>[0-9a-f]{8}) \[[^\]]{1,10}\] CPL=(?P<ring>\d) II=\d A20=\d SMM=\d HLT=(?P<halted>\d)"
+)
+_INTERRUPTS = 0x200
+
+
+class PanicWatch:
+    """Watches a guest's console until it is stopped, or has ended QEMU."""
+
+    def __init__(self, monitor: Monitor, console: Console) -> None:
+        self._monitor, self._console = monitor, console
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="panic watch", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Watch no longer."""
+        self._stopped.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        mark = 0
+        while not self._stopped.wait(_PANIC_INTERVAL):
+            lines, mark = self._console.whole_lines(mark)
+            if any(sign_in(line) is Trouble.PANIC for line in lines):
+                break
+        try:
+            self._end_when_stuck()
+        except GuestError:  # QEMU has ended, as it should, or is being ended
+            return
+
+    def _end_when_stuck(self) -> None:
+        looks: list[set[int]] = []
+        printed = 0
+        while not self._stopped.wait(_PAUSE if looks else _PANIC_INTERVAL):
+            length, stuck = self._console.length(), self._stuck_cpus()
+            looks = [*looks[-_LOOKS + 1 :], stuck] if length == printed and stuck else []
+            printed = length
+            if len(looks) == _LOOKS and set.intersection(*looks):
+                self._monitor.command("quit")
+                return
+
+    def _stuck_cpus(self) -> set[int]:
+        """The numbers of those that are in the kernel with interrupts off; none while the guest is paused."""
+        match self._monitor.command("query-status"):
+            case {"running": True}:
+                return cpus_without_interrupts(self._monitor.human("info registers -a"))
+        return set()
+
+
+def cpus_without_interrupts(registers: str) -> set[int]:
+    """The numbers of the CPUs in the kernel with interrupts off, by what QEMU says to ``info registers -a``.
+
+    One that is halted so is off line, or was stopped by the one that panics, which never is halted.
+    """
+    cpus = enumerate(_CPU.finditer(registers))
+    return {
+        number
+        for number, cpu in cpus
+        if cpu["ring"] == "0" and cpu["halted"] == "0" and not int(cpu["flags"], 16) & _INTERRUPTS
+    }
+
+
+# A QEMU that ends before it has made the machine: no guest has run, so it is the host that lacks a usable QEMU.
+
+_NO_MEMORY = "Cannot allocate memory"
+_NO_SANDBOX = "-sandbox support is not enabled"
+
+
+def start_failure(error: GuestError, command_line: Sequence[str], process: Spawned, messages: Path) -> LabError:
+    """What to raise where QEMU's monitor did not answer: ``error`` where QEMU lives, or somebody has killed it."""
+    status = exit_status(process, DYING_LIMIT)
+    if status is None or status == -signal.SIGKILL:
+        return error
+    printed = Console(messages).last_lines(_QUOTED_LINES)
+    hint = (
+        f"the lab needs a QEMU of {'.'.join(map(str, OLDEST_QEMU))} or newer that works: `{PROGRAM} doctor` examines it"
+    )
+    if any(_NO_MEMORY in line for line in printed):
+        hint = (
+            "allow more memory: QEMU wants 1 GiB of addresses for what it translates, besides the guest's (ulimit -v)"
+        )
+    if any(_NO_SANDBOX in line for line in printed):
+        hint = "build QEMU with --enable-seccomp (libseccomp): the lab confines each guest's QEMU with it"
+    return HostError(
+        f"QEMU ended ({how_ended(status)}) before it had made the guest's machine; the host has {qemu_version()}",
+        detail=[f"$ {shlex.join(command_line)}", *(printed or ["(no output)"])],
+        hint=hint,
+    )
+
+
+# Drains a guest's console until a channel reads it.
+
+_READ_MAX = 1 << 16
+
+
+@contextlib.contextmanager
+def drained(console: socket.socket) -> Iterator[None]:
+    """Read and discard what the guest prints; the console's log has it.
+
+    QEMU sends byte by byte, and a socket holds some hundreds of them. When it is full, the guest's port stays busy, and
+    a program that prints is blocked: systemd for ever.
+    """
+    stop, stopped = socket.socketpair()
+
+    def drain() -> None:
+        poll = select.poll()
+        for end in (console, stopped):
+            poll.register(end, select.POLLIN)
+        with contextlib.suppress(OSError):  # QEMU has gone; the next call that reads reports it
+            while stopped.fileno() not in (number for number, _ in poll.poll()):
+                if not console.recv(_READ_MAX):
+                    return
+
+    thread = threading.Thread(target=drain, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.close()
+        thread.join()
+        stopped.close()
+
+
+# How much may a guest make QEMU write into its logs? A guest that goes beyond is ended.
+#
+# The limit of a process's files (RLIMIT_FSIZE) is none for QEMU: its threads block SIGXFSZ, and QEMU 7.2 goes on where
+# a write of the console's log fails. So a thread looks at the files' sizes.
+
+CONSOLE_MAX = 256 << 20
+"""Bytes; a night of a kernel's own tests prints a few megabytes."""
+
+_BOUND_INTERVAL = 1.0
+"""Seconds between two looks; an emulated serial port prints a few megabytes in one."""
+
+
+class ConsoleBound:
+    """Watches files that grow, until it is stopped; ``end`` is called once, where one has more than ``largest`` bytes.
+
+    ``exceeded`` is that file.
+    """
+
+    def __init__(self, files: Sequence[Path], largest: int, end: Callable[[], None]) -> None:
+        self.largest = largest
+        self.exceeded: Path | None = None
+        self._files, self._end = files, end
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="console bound", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Watch no longer."""
+        self._stopped.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._stopped.wait(_BOUND_INTERVAL):
+            for file in self._files:
+                if _size(file) > self.largest:
+                    self.exceeded = file
+                    self._end()
+                    return
+
+
+def _size(file: Path) -> int:
+    with contextlib.suppress(OSError):  # not there yet, or on a file system that has gone
+        return file.stat().st_size
+    return 0
+
+
+_QUOTED_QEMU_LINES = 5
+
+
+@dataclass(frozen=True)
+class HostFiles:
+    """The files of the host that a QEMU opens: the console's log, and what the guest has of its own.
+
+    ``terminal`` is a device that the console is on as well. ``passed`` are descriptors that QEMU inherits. ``is_kept``
+    for a guest whose memory comes with the state of its devices.
+    """
+
+    console: Path
+    terminal: str | None = None
+    initramfs: Path | None = None
+    overlay: Path | None = None
+    memory: MemoryFile | None = None
+    passed: Sequence[int] = field(default=())
+    is_kept: bool = False
+
+
+class RunningQemu:
+    """QEMU's process, its monitor, and the sockets to the agent and to the console that a serial channel has.
+
+    All are None before the start and after the end. ``messages`` is the file of what QEMU prints.
+    """
+
+    def __init__(self, messages: Path) -> None:
+        self.messages = messages
+        self.command_line: tuple[str, ...] = ()
+        self.process: Spawned | None = None
+        self.monitor: Monitor | None = None
+        self.agent: FramedChannel | None = None
+        self.console_end: socket.socket | None = None
+        self.is_aborted = False
+        self._bound: ConsoleBound | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process number while it runs."""
+        return self.process.pid if self.process is not None and self.process.poll() is None else None
+
+    @property
+    def flood(self) -> GuestExit | None:
+        """The error for a QEMU that was ended since it had written too much; None where that is not so."""
+        if self._bound is None or self._bound.exceeded is None:
+            return None
+        file, largest = self._bound.exceeded, self._bound.largest
+        what = f"the guest was ended: it had printed more than {largest / (1 << 20):g} MiB"
+        hint = "what prints so much? The file has it all, and may be removed"
+        return GuestExit(what, where=str(file), detail=Console(file).last_lines(_QUOTED_QEMU_LINES), hint=hint)
+
+    def start(self, machine: Machine, files: HostFiles, console_max: int = CONSOLE_MAX) -> None:
+        """Start QEMU and return when it has made the machine; by then it has opened all files.
+
+        QEMU is ended where the console's log, or its own messages, have more than ``console_max`` bytes. Raises
+        HostError where QEMU ends before, GuestError where it was killed or does not answer.
+        """
+        pairs = [socket.socketpair() for _ in range(3 if machine.channel == "serial" else 2)]
+        monitor, agent, *console = (ours for ours, _ in pairs)
+        self.agent = FramedChannel(agent)
+        self.console_end = console[0] if console else None
+        try:
+            ends = [theirs.fileno() for _, theirs in pairs]
+            terminal = ends[2] if console else files.terminal
+            own = (_absolute(files.initramfs), _absolute(files.overlay), files.memory, files.is_kept)
+            confinement = confinement_here()
+            wiring = Wiring(ends[0], ends[1], files.console.absolute(), terminal, *own, confinement)
+            self.command_line = tuple(qemu_command(machine, wiring))
+            files.console.touch()  # with the user's own umask, and not with QEMU's
+            with self.messages.open("wb") as messages:
+                self.process = spawn(
+                    self.command_line,
+                    limits=confinement.limits(machine.memory_mib),
+                    environment=environment(),
+                    stderr=messages,
+                    pass_fds=[*ends, *files.passed],
+                )
+        finally:
+            for _, theirs in pairs:
+                theirs.close()
+        if self.is_aborted:
+            self.abort()
+        self._bound = ConsoleBound([files.console, self.messages], console_max, self._end)
+        try:
+            self.monitor = Monitor(monitor)
+        except GuestError as error:
+            self.check_aborted()
+            raise start_failure(error, self.command_line, self.process, self.messages) from None
+
+    def abort(self) -> None:
+        """End QEMU from another thread, also one that is not started yet; our ends stay for their own thread."""
+        self.is_aborted = True
+        self._end()
+
+    def _end(self) -> None:
+        process = self.process  # another thread may end the guest meanwhile, and forget it
+        if process is not None:
+            process.kill()
+
+    def drained_console(self) -> contextlib.AbstractContextManager[None]:
+        """Drain the console that a serial channel will read."""
+        return drained(self.console_end) if self.console_end is not None else contextlib.nullcontext()
+
+    def check_aborted(self) -> None:
+        """Raise GuestError where another thread has ended it."""
+        if self.is_aborted:
+            raise GuestError("the guest was ended before it had started")
+
+    def hang_up(self) -> None:
+        """Close the sockets to the guest. Its agent then resets the machine, which ends QEMU."""
+        if self.agent is not None:
+            self.agent.close()
+        if self.console_end is not None:
+            self.console_end.close()
+
+    def wait(self) -> None:
+        """Wait for QEMU's end, some seconds at most."""
+        if self.process is not None:
+            exit_status(self.process, DYING_LIMIT)
+
+    def kill(self) -> None:
+        """End QEMU at once."""
+        if self._bound is not None:
+            self._bound.stop()
+        if self.process is not None:
+            self.process.close()
+        self.hang_up()
+        if self.monitor is not None:
+            self.monitor.close()
+        self.process = self.agent = self.monitor = self.console_end = None
+
+
+def _absolute(file: Path | None) -> Path | None:
+    """A file's path for QEMU, which is in another folder."""
+    return None if file is None else file.absolute()
+
+
+# Opens the channel that a guest's commands go through: the agent's, its sshd's, or its console's.
+
+_LIMIT = 60.0
+"""Host seconds for one command to the agent."""
+
+_QUOTED_LINES = 10
+
+
+def mount_data(agent: FramedChannel, machine: Machine) -> None:
+    """Mount a guest's disks of data, and have modprobe where its kernel's modules are among them. Raises GuestError."""
+    for number, disk in enumerate(machine.data):
+        result = agent.run(["mount-data", data_disk_serial(number), disk.folder], time_limit=_LIMIT)
+        if result.status == 0 and disk.folder.startswith(MODULES):
+            result = agent.run(["sh", "-c", _offer_modprobe()], time_limit=_LIMIT)
+        if result.status != 0:
+            detail = plain_lines(result.stderr)[-_QUOTED_LINES:]
+            raise GuestError(f"the data disk {disk.name} cannot be mounted in the guest", detail=detail)
+
+
+def _offer_modprobe() -> str:
+    return (data_dir("images") / "guest" / "offer-modprobe.sh").read_text()
+
+
+def open_channel(qemu: RunningQemu, machine: Machine, keys: SshKeys | None, deadline: Deadline) -> Channel:
+    """The channel of a guest whose agent answers."""
+    assert qemu.agent is not None
+    if machine.channel == "ssh":
+        assert keys is not None
+        assert qemu.monitor is not None
+        from orchestrator.guest.ssh import SshChannel  # takes a third of a second
+
+        port = qemu.monitor.forwarded_port()
+        ssse3 = b"ssse3" in qemu.agent.get("/proc/cpuinfo", time_limit=_LIMIT).split()
+        return SshChannel.connect(port, keys.host, keys.client, deadline, ssse3=ssse3)
+    if qemu.console_end is not None:
+        from orchestrator.guest.serial import SerialChannel
+
+        channel = SerialChannel(qemu.console_end)
+        channel.login(machine.login.user, machine.login.password, deadline)
+        return channel
+    return qemu.agent

@@ -1,0 +1,518 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A nightly run beside the last good one: its note, and its report on a terminal, by mail and to a webhook."""
+
+from __future__ import annotations
+
+import io
+import json
+import textwrap
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.message import EmailMessage
+from email.policy import SMTP
+from email.utils import format_datetime
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from filelock import FileLock, Timeout
+from rich.console import Console
+
+from orchestrator import __version__
+from orchestrator.comparison.comparison import CellChange, ComparedRuns
+from orchestrator.comparison.forms import CellNames, comparison_sheet, difference_figures
+from orchestrator.comparison.forms import summary as comparison_summary
+from orchestrator.comparison.verdicts import is_exact, resolvable
+from orchestrator.errors import HostError, UsageError
+from orchestrator.files import write_whole
+from orchestrator.plain_text import counted
+from orchestrator.program import command
+from orchestrator.report.exports import first_line
+from orchestrator.report.kind import ReportRegistry
+from orchestrator.report.sheet import COUNTED, figure, unit_name
+from orchestrator.report.text import print_sheets, summary
+from orchestrator.results.contract import PER_CALL, PER_LOOP, CellRecord, Status, all_ok
+from orchestrator.results.faults import storage_faults
+from orchestrator.results.origin import Origin, kernel_versions
+from orchestrator.results.runs import Run
+from orchestrator.results.store import RunEntry, Store
+
+# A night: a run, beside the last good one.
+
+
+def good_night(experiment: str) -> str:
+    """The baseline that is an experiment's last good night."""
+    return f"good-{experiment}"
+
+
+@dataclass(frozen=True)
+class Night:
+    """What a night has measured.
+
+    ``compared`` is its comparison with the last good night; None in the first one, and where ``doubt`` says why they
+    could not be compared. ``problems`` are sentences on what failed beside the measurement: the site, the cache.
+    """
+
+    run: Run
+    compared: ComparedRuns | None = None
+    doubt: str = ""
+    problems: Sequence[str] = field(default=())
+
+    @property
+    def experiment(self) -> str:
+        """The name of what was measured."""
+        return self.run.record.experiment
+
+    @property
+    def failed(self) -> Sequence[CellRecord]:
+        """The cells that failed."""
+        return [cell for cell in self.run.record.cells if cell.status == "failed"]
+
+    @property
+    def beyond(self) -> Sequence[CellChange]:
+        """The cells beyond their budget, failed and vanished ones included."""
+        return () if self.compared is None else self.compared.comparison.beyond
+
+    @property
+    def is_good(self) -> bool:
+        """Whether later nights may be compared with it: every cell has an outcome, none failed or is beyond budget."""
+        return all_ok(self.run.record) and not self.run.unfinished and not self.beyond and not self.doubt
+
+
+# Which night has begun and not ended? A note beside the store says so, whatever ended the program.
+
+_FOLDER = "nights"
+
+
+class NightNote:
+    """The note of an experiment's night: since when it is under way. Get one from ``only_night``."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def begin(self, now: datetime | None = None) -> None:
+        """A night begins, with ``now``; what is left of an earlier one is no longer gone on with."""
+        with storage_faults(self._file):
+            write_whole(self._file, f"{(now or datetime.now(UTC)).isoformat()}\n")
+
+    def end(self) -> None:
+        """The night is over, and was reported."""
+        with storage_faults(self._file):
+            self._file.unlink(missing_ok=True)
+
+    def runs(self, store: Store, experiment: str, cells: Iterable[str]) -> Sequence[RunEntry]:
+        """The runs that may be those of the night that has not ended: of the experiment, begun in it, newest first.
+
+        One that was not planned with exactly these cells, by their ids, is somebody's own, or of an experiment that has
+        changed since.
+        """
+        begun, wanted = self._begun(), set(cells)
+        if begun is None:
+            return []
+        since = (
+            entry
+            for entry in store.runs()
+            if entry.experiment == experiment and datetime.fromisoformat(entry.started) >= begun
+        )
+        return [entry for entry in since if _cells(store, entry) == wanted]
+
+    def _begun(self) -> datetime | None:
+        with storage_faults(self._file):
+            text = self._file.read_text(errors="replace") if self._file.exists() else ""
+        try:
+            begun = datetime.fromisoformat(text.strip())
+            return begun if begun.tzinfo else None
+        except ValueError:  # damaged: a new night begins
+            return None
+
+
+def _cells(store: Store, entry: RunEntry) -> set[str]:
+    return {row["id"] for row in store.select("SELECT id FROM cells WHERE run = ?", entry.id)}
+
+
+@contextmanager
+def only_night(lab: Path, experiment: str) -> Iterator[NightNote]:
+    """The note of an experiment's night, for one process at a time. Raises UsageError while another one has it."""
+    folder = lab / _FOLDER
+    with storage_faults(folder):
+        for one in (lab, folder):  # parents have the umask's mode
+            one.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = FileLock(folder / f"{experiment}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        what = f"a night of experiment '{experiment}' is under way in another process"
+        raise UsageError(what, where=str(lab), hint="wait until it has ended") from None
+    try:
+        yield NightNote(folder / experiment)
+    finally:
+        lock.release()
+
+
+# What every form of a night says: how it went, what equal runs differ by, what to do about it.
+
+_NAMED = 3
+"""Cells that a reproducer names."""
+_LONGEST_SUBJECT = 200
+
+
+def word(night: Night) -> str:
+    """``good`` or ``bad``."""
+    return "good" if night.is_good else "bad"
+
+
+def states(night: Night) -> Mapping[Status | str, int]:
+    """How many cells have each status; ``planned`` are those without an outcome."""
+    counts: Counter[Status | str] = Counter(cell.status for cell in night.run.record.cells)
+    if night.run.unfinished:
+        counts["planned"] = night.run.unfinished
+    return counts
+
+
+def verdict(night: Night) -> str:
+    """The night in a sentence: ``nightly: good night, 45 cells ok``."""
+    counts = ", ".join(f"{count} {status}" for status, count in states(night).items())
+    return f"{night.experiment}: {word(night)} night, cells: {counts or 'none'}"
+
+
+def against(night: Night) -> str:
+    """What it was compared with, and what that comes to."""
+    if night.doubt:
+        return f"Not compared with the last good night: {night.doubt}"
+    if night.compared is None:
+        return "There is no good night before it to compare with."
+    return (
+        f"Compared with the last good night, {night.compared.before.record.run}: {comparison_summary(night.compared)}"
+    )
+
+
+def subject(night: Night) -> str:
+    """A line for a mailbox: what is wrong, the largest of it by name."""
+    text = f"[{night.experiment}] {word(night)}: {_in_short(night)}"
+    return text if len(text) <= _LONGEST_SUBJECT else f"{text[: _LONGEST_SUBJECT - 4]} ..."
+
+
+def _in_short(night: Night) -> str:
+    count = len(night.run.record.cells)
+    cells = counted(count, "cell")
+    if night.compared is not None:
+        counts = ", ".join(f"{count} {change}" for change, count in night.compared.comparison.counts.items())
+        return f"{counts}; {change_sentence(night, night.beyond[0])}" if night.beyond else counts
+    if night.failed:
+        return f"{len(night.failed)} of {cells} failed"
+    return "not compared" if night.doubt else cells
+
+
+def change_sentence(night: Night, change: CellChange) -> str:
+    """A cell and its change: ``kprobe +10 instructions (+1.1 %)``, or ``kprobe failed``."""
+    name = change.pair.title if night.compared is None else CellNames(night.compared.comparison).of(change)
+    if change.value is None:
+        return f"{name} {change.change}"
+    unit = change.pair.first.unit
+    difference, percent, _ = difference_figures(change.value, unit)
+    return f"{name} {difference} {unit_name(unit)}" + (f" ({percent})" if percent else "")
+
+
+def equal_runs(night: Night) -> Iterator[str]:
+    """What the measurement of one thing, done again, differs by (A/A), for each kind of figure that the night has."""
+    cells = [cell for cell in night.run.record.cells if cell.status == "ok"]
+    # Samples of other exact cells are of different things: of one probe after the other.
+    exact = [cell for cell in cells if is_exact(cell) and cell.metric in (PER_CALL, PER_LOOP)]
+    if exact:
+        spread = max(max(cell.samples) - min(cell.samples) for cell in exact)
+        samples = sum(len(cell.samples) for cell in exact)
+        yield f"calls and loops: {figure(spread, COUNTED)} instructions, in {samples} samples of {len(exact)} cells"
+    by_id = {cell.id: cell for cell in night.run.record.cells}
+    counted = [cell for cell in cells if cell.clock == "instructions" and not is_exact(cell)]
+    for table in dict.fromkeys(cell.table for cell in counted):
+        yield _whole_systems(table, [cell for cell in counted if cell.table == table], by_id)
+    timed = [cell for cell in cells if cell.clock == "wall"]
+    if timed:
+        widest = max(timed, key=_half_width)
+        yield f"times: their 95 % intervals reach up to {figure(_half_width(widest), 'ns')} ns to a side ({widest.id})"
+
+
+def _whole_systems(table: str | None, cells: list[CellRecord], by_id: Mapping[str, CellRecord]) -> str:
+    known = [(level, cell) for cell in cells if (level := resolvable(cell, by_id)) is not None]
+    name = table or cells[0].benchmark
+    if not known:
+        return f"{name}: unknown, without a further boot of the baseline"
+    largest, cell = max(known, key=lambda one: one[0])
+    share = f" ({100 * largest / cell.value:.2g} %)" if cell.value else ""
+    return f"{name}: up to {figure(largest, COUNTED)} instructions{share} between boots of the same work"
+
+
+def _half_width(cell: CellRecord) -> float:
+    low, high = cell.interval or (0.0, 0.0)
+    return (high - low) / 2
+
+
+def reproducers(night: Night) -> Iterator[str]:
+    """Commands that measure what is beyond budget or failed again, and that explain it."""
+    wrong = [one.pair.after for one in night.beyond if one.pair.after is not None] or list(night.failed)
+    if not wrong:
+        return
+    experiment = str(night.run.directory / "experiment.yaml")
+    # A comma in an id would part the filter.
+    only = [part for cell in wrong[:_NAMED] for part in ("--only", f"id={cell.id.replace(',', '?')}")]
+    yield command("run", experiment, *only)
+    if night.compared is not None:
+        yield command("compare", night.compared.before.record.run, night.run.record.run)
+
+
+def acceptance(night: Night) -> str | None:
+    """The command that makes a night the one that later ones are compared with; None where it is, or has failed."""
+    if night.is_good or night.failed or night.run.unfinished:
+        return None
+    return command("baseline", "set", good_night(night.experiment), night.run.record.run)
+
+
+# A night on a terminal or in a journal: what happened, and where the rest is.
+
+_LISTED_SHORT = 10
+
+
+def night_lines(night: Night, registry: ReportRegistry) -> Iterator[str]:
+    """The lines of the summary; what is beyond its budget or failed first."""
+    yield verdict(night)
+    yield against(night)
+    yield from _wrong(night)
+    yield from (f"- {sentence}" for sentence in summary(night.run.record, registry))
+    yield from (f"problem: {sentence}" for sentence in night.problems)
+    again = [f"again: {command}" for command in reproducers(night)]
+    yield from again
+    accepted = acceptance(night)
+    if accepted is not None:
+        yield f"to accept it as it is: {accepted}"
+
+
+def _wrong(night: Night) -> Iterator[str]:
+    listed = [f"beyond budget: {change_sentence(night, one)}" for one in night.beyond]
+    if not listed:
+        listed = [f"failed: {cell.id}: {first_line(cell)}" for cell in night.failed]
+    yield from listed[:_LISTED_SHORT]
+    if len(listed) > _LISTED_SHORT:
+        yield f"... and {len(listed) - _LISTED_SHORT} more"
+
+
+# A night as a mail (RFC 5322) in plain ASCII: what changed, on which kernels and machines, how to see it again.
+
+_WIDTH = 100
+_PROSE = 76
+_LISTED = 20
+# A longer line would be sent as quoted-printable, which nobody reads in a file (RFC 5322, section 2.1.1: 998).
+_POLICY = SMTP.clone(linesep="\n", max_line_length=998, cte_type="7bit")
+
+
+def night_mail(night: Night, origin: Origin, registry: ReportRegistry, now: datetime) -> str:
+    """The mail, without a recipient: ``sendmail someone@example.org <FILE`` adds what it lacks."""
+    parts = [*_parts(night, origin, registry)]
+    return _message(subject(night), "\n\n".join(parts), now)
+
+
+def unmeasured_mail(experiment: str, reason: str, now: datetime) -> str:
+    """The mail of a night that has measured nothing."""
+    return _message(f"[{experiment}] not measured", reason, now)
+
+
+def _message(title: str, body: str, now: datetime) -> str:
+    message = EmailMessage(policy=_POLICY)
+    message["Subject"] = _ascii(title).replace("\n", " ")
+    message["Date"] = format_datetime(now)
+    message.set_content(_ascii(body) + "\n", charset="us-ascii")
+    return message.as_string()
+
+
+def _parts(night: Night, origin: Origin, registry: ReportRegistry) -> Iterator[str]:
+    yield "\n".join(_wrapped([f"{verdict(night)}.", *against(night).splitlines()], ""))
+    if night.compared is not None and night.compared.comparison.changed:
+        yield _table(night)
+    if night.failed:
+        yield _prose("Failed", _bounded([f"{cell.id}: {first_line(cell)}" for cell in night.failed]))
+    yield _prose("Summary", summary(night.run.record, registry))
+    if night.problems:
+        yield _prose("Problems", night.problems)
+    yield _section(
+        "Kernels", [f"{name}: {version}" for name, version in kernel_versions(origin).items()] or ["unknown"]
+    )
+    yield _section("Machines", _machines(night, origin))
+    yield _section("Equal runs differ by (A/A)", equal_runs(night))
+    again = list(reproducers(night))
+    if again:
+        yield _section("Reproduce", again)
+    accepted = acceptance(night)
+    if accepted is not None:
+        yield _section("To accept it as it is", [accepted])
+    yield _section("Run", [night.run.record.run, str(night.run.directory)])
+
+
+def _section(title: str, lines: Iterable[str]) -> str:
+    return "\n".join([f"{title}:", *(f"  {line}" for line in lines)])
+
+
+def _prose(title: str, sentences: Iterable[str]) -> str:
+    return "\n".join([f"{title}:", *_wrapped(sentences, "  ")])
+
+
+def _wrapped(sentences: Iterable[str], indent: str) -> Iterator[str]:
+    hanging = f"{indent}  " if indent else ""
+    for sentence in sentences:
+        yield from textwrap.wrap(
+            sentence, _PROSE, initial_indent=indent, subsequent_indent=hanging, break_long_words=False
+        )
+
+
+def _bounded(lines: list[str]) -> list[str]:
+    more = [f"... and {len(lines) - _LISTED} more"] if len(lines) > _LISTED else []
+    return lines[:_LISTED] + more
+
+
+def _machines(night: Night, origin: Origin) -> Iterator[str]:
+    kinds = {(cell.cpu, cell.smp, cell.clock) for cell in night.run.record.cells}
+    for cpu, smp, clock in sorted(kinds):
+        yield f"{cpu}, {smp} CPU{'s' if smp > 1 else ''}, clock {clock}"
+    if origin.sessions:
+        session = origin.sessions[-1]
+        host = ", ".join(f"{name} {value}" for name, value in session.host.items())
+        yield from (line for line in (session.qemu, session.compiler, session.guests, f"host: {host}") if line)
+
+
+def _table(night: Night) -> str:
+    """The table of what changed, as ``compare`` prints it."""
+    assert night.compared is not None
+    buffer = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="replace")
+    console = Console(file=buffer, width=_WIDTH, force_terminal=False, color_system=None)
+    print_sheets([comparison_sheet(night.compared, _LISTED)], console)
+    buffer.seek(0)
+    return "\n".join(line.rstrip() for line in buffer.read().strip("\n").splitlines())
+
+
+def _ascii(text: str) -> str:
+    return text.encode("ascii", "replace").decode("ascii")
+
+
+# A night for a webhook, as JSON. The key ``text`` is what Mattermost and Slack show.
+
+
+def night_json(night: Night) -> Mapping[str, Any]:
+    """What a server gets: at most 20 cells of each kind; ``counts`` has how many there are."""
+    comparison = None if night.compared is None else night.compared.comparison
+    return {
+        "text": f"{subject(night)}\n{against(night)}",
+        "night": word(night),
+        "experiment": night.experiment,
+        "run": night.run.record.run,
+        "compared_with": None if night.compared is None else night.compared.before.record.run,
+        "cells": dict(states(night)),
+        "counts": {} if comparison is None else dict(comparison.counts),
+        "beyond": [
+            {"cell": one.pair.title, "change": one.change, "why": list(one.beyond)} for one in night.beyond[:_LISTED]
+        ],
+        "failed": [{"cell": cell.id, "reason": first_line(cell)} for cell in night.failed[:_LISTED]],
+        "problems": list(night.problems),
+    }
+
+
+def unmeasured_json(experiment: str, reason: str) -> Mapping[str, Any]:
+    """What a server gets of a night that has measured nothing."""
+    text = f"[{experiment}] not measured\n{reason}"
+    return {"text": text, "night": "not measured", "experiment": experiment, "problems": [reason]}
+
+
+# Tells a server how a night went: JSON to a URL of the user's, with patience that ends.
+
+_TRY_LIMIT = 15.0
+"""Seconds for one try, whatever the server does."""
+_PAUSES = (1.0, 5.0)
+"""Seconds before the second and the third try."""
+_TRIED_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
+"""Answers of a server that may have another one later (RFC 9110, section 15)."""
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """A URL that takes JSON by POST. It may have a secret in it: only its host is ever printed."""
+
+    url: str
+    try_limit: float = _TRY_LIMIT
+    pauses: tuple[float, ...] = _PAUSES
+
+    def check(self) -> None:
+        """Raise UsageError unless it is a URL that can be posted to."""
+        try:
+            parts = urlsplit(self.url)
+            known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            known = False
+        if not known or any(c.isspace() or not c.isprintable() for c in self.url):
+            raise UsageError("expected a URL that begins with https:// or http://", where="--webhook")
+        if "@" in parts.netloc:
+            # http.client takes it for a part of the host's name, and prints it in its error.
+            what = "a URL with a user's name or password before its host is not known here"
+            raise UsageError(what, where="--webhook", hint="a webhook's secret is in its path or query")
+
+    @property
+    def host(self) -> str:
+        """The server's name."""
+        return urlsplit(self.url).hostname or ""
+
+    def post(self, content: Mapping[str, Any]) -> None:
+        """Send it, at most three times. Raises HostError with the last answer where none of them was taken."""
+        body = json.dumps(content).encode()
+        answer = self._try(body)
+        for pause in self.pauses:
+            if answer.is_taken or not answer.may_change:
+                break
+            time.sleep(pause)
+            answer = self._try(body)
+        if not answer.is_taken:
+            raise HostError(f"the webhook at {self.host} was not notified: {answer.what}")
+
+    def _try(self, body: bytes) -> _Answer:
+        answers: list[_Answer] = []
+        # A server that sends a byte now and then keeps a socket's own time limit from ever ending.
+        thread = threading.Thread(target=lambda: answers.append(self._answer(body)), daemon=True)
+        thread.start()
+        thread.join(self.try_limit)
+        return answers[0] if answers else _Answer(f"no answer in {self.try_limit:g} s", may_change=True)
+
+    def _answer(self, body: bytes) -> _Answer:
+        headers = {"Content-Type": "application/json", "User-Agent": f"probe-lab/{__version__}"}
+        request = urllib.request.Request(self.url, body, headers, method="POST")  # noqa: S310  # checked: http or https
+        try:
+            with _OPENER.open(request, timeout=self.try_limit) as answer:
+                return _Answer(f"status {answer.status}", is_taken=True)
+        except urllib.error.HTTPError as error:
+            with error:
+                return _Answer(f"status {error.code}", may_change=error.code in _TRIED_AGAIN)
+        except urllib.error.URLError as error:
+            return _Answer(str(error.reason)[:200], may_change=True)
+        except (OSError, ValueError, HTTPException) as error:  # a connection that breaks, an answer that is none
+            return _Answer(str(error)[:200] or type(error).__name__, may_change=True)
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What came of one try, and whether another one may come to something else."""
+
+    what: str
+    is_taken: bool = False
+    may_change: bool = False
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirected POST would become a GET, which tells nothing: it is an answer like others."""
+
+    def redirect_request(self, *arguments: Any) -> None:
+        return None
+
+
+_OPENER = urllib.request.build_opener(_NoRedirect)

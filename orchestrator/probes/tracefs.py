@@ -1,0 +1,372 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""An event of tracefs in a guest: made as perf probe and trace-cmd make it, switched, counted and read back.
+
+It lives in an instance of tracefs (``instances/lab``), whose buffer, clock and switches are no other user's. Removing
+the instance switches all its events off.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from orchestrator.catalog.data import nearest
+from orchestrator.errors import CommandFailed, EvidenceError
+from orchestrator.guest.channel import kernel_value, whole_number
+from orchestrator.guest.guest import Guest
+from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, Symbols
+
+TRACEFS = "/sys/kernel/tracing"
+INSTANCE = f"{TRACEFS}/instances/lab"
+
+_GROUP, _NAME = "lab", "probe"
+_DEFINITIONS = f"{TRACEFS}/kprobe_events"
+_PROFILE = f"{TRACEFS}/kprobe_profile"
+_REASONS = f"{TRACEFS}/error_log"
+_EVENTS = f"{TRACEFS}/available_events"
+_HISTOGRAM = "hist:keys=common_pid:size=4096"
+
+_BUFFER_KB = "1024"
+"""The buffer of each CPU. The 1000 recorded calls of a counting pass take 20 KiB."""
+_TRACE_MAX = 16 << 20
+_HISTOGRAM_MAX = 1 << 20
+_PROFILE_MAX = 1 << 16
+_EVENTS_MAX = 1 << 20
+"""Bytes; a Debian kernel lists 1,900 events in 60 KB."""
+
+_COUNTED = re.compile(r"^\{ common_pid: +(\d{1,10}) \} hitcount: +(\d{1,20})$", re.MULTILINE)
+_TOTALS = re.compile(r"^Totals:\n    Hits: (\d{1,20})\n    Entries: (\d{1,20})\n    Dropped: (\d{1,20})$", re.MULTILINE)
+_PROFILED = re.compile(rf"^ +{_NAME} +(\d{{1,20}}) +(\d{{1,20}})$", re.MULTILINE)
+_EVENT_LINE = re.compile(r"^.{0,60}-(\d{1,10}) +\[(\d{3,5})\] +\S{1,10} +(\d{1,20}): (.{1,400})$")
+_LOST = ("overrun", "commit overrun", "dropped events")
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A kprobe (``p``) or a kretprobe (``r``) as an event, at a function's symbol and an offset in bytes."""
+
+    kind: str
+    symbol: str
+    offset: int
+
+    @property
+    def listing(self) -> str:
+        """The file of tracefs that takes it."""
+        return _DEFINITIONS
+
+    @property
+    def place(self) -> str:
+        """As it is written there."""
+        return f"{self.symbol}+{self.offset}" if self.offset else self.symbol
+
+    @property
+    def text(self) -> str:
+        """What is written there."""
+        return f"{self.kind}:{_GROUP}/{_NAME} {self.place}"
+
+
+@dataclass(frozen=True)
+class TracedEvent:
+    """An event as it was read back: where it was recorded, its number by the clock, by which thread, what it says."""
+
+    cpu: int
+    number: int
+    pid: int
+    said: str
+
+
+class TraceEvent:
+    """One event in a guest's instance."""
+
+    def __init__(self, guest: Guest, system: str, name: str) -> None:
+        self._guest = guest
+        self._folder = f"{INSTANCE}/events/{system}/{name}"
+
+    def switch(self, *, on: bool) -> None:
+        """Enable the event, or disable it; with a histogram it is disabled softly: hit, and nothing recorded."""
+        self._guest.put(b"1" if on else b"0", f"{self._folder}/enable")
+
+    def state(self) -> str:
+        """As the kernel shows it: ``0`` or ``1``; ``0*`` where it is enabled softly, for a histogram alone."""
+        return kernel_value(self._guest, f"{self._folder}/enable")
+
+    def record(self, *, on: bool) -> None:
+        """Let events be written to the instance's buffer, or not."""
+        self._guest.put(b"1" if on else b"0", f"{INSTANCE}/tracing_on")
+
+    def count(self) -> None:
+        """Begin to count hits by thread, from nothing."""
+        self._trigger(_HISTOGRAM)
+
+    def stop_counting(self) -> None:
+        """Count no more, and forget what was counted: a histogram that is paused does as well (Linux 6.1)."""
+        self._trigger(f"!{_HISTOGRAM}")
+
+    def _trigger(self, text: str) -> None:
+        self._guest.put(text.encode(), f"{self._folder}/trigger")
+
+    def counts(self) -> dict[int, int]:
+        """Hits by the thread's number. Raises EvidenceError where the histogram has not got all."""
+        text = self._guest.get(f"{self._folder}/hist", largest=_HISTOGRAM_MAX).decode("ascii", errors="replace")
+        totals = _TOTALS.search(text)
+        counts = {int(pid): int(hits) for pid, hits in _COUNTED.findall(text)}
+        if totals is None or (len(counts), sum(counts.values())) != (int(totals[2]), int(totals[1])):
+            raise EvidenceError("the histogram of the event cannot be read", detail=text.splitlines()[-8:])
+        if int(totals[3]):
+            raise EvidenceError(f"the histogram of the event has dropped {totals[3]} hits")
+        return counts
+
+    def empty(self) -> None:
+        """Forget what was recorded."""
+        self._guest.put(b"", f"{INSTANCE}/trace")
+
+    def recorded(self) -> Sequence[TracedEvent]:
+        """What was recorded, CPU by CPU in order. Raises EvidenceError where the buffer has lost any of it."""
+        events: list[TracedEvent] = []
+        for cpu in range(self._guest.machine.smp):
+            folder = f"{INSTANCE}/per_cpu/cpu{cpu}"
+            stats = dict(_fields(self._guest.get(f"{folder}/stats").decode("ascii", errors="replace")))
+            if any(stats.get(key) != 0 for key in _LOST):
+                raise EvidenceError(f"the buffer of CPU {cpu} has lost events", detail=[str(stats)])
+            text = self._guest.get(f"{folder}/trace", largest=_TRACE_MAX).decode("ascii", errors="replace")
+            of_cpu = [traced_event(line) for line in text.splitlines() if not line.startswith("#")]
+            if len(of_cpu) != stats.get("entries") or any(event.cpu != cpu for event in of_cpu):
+                raise EvidenceError(f"{len(of_cpu)} events of CPU {cpu} can be read, and its buffer says {stats}")
+            events += of_cpu
+        return events
+
+
+def make_instance(guest: Guest) -> None:
+    """Make the instance, which records nothing yet. Raises CommandFailed."""
+    # An instance takes this option over as it is made. With it the kernel has a probe of its own at sched_switch.
+    guest.put(b"0", f"{TRACEFS}/options/record-cmd")
+    guest.succeed(["mkdir", INSTANCE])
+    guest.put(b"0", f"{INSTANCE}/tracing_on")
+    guest.put(_BUFFER_KB.encode(), f"{INSTANCE}/buffer_size_kb")
+    # What other clocks cost depends on the time: some instructions of 5000 events on i386 (x86-tsc, local), and with
+    # local, which costs 30 more an event, on x86_64.
+    guest.put(b"counter", f"{INSTANCE}/trace_clock")
+    guest.put(b"1", f"{INSTANCE}/options/sym-addr")
+
+
+def remove_instance(guest: Guest) -> None:
+    """Remove the instance with what it has recorded. Raises CommandFailed where it is in use."""
+    guest.succeed(["rmdir", INSTANCE])
+
+
+def define(guest: Guest, definition: Definition) -> TraceEvent:
+    """Make the event. Raises EvidenceError with the kernel's own reason."""
+    try:
+        guest.succeed(["sh", "-c", 'echo "$0" >> "$1"', definition.text, definition.listing])
+    except CommandFailed:
+        log = guest.get(_REASONS, largest=_PROFILE_MAX).decode("ascii", errors="replace").splitlines()
+        reasons = [line.partition("error: ")[2] for line in log if "error: " in line]
+        reason = reasons[-1][:200] if reasons else "it gives no reason"
+        raise EvidenceError(f"the kernel refuses the event {definition.text!r}: {reason}", detail=log[-3:]) from None
+    return TraceEvent(guest, _GROUP, _NAME)
+
+
+def own_event(guest: Guest, name: str) -> TraceEvent:
+    """The kernel's own event ``SYSTEM.NAME``. Raises EvidenceError where it has none of this name."""
+    _check_event(guest, name)
+    system, _, event = name.partition(".")
+    return TraceEvent(guest, system, event)
+
+
+def event_number(guest: Guest, name: str) -> int:
+    """The number that perf has for the kernel's own event ``SYSTEM.NAME``. Raises EvidenceError where there is none."""
+    _check_event(guest, name)
+    number = whole_number(kernel_value(guest, f"{TRACEFS}/events/{name.replace('.', '/', 1)}/id"))
+    if number is None:
+        raise EvidenceError(f"the guest's kernel does not say the number of its event {name}")
+    return number
+
+
+def _check_event(guest: Guest, name: str) -> None:
+    listed = guest.get(_EVENTS, largest=_EVENTS_MAX).decode("ascii", errors="replace")
+    events = [line.replace(":", ".", 1) for line in listed.splitlines()]
+    if name not in events:
+        guess = nearest(name, events)
+        raise EvidenceError(f"the guest's kernel has no event {name}", hint=f"did you mean {guess}?" if guess else "")
+
+
+def undefine(guest: Guest, definition: Definition) -> None:
+    """Remove the event, which nothing may use. Raises CommandFailed."""
+    guest.succeed(["sh", "-c", 'echo "$0" >> "$1"', f"-:{_GROUP}/{_NAME}", definition.listing])
+
+
+def missed(guest: Guest) -> int:
+    """Hits of the event for which the kernel could not run its handler. Raises EvidenceError."""
+    text = guest.get(_PROFILE, largest=_PROFILE_MAX).decode("ascii", errors="replace")
+    found = _PROFILED.findall(text)
+    if len(found) != 1:
+        raise EvidenceError("the kernel's profile of kprobe events does not list the probe", detail=text.splitlines())
+    return int(found[0][1])
+
+
+def traced_event(line: str) -> TracedEvent:
+    """An event from its line of ``trace``. Raises EvidenceError for anything else.
+
+    ``callbench-72  [000] d..1.  1433: probe: (vfs_read+0x5/0x310 <ffffffff813669e5>)``
+    """
+    found = _EVENT_LINE.fullmatch(line)
+    if found is None:
+        raise EvidenceError(f"a line of the trace is no event: {line[:200]!r}")
+    pid, cpu, number, said = found.groups()
+    return TracedEvent(int(cpu), int(number), int(pid), said)
+
+
+def _fields(text: str) -> Sequence[tuple[str, int | None]]:
+    return [(key, whole_number(value)) for key, _, value in (line.partition(": ") for line in text.splitlines())]
+
+
+# What does the function tracer call at a function? Its own list and the code that it has patched must agree.
+
+TRACED_FUNCTIONS = "/sys/kernel/tracing/enabled_functions"
+KPROBES_HANDLER = "kprobe_ftrace_handler"
+"""What the tracer calls for a kprobe."""
+ALL_USERS = "ftrace_ops_list_func"
+"""The tracer's function that calls all of its users, for each traced function."""
+
+BPF_TRAMPOLINE = "a trampoline of BPF's"
+_BPF_TRAMPOLINE = "bpf_trampoline_"
+"""What kallsyms lists it as, with a number behind it and ``[bpf]`` as its module (bpf_trampoline_update())."""
+
+CALL_BYTES = 5
+_ENTRIES = {"ftrace_regs_caller": "ftrace_regs_call", "ftrace_caller": "ftrace_call"}
+"""The tracer's entries that all users share, and the place of the call in each."""
+_TRACED_LINE = re.compile(
+    r"^(\S{1,200})( \[\w{1,60}\])? \((\d{1,6})\)(.{0,1000})(?:\n\tdirect(\(jmp\))?-->(.{0,300}))?", re.MULTILINE
+)
+_FUNCTION = r"\S{1,200}?\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[\w{1,60}\])?"
+_TRAMPOLINE = re.compile(rf"tramp: (0x[0-9a-f]{{1,16}}|{_FUNCTION}) \(({_FUNCTION})\)(?: ->({_FUNCTION}))?")
+_GRAPH, _OFFSET = re.compile(r"\{([^{}]{1,400})\}"), re.compile(r"\+0x[0-9a-f]+/0x[0-9a-f]+")
+_PLACE = re.compile(r"(\S+?)\+(0x[0-9a-f]+)/0x[0-9a-f]+ (\[\w+\])")
+_A_TRAMPOLINE = "ftrace_trampoline\t[__builtin__ftrace]"
+"""What /proc/kallsyms lists at each trampoline (ftrace_get_trampoline_kallsym() of kernel/trace/ftrace.c)."""
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A function as the tracer lists it: its users, and how many functions are traced in all.
+
+    A user may have a trampoline of its own (on x86_64): its address, and the functions that it is for and that it calls
+    (``ftrace_func [lab_ftrace]``), which are the same unless the tracer has put a guard between them. In place of the
+    address is the symbol of an init function where a module's was before its memory was freed: the tracer remembers it.
+
+    ``direct`` is the symbol that the function calls directly, as the kernel writes it, or jumps to. ``graph`` has what
+    the function graph tracer calls for its users, which are one user here: ``ent:fprobe_entry ret:fprobe_return``.
+    """
+
+    users: int
+    functions: int
+    trampoline: int | str | None = None
+    callees: frozenset[str] = frozenset()
+    direct: str | None = None
+    jumps: bool = False
+    graph: tuple[str, ...] = ()
+
+
+def find_traced(listing: str, names: Collection[str], module: str | None = None) -> Traced | None:
+    """A function of the kernel itself, or of a ``module``, by its names, in the tracer's list of functions.
+
+    None where it is not traced.
+
+    A line of Linux 6.1 (t_show() of kernel/trace/ftrace.c) has the number of users, "R" where registers are saved, and
+    the trampoline: "getname (1) R   tramp: 0xffffffffc020e000 (kprobe_ftrace_handler+0x0/0x1b0) ->kprobe_ftrace_...".
+    What a function calls directly has a line of its own behind it; since Linux 6.19 it may be jumped to.
+    """
+    mine, functions = [], 0
+    listed = "" if module is None else f" [{module}]"
+    for name, owner, users, rest, jumps, direct in (line.groups() for line in _TRACED_LINE.finditer(listing)):
+        functions += 1
+        if name in names and (owner or "") == listed:
+            mine.append((int(users), rest, direct, jumps is not None))
+    if not mine:
+        return None
+    users = sum(count for count, *_ in mine)
+    direct, jumps = mine[0][2:] if len(mine) == 1 else (None, False)
+    trampolines = [found for _, rest, *_ in mine for found in _TRAMPOLINE.findall(rest)]
+    if len(trampolines) != 1:
+        return Traced(users, functions, direct=direct, jumps=jumps)
+    graph = tuple(_OFFSET.sub("", user) for _, rest, *_ in mine for user in _GRAPH.findall(rest))
+    ((address, *callees),) = trampolines
+    trampoline = int(address, 16) if address.startswith("0x") else address
+    called = frozenset(map(_without_offset, filter(None, callees)))
+    return Traced(users, functions, trampoline, called, direct, jumps, graph)
+
+
+def called_by_tracer(guest: Guest, symbols: Symbols, traced: Traced, target: int) -> str:
+    """The function that a traced function's call leads to, by way of ``target``; a module's with its name behind it.
+
+    Raises EvidenceError when the call leads elsewhere than into the tracer's trampoline.
+    """
+    if traced.trampoline is not None:
+        if not _is_at(guest, traced.trampoline, target):
+            listed = traced.trampoline if isinstance(traced.trampoline, str) else f"{traced.trampoline:#x}"
+            raise EvidenceError(f"the call leads to {target:#x}, and its trampoline is at {listed}")
+        graph = f" for {' and '.join(traced.graph)}" if traced.graph else ""
+        return " by way of ".join(sorted(traced.callees)) + graph
+    for entry, place in _ENTRIES.items():
+        if target == symbols.address(entry):
+            return _called_at(guest, symbols, symbols.address(place))
+    raise EvidenceError(f"the call leads to {target:#x}, which is no entry of the function tracer")
+
+
+def direct_trampoline(guest: Guest, target: int) -> str:
+    """The trampoline that a traced function calls directly: BPF's, or a module's with its name behind it.
+
+    Else it is the address: what the function calls is nothing that may be called so.
+    """
+    # Read anew: trampolines come and go.
+    listing = guest.get(KALLSYMS, largest=KALLSYMS_MAX).decode("ascii", errors="replace")
+    line = re.search(rf"^0*{target:x} \S (\S+)\t\[(\w+)\]$", listing, re.MULTILINE)
+    if line is None:
+        return f"{target:#x}"
+    symbol, owner = line.groups()
+    is_bpf = owner == "bpf" and symbol.startswith(_BPF_TRAMPOLINE)
+    return BPF_TRAMPOLINE if is_bpf else f"{symbol} [{owner}]"
+
+
+def called_for_fprobe(symbols: Symbols, side: str) -> str:
+    """What ``called_by_tracer`` must find for an fprobe with a handler at that side, by a kernel's functions.
+
+    Linux 6.14 put fprobes on the function graph tracer (commit 4346ba160409), 6.19 those without a return back.
+    """
+    if symbols.functions("fprobe_handler"):
+        return "fprobe_handler"
+    if symbols.functions("fprobe_ftrace_entry") and side == "entry":
+        return "fprobe_ftrace_entry"
+    entry = "fprobe_fgraph_entry" if symbols.functions("fprobe_fgraph_entry") else "fprobe_entry"
+    return f"ftrace_graph_func for ent:{entry} ret:fprobe_return"
+
+
+def _is_at(guest: Guest, trampoline: int | str, target: int) -> bool:
+    """Whether a trampoline, as the tracer lists it, is where a call leads."""
+    if isinstance(trampoline, int):
+        return trampoline == target
+    # Read anew: trampolines come and go.
+    listing = guest.get(KALLSYMS, largest=KALLSYMS_MAX).decode("ascii", errors="replace")
+    place = _PLACE.fullmatch(trampoline)
+    if place is None:
+        return False
+    symbol, offset, owner = place.groups()
+    lines = re.findall(rf"^([0-9a-f]+) \S {re.escape(symbol)}\t{re.escape(owner)}$", listing, re.MULTILINE)
+    is_trampoline = re.search(rf"^0*{target:x} \S {re.escape(_A_TRAMPOLINE)}$", listing, re.MULTILINE)
+    return is_trampoline is not None and target in {int(address, 16) + int(offset, 16) for address in lines}
+
+
+def _called_at(guest: Guest, symbols: Symbols, address: int) -> str:
+    code = guest.read_memory(address, CALL_BYTES)
+    target = address + CALL_BYTES + int.from_bytes(code[1:], "little", signed=True)
+    names = symbols.names(target)
+    if code[0] != 0xE8 or not names:
+        raise EvidenceError(f"the function tracer's own call at {address:#x} is {code.hex(' ')}, and leads nowhere")
+    return next((name for name in (KPROBES_HANDLER, ALL_USERS) if name in names), min(names))
+
+
+def _without_offset(function: str) -> str:
+    name, _, rest = function.partition("+")
+    _, bracket, module = rest.partition(" [")
+    return name + bracket + module

@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What differs within a function of two profiles: instructions that are new, gone, or executed differently often."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple
+
+from orchestrator.artifacts.machine_code import decoded
+from orchestrator.catalog.data import Fact, nearest, read
+from orchestrator.errors import UsageError
+from orchestrator.profile.places import WORDS, Operand, operands
+from orchestrator.report.sheet import number as shown_number
+from orchestrator.results.stored_profile import (
+    CellProfile,
+    FunctionDifference,
+    InstructionDifference,
+    ProfileDifference,
+    SymbolPair,
+    SymbolProfile,
+    stem,
+    symbol_difference,
+    symbol_pairs,
+)
+
+# What an instruction does, wherever its function is: addresses in it become the names of what they lead to.
+#
+# Two instructions with one ``key`` are the same but for where their code and what they refer to was put. A profile has
+# the names of functions alone: an address of data is as good as another one.
+
+_KERNEL_BYTES = {"i386": 128 << 20, "x86_64": 512 << 20}
+"""Text and data of a kernel's image fit into this: all of KERNEL_IMAGE_SIZE on x86_64, Documentation/x86/x86_64/mm.rst
+of Linux 6.1."""
+_BEHIND_MODULES = {"i386": 0xFF000000, "x86_64": 0xFFFFFFFFFF000000}
+"""Modules are below this; above are the fixed addresses, and small negative numbers."""
+_PROGRAM_BYTES = 16 << 20
+
+_HERE, _DATA = "here", "address"
+
+
+class Relocated(NamedTuple):
+    """An instruction: ``key`` for comparing, ``text`` for people, with a target inside the function as ``+0x45``."""
+
+    key: str
+    text: str
+
+
+class CodeOfProfile:
+    """The functions of a profile, and the names of what their instructions lead to."""
+
+    def __init__(self, profile: CellProfile) -> None:
+        self._names = profile.names
+        self._arch = profile.arch
+        self._word = WORDS[profile.arch]
+        starts = [symbol.address for symbol in profile.symbols if symbol.place == "kernel"]
+        self._kernel_start = min(starts, default=1 << 8 * self._word) & -(16 << 20)
+
+    def relocated(self, symbol: SymbolProfile) -> Sequence[Relocated]:
+        """The instructions of a symbol, in their order."""
+        addresses = self._addresses(symbol)
+        return [self._instruction(symbol, one.offset, one.code, addresses) for one in symbol.instructions]
+
+    def _instruction(self, symbol: SymbolProfile, offset: int, code: str, addresses: range) -> Relocated:
+        text, numbers = operands(code, self._word)
+        key = shown = ""
+        done = 0
+        for number in numbers:
+            between, own = text[done : number.start], text[number.start : number.end]
+            found = self._operand(symbol, offset, number, addresses)
+            key += between + (own if found is None else found.key)
+            shown += between + (own if found is None else found.text or own)
+            done = number.end
+        return Relocated(key + text[done:], shown + text[done:])
+
+    def _operand(self, symbol: SymbolProfile, offset: int, number: Operand, addresses: range) -> Relocated | None:
+        """What stands for a number; None for one that is no address. Without a text the number itself is shown."""
+        behind = 1 << 8 * self._word
+        if number.kind != "relative":
+            name = self._names.get("", {}).get(number.value % behind)
+            is_address = number.kind == "per-cpu" or number.value % behind in addresses
+            return _named(symbol, name) if name is not None else Relocated(_DATA, "") if is_address else None
+        target = (symbol.address + offset + number.value) % behind
+        name = self._names.get(symbol.module or "", {}).get(target)
+        if name is not None:
+            return _named(symbol, name)
+        # Nobody knows where a module was: what is outside of it has no address.
+        return Relocated(_DATA, _DATA if symbol.place == "module" else f"{target:#x}")
+
+    def _addresses(self, symbol: SymbolProfile) -> range:
+        """Numbers that are addresses in a symbol's code, not constants."""
+        if symbol.place == "kernel":
+            return range(self._kernel_start, self._kernel_start + _KERNEL_BYTES[self._arch])
+        if symbol.place == "user":
+            start = min((one.offset for one in symbol.instructions), default=0) & -(1 << 12)
+            return range(start, start + _PROGRAM_BYTES)
+        return range(self._kernel_start, _BEHIND_MODULES[self._arch])
+
+
+def _named(symbol: SymbolProfile, name: str) -> Relocated:
+    """A function, or a place in one: in another function any place, since code before it may have changed."""
+    function, plus, behind = name.partition("+")
+    if function == symbol.title:
+        return Relocated(_HERE, f"+{behind or '0x0'}")
+    return Relocated(stem(function) + plus, name)
+
+
+_LONG = 1 << 24
+"""Pairs of instructions above which frequent ones are no place to begin at: 4096 by 4096 of 20 kinds take 0.2 s."""
+
+
+@dataclass(frozen=True)
+class _Executed:
+    """An instruction with its executions per call."""
+
+    code: Relocated
+    offset: int
+    executed: Fraction
+
+
+class ComparedCode:
+    """Two profiles whose code is compared: wherever it was put, and whatever it refers to was put."""
+
+    def __init__(self, before: CellProfile, after: CellProfile) -> None:
+        self._before, self._after = before, after
+        self._code = CodeOfProfile(before), CodeOfProfile(after)
+
+    def function(self, name: str) -> FunctionDifference:
+        """Compare the function of this name, with its module in brackets or without.
+
+        Raises UsageError where neither profile has it, and where the profiles are of two architectures.
+        """
+        if self._before.arch != self._after.arch:
+            what = f"instructions of {self._before.arch} and of {self._after.arch} cannot be compared"
+            raise UsageError(what, hint="compare them by symbol: leave out --symbol")
+        pairs = symbol_pairs(self._before, self._after)
+        wanted = [pair for pair in pairs if any(name in (one.name, one.title) for one in (*pair.before, *pair.after))]
+        if not wanted:
+            guess = nearest(name, [one.name for pair in pairs for one in (*pair.before, *pair.after)])
+            hint = f"did you mean {guess}?" if guess else ""
+            raise UsageError(f"calls of neither cell execute '{name}'", hint=hint)
+        if len(wanted) > 1:
+            titles = [pair.title for pair in wanted]
+            raise UsageError(f"{len(wanted)} functions have the name '{name}'", detail=titles, hint="name one of these")
+        return self._compared(wanted[0])
+
+    def _compared(self, pair: SymbolPair) -> FunctionDifference:
+        first, second = self._executed(pair)
+        symbol = symbol_difference(pair, self._before.calls, self._after.calls)
+        both = list(_aligned(first, second))
+        differing = [one for one in both if one.before != one.after]
+        return FunctionDifference(symbol, differing, len(both) - len(differing))
+
+    def is_same(self, pair: SymbolPair) -> bool:
+        """Whether two symbols executed the same instructions, each as often per call."""
+        first, second = self._executed(pair)
+        return [(one.code.key, one.executed) for one in first] == [(one.code.key, one.executed) for one in second]
+
+    def _executed(self, pair: SymbolPair) -> tuple[Sequence[_Executed], Sequence[_Executed]]:
+        before, after = self._code
+        return (
+            _instructions(pair.before, before, self._before.calls),
+            _instructions(pair.after, after, self._after.calls),
+        )
+
+
+def with_code(difference: ProfileDifference) -> ProfileDifference:
+    """The difference whose equal symbols also executed the same instructions.
+
+    Of two architectures it stays as it is: their instructions are never the same.
+    """
+    before, after = difference.before, difference.after
+    if before.arch != after.arch:
+        return difference
+    compared = ComparedCode(before, after)
+    equal = (
+        pair
+        for pair in symbol_pairs(before, after)
+        if (one := symbol_difference(pair, before.calls, after.calls)).before == one.after
+    )
+    other = sorted(pair.title for pair in equal if not compared.is_same(pair))
+    return replace(difference, equal=difference.equal - len(other), other_code=other)
+
+
+def _instructions(symbols: Sequence[SymbolProfile], code: CodeOfProfile, calls: int) -> Sequence[_Executed]:
+    """Those of the functions of one name, one function after the other, in an order that no address decides."""
+    functions = [
+        [
+            _Executed(relocated, one.offset, Fraction(one.executed, calls))
+            for one, relocated in zip(symbol.instructions, code.relocated(symbol), strict=True)
+        ]
+        for symbol in symbols
+    ]
+    functions.sort(key=lambda function: [(one.code.key, one.executed) for one in function])
+    return [one for function in functions for one in function]
+
+
+def _aligned(before: Sequence[_Executed], after: Sequence[_Executed]) -> Iterator[InstructionDifference]:
+    """Both sequences as one: what stands in both in the same order belongs together."""
+    # What both begin and end with is found first: the search in between is quadratic.
+    shortest = min(len(before), len(after))
+    begin = next((at for at in range(shortest) if before[at].code.key != after[at].code.key), shortest)
+    rest = shortest - begin
+    end = next((at for at in range(rest) if before[-1 - at].code.key != after[-1 - at].code.key), rest)
+    keys = [[one.code.key for one in side[begin : len(side) - end]] for side in (before, after)]
+    is_long = len(keys[0]) * len(keys[1]) > _LONG
+    between = SequenceMatcher(None, keys[0], keys[1], autojunk=is_long).get_matching_blocks()
+    blocks = [
+        (0, 0, begin),
+        *((begin + one.a, begin + one.b, one.size) for one in between),
+        (len(before) - end, len(after) - end, end),
+    ]
+    at_first = at_second = 0
+    for first, second, size in blocks:
+        yield from (_one_side(one, None) for one in before[at_first:first])
+        yield from (_one_side(None, one) for one in after[at_second:second])
+        at_first, at_second = first + size, second + size
+        for one, other in zip(before[first:at_first], after[second:at_second], strict=True):
+            yield InstructionDifference(other.code.text, one.executed, other.executed, one.offset, other.offset)
+
+
+def _one_side(before: _Executed | None, after: _Executed | None) -> InstructionDifference:
+    one = before or after
+    assert one is not None
+    return InstructionDifference(
+        one.code.text,
+        None if before is None else before.executed,
+        None if after is None else after.executed,
+        None if before is None else before.offset,
+        None if after is None else after.offset,
+    )
+
+
+# The instructions of a function with how often a call executes each.
+
+
+def annotated(profiles: Sequence[CellProfile], function: str) -> str:
+    """Executed instructions of the functions of one name, below the id of each cell whose calls execute one.
+
+    Raises UsageError where no cell's calls do.
+    """
+    texts = [_of_cell(one, function) for one in profiles]
+    if not any(texts):
+        guess = nearest(function, dict.fromkeys(symbol.name for one in profiles for symbol in one.symbols))
+        hint = f"did you mean {guess}?" if guess else ""
+        who = f"cell {profiles[0].cell} do not" if len(profiles) == 1 else f"none of the {len(profiles)} cells"
+        raise UsageError(f"calls of {who} execute '{function}'", hint=hint)
+    return "\n".join(text for text in texts if text)
+
+
+def _of_cell(profile: CellProfile, function: str) -> str:
+    found = [symbol for symbol in profile.symbols if function in (symbol.name, symbol.title)]
+    lines = [line for symbol in found for line in (symbol.placed_title, *_lines(profile, symbol), "")]
+    return "\n".join((profile.cell, *lines)) if lines else ""
+
+
+def _lines(profile: CellProfile, symbol: SymbolProfile) -> Iterator[str]:
+    rows: Sequence[tuple[str, str, str, str]] = [
+        (
+            shown_number(float(Fraction(one.executed, profile.calls))),
+            f"+{one.offset:#x}",
+            one.code,
+            relocated.text,
+        )
+        for one, relocated in zip(symbol.instructions, CodeOfProfile(profile).relocated(symbol), strict=True)
+    ]
+    counts, offsets, codes = (max((len(row[column]) for row in rows), default=0) for column in range(3))
+    for count, offset, code, text in rows:
+        yield f"{count:>{counts}}  {offset:<{offsets}}  {code:<{codes}}  {text}"
+
+
+# The classes that instructions belong to by their names.
+
+
+class InstructionClass(Fact):
+    """A class, and the names of its instructions as Intel writes them."""
+
+    name: str
+    instructions: tuple[str, ...]
+
+
+@lru_cache(maxsize=1)
+def instruction_classes() -> Mapping[str, frozenset[str]]:
+    """The names of instructions by class, in the order in which classes are printed."""
+    found = {}
+    for name, instructions in read("instruction_classes.yaml").items():
+        if not isinstance(instructions, list):
+            raise TypeError(f"class {name} is no list of instructions")
+        found[name] = frozenset(InstructionClass(name=name, instructions=tuple(instructions)).instructions)
+    return found
+
+
+# What kinds of instructions a profile has: traps, returns, locked ones, loads and stores.
+
+SEGMENT_LOADS = "segment loads"
+LOCKED = "locked"
+LOADS, STORES, TAKEN = "loads", "stores", "taken branches"
+
+_SEGMENTS = frozenset({"cs", "ds", "es", "fs", "gs", "ss"})
+_FAR_LOADS = frozenset({"lds", "les", "lfs", "lgs", "lss"})
+_LOCK = 0xF0
+_PREFIXES = frozenset({0x26, 0x2E, 0x36, 0x3E, 0x64, 0x65, 0x66, 0x67, 0xF2, 0xF3})
+_BRANCHES = frozenset({"call", "ret", "loop", "loope", "loopne", "lcall", "ljmp", "retf"})
+
+
+def per_call(profile: CellProfile) -> Mapping[str, Fraction]:
+    """How many instructions of each class a call executes; loads and stores count accesses.
+
+    Loads, stores and taken branches are there where the guest has counted them. An instruction may be in several
+    classes. What an exception pushes is no store: QEMU does not show it to a plugin.
+    """
+    names = [*instruction_classes(), SEGMENT_LOADS, LOCKED]
+    if profile.has_details:
+        names += [LOADS, STORES, TAKEN]
+    sums: Counter[str] = Counter()
+    word = WORDS[profile.arch]
+    for one in profile.instructions:
+        classes, is_branch = _classes(one.code, word)
+        sums.update(dict.fromkeys(classes, one.executed))
+        sums.update({LOADS: one.loads, STORES: one.stores, TAKEN: one.taken if is_branch else 0})
+    return {name: Fraction(sums[name], profile.calls) for name in names}
+
+
+@lru_cache(maxsize=65536)
+def _classes(code: str, word: int) -> tuple[frozenset[str], bool]:
+    """The classes of an instruction, and whether it is a branch."""
+    content = bytes.fromhex(code)
+    # Capstone takes no endbr for i386 and no prefix alone; such code belongs to no class.
+    one = next(decoded(content, 0, word), None)
+    if one is None:
+        return frozenset(), False
+    first = one.operands[0] if one.operands else None
+    return frozenset(_found(content, one.name, first, one.operands)), one.name in _BRANCHES or one.name[0] == "j"
+
+
+def _found(content: bytes, name: str, first: object, operands: tuple[object, ...]) -> Iterator[str]:
+    yield from (one for one, names in instruction_classes().items() if name in names)
+    if name == "mov" and isinstance(first, str) and first[:2] in ("cr", "dr"):
+        yield "serialising"
+    if (name in ("mov", "pop") and first in _SEGMENTS) or name in _FAR_LOADS:
+        yield SEGMENT_LOADS
+    touches_memory = any(not isinstance(operand, str | int) for operand in operands)
+    if _LOCK in _prefixes(content) or (name == "xchg" and touches_memory):
+        yield LOCKED
+
+
+def _prefixes(content: bytes) -> Iterator[int]:
+    for byte in content:
+        if byte not in _PREFIXES and byte != _LOCK:
+            return
+        yield byte

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The fixture ``ktap``: somebody else's tests, run in a guest, with a result of pytest's for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeGuard
+
+import pytest
+
+from orchestrator.errors import ConfigError, UsageError
+from orchestrator.experiment.source import read_source
+from orchestrator.guest.kernel_tests import ftracetest_results, kunit_results, program_results
+from orchestrator.ktap.results import TestRun, judged
+
+if TYPE_CHECKING:
+    from orchestrator.guest.guest import Guest
+
+
+# The failures that are expected of somebody else's tests, as a test or a YAML file lists them.
+
+_QUOTED = 60
+
+
+def check_expected(expected: object) -> Mapping[str, str]:
+    """The reasons by the tests' names, as a test gives them. Raises UsageError for anything but such a mapping."""
+    if not isinstance(expected, Mapping):
+        hint = "expected={'a test': 'why it fails'}, or the path of a YAML file with such lines"
+        raise UsageError(f"expected= takes reasons by the tests' names; found {_quoted(expected)}", hint=hint)
+    for name, reason in expected.items():
+        if not isinstance(name, str) or not _is_reason(reason):
+            raise UsageError(f"expected= has no reason why {name!r} fails; found {_quoted(reason)}")
+    return expected
+
+
+def read_expected(path: Path) -> Mapping[str, str]:
+    """The reasons by the tests' names. Raises ConfigError, with file and line, for anything but such a mapping."""
+    source = read_source(path)
+    if source.data is None:
+        return {}
+    if not isinstance(source.data, dict):
+        raise ConfigError("expected tests' names with the reasons why they fail", where=f"{path}:{source.lines[()]}")
+    expected = {}
+    for name, reason in source.data.items():
+        if not _is_reason(reason):
+            where = f"{path}:{source.lines[name,]}"
+            raise ConfigError(f"found no reason why {name!r} fails; expected one, as text", where=where)
+        expected[name] = reason.strip()
+    return expected
+
+
+def _is_reason(reason: object) -> TypeGuard[str]:
+    return isinstance(reason, str) and bool(reason.strip())
+
+
+def _quoted(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]} ..."
+
+
+TIME_LIMIT = 600.0
+"""Host seconds for a program, or for all of ftracetest's cases."""
+
+Expected = str | Path | Mapping[str, str] | None
+"""Failures that are expected: reasons by the tests' names, or a YAML file of them, its path relative to the test's."""
+
+
+class KernelTests:
+    """Runs the kernel's own tests, and reports each as a result of its own, ``test_mine[NAME]``.
+
+    Every method fails the test where one of them fails that is not ``expected``, where one passes that is, where none
+    ran, and where the output is damaged or ends too early.
+    """
+
+    def __init__(self, folder: Path, tell: Callable[[str, str, str, Sequence[str]], None]) -> None:
+        self._folder = folder
+        self._tell = tell
+
+    def kunit(self, guest: Guest, *suites: str, expected: Expected = None) -> None:
+        """Report what KUnit's suites, by default all that ran, have in their files of debugfs."""
+        reasons = self._reasons(expected)
+        self.report(kunit_results(guest, suites), expected=reasons)
+
+    def program(
+        self, guest: Guest, argv: Sequence[str], *, expected: Expected = None, time_limit: float = TIME_LIMIT
+    ) -> None:
+        """Run a program of the guest that prints KTAP or TAP: a test of kselftest, or its ``run_kselftest.sh``."""
+        reasons = self._reasons(expected)
+        self.report(program_results(guest, argv, time_limit=time_limit), expected=reasons)
+
+    def ftracetest(
+        self, guest: Guest, folder: str, *cases: str, expected: Expected = None, time_limit: float = TIME_LIMIT
+    ) -> None:
+        """Run ``ftracetest`` of a folder of the guest; ``cases`` are ``.tc`` files and folders of such in it."""
+        reasons = self._reasons(expected)
+        self.report(ftracetest_results(guest, folder, cases, time_limit=time_limit), expected=reasons)
+
+    def report(self, run: TestRun, *, expected: Expected = None) -> None:
+        """Report a run whose results are there already, such as those of ``guest.ktap()``."""
+        verdict = judged(run, self._reasons(expected))
+        for name, result in verdict.results.items():
+            self._tell(name, result.outcome, result.reason, result.lines)
+        if verdict.complaints:
+            pytest.fail("\n".join(verdict.complaints), pytrace=False)
+
+    def _reasons(self, expected: Expected) -> Mapping[str, str]:
+        """The list; a wrong one fails the test before anything runs, which may take minutes."""
+        try:
+            if isinstance(expected, str | Path):
+                return read_expected(self._folder / expected)
+            return check_expected({} if expected is None else expected)
+        except UsageError as error:
+            sentence = f"{type(error).__name__}: {error}"
+        pytest.fail(sentence, pytrace=False)  # outside of the handler, whose error would be shown as well

@@ -1,0 +1,587 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The pages that lead to the others: the first one, all runs, and one for each experiment."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from itertools import pairwise
+from pathlib import PurePosixPath
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, StringConstraints
+
+from orchestrator.plain_text import counted
+from orchestrator.program import PROGRAM
+from orchestrator.report.chart import sparkline
+from orchestrator.report.history_sheets import ExplainedStep, Traced, histories_csv, history_chart
+from orchestrator.report.html.frame import Link, Page, render
+from orchestrator.report.html.pictures import history_picture
+from orchestrator.report.sheet import NOTHING, figure, signed_figure
+from orchestrator.results.history import History, Metric, Point
+from orchestrator.results.store import RunEntry
+
+# A metric's line in a list: its course, its newest figure, and its last step. It is kept until the metric changes.
+
+_POINTS = 48
+HEIGHTS = "0123456789ABCDEF"
+NO_NUMBER = "!"
+_CAUSES = 3
+
+
+class LastStep(BaseModel):
+    """The newest step: the runs on either side, when the later one began, what it costs more, and why.
+
+    ``change`` is a text, ``size`` the figure without its sign.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    before: str
+    after: str
+    started: str
+    change: str
+    size: float
+    causes: tuple[str, ...]
+
+
+class MetricSummary(BaseModel):
+    """A metric's line. ``course`` has a hexadecimal digit for its height at each point, ``!`` where it has no number.
+
+    ``fitted`` is False where the library that finds its steps was missing.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    experiment: str
+    cell: str
+    course: str
+    newest: str
+    steps: int
+    last: LastStep | None = None
+    fitted: bool = True
+
+
+def summary_of(traced: Traced, explained: Sequence[ExplainedStep], *, fitted: bool) -> MetricSummary:
+    """The line of a metric; of its steps ``explained`` has the newest ones, newest first."""
+    history = traced.history
+    values = [history.of(point) for point in history.points]
+    newest, value = history.points[-1], values[-1]
+    return MetricSummary(
+        experiment=history.metric.experiment,
+        cell=history.metric.cell,
+        course=sparkline(values, _POINTS, HEIGHTS + NO_NUMBER),
+        newest=f"{figure(value, history.unit)} {history.unit}" if value is not None else newest.status,
+        steps=len(traced.steps.found),
+        last=_last(explained[0], history.unit) if explained else None,
+        fitted=fitted,
+    )
+
+
+def _last(newest: ExplainedStep, unit: str) -> LastStep:
+    step, shown = newest.step, [cause.sentence for cause in newest.causes[:_CAUSES]]
+    rest = len(newest.causes) - len(shown)
+    return LastStep(
+        before=step.before.run,
+        after=step.after.run,
+        started=step.after.started,
+        change=signed_figure(step.change, unit),
+        size=abs(step.change),
+        causes=(*shown, *([f"and {rest} more"] if rest else [])),
+    )
+
+
+# A metric's course as a small picture beside its name.
+
+_WIDTH, _HEIGHT = 144, 20
+
+
+@dataclass(frozen=True)
+class Course:
+    """What is drawn in ``width`` by ``height`` pixels: a line, and crosses at points without a number."""
+
+    line: str
+    crosses: str
+    title: str
+    width: int = _WIDTH
+    height: int = _HEIGHT
+
+
+def course_of(heights: str) -> Course:
+    """The picture of a summary's course, which has one point at least."""
+    across = _WIDTH / len(heights)
+    changes = any(one != other for one, other in pairwise(heights.replace(NO_NUMBER, "")))
+    gaps = ", with runs that have no number" if NO_NUMBER in heights else ""
+    failed = [round((at + 0.5) * across, 1) for at, one in enumerate(heights) if one == NO_NUMBER]
+    return Course(
+        line="".join(_line(heights, across)),
+        crosses="".join(f"M{place - 2:g} {_HEIGHT - 5}l4 4m0 -4l-4 4" for place in failed),
+        title=f"Course: {'it changes' if changes else 'level'}{gaps}",
+    )
+
+
+def _line(heights: str, across: float) -> Iterator[str]:
+    """A stair: a level that holds is a line of its length."""
+    before = NO_NUMBER
+    for at, one in enumerate(heights):
+        if one != NO_NUMBER:
+            height = _HEIGHT - 2 - (_HEIGHT - 4) * HEIGHTS.index(one) // (len(HEIGHTS) - 1)
+            if before == NO_NUMBER:
+                yield f"M{round(at * across, 1):g} {height}"
+            elif before != one:
+                yield f"V{height}"
+            yield f"H{round((at + 1) * across, 1):g}"
+        before = one
+
+
+# Moments as a site's pages have them: UTC, since they are read anywhere.
+
+
+def minute(started: str) -> str:
+    """``2026-03-01 12:00`` for a moment as the store has it (ISO 8601)."""
+    return f"{datetime.fromisoformat(started).astimezone(UTC):%Y-%m-%d %H:%M}"
+
+
+def day(started: str) -> str:
+    """``2026-03-01`` for a moment as the store has it."""
+    return minute(started)[:10]
+
+
+def days(first: str, last: str) -> str:
+    """``from 2026-03-01 to 2026-03-06``, or ``on 2026-03-01`` where both are of one day."""
+    begun, ended = day(first), day(last)
+    return f"on {begun}" if begun == ended else f"from {begun} to {ended}"
+
+
+# Where a site's pages are: a file for each run, experiment and metric, and links from one to another.
+#
+# A file is called after what its page is of, where that is plain and short. Any other name is made plain, and a digest
+# behind ``~``, which no plain name has, tells it apart: names that differ in case only, or behind the 100th character,
+# are different files on every file system.
+
+INDEX, RUNS = "index.html", "runs.html"
+
+_LONGEST = 100
+_PLAIN = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,{_LONGEST - 1}}}")
+_NAME = r"[a-z0-9~][a-z0-9._~-]*"
+
+SitePath = Annotated[
+    str,
+    StringConstraints(
+        pattern=rf"^((index|runs)\.html|(runs|experiments)/{_NAME}\.html|metrics/{_NAME}/{_NAME}\.(html|csv)"
+        rf"|runs/{_NAME}\.html\.files/[A-Za-z0-9_+-][A-Za-z0-9._+@-]*)$",
+        max_length=1000,
+    ),
+]
+"""A file of a site, relative to its folder; no other is ever written or removed."""
+
+
+def file_name(name: str) -> str:
+    """The name, without suffix, of the file of what is called so; different for different names."""
+    if _PLAIN.fullmatch(name):
+        return name
+    plain = re.sub("[^a-z0-9._-]+", "-", name.lower())[: _LONGEST - 20].strip("-._")
+    return f"{plain}~{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+
+
+def run_file(run: str) -> str:
+    """The page of a run."""
+    return f"runs/{file_name(run)}.html"
+
+
+def experiment_file(experiment: str) -> str:
+    """The page of an experiment."""
+    return f"experiments/{file_name(experiment)}.html"
+
+
+def metric_file(metric: Metric) -> str:
+    """The page of a metric."""
+    return f"metrics/{file_name(metric.experiment)}/{file_name(metric.cell)}.html"
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Relative addresses from ``page``, for which ``runs`` and ``metrics`` have pages."""
+
+    runs: Container[str]
+    metrics: Container[Metric]
+    page: str = INDEX
+
+    def seen_from(self, page: str) -> Addresses:
+        """The same from another page."""
+        return replace(self, page=page)
+
+    @property
+    def index(self) -> str:
+        """The site's first page."""
+        return self._to(INDEX)
+
+    @property
+    def all_runs(self) -> str:
+        """The list of all runs."""
+        return self._to(RUNS)
+
+    def experiment(self, name: str) -> str:
+        """An experiment's page."""
+        return self._to(experiment_file(name))
+
+    def run(self, run: str) -> str | None:
+        """A run's page; None where it has none."""
+        return self._to(run_file(run)) if run in self.runs else None
+
+    def metric(self, metric: Metric) -> str | None:
+        """A metric's page; None where it has none."""
+        return self._to(metric_file(metric)) if metric in self.metrics else None
+
+    def _to(self, target: str) -> str:
+        return "../" * self.page.count("/") + target
+
+
+RECENT = 100
+"""Runs that are looked at for what changed lately."""
+_MOST_RUNS = 30
+_MOST_CHANGES = 10
+_MOST_CHANGED = 8
+_MOST_CAUSES = 5
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """A run in a list."""
+
+    run: str
+    address: str | None
+    experiment: str
+    experiment_address: str
+    began: str
+    status: str
+    ok: int
+    failed: int
+    other: int
+    open: int
+    baselines: str
+
+
+@dataclass(frozen=True)
+class MetricRow:
+    """A metric in a list; ``last_address`` is the page of the run that its last step begins with."""
+
+    name: str
+    address: str | None
+    summary: MetricSummary
+    course: Course
+    last_day: str
+    last_address: str | None
+
+
+@dataclass(frozen=True)
+class Change:
+    """A run with which steps begin: the metrics that have one, the largest change first, and what was different."""
+
+    id: str
+    title: str
+    run: str
+    address: str | None
+    causes: Sequence[str]
+    metrics: Sequence[MetricRow]
+    others: int
+    experiment_address: str
+
+
+@dataclass(frozen=True)
+class ExperimentRow:
+    """An experiment in a list."""
+
+    name: str
+    address: str
+    runs: int
+    newest: str
+    newest_address: str | None
+    began: str
+    metrics: int
+    changed: int
+
+
+@dataclass(frozen=True)
+class Overview:
+    """What the store has: runs, the newest first, how many cells of each have which status, and the metrics' lines.
+
+    ``baselines`` are the names of runs.
+    """
+
+    runs: Sequence[RunEntry]
+    counts: Mapping[str, Counter[str]]
+    metrics: Sequence[MetricSummary]
+    baselines: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @cached_property
+    def changed(self) -> Mapping[str, Sequence[MetricSummary]]:
+        """The metrics whose last step begins with one of the newest runs, by that run, the newest first."""
+        found: dict[str, list[MetricSummary]] = {run.id: [] for run in self.runs[:RECENT]}
+        for one in self.metrics:
+            if one.last is not None and one.last.after in found:
+                found[one.last.after].append(one)
+        return {run: metrics for run, metrics in found.items() if metrics}
+
+    @cached_property
+    def experiments(self) -> Mapping[str, Sequence[RunEntry]]:
+        """The runs of each experiment; the one that ran last comes first."""
+        found: dict[str, list[RunEntry]] = {}
+        for run in self.runs:
+            found.setdefault(run.experiment, []).append(run)
+        return found
+
+
+def index_page(overview: Overview, addresses: Addresses) -> str:
+    """The first page: what changed lately, the latest runs, the experiments."""
+    runs = overview.runs
+    changes = [_change(*one, addresses) for one in list(overview.changed.items())[:_MOST_CHANGES]]
+    experiments = [_experiment_row(overview, name, addresses) for name in overview.experiments]
+    count = f"{counted(len(runs), 'run')} of {counted(len(experiments), 'experiment')}"
+    return render(
+        "index.html.j2",
+        "Probe lab",
+        [
+            Link("#changed", "Changed lately"),
+            Link("#runs", "Latest runs"),
+            Link("#experiments", "Experiments"),
+            Link(addresses.all_runs, "All runs"),
+        ],
+        summary=[f"{count}, the newest of {minute(runs[0].started)} UTC."],
+        recent=min(RECENT, len(runs)),
+        changes=changes,
+        more_changes=len(overview.changed) - len(changes),
+        runs=[_run_row(overview, run, addresses) for run in runs[:_MOST_RUNS]],
+        more_runs=len(runs[_MOST_RUNS:]),
+        experiments=experiments,
+    )
+
+
+def runs_page(overview: Overview, addresses: Addresses) -> str:
+    """The list of all runs."""
+    rows = [_run_row(overview, run, addresses) for run in overview.runs]
+    return render("runs.html.j2", "All runs", [Link(addresses.index, "Overview")], runs=rows)
+
+
+def experiment_page(overview: Overview, name: str, addresses: Addresses) -> str:
+    """The page of an experiment: its metrics, and its latest runs."""
+    runs = overview.experiments[name]
+    metrics = [one for one in overview.metrics if one.experiment == name]
+    sections = [("#metrics", "Metrics")] if metrics else []
+    links = [(addresses.index, "Overview"), (addresses.all_runs, "All runs"), *sections, ("#runs", "Runs")]
+    count = f"{counted(len(runs), 'run')} {days(runs[-1].started, runs[0].started)}"
+    return render(
+        "experiment.html.j2",
+        f"Experiment {name}",
+        [Link(target, text) for target, text in links],
+        summary=[f"{count}, {counted(len(metrics), 'metric')}."],
+        metrics=[_metric_row(one, one.cell, addresses) for one in metrics],
+        runs=[_run_row(overview, run, addresses) for run in runs[:_MOST_RUNS]],
+        more_runs=len(runs[_MOST_RUNS:]),
+        all_runs=addresses.all_runs,
+    )
+
+
+def _run_row(overview: Overview, run: RunEntry, addresses: Addresses) -> RunRow:
+    cells = overview.counts.get(run.id, Counter())
+    return RunRow(
+        run=run.id,
+        address=addresses.run(run.id),
+        experiment=run.experiment,
+        experiment_address=addresses.experiment(run.experiment),
+        began=minute(run.started),
+        status=run.status,
+        ok=cells["ok"],
+        failed=cells["failed"],
+        other=cells["skipped"] + cells["unsupported"],
+        open=cells["planned"],
+        baselines=", ".join(overview.baselines.get(run.id, ())),
+    )
+
+
+def _change(run: str, metrics: Sequence[MetricSummary], addresses: Addresses) -> Change:
+    """The change that begins with a run."""
+    ordered = sorted(metrics, key=lambda one: one.last.size if one.last else 0.0, reverse=True)
+    lasts = [one.last for one in ordered if one.last is not None]
+    causes = list(dict.fromkeys(cause for last in lasts for cause in last.causes))
+    shown = ordered[:_MOST_CHANGED]
+    return Change(
+        id=f"change-{hashlib.sha256(run.encode()).hexdigest()[:8]}",
+        title=f"{day(lasts[0].started)}: {counted(len(metrics), 'metric')} of {metrics[0].experiment}",
+        run=run,
+        address=addresses.run(run),
+        causes=causes[:_MOST_CAUSES],
+        metrics=[_metric_row(one, one.cell, addresses) for one in shown],
+        others=len(metrics) - len(shown),
+        experiment_address=addresses.experiment(metrics[0].experiment),
+    )
+
+
+def _metric_row(summary: MetricSummary, name: str, addresses: Addresses) -> MetricRow:
+    last = summary.last
+    return MetricRow(
+        name=name,
+        address=addresses.metric(_metric(summary)),
+        summary=summary,
+        course=course_of(summary.course),
+        last_day=NOTHING if last is None else day(last.started),
+        last_address=None if last is None else addresses.run(last.after),
+    )
+
+
+def _experiment_row(overview: Overview, name: str, addresses: Addresses) -> ExperimentRow:
+    runs = overview.experiments[name]
+    return ExperimentRow(
+        name=name,
+        address=addresses.experiment(name),
+        runs=len(runs),
+        newest=runs[0].id,
+        newest_address=addresses.run(runs[0].id),
+        began=minute(runs[0].started),
+        metrics=sum(one.experiment == name for one in overview.metrics),
+        changed=sum(one.experiment == name for metrics in overview.changed.values() for one in metrics),
+    )
+
+
+def _metric(summary: MetricSummary) -> Metric:
+    return Metric(summary.experiment, summary.cell)
+
+
+# A metric as a page: the chart of its history, each step with its causes, and its runs.
+
+MOST_STEPS = 50
+"""Steps of a page, the newest; the chart has all."""
+_MOST_METRIC_RUNS = 100
+_MOST_STEP_CAUSES = 12
+_LONGEST_REMARK = 160
+
+
+@dataclass(frozen=True)
+class _RunLink:
+    """A run, and the address of its page where it has one."""
+
+    run: str
+    address: str | None
+
+
+@dataclass(frozen=True)
+class _StepPart:
+    """A step in words, and the runs on either side."""
+
+    id: str
+    title: str
+    change: str
+    old: str
+    new: str
+    before: _RunLink
+    after: _RunLink
+    missing: int
+    causes: Sequence[str]
+    command: str
+
+
+@dataclass(frozen=True)
+class _RunRow:
+    """A line of the table of runs; ``step`` is the one that begins with it."""
+
+    link: _RunLink
+    began: str
+    status: str
+    value: str
+    overhead: str
+    interval: str
+    step: _StepPart | None
+    remark: str
+
+
+def metric_page(traced: Traced, explained: Sequence[ExplainedStep], lacking: str, addresses: Addresses) -> Page:
+    """The page of a metric; of its steps ``explained`` has the newest ones, newest first.
+
+    ``lacking`` says what is not installed that would find steps. All points are in a CSV file beside the page.
+    """
+    history, steps = traced.history, traced.steps
+    metric = history.metric
+    parts = [_step(number, one, history.unit, addresses) for number, one in enumerate(explained, 1)]
+    begins = {part.after.run: part for part in parts}
+    table = f"{PurePosixPath(addresses.page).stem}.csv"
+    text = render(
+        "metric.html.j2",
+        str(metric),
+        [
+            Link(addresses.index, "Overview"),
+            Link(addresses.all_runs, "All runs"),
+            Link(addresses.experiment(metric.experiment), f"Experiment {metric.experiment}"),
+            Link("#course", "Course"),
+            Link("#steps", "Steps"),
+            Link("#runs", "Runs"),
+        ],
+        summary=list(_sentences(history)),
+        picture=history_picture(history_chart(history, steps), "chart"),
+        how=steps.how,
+        lacking=lacking,
+        steps=parts,
+        earlier_steps=len(steps.found) - len(parts),
+        rows=[
+            _row(point, history, begins.get(point.run), addresses)
+            for point in history.points[: -_MOST_METRIC_RUNS - 1 : -1]
+        ],
+        runs=len(history.points),
+        unit=history.unit,
+        table=table,
+    )
+    return Page(text, "", {table: histories_csv([(history, steps)]).encode()})
+
+
+def _sentences(history: History) -> Iterator[str]:
+    newest, first, last = history.newest, history.points[0], history.points[-1]
+    count = len(history.points)
+    yield (
+        f"{newest.metric[:1].upper()}{newest.metric[1:]} in {newest.unit}: {counted(count, 'run')} "
+        f"{days(first.started, last.started)}."
+    )
+    without = count - len(history.numbers)
+    if without:
+        yield f"{counted(without, 'run')} without a number."
+    if history.other_units:
+        yield f"{counted(history.other_units, 'run')} measured something else and are left out."
+
+
+def _step(number: int, one: ExplainedStep, unit: str, addresses: Addresses) -> _StepPart:
+    step = one.step
+    change = signed_figure(step.change, unit)
+    share = f" ({100 * step.change / step.old:+.1f} %)" if step.old > 0 else ""
+    causes = [cause.sentence for cause in one.causes[:_MOST_STEP_CAUSES]]
+    rest = len(one.causes) - len(causes)
+    return _StepPart(
+        id=f"step-{number}",
+        title=f"{day(step.after.started)}: {change} {unit}{share}",
+        change=change,
+        old=figure(step.old, unit),
+        new=figure(step.new, unit),
+        before=_RunLink(step.before.run, addresses.run(step.before.run)),
+        after=_RunLink(step.after.run, addresses.run(step.after.run)),
+        missing=step.missing,
+        causes=[*causes, *([f"and {rest} more"] if rest else [])],
+        command=f"{PROGRAM} compare {step.before.run} {step.after.run}",
+    )
+
+
+def _row(point: Point, history: History, step: _StepPart | None, addresses: Addresses) -> _RunRow:
+    unit = history.unit
+    low, high = point.interval or (None, None)
+    reason = (point.reason or "").partition("\n")[0]
+    return _RunRow(
+        link=_RunLink(point.run, addresses.run(point.run)),
+        began=minute(point.started),
+        status=point.status,
+        value=figure(point.value, unit),
+        overhead=figure(point.overhead, unit),
+        interval=NOTHING if low == high else f"{figure(low, unit)} to {figure(high, unit)}",
+        step=step,
+        remark="undecided" if point.verdict is not None else reason[:_LONGEST_REMARK],
+    )

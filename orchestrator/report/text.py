@@ -1,0 +1,407 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A run as tables for a terminal, in the layout of the documents it is compared with."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from rich.console import Console
+from rich.text import Text
+
+from orchestrator.plain_text import counted
+from orchestrator.report.claims import Assessment, ClaimsLayout, ClaimsPart, Statement, Verdict, assess, decided_claims
+from orchestrator.report.kind import ReportRegistry, groups
+from orchestrator.report.sheet import GAP, Finding, Footnote, Grid, ProofList, Rank, Row, Sheet, by_reason, shared_key
+from orchestrator.results.contract import CellRecord, RunRecord
+
+# The tables that a run is printed as.
+
+_LONG = 150
+"""Characters of a reason that a reader would not read twice: two lines."""
+
+
+def sheets(run: RunRecord, registry: ReportRegistry) -> list[Sheet]:
+    """Return the run's tables in its order, each in the layout of its kind of benchmark.
+
+    What a note of an earlier table has said at length, a later one refers to.
+    """
+    return said_once([kind.sheet(group) for kind, group in groups(run, registry)])
+
+
+def said_once(tables: Sequence[Sheet]) -> list[Sheet]:
+    """The tables, each long reason of a note in the first one that has it; the others name its mark there."""
+    said: dict[str, str] = {}
+    return [replace(sheet, footnotes=_shortened(sheet, number, said)) for number, sheet in enumerate(tables, 1)]
+
+
+def _shortened(sheet: Sheet, number: int, said: dict[str, str]) -> list[Footnote]:
+    notes = []
+    for note in sheet.footnotes:
+        key = shared_key(note.reason)
+        if key in said:
+            note = replace(note, text=note.text.removesuffix(note.reason) + said[key])
+        elif len(key) > _LONG and note.mark is not None:
+            said[key] = f"see [{note.mark}] of table {number}"
+        notes.append(note)
+    return notes
+
+
+# Which of a fleet's workers measured which cells of a run, in a sentence.
+
+_NAMED = 8
+
+
+def measured_by(run: RunRecord) -> str | None:
+    """``Measured by a fleet: a-1 12 cells, a-2 12 cells.``; None of a run that its own machine measured."""
+    cells = Counter(cell.worker for cell in run.cells if cell.worker is not None)
+    if not cells:
+        return None
+    named = [f"{name} {counted(count, 'cell')}" for name, count in sorted(cells.items())]
+    rest = [f"{len(named) - _NAMED} more workers"] if len(named) > _NAMED else []
+    here = sum(cell.worker is None for cell in run.cells)
+    own = [f"{counted(here, 'cell')} by no worker"] if here else []
+    return f"Measured by a fleet: {', '.join([*named[:_NAMED], *rest, *own])}."
+
+
+# A run in its three most important sentences.
+#
+# The first of each rank, in the ranks' order: cells that failed, claims that do not hold, what differs between
+# kernels, the largest overhead, how it compares with what was published, what is not decided. Where fewer ranks have a
+# sentence, their next ones follow.
+
+SENTENCES = 3
+_REASONS = 3
+_LONGEST_REASON = 160
+
+
+def summary(run: RunRecord, registry: ReportRegistry) -> list[str]:
+    """The most important sentences on a run, at most three, the most important first; none of a run without cells.
+
+    Behind them comes which workers measured it, if a fleet did.
+    """
+    workers = measured_by(run)
+    sentences = most_important(
+        [
+            *_without_number(run),
+            *(finding for assessment in assess(run, registry) for finding in contradicted(assessment)),
+            *(finding for kind, group in groups(run, registry) for finding in kind.findings(group)),
+        ]
+    )
+    return sentences if workers is None else [*sentences, workers]
+
+
+def most_important(findings: Iterable[Finding]) -> list[str]:
+    """The sentences by the rule above, each once."""
+    by_rank: dict[Rank, list[Finding]] = {}
+    for finding in findings:
+        by_rank.setdefault(finding.rank, []).append(finding)
+    in_order = [sorted(of_rank, key=lambda one: -one.weight) for _, of_rank in sorted(by_rank.items())]
+    chosen = [of_rank[0] for of_rank in in_order] + [one for of_rank in in_order for one in of_rank[1:]]
+    kept = list(dict.fromkeys(one.sentence for one in chosen))[:SENTENCES]
+    ranks = {one.sentence: one.rank for one in chosen}
+    return sorted(kept, key=lambda sentence: ranks[sentence])
+
+
+def contradicted(assessment: Assessment) -> Iterator[Finding]:
+    """How many of a document's claims do not hold, and the first of them with its figure."""
+    decided = [one for one in assessment.outcomes if one.verdict is not Verdict.UNKNOWN]
+    failing = [one for one in decided if one.verdict is Verdict.FAILS]
+    if not failing:
+        return
+    column, wrong = next(
+        (column, one) for column in failing[0].columns for one in column.measured if one.holds is False
+    )
+    claim = failing[0].claim
+    yield Finding(
+        Rank.CONTRADICTED,
+        f"Claims of {claim.document} that do not hold: {len(failing)} of {len(decided)} decided ones. "
+        f"The first: {claim.sentence} ({column.name}: {wrong.label} = {wrong.text})",
+        len(failing) / len(decided),
+    )
+
+
+def _without_number(run: RunRecord) -> Iterator[Finding]:
+    """The cells that failed, with the reason that most of them have; what could not be measured, by reason."""
+    failed = by_reason(cell for cell in run.cells if cell.status == "failed")
+    if failed:
+        most = max(failed, key=len)
+        count = sum(map(len, failed))
+        how_many = f"Failed: {count} of {counted(len(run.cells), 'cell')}"
+        yield Finding(Rank.FAILED, f"{how_many}, {_which(most, count)}: {_first_line(most[0].reason)}")
+    others = by_reason(cell for cell in run.cells if cell.status in ("skipped", "unsupported"))
+    if others:
+        rank = Rank.OTHER if any(cell.status == "ok" for cell in run.cells) else Rank.FAILED
+        by_status = Counter(cell.status for group in others for cell in group)
+        states = ", ".join(f"{count} {status}" for status, count in by_status.items())
+        reasons = [
+            f"{group[0].id if len(group) == 1 else counted(len(group), 'cell')}: {_first_line(group[0].reason)}"
+            for group in sorted(others, key=len, reverse=True)
+        ]
+        more = f"; {counted(len(reasons) - _REASONS, 'more reason')}" if len(reasons) > _REASONS else ""
+        how_many = f"Without a number: {by_status.total()} of {counted(len(run.cells), 'cell')} ({states})"
+        yield Finding(rank, f"{how_many}. {'; '.join(reasons[:_REASONS])}{more}.")
+
+
+def _which(group: Sequence[CellRecord], failed: int) -> str:
+    """Of the cells that failed those with the reason that follows."""
+    first = group[0].id
+    if failed == 1:
+        return first
+    if len(group) == 1:
+        return f"the first {first}"
+    return f"{'all' if len(group) == failed else f'{len(group)} of them'} for one reason, the first {first}"
+
+
+def _first_line(reason: str | None) -> str:
+    line: Sequence[str] = (reason or "").splitlines()
+    text = line[0] if line else "no reason"
+    return text if len(text) <= _LONGEST_REASON else f"{text[: _LONGEST_REASON - 4]} ..."
+
+
+NO_CELLS = "No cell of this run has an outcome yet."
+_WIDEST_PROSE = 100
+_UNBROKEN = "\N{NO-BREAK SPACE}"
+
+
+def print_table(
+    run: RunRecord, console: Console, registry: ReportRegistry, claims: ClaimsLayout = decided_claims
+) -> None:
+    """Print a run's tables, the outcome of the documents' claims and a summary, set for the console's width.
+
+    They are plain text where the console has no colours, and plain ASCII where its encoding is not a Unicode one.
+    """
+    if not run.cells:
+        console.print(NO_CELLS, soft_wrap=True)
+        return
+    parts = [claims(assessment, run.run) for assessment in assess(run, registry)]
+    for index, lines in enumerate(_parts(console, sheets(run, registry), parts, summary(run, registry))):
+        if index:
+            console.print("\n")
+        _print(lines, console)
+
+
+def print_sheets(
+    sheets: Sequence[Sheet], console: Console, claims: Sequence[ClaimsPart] = (), sentences: Sequence[str] = ()
+) -> None:
+    """Print sheets that are of no run's tables, the outcome of claims and a summary's sentences, in the same way."""
+    for index, lines in enumerate(_parts(console, sheets, claims, sentences)):
+        if index:
+            console.print()
+        _print(lines, console)
+
+
+def _parts(
+    console: Console, sheets: Sequence[Sheet], claims: Sequence[ClaimsPart], sentences: Sequence[str]
+) -> Iterator[Iterator[Text]]:
+    width, rule = console.width, "-" if console.options.ascii_only else "─"
+    yield from (_sheet(sheet, width, rule) for sheet in sheets)
+    yield from (_claims(part, width, rule) for part in claims)
+    if sentences:
+        yield _summary(sentences, min(width, _WIDEST_PROSE))
+
+
+def _print(lines: Iterable[Text], console: Console) -> None:
+    for line in lines:
+        if console.options.ascii_only:
+            line.plain = line.plain.encode("ascii", "replace").decode("ascii")
+        # The terminal wraps a line that is too long: cutting it would lose figures.
+        console.print(line, soft_wrap=True)
+
+
+def _sheet(sheet: Sheet, width: int, rule: str) -> Iterator[Text]:
+    prose = min(width, _WIDEST_PROSE)
+    yield from _paragraph(sheet.title, prose, style="bold")
+    for fact in sheet.facts:
+        yield from _paragraph(fact, prose)
+    yield Text()
+    yield from sheet.grid.lines(width, rule)
+    yield Text()
+    for sentence in sheet.sentences:
+        yield from _paragraph(sentence, prose)
+    for footnote in sheet.footnotes:
+        yield from _footnote(footnote, prose)
+    for proofs in sheet.proofs:
+        yield from _evidence(proofs, prose)
+
+
+def _footnote(footnote: Footnote, width: int) -> Iterator[Text]:
+    yield Text()
+    mark = "" if footnote.mark is None else f"[{footnote.mark}] "
+    hanging = " " * len(mark)
+    first, *others = footnote.text.splitlines()
+    yield from _paragraph(mark + first, width, hanging=hanging, style="red" if footnote.failure else "")
+    for line in others:
+        yield from _paragraph(hanging + line, width, hanging=hanging)
+
+
+def _evidence(proofs: ProofList, width: int) -> Iterator[Text]:
+    names = max((len(proof.name) for proof in proofs.proofs), default=0)
+    mechanisms = max((len(proof.mechanism) for proof in proofs.proofs), default=0)
+    yield Text()
+    yield from _paragraph(proofs.place, width, style="bold")
+    for proof in proofs.proofs:
+        start = f"  {proof.name:{names}}{GAP}{proof.mechanism:{mechanisms}}{GAP}"
+        # One fact stays on one line.
+        facts = ", ".join(fact.replace(" ", _UNBROKEN) for fact in proof.facts)
+        yield from _paragraph(f"{start}{proof.live}{GAP}{facts}", width, hanging=" " * len(start))
+
+
+def _claims(part: ClaimsPart, width: int, rule: str) -> Iterator[Text]:
+    prose = min(width, _WIDEST_PROSE)
+    yield from _paragraph(part.title, prose, style="bold")
+    gap = True
+    for statement in part.statements:
+        if gap or statement.grid is not None:
+            yield Text()
+        yield from _statement(statement, width, prose, rule)
+        gap = statement.grid is not None
+    if part.sentences:
+        yield Text()
+    for sentence in part.sentences:
+        yield from _paragraph(sentence, prose, hanging="  ")
+
+
+def _summary(sentences: Sequence[str], width: int) -> Iterator[Text]:
+    yield Text("Summary", style="bold")
+    for sentence in sentences:
+        yield from _paragraph(f"- {sentence}", width, hanging="  ")
+
+
+def _statement(statement: Statement, width: int, prose: int, rule: str) -> Iterator[Text]:
+    yield from _paragraph(f"{statement.verdict}: {statement.sentence}", prose, hanging="  ", style=statement.style)
+    if statement.grid is not None:
+        for line in statement.grid.lines(max(width - 4, 1), rule):
+            yield Text("    ") + line if line.plain else line
+    for sentence in statement.remarks:
+        yield from _paragraph(f"  {sentence}", prose, hanging="  ")
+
+
+def _paragraph(text: str, width: int, *, hanging: str = "", style: str = "") -> Iterator[Text]:
+    for line in textwrap.wrap(
+        text, width, subsequent_indent=hanging, break_on_hyphens=False, break_long_words=False
+    ) or [""]:
+        yield Text(line.replace(_UNBROKEN, " "), style=style)
+
+
+# A run as GitHub-flavoured Markdown: the same tables, notes and claims as on a terminal.
+
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@<!-- -->", "#": "#<!-- -->"}
+"""An empty comment breaks a mention of a person or an issue."""
+_LINKS = re.compile(r"(https?|ftp)://|www\.", re.IGNORECASE)
+
+
+def render_markdown(run: RunRecord, registry: ReportRegistry, claims: ClaimsLayout = decided_claims) -> str:
+    """Return a run's summary, tables and claims. Text from a guest appears as text: no markup, link or mention."""
+    parts = [f"# {escaped(run.experiment)}\n\nRun `{run.run}`."]
+    if not run.cells:
+        parts.append(NO_CELLS)
+    parts += _markdown_summary(summary(run, registry))
+    for sheet in sheets(run, registry):
+        parts += _markdown_sheet(sheet)
+    for assessment in assess(run, registry):
+        parts += _markdown_claims(claims(assessment, run.run))
+    return "\n\n".join(parts) + "\n"
+
+
+def render_sheets(
+    title: str, sheets: Sequence[Sheet], claims: Sequence[ClaimsPart] = (), sentences: Sequence[str] = ()
+) -> str:
+    """Return a summary's sentences, sheets that are of no run's tables, and the outcome of claims, in the same way."""
+    parts = [*_markdown_summary(sentences)]
+    parts += [part for sheet in sheets for part in _markdown_sheet(sheet)]
+    parts += [part for one in claims for part in _markdown_claims(one)]
+    return "\n\n".join([f"# {escaped(title)}", *parts]) + "\n"
+
+
+def _markdown_summary(sentences: Sequence[str]) -> Iterator[str]:
+    if sentences:
+        yield "\n".join(f"- {escaped(sentence)}" for sentence in sentences)
+
+
+def escaped(text: str) -> str:
+    """Return ``text`` as one line of Markdown that shows exactly it, within a paragraph, heading or table."""
+    line = " ".join(text.splitlines())
+    line = re.sub(r"([\\`*_\[\]|~$])", r"\\\1", line)
+    line = re.sub("[&<>@#]", lambda found: _ENTITIES[found[0]], line)
+    return _LINKS.sub(lambda found: found[0].replace(":", "&#58;").replace(".", "&#46;"), line)
+
+
+def paragraph(*lines: str) -> str:
+    """Set lines below each other, with a list's or a rule's first character escaped."""
+    return "  \n".join(re.sub(r"^(\s*\d*)([-+=.)])", r"\1\\\2", escaped(line)) for line in lines)
+
+
+def _markdown_sheet(sheet: Sheet) -> Iterator[str]:
+    yield f"## {escaped(sheet.title)}"
+    yield paragraph(*sheet.facts)
+    yield grid_table(sheet.grid)
+    yield paragraph(*sheet.sentences)
+    for footnote in sheet.footnotes:
+        yield _markdown_footnote(footnote)
+    for proofs in sheet.proofs:
+        yield _markdown_evidence(proofs)
+
+
+def grid_table(grid: Grid) -> str:
+    """Return a grid as a table, with an empty row between two blocks."""
+    blank = [""] * len(grid.headings)
+    rows = [["", *grid.headings], ["---", *("---:" for _ in grid.headings)]]
+    for index, block in enumerate(grid.blocks):
+        if index:
+            rows.append(["", *blank])
+        for row in block:
+            bold = "**" if row.style == "bold" and row.label else ""
+            rows.append([f"{bold}{_label(row)}{bold}", *(escaped(cell) for cell in row.cells)])
+    rows[0] = [escaped(text) for text in rows[0]]
+    return "\n".join(map(_table_row, rows))
+
+
+def _label(row: Row) -> str:
+    """A row's label; Markdown drops spaces at the beginning of one."""
+    return "&nbsp;" * row.depth + escaped(row.label)
+
+
+def _table_row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.strip() for cell in cells) + " |"
+
+
+def _markdown_footnote(footnote: Footnote) -> str:
+    first, *others = footnote.text.splitlines()
+    mark = "" if footnote.mark is None else f"\\[{footnote.mark}\\] "
+    return mark + paragraph(first) + ("\n\n" + quoted(others) if others else "")
+
+
+def quoted(lines: Sequence[str], language: str = "text") -> str:
+    """Set the lines as they are; the fence is longer than any in them."""
+    longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return "\n".join([f"{fence}{language}", *lines, fence])
+
+
+def _markdown_evidence(proofs: ProofList) -> str:
+    rows = [["probe", "mechanism", "bytes at the probe point", "checked"], ["---"] * 4]
+    rows += [
+        [escaped(proof.name), escaped(proof.mechanism), f"`{proof.live}`", escaped(", ".join(proof.facts))]
+        for proof in proofs.proofs
+    ]
+    return f"### {escaped(proofs.place)}\n\n" + "\n".join(map(_table_row, rows))
+
+
+def _markdown_claims(part: ClaimsPart) -> Iterator[str]:
+    yield f"## {escaped(part.title)}"
+    for statement in part.statements:
+        yield from _markdown_statement(statement)
+    if part.sentences:
+        yield paragraph(*part.sentences)
+
+
+def _markdown_statement(statement: Statement) -> Iterator[str]:
+    yield f"**{statement.verdict.capitalize()}**: {escaped(statement.sentence)}"
+    if statement.grid is not None:
+        yield grid_table(statement.grid)
+    if statement.remarks:
+        yield paragraph(*statement.remarks)

@@ -1,0 +1,496 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A guest that is ready, the quickest way: restored from a saved one of its machine, or booted.
+
+The first guest of a machine is booted, saved in the cache, and restored like all that follow, so that no guest differs
+from the others by how it came to be.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchestrator.artifacts.boot_files import NOTHING, GuestDisks, initramfs, ready_disks
+from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.compiler import counting_plugin
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.saved_guests import discard, saved_guest
+from orchestrator.catalog.cpus import CpuModel, cpu, cpu_caches
+from orchestrator.deadline import Deadline
+from orchestrator.errors import EvidenceError, GuestError, GuestHang, HostError, LabError, UnsupportedError
+from orchestrator.experiment.plan import Boot
+from orchestrator.guest.accelerator import check_cpu, choose_accelerator
+from orchestrator.guest.channel import kernel_value
+from orchestrator.guest.console import plain_lines
+from orchestrator.guest.diagnosis import taint_mask
+from orchestrator.guest.guest import Guest
+from orchestrator.guest.guest_files import SavedGuest, SharedMemory
+from orchestrator.guest.machine import CountingPlugin, Machine, Timing
+from orchestrator.probes.evidence import check_taint
+from orchestrator.probes.placement import BLACKLIST, BLACKLIST_MAX
+from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, ModuleMemory
+from orchestrator.results.faults import check_room
+from orchestrator.steps import step
+
+# What a guest must be before anything is measured in it: the CPU it claims, all CPUs up, its final clocksource.
+
+CLOCKSOURCE = "tsc"
+"""The only one measured on: the others are devices, read at a cost of their own."""
+
+EARLY_CLOCKSOURCE = "tsc-early"
+"""The same counter, until the kernel has measured its frequency once more."""
+
+_CLOCKSOURCE_FILE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+_CPUS = "/sys/devices/system/cpu"
+_UPTIME_FILE = "/proc/uptime"
+_UPTIME = re.compile(r"([0-9]{1,10}\.[0-9]{2}) [0-9]{1,12}\.[0-9]{2}")
+_LARGEST = 1 << 20
+"""Bytes of /proc/cpuinfo, which has 1.5 KB for each CPU."""
+_SETTLING_POLLS = 100
+"""Each 0.2 s of the guest's time, of which the kernel refines the TSC's frequency for one second before it settles."""
+
+_PACE = 1.1
+"""How many times faster or slower than the host's a guest's clock may surely be."""
+_PACE_SECONDS = 1.0
+"""Of the host's, between the looks at both clocks that are compared."""
+_PACE_ERROR = 0.05
+"""Relative, of those seconds: a busy host takes long to read a guest's clock."""
+_PACE_LOOKS = 50
+
+
+def read_clocksource(guest: Guest) -> str:
+    """The guest kernel's clocksource just now."""
+    return kernel_value(guest, _CLOCKSOURCE_FILE)
+
+
+def check_cpus(guest: Guest) -> None:
+    """Raise EvidenceError unless the guest takes its CPU for that of its machine, and has as many, arranged as asked.
+
+    All have to be up, and an even number of Intel's to be pairs of siblings.
+    """
+    text = guest.get("/proc/cpuinfo", largest=_LARGEST).decode("ascii", errors="replace")
+    _check_identity(text, guest.machine.cpu)
+    _check_topology(guest, text)
+
+
+def _check_identity(text: str, cpu: CpuModel) -> None:
+    if cpu.identity is None:
+        return
+    first = (line.partition(":") for line in text.split("\n\n")[0].splitlines())
+    says = {key.strip().replace(" ", "_"): value.strip() for key, _, value in first}
+    wrong = [
+        f"{field}: {says.get(field, 'nothing')}, expected {value}"
+        for field, value in cpu.identity.model_dump(exclude_none=True).items()
+        if says.get(field) != str(value)
+    ]
+    if wrong:
+        raise EvidenceError(f"the guest does not take its CPU for a {cpu.name}", detail=wrong)
+
+
+def _check_topology(guest: Guest, text: str) -> None:
+    smp = guest.machine.smp
+    up = len(re.findall(r"^processor\s*:", text, re.MULTILINE))
+    if up != smp:
+        raise EvidenceError(f"the guest has {up} CPUs up, not {smp}")
+    if smp % 2 or "GenuineIntel" not in text:
+        return
+    siblings = [kernel_value(guest, f"{_CPUS}/cpu{number}/topology/thread_siblings_list") for number in range(smp)]
+    if len(set(siblings)) != smp // 2 or not re.search(r"^flags\s*:.* ht\b", text, re.MULTILINE):
+        found = [f"cpu{number}: siblings {pair}" for number, pair in enumerate(siblings)]
+        raise EvidenceError("the guest's CPUs are not pairs of Hyper-Threading siblings", detail=found)
+
+
+def wait_for_clocksource(guest: Guest) -> None:
+    """Wait until the guest is on the clocksource that is measured on. Raises EvidenceError where it never is."""
+    for _ in range(_SETTLING_POLLS):
+        current = read_clocksource(guest)
+        if current == CLOCKSOURCE:
+            return
+        # Lets the guest's own time pass: on the exact clock it stands still while nothing waits in the guest.
+        guest.succeed(["sleep", "0.2"])
+    raise EvidenceError(f"the guest's clocksource is {current}, not {CLOCKSOURCE}")
+
+
+class OtherPace(LabError):
+    """A guest's clock goes at another pace than the host's: its kernel has mistaken the TSC's frequency."""
+
+
+def check_pace(guest: Guest) -> None:
+    """Raise OtherPace where a guest's clock surely goes at another pace than the host's.
+
+    A kernel that measures the TSC by a timer on a busy host may find any frequency: one was seen to run 151 seconds
+    ahead in 20. How long a reading takes is no error: the host's time before and after it are bounds.
+    """
+    first = _look(guest)
+    for _ in range(_PACE_LOOKS):
+        guest.succeed(["sleep", "0.2"])
+        last = _look(guest)
+        least, most = last.before - first.after, last.after - first.before
+        if least > _PACE_SECONDS and most - least < _PACE_ERROR * least:
+            break
+    passed = last.uptime - first.uptime
+    if not least / _PACE < passed < most * _PACE:
+        raise OtherPace(f"the guest's clock went on by {passed:.2f} s in {least:.2f} to {most:.2f} s of the host's")
+
+
+@dataclass(frozen=True)
+class _Look:
+    """A reading of a guest's clock, and of the host's before and after it; in seconds."""
+
+    before: float
+    uptime: float
+    after: float
+
+
+def _look(guest: Guest) -> _Look:
+    before = time.monotonic()
+    text = kernel_value(guest, _UPTIME_FILE)
+    uptime = _UPTIME.fullmatch(text)
+    if uptime is None:
+        raise EvidenceError(f"the guest does not say how long it has run: {text[:40]!r}", where=_UPTIME_FILE)
+    return _Look(before, float(uptime[1]), time.monotonic())
+
+
+# What a guest must still be after a cell was measured in it.
+
+
+def check_clocksource(guest: Guest) -> None:
+    """Raise EvidenceError unless the guest is on the clocksource that it was measured on."""
+    clocksource = read_clocksource(guest)
+    if clocksource != CLOCKSOURCE:
+        raise EvidenceError(f"the guest's clocksource changed from {CLOCKSOURCE} to {clocksource}")
+
+
+def permitted_taint(guest: Guest) -> int:
+    """The kernel's taint mask. Raises EvidenceError for any but that of loading our own module, GuestError for none."""
+    taint = taint_mask(guest)
+    check_taint(taint)
+    return taint
+
+
+_EMPTY_LOOP = ("callbench", "-n", "1", "-r", "1")
+_TICKS = re.compile(r"^empty tsc=(\d{1,18}) ", re.MULTILINE)
+_TICKS_FILE = "empty-loop"
+
+_BOOTS = 4
+"""Attempts to get a guest with the host's pace. On two CPUs with a dozen busy processes one ran 70 seconds in 6."""
+
+_given_up: set[Machine] = set()
+"""Machines whose guests could not be saved or restored in this process: it does not try again."""
+
+
+def unwatched(guest: Guest) -> None:
+    """Watch no guest."""
+    del guest
+
+
+def can_be_restored(machine: Machine) -> bool:
+    """Whether guests of a machine may be restored.
+
+    Not where its nanoseconds are believed, on KVM, with a session on its console, on a network of guests (which the
+    others go on using), or from a disk that the lab did not make.
+    """
+    is_users_disk = machine.root is not None and machine.root.is_users
+    is_bound = machine.keeps_time or machine.timing == "kvm" or machine.channel == "serial" or machine.lan is not None
+    return not (is_bound or is_users_disk)
+
+
+def started(
+    context: BuildContext,
+    machine: Machine,
+    directory: Path,
+    name: str = "guest",
+    *,
+    fresh: bool = False,
+    watch: Callable[[Guest], None] = unwatched,
+) -> Guest:
+    """A guest that is ready: restored where a guest of this machine can be, booted with ``fresh`` or where not.
+
+    The caller ends it. ``watch`` gets each guest before it runs. A saved guest that does not restore, or is not what
+    was saved, is discarded with a warning, and the guest is booted. Raises GuestError when it does not boot, HostError.
+    """
+    start = GuestStart(context, machine, directory, name, watch)
+    return start.booted() if fresh else start.ready()
+
+
+@dataclass(frozen=True)
+class GuestStart:
+    """One guest to start, as ``started`` says; with a ``terminal`` (a device's name) its console is there as well."""
+
+    context: BuildContext
+    machine: Machine
+    directory: Path
+    name: str = "guest"
+    watch: Callable[[Guest], None] = unwatched
+    terminal: str | None = None
+
+    def ready(self) -> Guest:
+        """The guest, the quickest way."""
+        return self._restored() or self.booted()
+
+    def booted(self) -> Guest:
+        """The guest, booted."""
+        guest = self._off()
+        guest.boot()
+        return guest
+
+    def _off(self, memory: SharedMemory | None = None) -> Guest:
+        terminal = self.terminal if memory is None else None
+        # A guest that is saved counts nothing: all that differ in this alone are restored from it.
+        machine = self.machine if memory is None else replace(self.machine, counter=None)
+        guest = Guest(machine, self.directory, self.name, terminal=terminal, memory=memory)
+        guest.say = self.context.say
+        self.watch(guest)
+        return guest
+
+    def _restored(self) -> Guest | None:
+        """The guest, or None where none can be saved or restored."""
+        if self.machine in _given_up or not can_be_restored(self.machine):
+            return None
+        guest = self._off()
+        try:
+            # Before the saved guest's lock: who holds that must not wait for a guest whose owner waits for the lock.
+            guest.take_slots()
+            saved = self._saved()
+        except BaseException:
+            guest.kill()
+            raise
+        if saved is None:
+            guest.kill()
+            return None
+        version = saved.version
+        try:
+            guest.restore(saved)
+            with step("check the restored guest"):
+                _check(guest, saved)
+        except BaseException as error:
+            guest.kill()
+            if guest.is_aborted or not isinstance(error, LabError):
+                raise
+            check_room(self.directory)
+            if isinstance(error, HostError):  # no fault of the saved guest's
+                self._give_up(f"no guest can be restored: {error.what}")
+                return None
+            discard(self.context, self.machine, version)
+            self._give_up(f"the saved guest {saved.key} is discarded: {error.what}")
+            return None
+        return guest
+
+    def _saved(self) -> SavedGuest | None:
+        try:
+            return saved_guest(self.context, self.machine, self._save)
+        except (GuestError, UnsupportedError):  # another thread has ended it, or the kernel refuses its CPU
+            raise
+        except (OSError, LabError) as error:  # LabError: a folder of another user's, or a lock that is held for ever
+            self._give_up(f"no guest can be saved: {error.strerror if isinstance(error, OSError) else error.what}")
+            return None
+
+    def _save(self, saved: SavedGuest) -> None:
+        """Boot a guest, let it settle, and save it; another one where its kernel mistakes the TSC's frequency."""
+        for left in reversed(range(_BOOTS)):
+            try:
+                self._save_one(saved)
+            except OtherPace as error:
+                if not left:
+                    raise HostError(error.what) from None
+            else:
+                return
+
+    def _save_one(self, saved: SavedGuest) -> None:
+        with SharedMemory(self.machine.memory_mib) as memory, self._off(memory) as guest:
+            try:
+                if self.machine.timing == "instructions":
+                    wait_for_clocksource(guest)
+                    (saved.folder / _TICKS_FILE).write_text(f"{_empty_loop(guest)}\n")
+                else:
+                    check_pace(guest)
+                guest.save(saved)
+            except (GuestError, EvidenceError) as error:
+                if guest.is_aborted:
+                    raise
+                raise HostError(error.what, where=error.where, detail=error.detail) from None
+
+    def _give_up(self, why: str) -> None:
+        _given_up.add(self.machine)
+        self.context.warn(f"warning: {why}; the guest is booted")
+
+
+def _check(guest: Guest, saved: SavedGuest) -> None:
+    """Raise EvidenceError unless a restored guest is the machine that was saved, at the same speed.
+
+    A batch of no calls takes as many ticks of the TSC as before: 29 on i386 where an instruction takes a nanosecond, 58
+    where it takes two, and thousands without the instruction clock.
+    """
+    check_cpus(guest)
+    if guest.machine.timing != "instructions":
+        return
+    check_clocksource(guest)
+    try:
+        expected = int((saved.folder / _TICKS_FILE).read_text())
+    except (OSError, ValueError):  # another process has discarded it meanwhile
+        raise EvidenceError("it is not known how long an empty loop took before") from None
+    found = _empty_loop(guest)
+    if found != expected:
+        raise EvidenceError(f"an empty loop took {found} ticks in the restored guest, and {expected} before")
+
+
+def _empty_loop(guest: Guest) -> int:
+    found = _TICKS.search(guest.succeed(_EMPTY_LOOP).text)
+    if found is None:
+        raise GuestError("callbench does not say how long an empty loop takes")
+    return int(found[1])
+
+
+# The kernel's own modules that an experiment asks for, loaded into a guest before anything is measured in it.
+
+_QUOTED_LINES = 5
+
+
+def load_kernel_modules(guest: Guest, names: Iterable[str]) -> None:
+    """Load modules from the guest's /lib/modules; those that are there already stay.
+
+    Raises GuestError where modprobe fails, GuestOops, EvidenceError where the kernel does not list one afterwards.
+    """
+    wanted = list(names)
+    mark = guest.console.length()
+    for name in wanted:
+        with step(f"load {name}"):
+            result = guest.run(["modprobe", name])
+        guest.check_console(mark)
+        if result.status != 0:
+            raise GuestError(
+                f"the guest's kernel does not load its module {name}",
+                detail=plain_lines(result.stderr)[-_QUOTED_LINES:],
+            )
+    listed = ModuleMemory.all_of(guest) if wanted else {}
+    for name in wanted:
+        if name not in listed:
+            raise EvidenceError(f"module {name} was loaded, and the guest's kernel does not list it as live")
+
+
+# A machine that boots a kernel: what the guest needs to know of it, and the initramfs that goes with it.
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """A CPU model, how many of it, memory in MiB, and how time passes."""
+
+    cpu: CpuModel
+    smp: int
+    memory_mib: int
+    timing: Timing
+
+
+def machine_of(context: BuildContext, kernel: Kernel, boot: Boot) -> Machine:
+    """The machine of a plan's boot: exact, or one whose nanoseconds are believed. Raises HostError."""
+    hardware = Hardware(cpu(boot.cpu), boot.smp, boot.memory_mib, timing_of(boot))
+    machine = machine_for(
+        context, kernel, hardware, GuestDisks(boot.image, boot.channel, kernel_modules=bool(boot.kernel_modules))
+    )
+    return replace(machine, keeps_time=boot.clock == "wall", counter=_counter(context, boot))
+
+
+def counting(context: BuildContext, machine: Machine) -> Machine:
+    """The same machine, whose QEMU can count each instruction; one that is not on the exact clock as it is."""
+    if machine.timing != "instructions":
+        return machine
+    return replace(machine, counter=CountingPlugin(counting_plugin(context)))
+
+
+def _counter(context: BuildContext, boot: Boot) -> CountingPlugin | None:
+    """What counts the instructions of the boot's guests; None where no profile is wanted."""
+    if not boot.profile:
+        return None
+    return CountingPlugin(
+        counting_plugin(context),
+        is_detailed=not boot.profile.isdisjoint({"classes", "caches"}),
+        has_stacks="stacks" in boot.profile,
+        caches=cpu_caches()[boot.cpu] if "caches" in boot.profile else None,
+    )
+
+
+def timing_of(boot: Boot) -> Timing:
+    """How time passes in a plan's boot. Raises HostError where this host cannot run guests at all."""
+    return "instructions" if boot.clock == "instructions" else choose_accelerator("auto").name
+
+
+def machine_for(context: BuildContext, kernel: Kernel, hardware: Hardware, wanted: GuestDisks = NOTHING) -> Machine:
+    """The machine, its initramfs and disks made where they are not there yet.
+
+    Raises HostError, BuildError, and UsageError for disks that its kernel cannot have and for a CPU that its clock
+    excludes.
+    """
+    check_cpu(hardware.cpu, hardware.timing)
+    disks = ready_disks(context, kernel, wanted)
+    return Machine(
+        cpu=hardware.cpu,
+        kernel=kernel.image,
+        initramfs=initramfs(context, kernel),
+        smp=hardware.smp,
+        memory_mib=hardware.memory_mib,
+        timing=hardware.timing,
+        drivers_built_in=kernel.drivers_built_in,
+        smp_kernel=kernel.smp,
+        extra_parameters=tuple(kernel.spec.kernel_parameters),
+        root=disks.root,
+        data=disks.data,
+        disk_drivers=disks.drivers,
+        channel=wanted.channel,
+        login=wanted.login,
+    )
+
+
+# How much of its time a cell has left.
+
+
+class CellDeadline:
+    """A cell's time limit in seconds, which begins when this is made; see ``Deadline`` for what counts."""
+
+    def __init__(self, limit: float) -> None:
+        self._deadline = Deadline(limit)
+
+    def left(self) -> float:
+        """Seconds left. Raises GuestHang when there are none."""
+        left = self._deadline.left()
+        if left <= 0:
+            limit = self._deadline.limit
+            raise GuestHang(f"the cell's time limit of {limit} s is over", hint="raise it: --set time_limit=...")
+        return left
+
+
+# What a kernel says of its own functions, asked once in a guest of its own and kept.
+
+_LISTS = {"symbols": (KALLSYMS, KALLSYMS_MAX), "blacklist": (BLACKLIST, BLACKLIST_MAX)}
+
+
+@dataclass(frozen=True)
+class KernelFunctions:
+    """The kernel's symbols, and the functions that kprobes must not touch, as it lists them."""
+
+    symbols: bytes
+    blacklist: bytes
+
+
+def kernel_functions(
+    context: BuildContext, kernel: Kernel, machine: Machine, watch: Callable[[Guest], None]
+) -> KernelFunctions:
+    """The lists of a kernel, the same in each of its boots (nokaslr). ``watch`` hears of the guest before it runs.
+
+    Raises GuestError when it does not boot.
+    """
+
+    def ask(folder: Path) -> None:
+        context.say(f"asking {kernel.spec.name} for its functions")
+        guest = Guest(machine, folder)
+        guest.say = context.say
+        watch(guest)
+        with guest:
+            for name, (file, largest) in _LISTS.items():
+                (folder / name).write_bytes(guest.get(file, largest=largest))
+
+    inputs = {"kernel": kernel.key, "initramfs": machine.initramfs.parent.name, "cpu": machine.cpu.name}
+    found = context.cache.obtain("kernel-functions", inputs, f"functions of {kernel.spec.name}", ask)
+    return KernelFunctions(**{name: (found.path / name).read_bytes() for name in _LISTS})

@@ -1,0 +1,402 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A guest that does all of its work by itself: booted with it, watched on its console, and read from at its end."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from orchestrator.artifacts.boot_files import FOLDER, OUTPUT, STATUS, progress
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.modules import Module
+from orchestrator.errors import EvidenceError, GuestError, GuestHang, UnsupportedError
+from orchestrator.guest.guest import Guest
+from orchestrator.guest.machine import Machine
+from orchestrator.probes.kernel_text import Span, TextLayout, text_since
+from orchestrator.probes.symbols import MODULES, MODULES_MAX, ModuleMemory, Symbols, functions_at
+from orchestrator.profile.counts import CacheMisses, CountedWork, Region, counted_work, read_regions, work_misses
+from orchestrator.profile.places import OwnModule, Places, kernel_start, places_of
+from orchestrator.results.contract import ProfileEvidence, TextEvidence, valid_result
+from orchestrator.results.faults import storage_faults
+from orchestrator.results.stored_profile import CellProfile, Unit, write_profile
+from orchestrator.run.boot import GuestBooted, Session
+from orchestrator.run.guests import (
+    EARLY_CLOCKSOURCE,
+    check_clocksource,
+    check_cpus,
+    permitted_taint,
+    read_clocksource,
+    wait_for_clocksource,
+)
+from orchestrator.steps import step
+
+# What a guest's unattended work printed, step by step: ``COMMAND NUMBERS: NAME=VALUE NAME=VALUE``.
+
+_STEP = re.compile(r"([a-z]{1,16})((?: [a-z0-9]{1,16}){0,3}): ((?:[a-z0-9_]{1,32}=-?[0-9a-f]{1,20}(?: |$))+)")
+_MOST_STEPS = 10_000
+_QUOTED_AROUND = 5
+"""Lines before and behind the one that was not expected."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command of a module, its arguments, and what it came to."""
+
+    command: str
+    arguments: tuple[str, ...]
+    values: Mapping[str, str]
+
+    def number(self, name: str) -> int:
+        """A whole number that the step came to. Raises EvidenceError where it has none of that name."""
+        text = self.values.get(name, "")
+        if not re.fullmatch(r"-?\d{1,18}", text):
+            raise EvidenceError(f"step '{self}' has no number {name}")
+        return int(text)
+
+    def positive(self, name: str) -> int:
+        """A number above zero, to divide by."""
+        number = self.number(name)
+        if number <= 0:
+            raise EvidenceError(f"step '{self}' has {name}={number}")
+        return number
+
+    def hexadecimal(self, name: str) -> str:
+        """Bytes or an address, as hexadecimal digits."""
+        text = self.values.get(name, "")
+        if not re.fullmatch(r"[0-9a-f]{1,20}", text):
+            raise EvidenceError(f"step '{self}' has no {name}")
+        return text
+
+    def __str__(self) -> str:
+        return " ".join((self.command, *self.arguments))
+
+
+def parse_steps(text: str) -> list[Step]:
+    """The steps in their order. Raises EvidenceError for anything else that was printed, quoting it."""
+    steps: list[Step] = []
+    for line in text.splitlines():
+        match = _STEP.fullmatch(line)
+        if match is None or len(steps) == _MOST_STEPS:
+            near = text.splitlines()[max(0, len(steps) - _QUOTED_AROUND) : len(steps) + _QUOTED_AROUND]
+            raise EvidenceError(f"the work in the guest did not go as planned: {line[:200]!r}", detail=near)
+        values = dict(pair.split("=", 1) for pair in match[3].split())
+        steps.append(Step(match[1], tuple(match[2].split()), values))
+    return steps
+
+
+def of_command(steps: Sequence[Step], command: str, count: int) -> list[Step]:
+    """The steps of one command, of which there must be so many."""
+    found = [step for step in steps if step.command == command]
+    if len(found) != count:
+        raise EvidenceError(f"{len(found)} steps '{command}' were taken, not {count}")
+    return found
+
+
+# Where the instructions of a guest's unattended work went, read when the work has ended and its module has gone.
+
+_MODULES, _SECTIONS = f"{FOLDER}/modules", f"{FOLDER}/sections"
+"""In the guest: what steps.sh keeps of the module while it is loaded."""
+_SECTIONS_MAX = 64 << 10
+"""Bytes; a module has some forty sections."""
+_SECTION = re.compile(r"(\.[A-Za-z0-9_.]{1,60}):(0x[0-9a-f]{8,16})")
+_PROGRAMS = "all programs"
+_INT3 = "cc"
+_BEGIN_AGAIN = re.compile(r"asm_exc_(?!int3|debug|nmi|noist|machine_check|double_fault)\w+|__text_poke")
+"""Entries of exceptions after which an instruction begins again (arch/x86/include/asm/idtentry.h). A store into the
+page that the CPU executes has QEMU begin it again as well: of kernels, what patches code (alternative.c)."""
+
+
+def counting_together(machine: Machine, text: int) -> Machine:
+    """A machine whose plugin, if it has one, counts user space together; the kernel's ``text`` begins there.
+
+    A plugin of interface 1 does not see which program runs, and their addresses are the same. Models of caches need
+    each instruction.
+    """
+    if machine.counter is None or machine.counter.caches is not None:
+        return machine
+    return replace(machine, counter=replace(machine.counter, together_below=kernel_start(text)))
+
+
+@dataclass(frozen=True)
+class WorkCounts:
+    """A guest that has done its work, with the ``module`` that was loaded meanwhile, if any, and what was counted.
+
+    ``symbols`` are the kernel's own, and those of modules that are still loaded; ``listing`` and ``sections`` are what
+    the guest tells of its modules.
+    """
+
+    guest: Guest
+    module: Module | None
+    symbols: Symbols
+    listing: bytes
+    sections: bytes
+
+    @classmethod
+    def of(cls, guest: Guest, module: Module | None) -> WorkCounts:
+        """Read all that only the guest knows: from then on it may rest. Raises GuestError."""
+        symbols = Symbols.of(guest)
+        if module is None:
+            return cls(guest, None, symbols, guest.get(MODULES, largest=MODULES_MAX), b"")
+        listing = guest.get(_MODULES, largest=MODULES_MAX)
+        return cls(guest, module, symbols, listing, guest.get(_SECTIONS, largest=_SECTIONS_MAX))
+
+    @cached_property
+    def regions(self) -> Sequence[Region]:
+        """What the plugin has kept, in order. Raises EvidenceError where it could not count all."""
+        return read_regions(self.guest.counts_file, 0)
+
+    @cached_property
+    def places(self) -> Places:
+        """Whose code was where while it was counted. Raises EvidenceError where the guest has not kept that."""
+        return places_of(self.symbols, self._modules.values(), self._own, _PROGRAMS)
+
+    @property
+    def module_memory(self) -> ModuleMemory | None:
+        """Where the module was."""
+        return None if self._own is None else self._own.memory
+
+    def counted(self, regions: Sequence[Region], ticks: Sequence[int]) -> CountedWork:
+        """Some of the regions, each proved by the ticks of the clock that it took. Raises EvidenceError."""
+        return counted_work(regions, ticks, frozenset(self.symbols.functions_like(_BEGIN_AGAIN).values()))
+
+    def profile(
+        self, work: CountedWork, cell: str, *, calls: int, unit: Unit, again: Region | None = None
+    ) -> CellProfile:
+        """The profile of a cell that ``calls`` times did some work, and what it missed in models of caches.
+
+        ``again`` is the same work once more. Raises EvidenceError unless the models have seen all of it.
+        """
+        machine = self.guest.machine
+        assert machine.counter is not None
+        arch: Literal["i386", "x86_64"] = "x86_64" if self.places.kernel_start >= 1 << 63 else "i386"
+        cpu = machine.counter.caches
+        with valid_result():
+            missed = (
+                CacheMisses()
+                if cpu is None
+                else work_misses(work.regions, work.regions[-1] if again is None else again, cpu)
+            )
+            return CellProfile(
+                cell=cell,
+                arch=arch,
+                calls=calls,
+                unit=unit,
+                has_details=machine.counter.is_detailed,
+                symbols=self.places.symbols(work.together.counts, missed.by_code),
+                caches=missed.caches,
+                names=self.places.names(work.together.counts),
+            )
+
+    def write(self, work: CountedWork, profile: CellProfile, file: Path) -> ProfileEvidence:
+        """Write a profile of some work; the proof."""
+        return ProfileEvidence(
+            sha256=write_profile(profile, file),
+            calls=profile.calls,
+            instructions=profile.executed,
+            int3=sum(one.executed for code, one in work.together.counts.items() if code.code == _INT3),
+            ticks=work.ticks,
+            faults=work.faults,
+            halts=work.halts,
+        )
+
+    @cached_property
+    def _modules(self) -> dict[str, ModuleMemory]:
+        return dict(ModuleMemory.all_in(self.listing))
+
+    @cached_property
+    def _own(self) -> OwnModule | None:
+        if self.module is None:
+            return None
+        memory = self._modules.get(self.module.name)
+        if memory is None:
+            raise EvidenceError(f"the guest has not kept where module {self.module.name} was")
+        found = [_SECTION.fullmatch(line) for line in self.sections.decode("ascii", errors="replace").splitlines()]
+        starts = {match[1]: match[2] for match in found if match is not None}
+        functions = functions_at(self.module.name, self.module.file, lambda section: starts.get(section, ""))
+        return OwnModule(self.module.name, memory, functions)
+
+
+# How far a guest is that works by itself: what it says on its console, and how long its kernel has run by then.
+
+_TICKS = "jiffies_64"
+_TICKS_SIZE = 8
+_BEFORE_WRAP = 300
+"""Seconds: the kernel's count begins this long before 2**32 (INITIAL_JIFFIES in include/linux/jiffies.h)."""
+
+_INTERVAL = 10.0
+_SILENCE = 30.0
+"""Seconds: of a guest that prints nothing, such as one that compiles a whole kernel for an hour."""
+
+
+class WorkProgress:
+    """Listens to the console of a guest at work, and reports now and then; ``seconds`` reads the guest's clock."""
+
+    def __init__(self, report: Callable[[str], None], what: str, seconds: Callable[[], int | None]) -> None:
+        self._report, self._what, self._seconds = report, what, seconds
+        self._reported = time.monotonic()
+        self._said = ""
+        self._reached: int | None = None
+
+    def listen(self, lines: Sequence[str]) -> None:
+        """Gets the console's new lines."""
+        said = [words for words in map(progress, lines) if words is not None]
+        silent = time.monotonic() - self._reported
+        is_due = silent > (_INTERVAL if said else _SILENCE)
+        if said:
+            self._said = said[-1][:200]
+        elif is_due:
+            self._reached = self._seconds()
+        if is_due:
+            self._reported = time.monotonic()
+            self._report(f"{self._what}: {self.reached}")
+
+    @property
+    def reached(self) -> str:
+        """How far the work had got when it was looked at last."""
+        after = None if self._reached is None else f"{self._reached} seconds of the guest's time"
+        return ", ".join(filter(None, (self._said, after))) or "its beginning"
+
+
+def kernel_seconds(guest: Guest, kernel: Kernel) -> int | None:
+    """Whole seconds that a guest's kernel has counted timer ticks, read from its memory: the guest does not notice.
+
+    None before the kernel has its page tables, and where its count cannot be found.
+    """
+    address = None if kernel.code is None else kernel.code.address(_TICKS)
+    rate = kernel.config.get("CONFIG_HZ", "")
+    if address is None or not rate.isdecimal():
+        return None
+    try:
+        ticks = int.from_bytes(guest.read_memory(address, _TICKS_SIZE), "little")
+    except GuestError:
+        return None
+    seconds = (ticks - (1 << 32)) // int(rate) + _BEFORE_WRAP
+    return seconds if seconds >= 0 else None
+
+
+_QUOTED_LINES = 10
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a guest does by itself: ``write`` makes the initramfs that has it, ``what`` is its name for a person.
+
+    ``inputs`` name the exact content of what it works on; ``time_limit`` is in seconds without progress.
+    """
+
+    write: Callable[[Path], None]
+    what: str
+    time_limit: int
+    inputs: Mapping[str, str] = field(default_factory=dict)
+
+
+@contextmanager
+def worked(session: Session, work: Work) -> Iterator[Worked]:
+    """A guest that has ended its work well, for as long as results are read from it; it is killed at the end.
+
+    Raises EvidenceError with the work's last lines, GuestError with how far it had got, and UnsupportedError where the
+    kernel's symbols are not there to find its text by.
+    """
+    span = _text_of(session.artifacts.kernel)
+    before: list[bytes] = []
+    directory, machine, cpu = session.task.directory, session.artifacts.machine, session.task.boot.cpu
+    name, kernel = session.guest_name(), session.artifacts.kernel.spec.name
+    file = directory / f"{name}.initramfs"
+    counting = counting_together(machine, span.start)
+    guest = Guest(replace(counting, initramfs=file, works_alone=True), directory, name)
+    progress = WorkProgress(
+        session.report, f"{kernel}, {work.what}", lambda: kernel_seconds(guest, session.artifacts.kernel)
+    )
+    try:
+        with storage_faults(directory):
+            work.write(file)
+        guest.say = session.report
+        session.watch(guest)
+        session.report(f"booting {kernel} on {cpu} with {work.what} to do")
+        try:
+            guest.boot(
+                work.time_limit, progress.listen, lambda: before.append(guest.read_memory(span.start, span.size))
+            )
+            file.unlink(missing_ok=True)
+            session.emit(GuestBooted(name, guest.command_line, work.inputs))
+            check_cpus(guest)
+            _check_status(guest)
+            if not before:
+                raise EvidenceError("the guest did not stop before its work, so what it changed is not known")
+            yield Worked(guest, before[0], span)
+        finally:
+            guest.kill()
+    except GuestError as error:
+        slow = f"if it was only slow: --set time_limit={2 * work.time_limit}" if isinstance(error, GuestHang) else ""
+        raise GuestError(
+            f"{error.what}; the work had got to: {progress.reached}",
+            where=error.where,
+            detail=error.detail,
+            hint=error.hint or slow,
+        ) from None
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def output_of(guest: Guest) -> str:
+    """What the work printed."""
+    return guest.get(OUTPUT).decode("ascii", errors="replace")
+
+
+@dataclass(frozen=True)
+class Worked:
+    """A guest that has worked, and the kernel's text before that: QEMU read it at ``span``."""
+
+    guest: Guest
+    text: bytes
+    span: Span
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What a guest is after its work: the kernel's taint mask, and its text."""
+
+    taint: int
+    text: TextEvidence
+
+
+def close(worked: Worked) -> Ending:
+    """What the work has left. Raises EvidenceError where something went wrong beside it, or changed text is left.
+
+    Raises UnsupportedError where the kernel is of another build than its symbols.
+    """
+    guest = worked.guest
+    guest.check_console()
+    # The kernel takes it a second of its own time after it has booted, and a short work may have ended before. On an
+    # idle host that second passes while the guest waits for us; on a busy one it had not.
+    if read_clocksource(guest) == EARLY_CLOCKSOURCE:
+        wait_for_clocksource(guest)
+    check_clocksource(guest)
+    taint = permitted_taint(guest)
+    with step("compare the kernel's text with what it was"), valid_result():
+        return Ending(taint, text_since(guest, worked.text, worked.span))
+
+
+def _text_of(kernel: Kernel) -> Span:
+    code = kernel.code
+    if code is None:
+        raise UnsupportedError(
+            f"what is left in the text of '{kernel.spec.name}' cannot be known: "
+            "its vmlinux and System.map are not at hand"
+        )
+    return TextLayout.of_kernel(Symbols.of_image(code)).text[0]
+
+
+def _check_status(guest: Guest) -> None:
+    status = guest.get(STATUS).decode("ascii", errors="replace").strip()
+    if status != "0":
+        guest.check_console()
+        raise EvidenceError(
+            "the work in the guest did not end well", detail=output_of(guest).splitlines()[-_QUOTED_LINES:]
+        )

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How a run's readings are printed: a row for each file, beside the empty one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from example_kind.benchmark import BENCHMARK
+from orchestrator.report.chart import Bar, BarChart, Chart, Series
+from orchestrator.report.kind import Group, Panel, by_kernel, file_name, processors, unit_meaning
+from orchestrator.report.sheet import (
+    NOTHING,
+    Finding,
+    Footnotes,
+    Grid,
+    Proof,
+    ProofList,
+    Row,
+    Sheet,
+    figure,
+    overhead_findings,
+    unit_name,
+)
+from orchestrator.results.contract import CellRecord, WorkEvidence
+
+_DIGEST = 16
+
+
+class ReadingReport:
+    """A table and a chart for each kernel."""
+
+    def owns(self, benchmark: str) -> bool:
+        """Whether it is the readings' benchmark."""
+        return benchmark == BENCHMARK
+
+    def apart(self, cell: CellRecord) -> None:
+        """Nothing more: all files of one table and machine are compared with each other."""
+        del cell
+
+    def panels(self, cells: Sequence[CellRecord]) -> Iterator[Panel]:
+        """Return a panel for each kernel."""
+        return by_kernel(cells)
+
+    def joins(self, panel: Panel, group: Group) -> bool:
+        """Never."""
+        del panel, group
+        return False
+
+    def sheet(self, group: Group) -> Sheet:
+        """Return the group's only panel as a table of files."""
+        (panel,) = group
+        first, footnotes = panel.first, Footnotes(panel.cells, _file, lambda _: None)
+        return Sheet(
+            title="Reading a file",
+            facts=[f"{first.cpu}, {processors(first)}, kernel {panel.kernel}, a run of cat in {unit_name(first.unit)}"],
+            grid=Grid(["a run", "more than empty", "bytes"], [[_row(cell, footnotes) for cell in panel.cells]]),
+            sentences=[unit_meaning(panel)],
+            footnotes=footnotes.all(),
+            proofs=_proofs(panel),
+        )
+
+    def findings(self, group: Group) -> Iterable[Finding]:
+        """Return what is the most expensive to read, and where timer ticks hide that."""
+        (panel,) = group
+        return overhead_findings(panel.cells, _file)
+
+    def charts(self, group: Group) -> Mapping[str, Chart]:
+        """Return a chart of what each file costs more than the empty one."""
+        (panel,) = group
+        shown = [cell for cell in panel.cells if cell.overhead]
+        if not shown:
+            return {}
+        bars = [Bar(cell.overhead, figure(cell.overhead, cell.unit)) for cell in shown]
+        pane = (f"{unit_name(panel.first.unit)} more than an empty file", [Series("", bars)])
+        return {file_name(group): BarChart("Reading a file", panel.kernel, [_file(cell) for cell in shown], [pane])}
+
+
+def _row(cell: CellRecord, footnotes: Footnotes) -> Row:
+    value = cell.status if cell.value is None else figure(cell.value, cell.unit)
+    size = str(cell.parameters.get("bytes", NOTHING))
+    return Row(_file(cell), [value + footnotes.marks(cell), figure(cell.overhead, cell.unit), size])
+
+
+def _proofs(panel: Panel) -> list[ProofList]:
+    proofs = [
+        Proof(_file(cell), cell.work.mechanism, "", [f"{cell.work.runs} runs read the same", _digest(cell.work)])
+        for cell in panel.cells
+        if cell.work is not None
+    ]
+    return [ProofList("Evidence", proofs)] if proofs else []
+
+
+def _digest(work: WorkEvidence) -> str:
+    return f"SHA-256 {work.digest[:_DIGEST]}"
+
+
+def _file(cell: CellRecord) -> str:
+    return str(cell.parameters["file"])
+
+
+REPORT = ReadingReport()
