@@ -9,20 +9,44 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Console
 
+from orchestrator.artifacts.cache import Artifact, BuildContext, Cache, check_folder
+from orchestrator.artifacts.cache_entries import (
+    ALL,
+    Kind,
+    Removal,
+    Verification,
+    Verified,
+    cache_entries,
+    fates,
+    freed,
+    remove,
+)
+from orchestrator.artifacts.images import cached_image, ready_image
+from orchestrator.artifacts.kernel_build import features
+from orchestrator.artifacts.kernels import Kernel, ready_kernel
+from orchestrator.artifacts.modules import ModuleSource, Value, build_modules, render_own, templates
+from orchestrator.artifacts.modules import render as render_module
+from orchestrator.artifacts.remaking import remake
+from orchestrator.benchmarks.calls.benchmarks import benchmarks
+from orchestrator.benchmarks.calls.probe_setup import is_wrapper
+from orchestrator.benchmarks.markers.code_size import listing_lines, read_object, size_lines
+from orchestrator.catalog.data import unknown
+from orchestrator.catalog.images import image, images
+from orchestrator.catalog.kernels import KernelSpec, kernel, kernels
+from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.catalog.probes import SUFFIXES, find_module, is_path
+from orchestrator.catalog.words import system_calls
 from orchestrator.cli import options
 from orchestrator.cli.options import expected_failures, print_columns
+from orchestrator.errors import BuildError, HostError, LabError, UsageError
+from orchestrator.paths import cache_dir
+from orchestrator.probes.point import wrong_point_reason
 from orchestrator.program import PROGRAM
-
-if TYPE_CHECKING:
-    from orchestrator.artifacts.cache_entries import Kind, Removal, Verified
-    from orchestrator.artifacts.kernels import Kernel
-    from orchestrator.artifacts.modules import ModuleSource
-    from orchestrator.catalog.kernels import KernelSpec
-
 
 # ``orchestrator cache``: what was fetched and built, how much room it takes, and making some.
 
@@ -37,10 +61,6 @@ _SAY_INTERVAL = 10.0
 @expected_failures
 def show_cache() -> None:
     """List the artifacts in the cache with their sizes. Exits with 1 where one cannot be read."""
-    from orchestrator.artifacts.cache import Artifact, Cache, check_folder
-    from orchestrator.errors import LabError
-    from orchestrator.paths import cache_dir
-
     check_folder(cache_dir())
     cache = Cache(cache_dir())
     found: list[Artifact] = []
@@ -85,11 +105,6 @@ def prune(
     """Remove what has not been used for a while, and what was left unfinished. It is made anew when it is needed."""
     import time
 
-    from orchestrator.artifacts.cache import Cache, check_folder
-    from orchestrator.artifacts.cache_entries import ALL, Kind, Removal, cache_entries, fates, freed, remove
-    from orchestrator.errors import UsageError
-    from orchestrator.paths import cache_dir
-
     wanted = [_kind(name) for name in kinds] if kinds else list(Kind)
     if everything and keep_days is not None:
         raise UsageError("--all removes all that is not in use, and --keep-days keeps some of it", hint="leave one out")
@@ -131,12 +146,6 @@ def verify(
 
     The status is 1 where something was damaged.
     """
-    from orchestrator.artifacts.cache import check_folder
-    from orchestrator.artifacts.cache_entries import Verification
-    from orchestrator.artifacts.remaking import remake
-    from orchestrator.errors import LabError
-    from orchestrator.paths import cache_dir
-
     check_folder(cache_dir())
     context = options.open_context(offline=offline)
     verification = Verification(context.cache)
@@ -175,10 +184,6 @@ def _with_progress(verified: Iterator[Verified], say: Callable[[str], None]) -> 
 
 
 def _kind(name: str) -> Kind:
-    from orchestrator.artifacts.cache_entries import Kind
-    from orchestrator.catalog.data import unknown
-    from orchestrator.errors import UsageError
-
     names: Iterable[str] = [kind.value for kind in Kind]
     words = name.replace(",", " ").split()
     if len(words) > 1 and set(words) <= set(names):
@@ -214,9 +219,6 @@ def build_kernel(
     verbose: options.Verbose = False,
 ) -> None:
     """Build kernels from source (or fetch Debian's), and print where each one's image is."""
-    from orchestrator.artifacts.kernels import ready_kernel
-    from orchestrator.catalog.kernels import kernel
-
     specs = [kernel(name) for name in names]
     with options.printed_steps(verbose=verbose):
         context = options.open_context(offline=offline)
@@ -237,14 +239,6 @@ def show_kernels(
     ] = None,
 ) -> None:
     """List the kernels; of those that are in the cache, the features by their own configuration."""
-    from orchestrator.artifacts.cache import BuildContext, Cache
-    from orchestrator.artifacts.kernel_build import features
-    from orchestrator.artifacts.kernels import ready_kernel
-    from orchestrator.catalog.kernels import kernel as kernel_spec
-    from orchestrator.catalog.kernels import kernels
-    from orchestrator.errors import HostError
-    from orchestrator.paths import cache_dir
-
     context = BuildContext(Cache(cache_dir()), offline=True)
     specs = [kernel_spec(name) for name in names] if names else kernels().values()
     columns = list(features({}))
@@ -281,9 +275,6 @@ def build_image(
     verbose: options.Verbose = False,
 ) -> None:
     """Build images, and print where each one's base is. It is read-only; guests write to overlays."""
-    from orchestrator.artifacts.images import ready_image
-    from orchestrator.catalog.images import image
-
     recipes = [image(name) for name in names]
     with options.printed_steps(verbose=verbose):
         context = options.open_context(offline=offline)
@@ -305,12 +296,6 @@ def show_images(
     ] = None,
 ) -> None:
     """List the images; of those that are in the cache, their size and what is in them."""
-    from orchestrator.artifacts.cache import BuildContext, Cache
-    from orchestrator.artifacts.images import cached_image
-    from orchestrator.catalog.images import image, images
-    from orchestrator.errors import HostError
-    from orchestrator.paths import cache_dir
-
     context = BuildContext(Cache(cache_dir()), offline=True)
     if packages is not None:
         recipe = image(packages)
@@ -357,8 +342,6 @@ def render(
     out: options.OutputFolder = None,
 ) -> None:
     """Render a module's template to C. Prints its main file, or writes all its files into a folder."""
-    from orchestrator.catalog.kernels import kernel as kernel_spec
-
     _check(template, symbol, out)
     source = _source(template, kernel_spec(kernel), symbol, offset)
     if out is None:
@@ -384,11 +367,6 @@ def build_module(
     It is called lab_NAME.ko, and own_NAME.ko where NAME.c or NAME.c.j2 is a file of your own.
     """
     import shutil
-
-    from orchestrator.artifacts.kernels import ready_kernel
-    from orchestrator.artifacts.modules import build_modules
-    from orchestrator.catalog.kernels import kernel as kernel_spec
-    from orchestrator.errors import BuildError
 
     _check(template, symbol, out)
     spec = kernel_spec(kernel)
@@ -416,15 +394,6 @@ def size(
     offline: options.Offline = False,
 ) -> None:
     """Print the bytes that a kernel marker adds to a function, beside those published in 2006."""
-    from rich.console import Console
-
-    from orchestrator.artifacts.kernels import ready_kernel
-    from orchestrator.artifacts.modules import build_modules
-    from orchestrator.artifacts.modules import render as render_module
-    from orchestrator.benchmarks.markers.code_size import listing_lines, read_object, size_lines
-    from orchestrator.catalog.kernels import kernel as kernel_spec
-    from orchestrator.errors import BuildError
-
     context = options.open_context(offline=offline)
     built = ready_kernel(context, kernel_spec(kernel))
     (module,) = build_modules(context, built, [render_module("marker_sizes", {})])
@@ -438,11 +407,6 @@ def size(
 
 def _check(template: str, symbol: str | None, out: Path | None) -> None:
     """Raise UsageError or ConfigError for what cannot be, before anything is fetched or made."""
-    from orchestrator.artifacts.modules import templates
-    from orchestrator.catalog.data import unknown
-    from orchestrator.catalog.probes import SUFFIXES, find_module, is_path
-    from orchestrator.errors import UsageError
-
     if is_path(template):
         if find_module(template).suffix == ".ko":
             hint = f"a guest loads it as it is: {PROGRAM} exec --module {shlex.quote(template)} -- COMMAND"
@@ -460,9 +424,6 @@ def _check(template: str, symbol: str | None, out: Path | None) -> None:
 
 def _check_place(kernel: Kernel, symbol: str, offset: int | None) -> None:
     """Raise UsageError for a place that the kernel has not; a function that it has not may be a module's."""
-    from orchestrator.errors import UsageError
-    from orchestrator.probes.point import wrong_point_reason
-
     reason = None if kernel.code is None else wrong_point_reason(kernel.code, symbol, offset)
     if reason is None or kernel.code is None:
         return
@@ -472,13 +433,6 @@ def _check_place(kernel: Kernel, symbol: str, offset: int | None) -> None:
 
 
 def _source(template: str, spec: KernelSpec, symbol: str | None, offset: int | None) -> ModuleSource:
-    from orchestrator.artifacts.modules import Value, render_own
-    from orchestrator.artifacts.modules import render as render_module
-    from orchestrator.benchmarks.calls.benchmarks import benchmarks
-    from orchestrator.benchmarks.calls.probe_setup import is_wrapper
-    from orchestrator.catalog.probes import find_module, is_path
-    from orchestrator.catalog.words import system_calls
-
     benchmark = benchmarks()["gtodbench"]
     assert benchmark.call is not None
     symbol = symbol or _usual_symbol(spec)
@@ -495,6 +449,4 @@ def _source(template: str, spec: KernelSpec, symbol: str | None, offset: int | N
 
 def _usual_symbol(spec: KernelSpec) -> str:
     """The function that a probe goes to where none is named."""
-    from orchestrator.benchmarks.calls.benchmarks import benchmarks
-
     return benchmarks()["gtodbench"].symbols[spec.arch]["auto"]

@@ -13,16 +13,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from orchestrator.artifacts.saved_guests import kept_guest
 from orchestrator.cli import one_guest, options
 from orchestrator.cli.main import TypersError, WithExamples
 from orchestrator.cli.options import expected_failures
+from orchestrator.errors import GuestError, GuestOops, HostError, UsageError
+from orchestrator.files import ScratchFolder
+from orchestrator.guest.channel import Stream, fetch_folder, is_folder
+from orchestrator.guest.guest import Guest
 from orchestrator.program import PROGRAM
+from orchestrator.run.guests import GuestStart, started
 
 if TYPE_CHECKING:
     import re
 
-    from orchestrator.guest.channel import Stream
-    from orchestrator.guest.guest import Guest
     from orchestrator.guest.terminal import Watch
 
 
@@ -58,9 +62,7 @@ def shell(
 
     Where its kernel has reported trouble or become tainted by it, or the console shows such a report, the status is 1.
     """
-    from orchestrator.errors import GuestOops, UsageError
     from orchestrator.guest.terminal import ESCAPE_KEY, attend
-    from orchestrator.run.guests import GuestStart
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("a shell needs a terminal", hint=f"for a command and its output: {PROGRAM} exec -- COMMAND...")
@@ -101,10 +103,6 @@ def shell(
 
 def _reopen(file: Path, directory: Path, expected: Sequence[re.Pattern[str]]) -> None:
     """Give the terminal the console of a kept guest. Raises GuestError, UsageError, HostError."""
-    from orchestrator.artifacts.saved_guests import kept_guest
-    from orchestrator.errors import GuestOops
-    from orchestrator.files import ScratchFolder
-    from orchestrator.guest.guest import Guest
     from orchestrator.guest.terminal import ESCAPE_KEY, attend
 
     with (
@@ -158,8 +156,6 @@ class FetchedFiles:
 
     def check(self) -> None:
         """Raise UsageError for a path or a folder that cannot be, and for a file that would be overwritten."""
-        from orchestrator.errors import UsageError
-
         if self.out is not None and not self.paths:
             hint = f"what the command leaves in {SCRATCH}: --get {SCRATCH} --out {self.out}"
             raise UsageError(f"--out {self.out}: there is no --get whose file could go there", hint=hint)
@@ -183,9 +179,6 @@ class FetchedFiles:
         In a guest that lives the others are copied before. A channel gives no file of more than 256 MiB; a folder's
         bounds are in ``fetched_folder``.
         """
-        from orchestrator.errors import GuestError
-        from orchestrator.guest.channel import fetch_folder, is_folder
-
         missing: GuestError | None = None
         for path in self.paths:
             try:
@@ -201,8 +194,6 @@ class FetchedFiles:
             raise missing
 
     def _write(self, path: str, content: bytes) -> None:
-        from orchestrator.errors import HostError
-
         target = self._target(path)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -216,8 +207,6 @@ class FetchedFiles:
         return self.folder / PurePosixPath(path).name
 
     def _check_folder(self) -> None:
-        from orchestrator.errors import UsageError
-
         there = next(place for place in (self.folder, *self.folder.absolute().parents) if os.path.lexists(place))
         if not there.is_dir():
             raise UsageError(
@@ -227,8 +216,6 @@ class FetchedFiles:
             raise UsageError("--get may not write there", where=str(there), hint="name another folder: --out FOLDER")
 
     def _check_free(self, target: Path) -> None:
-        from orchestrator.errors import UsageError
-
         if target.exists() or target.is_symlink():
             hint = "move it away, or name another folder: --out FOLDER"
             raise UsageError("it is there already, and --get overwrites nothing", where=str(target), hint=hint)
@@ -319,9 +306,6 @@ def execute(
     A kernel that reports trouble, or is tainted by it, is a failure as well, and a file that --get does not find: with
     status 1 where the command ended with 0.
     """
-    from orchestrator.errors import GuestError
-    from orchestrator.run.guests import started
-
     choice = one_guest.Choice(
         kernel,
         cpu,
@@ -369,8 +353,6 @@ def execute(
 
 
 def _print(kind: Stream, data: bytes) -> None:
-    from orchestrator.guest.channel import Stream
-
     stream = sys.stdout if kind is Stream.STDOUT else sys.stderr
     stream.buffer.write(data)
     stream.buffer.flush()

@@ -13,17 +13,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.cli import options
-from orchestrator.cli.options import expected_failures
-from orchestrator.fleet.state import USUAL_NAME
+from orchestrator.cli.options import expected_failures, print_columns
+from orchestrator.doctor import Finding, Status
+from orchestrator.errors import LabError, UsageError
+from orchestrator.fleet.keys import made_key, read_key, usual_key_file
+from orchestrator.fleet.local import StartedFleet, end_fleet
+from orchestrator.fleet.serve import Foreground, key_from_input
+from orchestrator.fleet.state import USUAL_NAME, Orders, Room, WorkerOrder, check_name, log_file, stored, worker_name
+from orchestrator.fleet.target import Target, check_reachable, need_dask, target
+from orchestrator.guest.machine import qemu_version
 from orchestrator.plain_text import counted
 from orchestrator.program import PROGRAM
 
 if TYPE_CHECKING:
-    from orchestrator.doctor import Finding
     from orchestrator.fleet.link import Surveyed
-    from orchestrator.fleet.local import StartedFleet
-    from orchestrator.fleet.state import WorkerOrder
-    from orchestrator.fleet.target import Target
     from orchestrator.fleet.worker import Versions
 
 
@@ -63,10 +66,7 @@ def keys(
 
     Who has the key may run code on all machines of the fleet, and on the one that starts a run.
     """
-    from orchestrator.fleet.target import need_dask
-
     need_dask()
-    from orchestrator.fleet.keys import made_key, usual_key_file
 
     file = made_key(out or usual_key_file())
     typer.echo(file)
@@ -106,15 +106,8 @@ def up(
 
     Returns when all workers have joined. Exits with 1 where some have not; where none has, nothing is left running.
     """
-    from orchestrator.errors import LabError, UsageError
-    from orchestrator.fleet.state import check_name
-    from orchestrator.fleet.target import need_dask
-
     check_name(name)
     need_dask()
-    from orchestrator.fleet.keys import read_key, usual_key_file
-    from orchestrator.fleet.local import StartedFleet
-    from orchestrator.fleet.state import Orders
 
     if hosts is not None and host is None:
         hint = "name the address of this machine that they reach: --host 192.0.2.1"
@@ -138,8 +131,6 @@ def up(
 
 
 def _workers_here(number: int, guests: int | None, memory: str | None) -> list[WorkerOrder]:
-    from orchestrator.fleet.state import Room, WorkerOrder, worker_name
-
     room = Room.of_host(max(1, number)).limited(guests, memory)
     host = worker_name(socket.gethostname())
     names = [host] if number == 1 else [f"{host}-{at}" for at in range(1, number + 1)]
@@ -153,8 +144,6 @@ def _workers_there(hosts: Path) -> list[WorkerOrder]:
 
 
 def _check_workers(ordered: tuple[WorkerOrder, ...]) -> None:
-    from orchestrator.errors import UsageError
-
     names = [one.name for one in ordered]
     twice = next((one for one in names if names.count(one) > 1), None)
     if twice is not None:
@@ -197,15 +186,7 @@ def worker(
     ] = None,
 ) -> None:
     """Be a worker of a fleet, in the foreground, until the fleet ends or a signal comes: for batch systems and pods."""
-    from orchestrator.errors import UsageError
-    from orchestrator.fleet.target import need_dask
-
     need_dask()
-    from orchestrator.fleet.keys import read_key, usual_key_file
-    from orchestrator.fleet.serve import Foreground, key_from_input
-    from orchestrator.fleet.state import Room, worker_name
-    from orchestrator.fleet.target import check_reachable
-    from orchestrator.guest.machine import qemu_version
 
     if key is not None and key_from_stdin:
         raise UsageError("there are two keys", where="--key, --key-from-stdin", hint="leave one of them out")
@@ -227,8 +208,6 @@ def status(
 
     NAME may be an address, too: tls://HOST:PORT.
     """
-    from orchestrator.fleet.target import target
-
     found = target(name)
     is_whole = print_status(found, as_json=as_json)
     raise typer.Exit(0 if is_whole else 1)
@@ -238,9 +217,6 @@ def status(
 @expected_failures
 def down(name: _Name = USUAL_NAME) -> None:
     """End a fleet that was started here: its scheduler, its workers, and all their guests."""
-    from orchestrator.fleet.local import end_fleet
-    from orchestrator.fleet.state import stored
-
     state = stored(name)
     was_running = end_fleet(state)
     typer.echo(f"fleet '{name}' has ended" if was_running else f"fleet '{name}' had ended before; its file is removed")
@@ -255,7 +231,6 @@ _LITTLE_MB = 2000
 
 def print_status(fleet: Target, *, as_json: bool) -> bool:
     """Print a fleet's scheduler and workers; whether all are there that it was to have."""
-    from orchestrator.cli.options import print_columns
     from orchestrator.fleet.link import survey
 
     workers = survey(fleet)
@@ -273,9 +248,7 @@ def print_status(fleet: Target, *, as_json: bool) -> bool:
 
 def examine_fleet(fleet: Target) -> list[Finding]:
     """What a run would find wrong with the workers of a fleet, and what can be done about it."""
-    from orchestrator.doctor import Finding, Status
     from orchestrator.fleet.link import survey
-    from orchestrator.fleet.state import log_file
     from orchestrator.fleet.worker import Versions
 
     workers = survey(fleet)
@@ -295,8 +268,6 @@ def examine_fleet(fleet: Target) -> list[Finding]:
 
 
 def _examined(worker: Surveyed, here: Versions) -> Iterator[Finding]:
-    from orchestrator.doctor import Finding, Status
-
     answer, name = worker.answer, worker.name
     if answer.offer is None:
         yield Finding(name, Status.MISSING, answer.problem, f"on {answer.host or 'its host'}: {PROGRAM} doctor")

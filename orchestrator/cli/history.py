@@ -11,18 +11,33 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
 from orchestrator.cli import options
 from orchestrator.cli.options import expected_failures
+from orchestrator.errors import HostError, UsageError
+from orchestrator.paths import lab_dir
 from orchestrator.program import PROGRAM
+from orchestrator.report.chart import ASCII, BLOCKS
+from orchestrator.report.history_sheets import (
+    ExplainedStep,
+    Traced,
+    histories_csv,
+    history_json,
+    history_sheets,
+    in_one_line,
+    overview_sheet,
+)
+from orchestrator.report.sheet import Sheet
+from orchestrator.report.text import print_sheets
+from orchestrator.results.history import History, Quantity, metrics_named, recent_histories
+from orchestrator.results.history import history as history_of
+from orchestrator.results.history_steps import Origins, causes, steps_of
+from orchestrator.results.store import FILE_NAME, Store
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from orchestrator.report.history_sheets import ExplainedStep, Traced
-    from orchestrator.report.sheet import Sheet
-    from orchestrator.results.history import History, Quantity
-    from orchestrator.results.store import Store
 
 _RECENT = 100
 """Runs that are looked at for what changed lately."""
@@ -61,10 +76,6 @@ def history(
 
     METRIC may name several cells, or an experiment: then each has a line.
     """
-    from orchestrator.errors import UsageError
-    from orchestrator.paths import lab_dir
-    from orchestrator.results.store import FILE_NAME, Store
-
     if not (lab_dir() / FILE_NAME).exists():
         raise UsageError("there is no run yet", where=str(lab_dir()), hint=f"Make one: {PROGRAM} run CONFIG")
     quantity: Quantity = "overhead" if overhead else "value"
@@ -80,10 +91,6 @@ def history(
 
 
 def _named(store: Store, name: str, quantity: Quantity, since: datetime | None) -> Sequence[Traced]:
-    from orchestrator.errors import UsageError
-    from orchestrator.results.history import history as history_of
-    from orchestrator.results.history import metrics_named
-
     begun = _moment(since)
     read = (history_of(store, metric, quantity, since=begun) for metric in metrics_named(store, name))
     histories = [one for one in read if one is not None]
@@ -96,9 +103,6 @@ def _named(store: Store, name: str, quantity: Quantity, since: datetime | None) 
 
 def _changed_lately(store: Store, quantity: Quantity, since: datetime | None) -> Sequence[Traced]:
     """Those with a step, the newest step first; a history that needs a missing library is left out, with a word."""
-    from orchestrator.errors import HostError
-    from orchestrator.results.history import recent_histories
-
     found: list[Traced] = []
     refused: HostError | None = None
     for one in recent_histories(store, _RECENT, quantity, since=_moment(since)):
@@ -113,24 +117,16 @@ def _changed_lately(store: Store, quantity: Quantity, since: datetime | None) ->
 
 
 def _traced(history: History) -> Traced:
-    from orchestrator.report.history_sheets import Traced
-    from orchestrator.results.history_steps import steps_of
-
     return Traced(history, steps_of(history))
 
 
 def _explained(store: Store, traced: Traced, limit: int | None) -> Sequence[ExplainedStep]:
     """The newest steps with their causes, oldest first."""
-    from orchestrator.report.history_sheets import ExplainedStep
-    from orchestrator.results.history_steps import Origins, causes
-
     found, metric, origins = traced.steps.found, traced.history.metric, Origins(store)
     return [ExplainedStep(step, causes(origins, step, metric)) for step in (found[-limit:] if limit else found)]
 
 
 def _print_one(store: Store, traced: Traced, limit: int | None) -> None:
-    from orchestrator.report.history_sheets import history_sheets
-
     newest = _explained(store, traced, limit)[::-1]
     console, characters = _console()
     _print_sheets(history_sheets(traced, newest, limit, characters), console)
@@ -138,19 +134,13 @@ def _print_one(store: Store, traced: Traced, limit: int | None) -> None:
 
 def _print(store: Store, histories: Sequence[Traced], form: Form, title: str) -> None:
     if form is Form.JSON:
-        from orchestrator.report.history_sheets import history_json
-
         listed = [history_json(one.history, one.steps, _explained(store, one, None)) for one in histories]
         typer.echo(json.dumps({"histories": listed}, indent=1))
     elif form is Form.CSV:
-        from orchestrator.report.history_sheets import histories_csv
-
         typer.echo(histories_csv([(one.history, one.steps) for one in histories]), nl=False)
     elif not histories:
         typer.echo(f"Nothing has changed in the newest {_RECENT} runs.")
     else:
-        from orchestrator.report.history_sheets import in_one_line, overview_sheet
-
         console, characters = _console()
         example = in_one_line(f"{PROGRAM} history {histories[0].history.metric}")
         sentences = [f"The first one with its steps, what changed at each, and its runs: {example}"]
@@ -158,17 +148,11 @@ def _print(store: Store, histories: Sequence[Traced], form: Form, title: str) ->
 
 
 def _print_sheets(sheets: Sequence[Sheet], console: Console) -> None:
-    from orchestrator.report.text import print_sheets
-
     print_sheets(sheets, console)
 
 
 def _console() -> tuple[Console, str]:
     """The terminal, and the characters of sparklines that its encoding has."""
-    from rich.console import Console
-
-    from orchestrator.report.chart import ASCII, BLOCKS
-
     console = Console()
     return console, ASCII if console.options.ascii_only else BLOCKS
 

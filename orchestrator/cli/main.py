@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import importlib
 import os
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from datetime import datetime
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import typer
+import yaml
 from typer.core import TyperCommand, TyperGroup
 
 from orchestrator import __version__
@@ -67,30 +70,12 @@ _TOO_MANY = "Got unexpected extra argument"
 _EXAMPLE_DAY = "2026-11-01"
 
 
-_FOUND_IN = {
-    "run": "run:run",
-    "report": "report:report",
-    "profile": "profile:profile",
-    "diff": "profile:diff",
-    "disasm": "profile:disasm",
-    "history": "history:history",
-    "site": "report:site",
-    "bisect": "compare:bisect",
-    "compare": "compare:compare",
-    "nightly": "nightly:nightly",
-    "doctor": "listing:doctor",
-    "list": "listing:show",
-    "exec": "execute:app",
-    "shell": "execute:shell",
-    "baseline": "compare:baseline_app",
-    "kernel": "artifacts:kernel_app",
-    "image": "artifacts:image_app",
-    "kmod": "artifacts:kmod_app",
-    "model": "report:model_app",
-    "cache": "artifacts:cache_app",
-    "fleet": "fleet:app",
-}
-"""Of each command, in the order of the help, its module here, and there its function or the typer of its group."""
+@functools.cache
+def _listed() -> Mapping[str, Mapping[str, str]]:
+    """``commands.yaml``, the program's own: not checked, which would cost each start 0.1 s of pydantic."""
+    text = resources.files(__package__).joinpath("commands.yaml").read_text("utf-8")
+    commands: Mapping[str, Mapping[str, str]] = yaml.safe_load(text)
+    return commands
 
 
 class _Loaded(MutableMapping[str, Any]):
@@ -101,13 +86,14 @@ class _Loaded(MutableMapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._made:
-            module, _, attribute = _FOUND_IN[name].partition(":")
+            module, _, attribute = _listed()[name]["calls"].partition(":")
             found = getattr(importlib.import_module(f"{__package__}.{module}"), attribute)
             app = found if isinstance(found, typer.Typer) else typer.Typer()
             if found is not app:
                 app.command(name)(found)
             group = typer.main.get_group(with_examples(app))
             self._made[name] = group.commands.get(name, group)
+            self._made[name].name = name
         return self._made[name]
 
     def __setitem__(self, name: str, command: Any) -> None:
@@ -117,10 +103,10 @@ class _Loaded(MutableMapping[str, Any]):
         raise TypeError(f"{name} is built in")
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_FOUND_IN)
+        return iter(_listed())
 
     def __len__(self) -> int:
-        return len(_FOUND_IN)
+        return len(_listed())
 
 
 class Commands(TyperGroup):
@@ -129,6 +115,19 @@ class Commands(TyperGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         self.commands = _Loaded()
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help. No command is loaded for its line."""
+        TyperGroup.format_help(self._with_summaries(), ctx, formatter)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Complete the name of a command, or an option of the program."""
+        return TyperGroup.shell_complete(self._with_summaries(), ctx, incomplete)
+
+    def _with_summaries(self) -> Commands:
+        listing = copy.copy(self)
+        listing.commands = {name: TyperCommand(name, help=one["summary"]) for name, one in _listed().items()}
+        return listing
 
     def main(self, args: Sequence[str] | None = None, *names: Any, standalone_mode: bool = True, **others: Any) -> Any:
         """Run the command that ``args`` has, or the program's arguments, and end the program with its status."""
@@ -256,7 +255,6 @@ def _range(low: float | None, high: float | None) -> str:
 
 
 def _example(name: str) -> str:
-
     example = next(iter(examples().get(name, ())), "")
     return f"for example {PROGRAM} {example}; " if example else ""
 

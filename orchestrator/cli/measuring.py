@@ -8,27 +8,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.benchmarks.registry import kinds
 from orchestrator.cli import options
+from orchestrator.errors import UsageError
+from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.plan import Plan
+from orchestrator.fleet.target import silence_dask, target
 from orchestrator.guest.guest import Guest, State
+from orchestrator.paths import cache_dir, lab_dir
 from orchestrator.plain_text import counted, plain_line, plain_text
 from orchestrator.report.sheet import figure, shared_key
-from orchestrator.results.contract import CellRecord
-from orchestrator.run.runner import TimeLeft
+from orchestrator.results.contract import CellRecord, RunRecord
+from orchestrator.results.store import RunEntry, Store
+from orchestrator.run.runner import CrewMaker, ProgressListener, Runner, TimeLeft, local_crew, with_found
 from orchestrator.steps import running_steps
-
-if TYPE_CHECKING:
-    from orchestrator.artifacts.cache import BuildContext
-    from orchestrator.experiment.experiment import Experiment
-    from orchestrator.results.contract import RunRecord
-    from orchestrator.results.store import RunEntry
-    from orchestrator.run.runner import CrewMaker, ProgressListener, Runner
 
 
 @dataclass(frozen=True)
@@ -44,45 +44,30 @@ class Measuring:
 
     def check(self) -> None:
         """Raise UsageError for what goes not together, HostError where the fleet does not answer: before any work."""
-        from orchestrator.errors import UsageError
-
         if self.fleet is None:
             return
         if self.jobs is not None:
             hint = "leave --jobs out: `fleet up` and `fleet worker` take --guests"
             raise UsageError("a fleet's workers say themselves how many guests they run", where="--jobs", hint=hint)
-        from orchestrator.fleet.target import target
 
         target(self.fleet)
 
     def found(self, experiment: Experiment) -> Experiment:
         """The experiment with the points that guests have to find."""
-        from orchestrator.benchmarks.registry import kinds
-        from orchestrator.run.runner import with_found
-
         with self._watched() as (context, _):
             return with_found(context, experiment, kinds())
 
     def done(self, work: Callable[[Runner], RunEntry]) -> tuple[RunEntry, RunRecord]:
         """Let ``work`` make a run, or go on with one; the run and its results."""
-        from orchestrator.benchmarks.registry import kinds
-        from orchestrator.paths import lab_dir
-        from orchestrator.results.store import Store
-        from orchestrator.run.runner import Runner
-
         with self._watched() as (context, watching), Store.open(lab_dir()) as store:
             entry = work(Runner(context, store, watching, kinds(), self._crew(), self.events, self.fresh))
             return entry, store.load_run(entry.id)
 
     def _crew(self) -> CrewMaker:
         """Who does the boots: threads of this process, or a fleet."""
-        from orchestrator.run.runner import local_crew
-
         if self.fleet is None:
             return local_crew(self.jobs or 1)
-        from orchestrator.benchmarks.registry import kinds
         from orchestrator.fleet.crew import fleet_crew
-        from orchestrator.fleet.target import silence_dask, target
 
         found = target(self.fleet)
         silence_dask()
@@ -91,9 +76,6 @@ class Measuring:
     @contextmanager
     def _watched(self) -> Iterator[tuple[BuildContext, ProgressListener]]:
         """The user's cache, and who shows what is done in it."""
-        from orchestrator.artifacts.cache import BuildContext, Cache
-        from orchestrator.paths import cache_dir
-
         with listener(sys.stderr) as watching, options.printed_steps(verbose=self.verbose):
             yield BuildContext(Cache(cache_dir()), self.offline, watching.say, watching.warn), watching
 

@@ -8,17 +8,26 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.cache_entries import Kind, cache_entries, fates, remove
+from orchestrator.benchmarks.registry import kinds, reports
 from orchestrator.cli import options
+from orchestrator.cli.compared import compared
+from orchestrator.cli.measuring import Measuring
+from orchestrator.cli.nightly_run import NightReport, night_run
 from orchestrator.cli.options import expected_failures
-
-if TYPE_CHECKING:
-    from orchestrator.cli.nightly_run import NightReport
-    from orchestrator.nightly import Night
-    from orchestrator.results.runs import Run
+from orchestrator.errors import LabError
+from orchestrator.experiment.file import load_experiment
+from orchestrator.guest.machine import qemu_cpu_names
+from orchestrator.nightly import Night, good_night, only_night
+from orchestrator.paths import cache_dir, data_dir, lab_dir
+from orchestrator.report.site.building import build_site
+from orchestrator.results.runs import Run
+from orchestrator.results.store import Store
 
 _EXPERIMENT = "nightly.yaml"
 _DAY = 86_400
@@ -65,14 +74,6 @@ def nightly(
     A night that was interrupted is gone on with. Exits with 0 after a good night, with 1 where a cell failed or is
     beyond its budget, and with 3 where the site or the cache could not be seen to.
     """
-    from orchestrator.benchmarks.registry import kinds
-    from orchestrator.cli.measuring import Measuring
-    from orchestrator.cli.nightly_run import NightReport, night_run
-    from orchestrator.experiment.file import load_experiment
-    from orchestrator.guest.machine import qemu_cpu_names
-    from orchestrator.nightly import only_night
-    from orchestrator.paths import data_dir, lab_dir
-
     report = NightReport.checked(mail, junit, webhook)
     file = config or data_dir("configs") / _EXPERIMENT
     with _reporting_unmeasured(report, file.stem):
@@ -102,8 +103,6 @@ def nightly(
 @contextmanager
 def _reporting_unmeasured(report: NightReport, experiment: str) -> Iterator[None]:
     """Report to everybody where the body fails to measure, or to find out what there is to measure."""
-    from orchestrator.errors import LabError
-
     try:
         yield
     except LabError as error:
@@ -113,12 +112,6 @@ def _reporting_unmeasured(report: NightReport, experiment: str) -> Iterator[None
 
 def _compared(run: Run) -> Night:
     """The night beside the last good one, if there is one."""
-    from orchestrator.cli.compared import compared
-    from orchestrator.errors import LabError
-    from orchestrator.nightly import Night, good_night
-    from orchestrator.paths import lab_dir
-    from orchestrator.results.store import Store
-
     with Store.open(lab_dir()) as store:
         good = store.baselines().get(good_night(run.record.experiment))
     if good is None or good.run == run.record.run:
@@ -131,8 +124,6 @@ def _compared(run: Run) -> Night:
 
 def _seen_to(work: Mapping[str, Callable[[], str]]) -> tuple[list[str], list[str]]:
     """What was done, each in a line, and what could not be done: that is no reason to lose the night."""
-    from orchestrator.errors import LabError
-
     done, problems = [], []
     for name, do in work.items():
         try:
@@ -143,11 +134,6 @@ def _seen_to(work: Mapping[str, Callable[[], str]]) -> tuple[list[str], list[str
 
 
 def _site(directory: Path) -> str:
-    from orchestrator.benchmarks.registry import reports
-    from orchestrator.paths import lab_dir
-    from orchestrator.report.site.building import build_site
-    from orchestrator.results.store import Store
-
     with Store.open(lab_dir()) as store:
         built = build_site(store, directory, reports())
     lacking = f"; {built.lacking}" if built.lacking else ""
@@ -157,10 +143,6 @@ def _site(directory: Path) -> str:
 def _pruned(keep_days: int) -> str:
     import time
 
-    from orchestrator.artifacts.cache import Cache
-    from orchestrator.artifacts.cache_entries import Kind, cache_entries, fates, remove
-    from orchestrator.paths import cache_dir
-
     cache = Cache(cache_dir())
     unused_since = time.time() - keep_days * _DAY
     leaving = [fate.entry for fate in fates(cache_entries(cache), unused_since, list(Kind)) if not fate.stays]
@@ -169,9 +151,5 @@ def _pruned(keep_days: int) -> str:
 
 
 def _keep_as_good(night: Night) -> None:
-    from orchestrator.nightly import good_night
-    from orchestrator.paths import lab_dir
-    from orchestrator.results.store import Store
-
     with Store.open(lab_dir()) as store:
         store.set_baseline(good_night(night.experiment), night.run.record.run)

@@ -10,24 +10,33 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from orchestrator.artifacts.boot_files import GuestDisks, image_arch
+from orchestrator.artifacts.boot_files import unsupported_reason as disks_unsupported_reason
+from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.kernels import Kernel, ready_kernel
+from orchestrator.artifacts.modules import Module, templates
+from orchestrator.artifacts.user_modules import check_parameter_names, takes_values, user_modules
+from orchestrator.catalog.cpus import cpu as cpu_model
+from orchestrator.catalog.cpus import cpus
+from orchestrator.catalog.data import similar_file, unknown
+from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.catalog.probes import SUFFIXES, find_module, parameter_problem, split_path
 from orchestrator.cli import options
+from orchestrator.errors import GuestError, GuestOops, GuestPanic, UsageError
+from orchestrator.guest.accelerator import choose_accelerator
+from orchestrator.guest.console import report_patterns
+from orchestrator.guest.guest import Guest
+from orchestrator.guest.machine import Login, Machine, Timing, qemu_cpu_names
+from orchestrator.paths import user_path
 from orchestrator.plain_text import GUEST_SIZES, guest_mib
+from orchestrator.probes.loading import WATCHED, load
 from orchestrator.program import PROGRAM
+from orchestrator.run.guests import Hardware, machine_for
 from orchestrator.steps import LOG_NAME, step_log
-
-if TYPE_CHECKING:
-    from orchestrator.artifacts.boot_files import GuestDisks
-    from orchestrator.artifacts.cache import BuildContext
-    from orchestrator.artifacts.kernels import Kernel
-    from orchestrator.artifacts.modules import Module
-    from orchestrator.errors import GuestError, GuestOops, UsageError
-    from orchestrator.guest.guest import Guest
-    from orchestrator.guest.machine import Machine, Timing
-
 
 # The modules that ``exec`` and ``shell`` load into their guest: built if they are sources, with their parameters.
 
@@ -68,10 +77,6 @@ class GuestModules:
 
     def check(self) -> None:
         """Raise UsageError for what is wrong with the options, before anything is fetched or built."""
-        from orchestrator.artifacts.user_modules import takes_values
-        from orchestrator.catalog.probes import parameter_problem
-        from orchestrator.errors import UsageError
-
         for given in self.paths:
             _check_path(given)
         for option, assignments in (("--param", self.parameters), ("--set", self.values)):
@@ -91,9 +96,6 @@ class GuestModules:
 
     def build(self, context: BuildContext, kernel: Kernel) -> None:
         """Build them. Raises UsageError for a parameter that no module has; see ``user_modules``."""
-        from orchestrator.artifacts.user_modules import check_parameter_names, takes_values, user_modules
-        from orchestrator.errors import UsageError
-
         wanted: dict[str, Module] = {}
         asked_for: list[str] = []
         for given in self.paths:
@@ -114,15 +116,10 @@ class GuestModules:
 
         Raises RefusedError with the kernel's message, GuestHang, CommandTimeout.
         """
-        from orchestrator.probes.loading import WATCHED, load
-
         for module, parameters in self._built:
             load(guest, module.name, module.file, parameters=parameters, time_limit=time_limit, insmod=WATCHED)
 
     def _parameters(self, asked_for: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, str]]:
-        from orchestrator.catalog.data import unknown
-        from orchestrator.errors import UsageError
-
         found: dict[str, dict[str, str]] = {}
         for key, value in _assigned(self.parameters, "--param").items():
             module, dot, name = key.partition(".")
@@ -139,9 +136,6 @@ class GuestModules:
 
 
 def _check_path(given: str) -> None:
-    from orchestrator.catalog.probes import find_module
-    from orchestrator.errors import UsageError
-
     path, _ = _split(given)
     if not given:
         raise UsageError("--module: found nothing; expected the path of a file or folder of a module")
@@ -153,10 +147,6 @@ def _check_path(given: str) -> None:
 
 def _meant(given: str, path: Path) -> str:
     """A hint at what may be meant by a path at which nothing is."""
-    from orchestrator.artifacts.modules import templates
-    from orchestrator.catalog.data import similar_file
-    from orchestrator.catalog.probes import SUFFIXES, split_path
-
     file, parameters = split_path(given)
     if parameters:
         return f"the parameters of a module are an option of their own: --module {file} --param {parameters}"
@@ -167,8 +157,6 @@ def _meant(given: str, path: Path) -> str:
 
 def _split(given: str) -> tuple[Path, str | None]:
     """A path, and the module's name behind the colon where a folder stands before it."""
-    from orchestrator.paths import user_path
-
     folder, colon, name = given.rpartition(":")
     if colon and not user_path(given).exists() and user_path(folder).is_dir():
         return user_path(folder), name
@@ -182,8 +170,6 @@ def _values(given: Sequence[str]) -> dict[str, str | int]:
 
 
 def _assigned(given: Sequence[str], option: str) -> dict[str, str]:
-    from orchestrator.errors import UsageError
-
     assigned: dict[str, str] = {}
     for assignment in given:
         name, _, value = assignment.partition("=")
@@ -308,16 +294,6 @@ class Choice:
 
         Raises UsageError for a choice that cannot be, HostError, BuildError.
         """
-        from orchestrator.artifacts.boot_files import unsupported_reason as disks_unsupported_reason
-        from orchestrator.artifacts.kernels import ready_kernel
-        from orchestrator.catalog.cpus import cpu as cpu_model
-        from orchestrator.catalog.cpus import cpus
-        from orchestrator.catalog.data import unknown
-        from orchestrator.catalog.kernels import kernel as kernel_spec
-        from orchestrator.errors import UsageError
-        from orchestrator.guest.machine import qemu_cpu_names
-        from orchestrator.run.guests import Hardware, machine_for
-
         wanted = self._wanted()
         spec = kernel_spec(_kernel_of(self.image) if self.kernel is None else self.kernel)
         usual = "xeon-e5410" if spec.needs_long_mode else "pentium4"
@@ -344,10 +320,6 @@ class Choice:
         self.modules.load(guest, time_limit)
 
     def _wanted(self) -> GuestDisks:
-        from orchestrator.artifacts.boot_files import GuestDisks
-        from orchestrator.errors import UsageError
-        from orchestrator.guest.machine import Login
-
         for folder in self.data:
             if not folder.is_dir():
                 raise _no_data(folder)
@@ -362,8 +334,6 @@ class Choice:
         return GuestDisks(self.image, self.channel.value, tuple(self.data), self.kernel_modules, login)
 
     def _password(self) -> str | None:
-        from orchestrator.errors import UsageError
-
         if self.password_file is None:
             return None
         try:
@@ -378,9 +348,6 @@ class Choice:
         return password
 
     def _timing(self) -> Timing:
-        from orchestrator.errors import UsageError
-        from orchestrator.guest.accelerator import choose_accelerator
-
         if self.accel is Accel.INSTRUCTIONS:
             if self.smp != 1:
                 raise UsageError("the exact clock needs one virtual CPU", hint="leave out --smp, or take --accel tcg")
@@ -389,9 +356,6 @@ class Choice:
 
 
 def _no_data(folder: Path) -> UsageError:
-    from orchestrator.catalog.data import similar_file
-    from orchestrator.errors import UsageError
-
     if folder.exists():
         hint = f"name the folder that has it: --data {shlex.quote(str(folder.absolute().parent))}"
         return UsageError("it is no folder, and --data needs one", where=str(folder), hint=hint)
@@ -405,17 +369,12 @@ def _no_data(folder: Path) -> UsageError:
 
 def check_log_folder(wanted: Path | None) -> None:
     """Raise UsageError where ``--console`` names something that is no folder."""
-    from orchestrator.errors import UsageError
-
     if wanted is not None and wanted.exists() and not wanted.is_dir():
         raise UsageError("it is no folder, and --console needs one", where=str(wanted))
 
 
 def expected_reports(regexes: Sequence[str]) -> tuple[re.Pattern[str], ...]:
     """The patterns of ``--allow-oops``. Raises UsageError as ``report_patterns`` does."""
-    from orchestrator.errors import UsageError
-    from orchestrator.guest.console import report_patterns
-
     try:
         return report_patterns(regexes)
     except UsageError as error:
@@ -427,8 +386,6 @@ def unexpected_trouble(guest: Guest) -> GuestOops | None:
 
     What was expected is none.
     """
-    from orchestrator.errors import GuestOops
-
     try:
         guest.check_console()
         guest.check_taint(has_reported=bool(guest.reports()))
@@ -439,16 +396,12 @@ def unexpected_trouble(guest: Guest) -> GuestOops | None:
 
 def reported(trouble: GuestOops, console: Path) -> GuestOops:
     """What a kernel has reported, with the console's log, which is kept then, and with what the user can do."""
-    from orchestrator.errors import GuestOops
-
     hint = "--allow-oops REGEX permits a report that is expected" if trouble.detail else trouble.hint
     return GuestOops(trouble.what, where=str(console), detail=trouble.detail, hint=hint)
 
 
 def with_trouble(error: GuestError, guest: Guest) -> GuestError:
     """The error to raise for ``error``: it quotes what the guest's kernel has reported besides."""
-    from orchestrator.errors import GuestOops, GuestPanic
-
     trouble = None if isinstance(error, GuestPanic) else unexpected_trouble(guest)
     if trouble is None:
         return error
@@ -460,8 +413,6 @@ def with_trouble(error: GuestError, guest: Guest) -> GuestError:
 
 def _kernel_of(image: str | None) -> str:
     """The default kernel of a guest, by its image."""
-    from orchestrator.artifacts.boot_files import image_arch
-
     return "debian-amd64" if image is not None and image_arch(image) == "x86_64" else "debian-686"
 
 
@@ -473,8 +424,6 @@ def log_folder(wanted: Path | None) -> Iterator[Path]:
     """
     import shutil
     import tempfile
-
-    from orchestrator.errors import GuestError
 
     directory = wanted or Path(tempfile.mkdtemp(prefix="orchestrator-"))
     directory.mkdir(parents=True, exist_ok=True)

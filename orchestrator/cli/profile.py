@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orchestrator.artifacts.kernel_code import FUNCTION_TYPES, KernelCode
+from orchestrator.artifacts.kernels import Kernel, ready_kernel
+from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.cli import options
+from orchestrator.cli.compared import Measured, TwoKernels, cells_of_run, difference_of, named, stored_pairs
+from orchestrator.cli.measuring import Measuring, outcome
 from orchestrator.cli.options import (
     Depth,
     Form,
@@ -21,16 +26,41 @@ from orchestrator.cli.options import (
     expected_failures,
     print_profiles,
 )
+from orchestrator.errors import HostError, LabError, UsageError
+from orchestrator.probes.placement import places_of
+from orchestrator.probes.point import wrong_point_reason
+from orchestrator.profile.difference import ComparedCode, annotated, per_call, with_code
+from orchestrator.profile.probe_places import Disassembly
 from orchestrator.program import PROGRAM
+from orchestrator.report.flames import callgrind_text, difference_flame_graph, flame_graph, folded_text
+from orchestrator.report.profile_json import (
+    difference_json,
+    function_json,
+    profile_json,
+    tree_difference_json,
+    tree_json,
+)
+from orchestrator.report.profile_sheets import (
+    Cut,
+    cache_sheets,
+    difference_sheet,
+    function_sheet,
+    profile_sheet,
+    tree_difference_sheet,
+    tree_sheet,
+)
+from orchestrator.results.faults import storage_faults
+from orchestrator.results.stored_profile import (
+    CellProfile,
+    FunctionDifference,
+    ProfileDifference,
+    call_tree,
+    compared_trees,
+    load_profile,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from orchestrator.artifacts.kernel_code import KernelCode
-    from orchestrator.artifacts.kernels import Kernel
-    from orchestrator.cli.compared import Measured
-    from orchestrator.report.profile_sheets import Cut
-    from orchestrator.results.stored_profile import CellProfile, FunctionDifference, ProfileDifference
 
 
 # ``orchestrator profile``: where the instructions of a run's cells went.
@@ -80,8 +110,6 @@ def profile(
             if file is not None:
                 _write(profiles, kind, file)
     elif annotate is not None:
-        from orchestrator.profile.difference import annotated
-
         typer.echo(annotated(profiles, annotate))
     elif tree:
         _print_trees(profiles, depth, share, form)
@@ -91,10 +119,6 @@ def profile(
 
 def _write(profiles: Sequence[CellProfile], kind: str, file: Path) -> None:
     """Write the profile of the only cell in one of the formats for other programs."""
-    from orchestrator.errors import UsageError
-    from orchestrator.report.flames import callgrind_text, flame_graph, folded_text
-    from orchestrator.results.faults import storage_faults
-
     if len(profiles) != 1:
         cells = [one.cell for one in profiles[:20]]
         raise UsageError(f"{len(profiles)} cells do not go into one file", detail=cells, hint="name one of them: CELL")
@@ -105,9 +129,6 @@ def _write(profiles: Sequence[CellProfile], kind: str, file: Path) -> None:
 
 
 def _profiles(run: str, cell: str | None) -> Sequence[CellProfile]:
-    from orchestrator.cli.compared import cells_of_run, named
-    from orchestrator.results.stored_profile import load_profile
-
     chosen = named(run) if cell is None else cells_of_run(run, cell)
     cells = chosen.run.record.cells if chosen.cells is None else chosen.cells
     wanted = [one for one in cells if one.profile is not None] or cells[:1]
@@ -115,10 +136,6 @@ def _profiles(run: str, cell: str | None) -> Sequence[CellProfile]:
 
 
 def _print_symbols(profiles: Sequence[CellProfile], limit: int | None, form: Form) -> None:
-    from orchestrator.profile.difference import per_call
-    from orchestrator.report.profile_json import profile_json
-    from orchestrator.report.profile_sheets import cache_sheets, profile_sheet
-
     found = [(one, per_call(one)) for one in profiles]
     print_profiles(
         "Profiles",
@@ -129,10 +146,6 @@ def _print_symbols(profiles: Sequence[CellProfile], limit: int | None, form: For
 
 
 def _print_trees(profiles: Sequence[CellProfile], depth: int, share: float, form: Form) -> None:
-    from orchestrator.report.profile_json import tree_json
-    from orchestrator.report.profile_sheets import Cut, tree_sheet
-    from orchestrator.results.stored_profile import call_tree
-
     found = [(one, call_tree(one)) for one in profiles]
     print_profiles(
         "Profiles",
@@ -185,9 +198,6 @@ def diff(
 
     With --config, exits with 1 when a cell failed.
     """
-    from orchestrator.cli.compared import difference_of, stored_pairs
-    from orchestrator.errors import UsageError
-
     check_one({"--symbol": symbol is not None, "--tree": tree, "--flame-graph": flame_graph is not None})
     check_one({"--flame-graph": flame_graph is not None, f"--format {form}": form is not Form.TABLE})
     check_writable(flame_graph)
@@ -198,9 +208,6 @@ def diff(
     if config is None:
         pairs = stored_pairs(before, after)
     else:
-        from orchestrator.cli.compared import TwoKernels
-        from orchestrator.cli.measuring import Measuring
-
         parts = ["stacks"] if tree or flame_graph is not None else ["symbols"]
         wanted = TwoKernels(config, (before, after), overrides or [], only or [])
         measured = wanted.measured(parts, Measuring(offline=offline, verbose=verbose))
@@ -209,8 +216,6 @@ def diff(
     if flame_graph is not None:
         _draw(differences, flame_graph)
     elif tree:
-        from orchestrator.report.profile_sheets import Cut
-
         _print_changed_trees(differences, Cut(depth, share), form)
     elif symbol is not None:
         _print_function(differences, symbol, form)
@@ -221,10 +226,6 @@ def diff(
 
 
 def _print_changed_symbols(differences: Sequence[ProfileDifference], limit: int | None, form: Form) -> None:
-    from orchestrator.profile.difference import with_code
-    from orchestrator.report.profile_json import difference_json
-    from orchestrator.report.profile_sheets import difference_sheet
-
     compared = [with_code(one) for one in differences]
     print_profiles(
         "Differences",
@@ -236,11 +237,6 @@ def _print_changed_symbols(differences: Sequence[ProfileDifference], limit: int 
 
 def _print_function(differences: Sequence[ProfileDifference], name: str, form: Form) -> None:
     """The function in the pairs of cells that execute it."""
-    from orchestrator.errors import UsageError
-    from orchestrator.profile.difference import ComparedCode
-    from orchestrator.report.profile_json import function_json
-    from orchestrator.report.profile_sheets import function_sheet
-
     found: list[tuple[ProfileDifference, FunctionDifference]] = []
     refusals: list[UsageError] = []
     for one in differences:
@@ -259,10 +255,6 @@ def _print_function(differences: Sequence[ProfileDifference], name: str, form: F
 
 
 def _print_changed_trees(differences: Sequence[ProfileDifference], cut: Cut, form: Form) -> None:
-    from orchestrator.report.profile_json import tree_difference_json
-    from orchestrator.report.profile_sheets import tree_difference_sheet
-    from orchestrator.results.stored_profile import call_tree, compared_trees
-
     found = [(one, compared_trees(call_tree(one.before), call_tree(one.after))) for one in differences]
     print_profiles(
         "Differences",
@@ -274,9 +266,6 @@ def _print_changed_trees(differences: Sequence[ProfileDifference], cut: Cut, for
 
 def _draw(differences: Sequence[ProfileDifference], file: Path) -> None:
     """A picture in ``file``; of several pairs of cells one each, with the cell's id in the file's name."""
-    from orchestrator.report.flames import difference_flame_graph
-    from orchestrator.results.faults import storage_faults
-
     for one in differences:
         named = file if len(differences) == 1 else file.with_stem(f"{file.stem}.{one.after.cell.replace('/', '.')}")
         picture = difference_flame_graph(one.before, one.after)
@@ -288,9 +277,6 @@ def _draw(differences: Sequence[ProfileDifference], file: Path) -> None:
 
 def _say_missing(measured: Measured) -> None:
     """Which cells have no number and are not compared; the status says whether one of them has failed."""
-    from orchestrator.cli.measuring import outcome
-    from orchestrator.errors import LabError
-
     for cell in measured.missing:
         print(f"not compared: {cell.id}: {outcome(cell)}", file=sys.stderr)
     if not measured.pairs:
@@ -322,12 +308,6 @@ def disasm(
     verbose: options.Verbose = False,
 ) -> None:
     """Print a function's instructions, and which probes can be at each, by the kernel's image. Starts no guest."""
-    from orchestrator.artifacts.kernels import ready_kernel
-    from orchestrator.catalog.kernels import kernel as kernel_spec
-    from orchestrator.errors import UsageError
-    from orchestrator.probes.placement import places_of
-    from orchestrator.profile.probe_places import Disassembly
-
     symbol, bounds = _place(function)
     spec = kernel_spec(name)
     with options.printed_steps(verbose=verbose):
@@ -351,8 +331,6 @@ def _place(function: str) -> tuple[str, tuple[int, int] | None]:
     """The function, and the offsets of the part that is asked for. Raises UsageError."""
     import re
 
-    from orchestrator.errors import UsageError
-
     found = re.fullmatch(_RANGE, function)
     if found is None or not found["symbol"]:
         raise UsageError(f"found '{function}'; expected a kernel function, such as vfs_read")
@@ -375,8 +353,6 @@ def _place(function: str) -> tuple[str, tuple[int, int] | None]:
 
 def _code(kernel: Kernel) -> KernelCode:
     """The kernel's image. Raises HostError where it is not at hand."""
-    from orchestrator.errors import HostError
-
     code = kernel.code
     if code is None:
         raise HostError(
@@ -389,10 +365,6 @@ def _code(kernel: Kernel) -> KernelCode:
 
 def _check(kernel: Kernel, code: KernelCode, symbol: str) -> None:
     """Raise UsageError for what is no function of the kernel's, or several."""
-    from orchestrator.artifacts.kernel_code import FUNCTION_TYPES
-    from orchestrator.errors import UsageError
-    from orchestrator.probes.point import wrong_point_reason
-
     reason = wrong_point_reason(code, symbol, None)
     if reason is not None:
         types = [one.type for one in code.named(symbol)]

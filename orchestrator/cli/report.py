@@ -11,17 +11,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from orchestrator.benchmarks.registry import reports
 from orchestrator.cli import options
-from orchestrator.cli.options import expected_failures
+from orchestrator.cli.options import check_page_file, expected_failures, show_page
+from orchestrator.errors import UsageError
+from orchestrator.model.cost_file import cost_file, cost_sources, replace_table, write_table
+from orchestrator.model.modelled_run import calibrated, known_costs, modelled_run, own_costs
+from orchestrator.paths import lab_dir, user_path
 from orchestrator.program import PROGRAM
+from orchestrator.report.claims import ClaimsLayout, all_claims, assess_modelled, decided_claims
+from orchestrator.report.exports import ORIGIN, render_csv, render_junit, render_kcidb
+from orchestrator.report.html.frame import PAGE, Page
+from orchestrator.report.html.run_page import run_page, sheets_page
+from orchestrator.report.kind import draw_charts
+from orchestrator.report.modelled_sheets import cost_sheets, modelled_sheets, modelled_summary, render_modelled_csv
+from orchestrator.report.site.building import build_site
+from orchestrator.report.text import print_sheets, print_table, render_markdown, render_sheets
+from orchestrator.results.contract import RunRecord, all_ok, json_schema
+from orchestrator.results.modelled import modelled_schema
+from orchestrator.results.origin import origin_of
+from orchestrator.results.run_files import last_lines
+from orchestrator.results.runs import Run, find_run
+from orchestrator.results.store import FILE_NAME, LATEST, Store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from orchestrator.report.claims import ClaimsLayout
-    from orchestrator.results.contract import RunRecord
-    from orchestrator.results.runs import Run
 
 
 # ``orchestrator report``: a run's results, for people or for programs.
@@ -90,13 +107,6 @@ def report(
     ] = None,
 ) -> None:
     """Print a run's results. Exits with 1 when a cell failed or has no outcome yet."""
-    from orchestrator.cli.options import check_page_file
-    from orchestrator.paths import lab_dir
-    from orchestrator.report.claims import all_claims, decided_claims
-    from orchestrator.results.contract import all_ok
-    from orchestrator.results.runs import find_run
-    from orchestrator.results.store import LATEST
-
     options = {"--costs": costs, "--charts": charts, "--claims": claims, "--schema": schema, "--out": out}
     given = [name for name, value in options.items() if value]
     given += [name for name, value in {"--origin": origin, "RUN": run}.items() if value is not None]
@@ -117,9 +127,6 @@ def report(
     else:
         _print(found.record, form, layout)
     if charts:
-        from orchestrator.benchmarks.registry import reports
-        from orchestrator.report.kind import draw_charts
-
         sys.stdout.flush()
         for path in draw_charts(found.record, found.directory, reports()):
             print(path, file=sys.stderr)
@@ -130,8 +137,6 @@ def report(
 
 def _check(given: Sequence[str], form: Format, clock: ReportClock) -> None:
     """Raise UsageError for options that do not go together: these, of a form and a clock."""
-    from orchestrator.errors import UsageError
-
     is_modelled, exported = clock is ReportClock.MODELLED, (Format.JUNIT, Format.KCIDB)
     others = [name for name in given if name != "--schema"]
     wrong = [
@@ -151,17 +156,9 @@ def _check(given: Sequence[str], form: Format, clock: ReportClock) -> None:
 
 
 def _show_page(run: Run, clock: ReportClock, costs: Sequence[str], out: Path | None) -> None:
-    from orchestrator.benchmarks.registry import reports
-    from orchestrator.cli.options import show_page
-    from orchestrator.report.html.frame import PAGE, Page
-    from orchestrator.report.html.run_page import run_page, sheets_page
-
     def make(folder: str | None) -> Page:
         if clock is ReportClock.MEASURED:
             return run_page(run, reports(), folder)
-        from orchestrator.model.modelled_run import known_costs, modelled_run, own_costs
-        from orchestrator.report.claims import assess_modelled
-        from orchestrator.report.modelled_sheets import modelled_sheets, modelled_summary
 
         modelled = modelled_run(run, {**known_costs(), **own_costs(costs, run)})
         claims = assess_modelled(run.record, modelled, reports())
@@ -174,20 +171,10 @@ def _show_page(run: Run, clock: ReportClock, costs: Sequence[str], out: Path | N
 def _print(record: RunRecord, form: Format, claims: ClaimsLayout) -> None:
     match form:
         case Format.TABLE:
-            from rich.console import Console
-
-            from orchestrator.benchmarks.registry import reports
-            from orchestrator.report.text import print_table
-
             print_table(record, Console(), reports(), claims)
         case Format.MARKDOWN:
-            from orchestrator.benchmarks.registry import reports
-            from orchestrator.report.text import render_markdown
-
             typer.echo(render_markdown(record, reports(), claims), nl=False)
         case Format.CSV:
-            from orchestrator.report.exports import render_csv
-
             typer.echo(render_csv(record), nl=False)
         case Format.JSON:
             from orchestrator.results.contract import json_text
@@ -196,10 +183,6 @@ def _print(record: RunRecord, form: Format, claims: ClaimsLayout) -> None:
 
 
 def _print_for_ci(run: Run, form: Format, origin: str | None) -> None:
-    from orchestrator.report.exports import ORIGIN, render_junit, render_kcidb
-    from orchestrator.results.origin import origin_of
-    from orchestrator.results.run_files import last_lines
-
     made_with = origin_of(run.directory)
     consoles = last_lines(run.directory, [cell.id for cell in run.record.cells if cell.status == "failed"])
     if form is Format.JUNIT:
@@ -211,38 +194,22 @@ def _print_for_ci(run: Run, form: Format, origin: str | None) -> None:
 def _print_schema(clock: ReportClock) -> None:
     import json
 
-    from orchestrator.results.contract import json_schema
-    from orchestrator.results.modelled import modelled_schema
-
     schema = json_schema() if clock is ReportClock.MEASURED else modelled_schema()
     typer.echo(json.dumps(schema, indent=2))
 
 
 def _print_modelled(run: Run, form: Format, costs: Sequence[str], layout: ClaimsLayout) -> None:
-    from orchestrator.benchmarks.registry import reports
-    from orchestrator.model.modelled_run import known_costs, modelled_run, own_costs
-    from orchestrator.report.claims import assess_modelled
-    from orchestrator.report.modelled_sheets import modelled_sheets, modelled_summary
-
     modelled = modelled_run(run, {**known_costs(), **own_costs(costs, run)})
     assessments = assess_modelled(run.record, modelled, reports())
     claims = [layout(one, run.record.run) for one in assessments]
     sentences = modelled_summary(modelled, assessments)
     match form:
         case Format.TABLE:
-            from rich.console import Console
-
-            from orchestrator.report.text import print_sheets
-
             print_sheets(modelled_sheets(modelled), Console(), claims, sentences)
         case Format.MARKDOWN:
-            from orchestrator.report.text import render_sheets
-
             sheets = modelled_sheets(modelled)
             typer.echo(render_sheets(modelled.experiment, sheets, claims, sentences), nl=False)
         case Format.CSV:
-            from orchestrator.report.modelled_sheets import render_modelled_csv
-
             typer.echo(render_modelled_csv(modelled), nl=False)
         case Format.JSON:
             from orchestrator.results.modelled import json_text
@@ -266,12 +233,6 @@ def site(
 
     Only pages whose results have changed are made again. Prints the first page's file.
     """
-    from orchestrator.benchmarks.registry import reports
-    from orchestrator.errors import UsageError
-    from orchestrator.paths import lab_dir
-    from orchestrator.report.site.building import build_site
-    from orchestrator.results.store import FILE_NAME, Store
-
     lab = lab_dir()
     if not (lab / FILE_NAME).exists():
         raise UsageError("there is no run yet", where=str(lab), hint=f"Make one: {PROGRAM} run CONFIG")
@@ -286,9 +247,6 @@ def site(
 @contextmanager
 def _display() -> Iterator[Callable[[int, int], None]]:
     """A bar on stderr where that is a terminal; nothing elsewhere."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
     console = Console(stderr=True)
     columns = (TextColumn("pages"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -328,16 +286,9 @@ def show(
     ] = CostTableForm.TABLE,
 ) -> None:
     """Print what a CPU takes for what is counted, its frequency and its caches, each with its source."""
-    from orchestrator.model.cost_file import cost_file, cost_sources
-
     file = cost_file(costs)
     match form:
         case CostTableForm.TABLE:
-            from rich.console import Console
-
-            from orchestrator.report.modelled_sheets import cost_sheets
-            from orchestrator.report.text import print_sheets
-
             print_sheets(cost_sheets(cost_sources(file)), Console(), [])
         case CostTableForm.YAML:
             typer.echo(file.text, nl=False)
@@ -363,12 +314,6 @@ def fit(
     force: Annotated[bool, typer.Option("--force", help="Replace FILE where it exists.")] = False,
 ) -> None:
     """Fit the costs of a CPU to the published figures that its cost table declares; print the new table."""
-    from orchestrator.errors import UsageError
-    from orchestrator.model.cost_file import cost_file, replace_table, write_table
-    from orchestrator.model.modelled_run import calibrated
-    from orchestrator.paths import lab_dir, user_path
-    from orchestrator.results.runs import find_run
-
     if force and out is None:
         raise UsageError("nothing is written", where="--force", hint="name a file: --out FILE")
     file = cost_file(costs)

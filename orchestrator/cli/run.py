@@ -9,21 +9,38 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Console
 
+from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.kernels import Kernel, ready_kernel
+from orchestrator.benchmarks.registry import kinds, reports
+from orchestrator.catalog.cpus import cpu
+from orchestrator.catalog.kernels import kernel
 from orchestrator.cli import options
-from orchestrator.cli.options import expected_failures
+from orchestrator.cli.measuring import Measuring
+from orchestrator.cli.options import expected_failures, write_page_to
+from orchestrator.errors import HostError, UsageError
+from orchestrator.experiment.experiment import Experiment, unprofiled, with_profile
+from orchestrator.experiment.file import load_experiment
+from orchestrator.experiment.plan import Plan, check_budgets, plan, select
+from orchestrator.guest.machine import Machine, Wiring, qemu_command, qemu_cpu_names
+from orchestrator.paths import cache_dir
+from orchestrator.plain_text import counted
 from orchestrator.program import PROGRAM
-
-if TYPE_CHECKING:
-    from orchestrator.artifacts.cache import BuildContext
-    from orchestrator.experiment.experiment import Experiment
-    from orchestrator.experiment.plan import Plan
-    from orchestrator.results.contract import RunRecord
-    from orchestrator.results.store import RunEntry, Store
-    from orchestrator.run.runner import Runner
+from orchestrator.report.html.frame import PAGE
+from orchestrator.report.html.run_page import run_page
+from orchestrator.report.kind import draw_charts
+from orchestrator.report.text import print_table
+from orchestrator.results.contract import RunRecord, all_ok
+from orchestrator.results.runs import Run, check_directory
+from orchestrator.results.store import RunEntry, Store
+from orchestrator.run.boot import without_missing_modules
+from orchestrator.run.guests import machine_of, timing_of
+from orchestrator.run.plan_check import check_plan, wrong_points
+from orchestrator.run.runner import Runner, check_resumable, check_same_cells, with_found_before
 
 _MOST_JOBS = 64
 
@@ -69,16 +86,6 @@ def run(
     verbose: options.Verbose = False,
 ) -> None:
     """Run experiments, one file after the other, and print their tables. Exits with 1 when a cell failed."""
-    from orchestrator.artifacts.cache import BuildContext, Cache
-    from orchestrator.benchmarks.registry import kinds
-    from orchestrator.cli.measuring import Measuring
-    from orchestrator.experiment.experiment import unprofiled, with_profile
-    from orchestrator.experiment.file import load_experiment
-    from orchestrator.guest.machine import qemu_cpu_names
-    from orchestrator.paths import cache_dir
-    from orchestrator.results.contract import all_ok
-    from orchestrator.run.runner import with_found_before
-
     # All files are checked before the first one runs.
     experiments = [load_experiment(config, kinds(), overrides or [], qemu_cpu_names) for config in configs]
     if profile:
@@ -117,8 +124,6 @@ def run(
 
 def _directories(out: Path | None, experiments: Sequence[Experiment], *, resume: bool) -> Sequence[Path | None]:
     """The directories of the runs; None is one that the store chooses. A new run's belongs to no other."""
-    from orchestrator.results.runs import check_directory
-
     directories = [out / one.name if out is not None and len(experiments) > 1 else out for one in experiments]
     for directory in directories:
         if directory is not None and not resume:
@@ -128,8 +133,6 @@ def _directories(out: Path | None, experiments: Sequence[Experiment], *, resume:
 
 def _planned(experiment: Experiment, only: Sequence[str]) -> Plan:
     """The cells that ``--only`` selects; budgets are for any of the experiment's."""
-    from orchestrator.experiment.plan import check_budgets, plan, select
-
     whole = plan(experiment)
     check_budgets(experiment, whole)
     return select(whole, only)
@@ -137,10 +140,6 @@ def _planned(experiment: Experiment, only: Sequence[str]) -> Plan:
 
 def _check(experiment: Experiment, planned: Plan, at_hand: BuildContext) -> list[str]:
     """Check a plan with the kernels that are at hand; the names of kernels whose points could not be checked."""
-    from orchestrator.artifacts.kernels import Kernel, ready_kernel
-    from orchestrator.catalog.kernels import kernel
-    from orchestrator.errors import HostError
-    from orchestrator.run.plan_check import check_plan
 
     def find(name: str) -> Kernel | None:
         try:
@@ -153,8 +152,6 @@ def _check(experiment: Experiment, planned: Plan, at_hand: BuildContext) -> list
 
 def _check_names(configs: Sequence[Path], experiments: Sequence[Experiment]) -> None:
     """Results of two experiments of one name would be taken for each other."""
-    from orchestrator.errors import UsageError
-
     first: dict[str, Path] = {}
     for config, experiment in zip(configs, experiments, strict=True):
         other = first.setdefault(experiment.name, config)
@@ -174,11 +171,6 @@ def _run_one(
 
 
 def _show(record: RunRecord, entry: RunEntry) -> None:
-    from rich.console import Console
-
-    from orchestrator.benchmarks.registry import reports
-    from orchestrator.report.text import print_table
-
     print_table(record, Console(), reports())
     sys.stdout.flush()
     forms = "markdown, csv, json, junit, kcidb or html"
@@ -194,11 +186,6 @@ def _add(wanted: Mapping[Callable[[RunRecord, RunEntry], None], bool], record: R
 
 
 def _draw(record: RunRecord, entry: RunEntry) -> None:
-    from orchestrator.benchmarks.registry import reports
-    from orchestrator.errors import HostError
-    from orchestrator.plain_text import counted
-    from orchestrator.report.kind import draw_charts
-
     try:
         drawn = draw_charts(record, entry.directory, reports())
     except HostError as error:  # the numbers are there all the same
@@ -209,22 +196,11 @@ def _draw(record: RunRecord, entry: RunEntry) -> None:
 
 
 def _write_page(record: RunRecord, entry: RunEntry) -> None:
-    from orchestrator.benchmarks.registry import reports
-    from orchestrator.cli.options import write_page_to
-    from orchestrator.report.html.frame import PAGE
-    from orchestrator.report.html.run_page import run_page
-    from orchestrator.results.runs import Run
-
     found = Run(record, entry.directory)
     write_page_to(entry.directory / PAGE, lambda folder: run_page(found, reports(), folder))
 
 
 def _unfinished(store: Store, experiment: Experiment, directory: Path | None) -> RunEntry:
-    from orchestrator.benchmarks.registry import kinds
-    from orchestrator.errors import UsageError
-    from orchestrator.experiment.plan import plan
-    from orchestrator.run.runner import check_resumable, check_same_cells
-
     if directory is None:
         entry = store.latest(experiment.name, unfinished=True)
         if entry is None:
@@ -244,16 +220,6 @@ def _unfinished(store: Store, experiment: Experiment, directory: Path | None) ->
 
 def _print_plan(planned: Plan, context: BuildContext) -> None:
     """The cells by boot, each boot with its QEMU command line. Nothing is fetched, built or started."""
-    from orchestrator.artifacts.kernels import ready_kernel
-    from orchestrator.benchmarks.registry import kinds
-    from orchestrator.catalog.cpus import cpu
-    from orchestrator.catalog.kernels import kernel
-    from orchestrator.errors import HostError
-    from orchestrator.guest.machine import Machine, Wiring, qemu_command
-    from orchestrator.run.boot import without_missing_modules
-    from orchestrator.run.guests import machine_of, timing_of
-    from orchestrator.run.plan_check import wrong_points
-
     for boot in planned.boots:
         spec = kernel(boot.kernel)
         refused: Mapping[str, str] = {}

@@ -25,7 +25,14 @@ def all_commands(command: Any, *names: str) -> Iterator[tuple[str, Any]]:
         yield " ".join(names), command
 
 
-COMMANDS = dict(all_commands(typer.main.get_command(app)))
+ROOT: Any = typer.main.get_command(app)
+COMMANDS = dict(all_commands(ROOT))
+
+
+@pytest.mark.parametrize("name", ROOT.commands)
+def test_the_list_of_commands_has_the_first_line_of_each_one_s_help(name: str) -> None:
+    printed = " ".join(CliRunner().invoke(app, ["--help"], env={"COLUMNS": "300"}).stdout.split())
+    assert f"│ {name} {ROOT.commands[name].help.partition(chr(10))[0]} │" in printed
 
 
 def test_each_command_has_two_examples() -> None:
