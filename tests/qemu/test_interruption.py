@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.qemu
 # under way on a busy host.
 ARGUMENTS = (
     *("run", QUICKSTART, "--set", "probes=[none, djprobe, kprobe, jprobe]"),
-    *("--set", "benchmark.repeats=25", "--set", "benchmark.calls=8000"),
+    *("--set", "benchmark.repeats=12", "--set", "benchmark.calls=8000"),
 )
 
 
@@ -33,6 +34,7 @@ def stopped_after(command: CommandLine, cells: int, number: signal.Signals, *opt
                 break
         while not command.qemus():
             assert process.poll() is None
+            time.sleep(0.02)
         assert len(command.qemus()) == 1
         process.send_signal(number)
         rest = process.stderr.read().splitlines()

@@ -474,6 +474,7 @@ def test_one_that_is_killed_while_it_saves_leaves_nothing_that_is_used(
     saver = command.start(*EXEC, stderr=subprocess.DEVNULL)
     while not list(own_cache.glob(f"{saved_guests.KIND}/*.building/devices")):
         assert saver.poll() is None
+        time.sleep(0.001)  # saving ends soon
     saver.send_signal(signal.SIGKILL)
     saver.communicate()
     assert command.qemus_after() == []
