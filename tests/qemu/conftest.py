@@ -138,4 +138,4 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     """The quickstart with fewer calls, run by the command line from beginning to end."""
     command = CommandLine(tmp_path_factory.mktemp("lab"))
     directory = command.lab / "undisturbed"
-    return FinishedRun(command, directory, command.run_apart("run", QUICKSTART, *REDUCED, "--out", directory))
+    return FinishedRun(command, directory, command.run("run", QUICKSTART, *REDUCED, "--out", directory))
