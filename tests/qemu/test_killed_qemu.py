@@ -43,7 +43,7 @@ def test_a_killed_qemu_costs_its_cell_and_no_other(undisturbed: FinishedRun, tmp
     assert lab.runs()[0].status == "complete"
 
 
-@pytest.mark.guest(fresh=True, timing="tcg")
+@pytest.mark.guest(kernel="lab-i386-up", timing="tcg")
 def test_a_qemu_that_is_killed_while_it_counts_is_an_exit(guest: Guest) -> None:
     def kill_while_counting() -> None:
         with guest.counted_interrupts():
