@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ ALL_KERNELS = [
 
 @pytest.fixture
 def said() -> list[str]:
-    """What a person is told."""
+    """What a person is warned of."""
     return []
 
 
@@ -77,7 +77,7 @@ def own_cache(tmp_path: Path, workshop: BuildContext) -> Path:
 def own(own_cache: Path, said: list[str], monkeypatch: pytest.MonkeyPatch) -> BuildContext:
     """What builds artifacts on the test's own cache."""
     monkeypatch.setattr(started_guest, "_given_up", set())
-    return BuildContext(Cache(own_cache), say=said.append, warn=said.append)
+    return BuildContext(Cache(own_cache), warn=said.append)
 
 
 @pytest.fixture
@@ -114,12 +114,12 @@ def saved_in(context: BuildContext) -> list[Path]:
     return [place for place, _ in context.cache.contents(saved_guests.KIND)]
 
 
-def boot_with(kernel: str, *rows: str) -> Boot:
+def boot_with(kernel: str, rows: Sequence[str], handlers: Sequence[str]) -> Boot:
     return boot_of_calls(
         kernels=[kernel],
         machines=[{"cpu": "xeon-e5410" if kernels()[kernel].needs_long_mode else "pentium4"}],
         probes=list(rows),
-        handlers=["noop", "record"],
+        handlers=list(handlers),
         benchmark={"name": "gtodbench", "calls": 200, "repeats": 2},
     )
 
@@ -153,12 +153,12 @@ def check_equal(context: BuildContext, boot: Boot, folder: Path) -> None:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_restored_guests_measure_what_a_booted_one_does(workshop: BuildContext, tmp_path: Path, kernel: str) -> None:
-    check_equal(workshop, boot_with(kernel, "none", "kprobe", "djprobe"), tmp_path)
+    check_equal(workshop, boot_with(kernel, ["none", "kprobe", "djprobe"], ["record"]), tmp_path)
 
 
 @pytest.mark.parametrize("kernel", ALL_KERNELS)
 def test_every_kind_measures_the_same_restored(workshop: BuildContext, tmp_path: Path, kernel: str) -> None:
-    check_equal(workshop, boot_with(kernel, *probes()), tmp_path)
+    check_equal(workshop, boot_with(kernel, [*probes()], ["noop", "record"]), tmp_path)
 
 
 def test_a_guest_is_saved_once_and_privately(
