@@ -79,6 +79,7 @@ def test_a_second_run_says_how_long_it_will_take(tmp_path: Path) -> None:
     assert re.search(r"^run \S+: 1 cell, about \d+ s left$", second, re.MULTILINE)
 
 
+@pytest.mark.nightly("boots Debian's kernel: four seconds; a booted guest of another is compared every day")
 def test_another_run_is_identical_cell_by_cell(undisturbed: FinishedRun, tmp_path: Path) -> None:
     """One whose guest was booted, against one whose guest was restored."""
     command = CommandLine(tmp_path)

@@ -96,8 +96,11 @@ def test_a_function_of_the_c_library_and_one_of_a_user_s(
     ready.guest.check_console()
 
 
-def test_static_points(ready: ReadyGuest, workshop: BuildContext) -> None:
-    boot = boot_with([PASSED, WANTED], ["none", "uprobe-event"])
+@pytest.mark.parametrize(
+    "point", [WANTED, pytest.param(PASSED, marks=pytest.mark.nightly("one that is always passed"))]
+)
+def test_static_points(ready: ReadyGuest, workshop: BuildContext, point: str) -> None:
+    boot = boot_with([point], ["none", "uprobe-event"])
     ready = prepared_for(ready, workshop, boot)
     for cell in boot.cells:
         check(cell, measured_call(ready, cell))

@@ -429,6 +429,7 @@ def test_a_plugin_that_qemu_cannot_load_ends_the_guest(context: BuildContext, tm
         pytest.fail("QEMU has loaded what is no plugin")
 
 
+@pytest.mark.nightly("Debian's kernel: three seconds; a difference on the command line is made every day")
 def test_from_the_experiment_to_the_difference(tmp_path: Path) -> None:
     """On the command line, with Debian's kernel: the figures of the quickstart, and where they come from."""
     command = CommandLine(tmp_path)
