@@ -61,15 +61,22 @@ def by_row(cells: list[CellRecord]) -> dict[str, CellRecord]:
     return {row_of(cell): cell for cell in cells}
 
 
+RUNS = pytest.mark.parametrize(
+    "times", [1, pytest.param(2, marks=pytest.mark.nightly("the same in a second run: 3 s"))]
+)
+
+
 @pytest.mark.kernels("lab-i386-up")
-def test_every_step_is_the_same_in_two_runs(command: CommandLine, many: Path) -> None:
+@RUNS
+def test_every_step_is_the_same_in_each_run(command: CommandLine, many: Path, times: int) -> None:
     runs = []
-    for _ in range(2):
+    for _ in range(times):
         finished = command.run("run", many)
         assert finished.returncode == 0, finished.stderr
         runs.append(records(command))
-    first, second = runs
-    assert [(cell.id, cell.samples) for cell in first] == [(cell.id, cell.samples) for cell in second]
+    first = runs[0]
+    samples = [[(cell.id, cell.samples) for cell in run] for run in runs]
+    assert samples == [samples[0]] * times
     rows = by_row(first)
     assert len(rows["register"].samples) == len(rows["enable"].samples) == 10
     for cell in first:
@@ -148,7 +155,7 @@ def test_other_kernels_have_them_too(
 
 
 @pytest.mark.kernels("lab-i386-up")
-@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.nightly("the same in a second run: 3 s"))])
+@RUNS
 def test_events_of_tracefs_come_to_the_same_in_each_run(command: CommandLine, tmp_path: Path, times: int) -> None:
     path = tmp_path / "events.yaml"
     rows = ", ".join(f"kpcache-events.{row}" for row in ("define", "enable", "disable"))
