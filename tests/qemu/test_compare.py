@@ -112,6 +112,7 @@ def test_two_kernels_measured_and_compared(tmp_path: Path) -> None:
     assert (stored.returncode, ComparisonJson.model_validate_json(stored.stdout)) == (1, found)
 
 
+@pytest.mark.nightly("the page's own kernels: three seconds")
 def test_the_page_s_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     commands, shown, *_ = blocks(ROOT / "docs" / "comparing.md")[1:]

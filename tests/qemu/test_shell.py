@@ -122,6 +122,7 @@ def test_a_panic_is_an_error(tmp_path: Path) -> None:
     assert qemus_in(tmp_path) == []
 
 
+@pytest.mark.nightly("a guest more; commands hear of reports every day")
 def test_a_report_of_the_kernel_is_an_error(tmp_path: Path, late_oops: Path) -> None:
     with shell(tmp_path, "--module", str(late_oops), "--allow-oops", "WARNING: CPU") as person:
         person.expect_exact(PROMPT)
