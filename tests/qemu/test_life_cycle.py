@@ -37,7 +37,6 @@ from orchestrator.probes.point import find_entry
 from orchestrator.probes.symbols import Symbols
 
 pytestmark = pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4", timing="tcg")  # boots the quickest
-fresh = pytest.mark.guest(fresh=True)
 
 
 def pid_of(guest: Guest) -> int:
@@ -59,7 +58,6 @@ def load(guest: Guest, module: Module) -> int:
 # --- the guest's kernel in trouble ----------------------------------------------------------------
 
 
-@fresh
 @pytest.mark.allow_oops("Kernel panic - not syncing: sysrq triggered crash")
 def test_a_panic_quotes_the_kernels_message(guest: Guest) -> None:
     pid = pid_of(guest)
@@ -71,7 +69,6 @@ def test_a_panic_quotes_the_kernels_message(guest: Guest) -> None:
         guest.get("/etc/modules")
 
 
-@fresh
 @pytest.mark.allow_oops("this is only a test", "NULL pointer dereference")
 def test_trouble_that_the_kernel_survives_is_reported_after_the_mark(guest: Guest, modules: ModuleMaker) -> None:
     guest.check_console()
@@ -97,7 +94,6 @@ def test_trouble_that_the_kernel_survives_is_reported_after_the_mark(guest: Gues
     assert guest.run(["echo", "alive"]).text == "alive\n"
 
 
-@fresh
 @pytest.mark.allow_oops("NULL pointer dereference")
 def test_a_probe_module_that_oopses_is_no_mere_refusal(
     guest: Guest, guest_kernel: Kernel, modules: ModuleMaker
@@ -114,7 +110,6 @@ def test_a_probe_module_that_oopses_is_no_mere_refusal(
         pytest.fail("the module was loaded")
 
 
-@fresh
 def test_a_hang_is_raised_and_the_guest_can_be_killed(
     guest: Guest, modules: ModuleMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,7 +139,6 @@ def test_a_guest_that_stands_still_for_a_while_goes_on(shared_guest: Guest, monk
     assert shared_guest.run(["echo", "in time"]).text == "in time\n"
 
 
-@fresh
 def test_qemus_sudden_death_is_an_exit(guest: Guest) -> None:
     os.kill(pid_of(guest), signal.SIGKILL)
     with pytest.raises(GuestExit, match=r"^[^ ]*: QEMU ended \(signal 9\) while running true"):
@@ -152,7 +146,6 @@ def test_qemus_sudden_death_is_an_exit(guest: Guest) -> None:
     assert guest.pid is None
 
 
-@fresh
 def test_a_guest_that_reboots_is_an_exit(guest: Guest) -> None:
     with pytest.raises(GuestExit, match=r"QEMU ended \(status 0\) while running sh"):
         guest.run(["sh", "-c", "echo b > /proc/sysrq-trigger"])
