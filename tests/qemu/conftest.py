@@ -139,3 +139,12 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     command = CommandLine(tmp_path_factory.mktemp("lab"))
     directory = command.lab / "undisturbed"
     return FinishedRun(command, directory, command.run_apart("run", QUICKSTART, *REDUCED, "--out", directory))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show the tables that tests have recorded, also those of tests that passed."""
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.getreports(outcome):
+            for text in (value for name, value in getattr(report, "user_properties", ()) if name == "table"):
+                terminalreporter.section(f"table of {report.nodeid}")
+                terminalreporter.line(str(text))

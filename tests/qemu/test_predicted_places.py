@@ -49,7 +49,8 @@ KERNELS = [
 ]
 FUNCTIONS = ("ksys_read", "schedule", "__get_user_4", "get_kprobe", "do_syscall_64", "do_int80_syscall_32", "kfree")
 """With calls, loops and a WARN; an access that may fault; those that are not to be probed; a static branch."""
-CALL, JUMPS, BUG, NOP_5 = 0xE8, range(0x70, 0x80), b"\x0f\x0b", bytes.fromhex("0f1f440000")
+CALL, JUMPS, BUG = 0xE8, range(0x70, 0x80), b"\x0f\x0b"
+BRANCHES = (bytes.fromhex("0f1f440000"), bytes.fromhex("3e8d742600"))
 
 
 def functions(kernel: Kernel) -> Iterator[FunctionPlaces]:
@@ -100,7 +101,7 @@ def check_rules(answers: dict[str, Sequence[ProbePlace]]) -> None:
                 assert not jump.is_possible or one.step == "boosted"
             if one.code == BUG:
                 assert takes.is_possible is False
-            branches += one.code == NOP_5 and not takes.is_possible
+            branches += one.code in BRANCHES and takes.is_possible is False and not one.is_entry
             assert takes.is_possible or not jump.is_possible
         if symbol in ("get_kprobe", "do_syscall_64", "do_int80_syscall_32"):
             assert {one.verdicts["kprobe"].is_possible for one in places} == {False}
