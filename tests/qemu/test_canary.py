@@ -22,12 +22,13 @@ clock: instructions
 kernels: [{kernel}]
 machines: [{{cpu: xeon-e5410}}]
 handlers: [{handlers}]
-benchmark: {{name: syscall, call: read, arguments: [0, 0, 0], calls: 500, repeats: 2, expect: 0}}
 tables:
   function:
     points: [vfs_read]
+    benchmark: &read {{name: syscall, call: read, arguments: [0, 0, 0], calls: 500, repeats: 2, expect: 0}}
     probes: [{function}]
   system-call:
+    benchmark: *read
     probes: [{call}]
   program:
     points: ["program:workload"]
