@@ -36,9 +36,7 @@ def disasm(
         str, typer.Argument(metavar="FUNCTION", help="A function of it, or a part: vfs_read+0x10..0x40.")
     ],
     cpu: one_guest.Cpu = None,
-    ask: Annotated[
-        bool, typer.Option("--ask/--no-ask", help="Have a guest try each place; without, what only it knows is ?.")
-    ] = True,
+    no_guest: Annotated[bool, typer.Option("--no-guest", help="Start no guest: what only it knows is ?.")] = False,
     form: FormOption = Form.TABLE,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
@@ -69,7 +67,7 @@ def disasm(
                 f"no instruction of {symbol} begins between +{bounds[0]:#x} and +{bounds[1]:#x}",
                 hint=f"{PROGRAM} disasm {spec.argument} {symbol} lists all of them",
             )
-    if ask:
+    if not no_guest:
         try:
             with options.printed_steps(verbose=verbose):
                 answers, guest = _answered(context, kernel, name, cpu, found.function)

@@ -157,7 +157,7 @@ def test_a_function_in_each_form(tmp_path: Path) -> None:
     table = command.run("disasm", "debian-686", "ksys_read+0..0x5").stdout
     assert "call __fentry__" in table
     assert "Answered by a guest of this kernel on pentium4." in table
-    unasked = command.run("disasm", "debian-686", "ksys_read+0..0x5", "--no-ask", "--format", "markdown").stdout
+    unasked = command.run("disasm", "debian-686", "ksys_read+0..0x5", "--no-guest", "--format", "markdown").stdout
     assert "| +0x5  55          push ebp | ? " in unasked
     assert "No guest was asked" in unasked
     wrong = command.run("disasm", "debian-686", "ksys_read+0..0x5", "--cpu", "xeon-e5411").stdout
