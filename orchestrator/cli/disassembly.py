@@ -72,6 +72,8 @@ def disasm(
             with options.printed_steps(verbose=verbose):
                 answers, guest = _answered(context, kernel, name, cpu, found.function)
             found = replace(found, function=answers, source=f"Answered by a guest of this kernel on {guest}.")
+        except UsageError:
+            raise
         except LabError as error:
             found = replace(found, source=f"No guest could be asked: {error.what}. ? is not known before a boot.")
     print_profiles("Disassembly", form, lambda: [found.sheet()], lambda: [found.json().model_dump()])

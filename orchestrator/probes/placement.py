@@ -186,7 +186,7 @@ def answered(guest: Guest, module: Module, function: FunctionPlaces) -> Function
 def _answers(asked: Iterator[tuple[ProbePlace, list[str]]]) -> Iterator[ProbePlace]:
     for place, (_, flags, said) in asked:
         is_armed = said in _STEPS and "listed" in flags and "[FTRACE]" not in flags
-        kprobe = YES if is_armed else no(said[:200])
+        kprobe = YES if is_armed else no("the kernel puts it elsewhere" if said in _STEPS else said[:200])
         optimised = YES if "[OPTIMIZED]" in flags else no("this kernel puts no jump in place of a kprobe's int3 here")
         found: dict[Means, Verdict] = {"kprobe": kprobe, "optimised": optimised if is_armed else kprobe}
         # Where the image has said no, it has the better reason.
