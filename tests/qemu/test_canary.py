@@ -60,7 +60,7 @@ def table(cells: Sequence[CellRecord]) -> str:
     reasons: dict[str, int] = {}
     rows: dict[str, dict[str, str]] = {}
     for cell in cells:
-        mark = cell.status
+        mark: str = cell.status
         if cell.status != "ok":
             mark += f" [{reasons.setdefault(str(cell.reason), len(reasons) + 1)}]"
         rows.setdefault(f"{cell.table}: {cell.probe}", {})[cell.handler] = mark
