@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.errors import CommandFailed, EvidenceError
+from orchestrator.errors import CommandFailed, EvidenceError, PlaceRefused
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.kernel_value import kernel_value
 from orchestrator.probes.events import ARGUMENTS
@@ -140,7 +140,7 @@ def bring(guest: Guest, tool: Path) -> None:
 
 
 def attach(guest: Guest, name: str, program: str, target: Target) -> BpfProgram:
-    """Load one of bpfprobe's programs and attach it. Raises EvidenceError with the kernel's words."""
+    """Load one of bpfprobe's programs and attach it. Raises EvidenceError or PlaceRefused with the kernel's words."""
     folder = f"{_FILE_SYSTEM}/{name}"
     guest.succeed(["mkdir", folder])
     numbers = [target.offset, target.semaphore]
@@ -148,8 +148,9 @@ def attach(guest: Guest, name: str, program: str, target: Target) -> BpfProgram:
         guest.succeed([_TOOL, "attach", folder, program, target.kind, target.name, *map(str, numbers)])
     except CommandFailed as error:
         guest.succeed(["rm", "-r", folder])
-        raise EvidenceError(
-            f"the kernel takes no BPF program at {target.name}", detail=str(error).splitlines()
+        said = str(error)
+        raise (EvidenceError if "refuses the program" in said else PlaceRefused)(
+            f"the kernel takes no BPF program at {target.name}", detail=said.splitlines()
         ) from None
     return BpfProgram(guest, folder)
 

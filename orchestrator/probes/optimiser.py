@@ -6,11 +6,10 @@ So does the end of a BPF program's link on Linux 6.12, after bpf(2) and the remo
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 
 from orchestrator.catalog.probes import ProbeKind
-from orchestrator.errors import EvidenceError
+from orchestrator.errors import EvidenceError, OtherMechanism
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import Attachment
 from orchestrator.probes.evidence import Observation, check_armed, check_same, check_untouched
@@ -21,6 +20,8 @@ OPTIMISATION = "/proc/sys/debug/kprobes-optimization"
 _TURNS = 100
 """Turns until a jump must be in place, or gone."""
 _TURN = ("sleep", "0.1")
+_MARKED = 10
+"""Turns until a kprobe that may be optimised is marked so, with a wide margin."""
 _OPTIMISER_TURN = "0.3"
 """Guest seconds in which the optimiser has had its turn: it begins five ticks after it is asked to."""
 
@@ -72,10 +73,17 @@ def _wait_for(
     guest: Guest, look: Callable[[], Observation], check: Callable[[Observation], None], turns: int
 ) -> Observation:
     """Observe until the check passes: once, and after each of up to ``turns`` sleeps of the guest's."""
-    for _ in range(turns):
-        with contextlib.suppress(EvidenceError):
+    for turn in range(turns):
+        try:
             seen = look()
             check(seen)
+        except OtherMechanism:
+            # The kernel marks a kprobe that it is going to optimise as it arms it (optimize_kprobe()).
+            if turn == _MARKED:
+                raise
+        except EvidenceError:
+            pass
+        else:
             return seen
         guest.succeed(_TURN)
     seen = look()

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from orchestrator.artifacts.kernel_code import KernelCode
-from orchestrator.artifacts.text_tables import unprobed_functions
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.symbols import Symbols
 
@@ -23,6 +22,8 @@ _SECTIONS = {
     "entry": "it is entry code: the kernel is not yet, or no longer, in a state to take a trap",
 }
 _MARKED = "it is on kprobes' blacklist (NOKPROBE_SYMBOL)"
+_LISTED = ("__start_kprobe_blacklist", "__stop_kprobe_blacklist")
+_MOST_LISTED = 4096
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,9 @@ class _Range:
 
 @dataclass(frozen=True)
 class RefusedPlaces:
-    """Places that no kprobe may be at. ``is_complete``: none is left out that is marked in the source."""
+    """Places that no kprobe may be at."""
 
     _ranges: Sequence[_Range]
-    is_complete: bool = True
 
     @classmethod
     def of(cls, guest: Guest, symbols: Symbols) -> RefusedPlaces:
@@ -48,13 +48,15 @@ class RefusedPlaces:
 
     @classmethod
     def of_image(cls, code: KernelCode) -> RefusedPlaces:
-        """Those that a kernel's image lists (populate_kprobe_blacklist() of kernel/kprobes.c)."""
-        unprobed = unprobed_functions(code)
-        marked = [_Range(one, code.following(one) or one, _MARKED) for one in sorted(unprobed or ())]
+        """Those that a kernel's image lists (populate_kprobe_blacklist() of kernel/kprobes.c).
+
+        One without CONFIG_KALLSYMS_ALL does not say where its list is: its boot answers.
+        """
+        marked = [_Range(one, code.following(one) or one, _MARKED) for one in _unprobed(code)]
         first, behind = (code.address(f"__kprobes_text_{edge}") for edge in ("start", "end"))
         if first is not None and behind is not None:
             marked.append(_Range(first, behind, _MARKED))
-        return cls([*_sections(code.address), *marked], unprobed is not None)
+        return cls([*_sections(code.address), *marked])
 
     def reason(self, address: int) -> str | None:
         """Why no kprobe may be at an address; None where the kernel names no reason."""
@@ -67,3 +69,13 @@ def _sections(find: Callable[[str], int | None]) -> Iterator[_Range]:
         start, end = (find(f"__{name}_text_{edge}") for edge in ("start", "end"))
         if start is not None and end is not None:
             yield _Range(start, end, reason)
+
+
+def _unprobed(code: KernelCode) -> Iterator[int]:
+    """The functions of the image's list, as far as its symbols say where that is."""
+    first, behind = (code.address(name) for name in _LISTED)
+    if first is not None and behind is not None:
+        for place in range(first, min(behind, first + _MOST_LISTED * code.word), code.word):
+            address = code.number(place)
+            if address:
+                yield address

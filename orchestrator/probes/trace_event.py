@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.catalog.spelling import nearest
-from orchestrator.errors import CommandFailed, EvidenceError
+from orchestrator.errors import CommandFailed, EvidenceError, PlaceRefused
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.kernel_value import kernel_value, whole_number
 
@@ -155,14 +155,14 @@ def remove_instance(guest: Guest) -> None:
 
 
 def define(guest: Guest, definition: Definition) -> TraceEvent:
-    """Make the event. Raises EvidenceError with the kernel's own reason."""
+    """Make the event. Raises PlaceRefused with the kernel's own reason."""
     try:
         guest.succeed(["sh", "-c", 'echo "$0" >> "$1"', definition.text, definition.listing])
     except CommandFailed:
         log = guest.get(_REASONS, largest=_PROFILE_MAX).decode("ascii", errors="replace").splitlines()
         reasons = [line.partition("error: ")[2] for line in log if "error: " in line]
         reason = reasons[-1][:200] if reasons else "it gives no reason"
-        raise EvidenceError(f"the kernel refuses the event {definition.text!r}: {reason}", detail=log[-3:]) from None
+        raise PlaceRefused(f"the kernel refuses the event {definition.text!r}: {reason}", detail=log[-3:]) from None
     return TraceEvent(guest, _GROUP, _NAME)
 
 

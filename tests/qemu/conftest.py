@@ -150,3 +150,12 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
             done = command.run("run", QUICKSTART, *REDUCED, "--out", directory)
             ended.write_text(json.dumps([done.args, done.returncode, done.stdout, done.stderr]))
     return FinishedRun(command, directory, subprocess.CompletedProcess(*json.loads(ended.read_text())))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show the tables that tests have recorded, also those of tests that passed."""
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.getreports(outcome):
+            for text in (value for name, value in getattr(report, "user_properties", ()) if name == "table"):
+                terminalreporter.section(f"table of {report.nodeid}")
+                terminalreporter.line(str(text))

@@ -102,7 +102,7 @@ def _places(kernel: Kernel, point: str) -> FunctionPlaces | None:
             f"the code of kernel {kernel.spec.name} is not at hand, so it is not known what {point} stands for",
             hint="a build tree of your own needs its vmlinux and System.map, or a bzImage packed by gzip, xz or zstd",
         )
-    found = places_of(kernel, code, symbol)
+    found = places_of(code, kernel.config, symbol)
     if found is not None and len(found.places) > MOST_INSTRUCTIONS:
         raise UsageError(
             f"{point} stands for {len(found.places)} instructions on {kernel.spec.name}, and {MOST_INSTRUCTIONS} are "

@@ -84,7 +84,7 @@ def prepare_calls(
         if reason is not None:
             prepared[cell.id] = unsupported(reason)
         else:
-            setups[cell.id] = probe_setup.set_up(kernel, cell, places)
+            setups[cell.id] = probe_setup.set_up(kernel, cell)
     wanted = {id_: _module_source(setup) for id_, setup in setups.items()}
     modules = module_outcomes(context, kernel, {id_: one for id_, one in wanted.items() if one is not None})
 

@@ -14,7 +14,6 @@ from orchestrator.artifacts.module_source import Scalar, Value
 from orchestrator.benchmarks.calls.benchmarks import ENTRIES
 from orchestrator.benchmarks.calls.capabilities import capability_list
 from orchestrator.benchmarks.calls.entered_function import call_number, no_function_reason
-from orchestrator.benchmarks.calls.kernel_places import KernelPlaces
 from orchestrator.benchmarks.calls.probe_kinds import call_probe
 from orchestrator.benchmarks.calls.probed_place import own_entry, probed_place
 from orchestrator.benchmarks.calls.task import CallCell
@@ -23,7 +22,6 @@ from orchestrator.catalog.probes import ProbeKind
 from orchestrator.catalog.user_library import find_library
 from orchestrator.catalog.user_workload import find_workload
 from orchestrator.experiment.program_point import ProgramPoint, in_program
-from orchestrator.probes.placement import ProbePlace
 from orchestrator.run.preparation import parameters_note, smp_note
 
 _NEEDED_BY_OWN_PROGRAMS = (
@@ -73,8 +71,8 @@ def unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
     return None
 
 
-def set_up(kernel: Kernel, cell: CallCell, places: KernelPlaces) -> ProbeSetup:
-    """How this kernel gets the cell's probe at one of its ``places``. Only for a cell that it supports."""
+def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
+    """How this kernel gets the cell's probe. Only for a cell that it supports."""
     kind = call_probe(cell.task.probe)
     symbol, offset = probed_place(kernel, cell, kind)
     point: Mapping[str, Scalar] = {"symbol": symbol, "offset": offset}
@@ -93,7 +91,7 @@ def set_up(kernel: Kernel, cell: CallCell, places: KernelPlaces) -> ProbeSetup:
     if _breakpoints(kind) == 2 and (has_booster(kernel) or kind.optimisation):
         values["single_step"] = 1
         if kind.extras != "removed":
-            notes.append(_stepping_note(kind, places, places.at(cell, symbol, offset)))
+            notes.append(_stepping_note(kind))
     if own_booster:
         values["own_booster"] = 1
         notes.append("boosted by the module's own booster: this kernel is preemptible, and such a kernel has none")
@@ -112,16 +110,10 @@ def set_up(kernel: Kernel, cell: CallCell, places: KernelPlaces) -> ProbeSetup:
     return ProbeSetup(symbol, offset, template, values, tuple(notes), kind.file, parameters)
 
 
-def _stepping_note(kind: ProbeKind, places: KernelPlaces, place: ProbePlace | None) -> str:
+def _stepping_note(kind: ProbeKind) -> str:
     """Why a kprobe is single-stepped on a kernel that would go on otherwise where the instruction allows it."""
     why = "it could be optimised" if kind.optimisation else "this kernel boosts kprobes"
-    verdict = None if place is None else place.verdicts["optimised" if kind.optimisation else "boosted"]
-    # Where the rules may be others, what they refuse may be possible.
-    if verdict is None or verdict.is_possible or (verdict.is_possible is None and places.are_certain):
-        return f"single-stepped because of a post-handler; without one {why}"
-    if kind.optimisation or not places.are_certain:
-        return "single-stepped because of a post-handler"
-    return f"single-stepped, and not for its post-handler alone: {verdict.reason}"
+    return f"single-stepped because of a post-handler; without one {why}"
 
 
 def _is_at_system_calls(kind: ProbeKind) -> bool:

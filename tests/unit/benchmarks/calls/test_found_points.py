@@ -32,10 +32,9 @@ from orchestrator.errors import NotEntered
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file.problems import problems_of
 from orchestrator.experiment.plan import plan
-from orchestrator.probes.placement import MEANS, FunctionPlaces, ProbePlace
+from orchestrator.probes.placement import MEANS, YES, FunctionPlaces, ProbePlace, no
 from orchestrator.probes.refused_places import RefusedPlaces
 from orchestrator.probes.symbols import Symbols
-from orchestrator.probes.verdict import YES, no
 from orchestrator.results.profile import CellProfile, Instruction, SymbolProfile
 from orchestrator.run.artifacts import BootArtifacts
 
@@ -86,15 +85,13 @@ def place(offset: int, code: str = "90", *, refused: str | None = None) -> Probe
     return ProbePlace(
         offset=offset,
         code=bytes.fromhex(code),
-        step="single-stepped",
-        is_emulated=False,
         is_repeated=code == "f3a4",
         is_entry=offset == 0,
         verdicts=dict.fromkeys(MEANS, verdict),
     )
 
 
-READ = FunctionPlaces("read", 0x100, 0x110, [place(0), place(1), place(2, "f3a4"), place(4), place(5)], ())
+READ = FunctionPlaces("read", 0x100, 0x110, [place(0), place(1), place(2, "f3a4"), place(4), place(5)])
 
 
 def test_a_point_for_each_instruction_and_how_often_a_call_executes_it() -> None:
@@ -128,7 +125,7 @@ def test_an_instruction_that_a_kind_cannot_have_is_unsupported_for_that_kind_alo
         ("djprobe", "read+0x1", 3, "not at the entry", True),
     ]
     assert {one.parameters["points"] for one in cells} == {"read+*"}
-    assert table.unknown is None
+    assert table.unknown == "points: read+*: which probes an instruction takes, its kernel says as it is tried"
 
 
 def test_what_is_not_counted_yet_is_said() -> None:
