@@ -68,7 +68,7 @@ def module_source(kernel: Kernel, cell: SystemCell) -> ModuleSource | Path | Non
     """The module that is loaded beside the cell's workload: as source, a user's .ko file, or none."""
     kind = recorder_of(cell)
     if kind is not None:
-        values = recorder.recorder_values(kind.module, kernel.spec.arch, cell.task.events or None)
+        values = recorder.recorder_values(kind.module, kernel.spec.arch, cell.task.events or None, kernel.code)
         return render(recorder.TEMPLATE, values)
     own = None if cell.task.probe == BASELINE else probe_kind(cell.task.probe).file
     return own if own is None or own.suffix == ".ko" else render_own(own, {})

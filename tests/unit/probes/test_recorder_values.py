@@ -8,9 +8,11 @@ from typing import get_args
 
 import pytest
 
-from orchestrator.artifacts.module_source import render
+from orchestrator.artifacts.kallsyms import Symbol
+from orchestrator.artifacts.kernel_code import KernelCode
+from orchestrator.artifacts.module_source import Value, render
 from orchestrator.catalog.events import standard_events
-from orchestrator.catalog.kernels import Arch, kernels
+from orchestrator.catalog.kernels import Arch, kernel, kernels
 from orchestrator.errors import UsageError
 from orchestrator.paths import data_dir
 from orchestrator.probes.recorder import MECHANISMS, Mechanism, recorder_values
@@ -67,6 +69,17 @@ def test_some_events_are_chosen_and_numbered_anew() -> None:
     }
 
 
+def test_the_function_of_an_event_is_the_one_that_the_kernel_has() -> None:
+    def closing(*functions: str) -> Value:
+        symbols = [Symbol(0xC1000000 + 16 * place, "T", name) for place, name in enumerate(functions)]
+        code = KernelCode(symbols, b"", 4, (), {})
+        return recorder_values("kprobe", "i386", ["file_close"], code)["symbols"]
+
+    assert closing("close_fd") == ("close_fd",)
+    assert closing("close_fd", "file_close_fd") == ("file_close_fd",)
+    assert closing("vfs_read") == ("file_close_fd",)
+
+
 @pytest.mark.parametrize(
     ("events", "reason"),
     [
@@ -80,8 +93,10 @@ def test_events_that_cannot_be_chosen_are_refused(events: list[str], reason: str
         recorder_values("kprobe", "i386", events)
 
 
-def test_every_marker_of_an_event_is_in_the_kernel_s_patch() -> None:
-    patch = (data_dir("images") / "patches" / "markers.patch").read_text()
+@pytest.mark.parametrize("version", ["6.1", "7.3"])
+def test_every_marker_of_an_event_is_in_the_kernel_s_patch(version: str) -> None:
+    (name,) = kernel(f"lab-i386-up-markers@{version}").patches
+    patch = (data_dir("images") / "patches" / f"{name}.patch").read_text()
     placed = set(re.findall(r"^\+\s+KERNEL_MARK\((\w+), ", patch, re.MULTILINE))
     assert {event.marker for event in standard_events().values()} <= placed
     assert len(placed) == 14
