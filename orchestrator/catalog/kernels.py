@@ -26,7 +26,7 @@ NEWEST = "newest"
 """The version of the newest kernel at hand."""
 
 _PLAIN = "plain"
-_BEFORE = {"nopreempt": ["lazy", "nopreempt"]}
+_BEFORE = {"nopreempt": ["lazy", "nopreempt"], "kunit": ["autorun", "kunit"]}
 """What stands for a fragment in versions without an entry: the last line that such a kernel can have decides."""
 
 _VERSION = re.compile(r"\d{1,3}\.\d{1,3}(?:\.\d{1,3})?", re.ASCII)
@@ -208,7 +208,8 @@ def _of_version(plain: KernelSpec, version: str) -> KernelSpec:
     is_number = _VERSION.fullmatch(version) or (version == NEWEST and plain.packages is not None)
     if version not in plain.patched if plain.patched else not is_number:
         hint = "" if plain.patched else f"another version is named by its numbers, as {plain.name}@7.3"
-        of = " or ".join(plain.patched or known)
+        *others, last = plain.patched or known
+        of = f"{', '.join(others)} or {last}" if others else last
         raise ConfigError(f"kernel '{plain.name}' is of Linux {of}, and not of {version}", hint=hint)
     wanted = _numbers(version) if version != NEWEST else max(map(_numbers, known))
     nearest = known[max((one for one in known if _numbers(one) <= wanted), key=_numbers, default=plain.version)]
