@@ -214,7 +214,8 @@ def _of_version(plain: KernelSpec, version: str) -> KernelSpec:
     wanted = _numbers(version) if version != NEWEST else max(map(_numbers, known))
     nearest = known[max((one for one in known if _numbers(one) <= wanted), key=_numbers, default=plain.version)]
     update: dict[str, object] = {"name": f"{plain.name}@{version}", "version": version, "is_searched": True}
-    update |= {"title": f"{plain.title}, Linux {version}", "source": plain.source and f"linux-source-{version}"}
+    title = plain.title.replace("not preemptible", "not or lazily preemptible")
+    update |= {"title": f"{title}, Linux {version}", "source": plain.source and f"linux-source-{version}"}
     # Which options it no longer has is not known here: it is listed when the kernel is built.
     fragments = [one for name in nearest.fragments for one in _BEFORE.get(name, [name])]
     update |= {"packages": plain.packages, "without": [], "fragments": fragments}

@@ -64,6 +64,8 @@ def test_a_version_without_an_entry_is_as_the_nearest_before_it() -> None:
     assert [one for one in lab.fragments if one != "lazy"] == known.fragments
     wanted = merged(lab)
     assert wanted.index("CONFIG_PREEMPT_LAZY=y") < wanted.index("CONFIG_PREEMPT_NONE=y")
+    assert lab.title.startswith("x86_64 for several CPUs, not or lazily preemptible, with the function tracer, ")
+    assert "CONFIG_KUNIT_AUTORUN_ENABLED=y" in merged(kernel("lab-i386-up-kunit@7.3"))
 
 
 def test_a_patched_kernel_takes_the_patches_of_its_version() -> None:
