@@ -59,7 +59,8 @@ def unsupported_reason(kernel: Kernel, cell: SystemCell) -> str | None:
     sentence = None if kind is None else recorder.unsupported_reason(kernel, kind.module)
     if sentence is None or kind is None or kind.module != "marker":
         return sentence
-    own = f"{kernel.spec.name}-markers"
+    base, at, version = kernel.spec.name.partition("@")
+    own = f"{base}-markers{at}{version}"
     other = own if own in kernels() else _WITH_MARKERS[kernel.spec.arch]
     return f"{sentence}: hooks are in kernels that have markers, such as {other}"
 
