@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.probes.symbols import Symbols
+from orchestrator.probes.module_symbols import ModuleCode
+from orchestrator.probes.symbols import ModuleMemory, Symbols
 from orchestrator.profile.counts import Code, Counts
-from orchestrator.profile.guest_code import listed_code, made_at
+from orchestrator.profile.guest_code import OwnModule, listed_code, made_at, places_of
 from orchestrator.profile.places import CodeRange, Function, Places
 
 LISTING = b"""c1000000 T _stext
@@ -51,6 +52,17 @@ def places() -> Places:
 def test_the_owner_of_an_instruction(address: int, name: str, place: str) -> None:
     owner = places().owner(address)
     assert (owner.function.name, owner.place) == (name, place)
+
+
+def test_what_is_right_behind_a_module_s_code_is_not_the_module_s() -> None:
+    own = OwnModule("mine", 0xD0000000, ModuleCode({"mine_exit": 0xD0000010}, 0xD0000040))
+    found = places_of(Symbols(LISTING), [ModuleMemory(0xD0000000, 0xD0003000)], own, "callbench")
+    owners = [found.owner(address) for address in (0xD000003F, 0xD0000040, 0xC1000200)]
+    assert [(owner.function.name, owner.place) for owner in owners] == [
+        ("mine_exit", "module"),
+        ("generated code", "generated"),
+        ("inner", "kernel"),
+    ]
 
 
 MADE = b"""\
