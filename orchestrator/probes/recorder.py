@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import get_args
 
+from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import Value
 from orchestrator.artifacts.modules import Module
@@ -42,9 +43,12 @@ _NEEDS: Mapping[Mechanism, Sequence[str]] = {
 }
 
 
-def recorder_values(mechanism: Mechanism, arch: Arch, events: Sequence[str] | None = None) -> dict[str, Value]:
+def recorder_values(
+    mechanism: Mechanism, arch: Arch, events: Sequence[str] | None = None, code: KernelCode | None = None
+) -> dict[str, Value]:
     """What to render the template ``recorder`` with, for these standard events (all of them when None).
 
+    Where the kernel's ``code`` is not at hand, functions have their names of today.
     Raises UsageError for an unknown mechanism or event, or for an event that is named twice.
     """
     if mechanism not in MECHANISMS:
@@ -62,7 +66,8 @@ def recorder_values(mechanism: Mechanism, arch: Arch, events: Sequence[str] | No
         others = [(number, event.marker) for number, event in enumerate(chosen)]
     else:
         calls = [(number, symbol) for number, event in enumerate(chosen) for symbol in event.call_functions(arch)]
-        others = [(number, symbol) for number, event in enumerate(chosen) for symbol in event.functions]
+        functions = [event.function(lambda name: code is None or code.has_function(name)) for event in chosen]
+        others = [(number, symbol) for number, symbol in enumerate(functions) if symbol is not None]
     return {
         "mechanism": mechanism.replace("-", "_"),
         "events": tuple(names),

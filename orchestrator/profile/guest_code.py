@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
 from orchestrator.artifacts.modules import Module
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.module_symbols import module_functions
+from orchestrator.probes.module_symbols import ModuleCode, module_code
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, ModuleMemory, Symbols
 from orchestrator.profile.places import GENERATED, CodeRange, Function, Places
 
@@ -37,11 +37,11 @@ _FARTHEST = 1 << 16
 
 @dataclass(frozen=True)
 class OwnModule:
-    """A module that the kernel's own list of symbols does not have: its memory, and its functions by name."""
+    """A module that the kernel's own list of symbols does not have: where its memory begins, and its code."""
 
     name: str
-    memory: ModuleMemory
-    functions: Mapping[str, int]
+    start: int
+    code: ModuleCode
 
 
 def code_of(guest: Guest, symbols: Symbols, module: Module | None, program: str) -> Places:
@@ -52,7 +52,7 @@ def code_of(guest: Guest, symbols: Symbols, module: Module | None, program: str)
     modules = ModuleMemory.all_of(guest)
     own = None
     if module is not None and module.name in modules:
-        own = OwnModule(module.name, modules[module.name], module_functions(guest, module.name, module.file))
+        own = OwnModule(module.name, modules[module.name].start, module_code(guest, module.name, module.file))
     # Read anew, and only where there is such code: it comes and goes.
     made = cache(lambda: listed_code(guest.get(KALLSYMS, largest=KALLSYMS_MAX)))
     return replace(places_of(symbols, modules.values(), own, program), made_at=lambda address: made_at(made(), address))
@@ -81,10 +81,13 @@ def places_of(symbols: Symbols, modules: Iterable[ModuleMemory], own: OwnModule 
     start, end = symbols.anywhere("_stext"), symbols.anywhere("_etext")
     if start is None or end is None:
         raise EvidenceError("the guest's kernel does not list where its text is (_stext, _etext)")
-    known = [] if own is None else sorted((address, name) for name, address in own.functions.items())
+    known = [] if own is None else sorted((address, name) for name, address in own.code.functions.items())
+    ranges = [CodeRange(start, end), *(CodeRange(one.start, one.end) for one in modules)]
+    if own is not None:
+        ranges = [one for one in ranges if one.start != own.start] + [CodeRange(own.start, own.code.end)]
 
     def function_at(address: int) -> Function | None:
-        if own is not None and own.memory.start <= address < own.memory.end:
+        if own is not None and own.start <= address < own.code.end:
             at = bisect_right(known, (address, _BEHIND_NAMES)) - 1
             return Function(*known[at], own.name) if at >= 0 else None
         found = symbols.function_at(address)
@@ -92,7 +95,7 @@ def places_of(symbols: Symbols, modules: Iterable[ModuleMemory], own: OwnModule 
 
     return Places(
         function_at=function_at,
-        ranges=[CodeRange(start, end), *(CodeRange(one.start, one.end) for one in modules)],
+        ranges=ranges,
         kernel_start=kernel_start(start),
         program=program,
     )

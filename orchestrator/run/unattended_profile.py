@@ -15,7 +15,7 @@ from orchestrator.artifacts.unattended import FOLDER
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Machine
-from orchestrator.probes.module_symbols import functions_at
+from orchestrator.probes.module_symbols import code_at
 from orchestrator.probes.symbols import MODULES, MODULES_MAX, ModuleMemory, Symbols
 from orchestrator.profile.cache_misses import CacheMisses, work_misses
 from orchestrator.profile.counts import Region, read_regions
@@ -85,7 +85,7 @@ class WorkCounts:
     @property
     def module_memory(self) -> ModuleMemory | None:
         """Where the module was."""
-        return None if self._own is None else self._own.memory
+        return None if self._own is None else ModuleMemory(self._own.start, self._own.code.end)
 
     def counted(self, regions: Sequence[Region], ticks: Sequence[int]) -> CountedWork:
         """Some of the regions, each proved by the ticks of the clock that it took. Raises EvidenceError."""
@@ -144,5 +144,5 @@ class WorkCounts:
             raise EvidenceError(f"the guest has not kept where module {self.module.name} was")
         found = [_SECTION.fullmatch(line) for line in self.sections.decode("ascii", errors="replace").splitlines()]
         starts = {match[1]: match[2] for match in found if match is not None}
-        functions = functions_at(self.module.name, self.module.file, lambda section: starts.get(section, ""))
-        return OwnModule(self.module.name, memory, functions)
+        code = code_at(self.module.name, self.module.file, lambda section: starts.get(section, ""))
+        return OwnModule(self.module.name, memory.start, code)

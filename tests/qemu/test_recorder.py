@@ -89,7 +89,8 @@ def trial(
     assert unsupported_reason(guest_kernel, mechanism) is None
     arch = guest_kernel.spec.arch
     mark = shared_guest.console.length()
-    yield Trial(shared_guest, arch, mechanism, modules.rendered(TEMPLATE, recorder_values(mechanism, arch)))
+    values = recorder_values(mechanism, arch, code=guest_kernel.code)
+    yield Trial(shared_guest, arch, mechanism, modules.rendered(TEMPLATE, values))
     shared_guest.check_console(mark)
     check_taint(int(shared_guest.get("/proc/sys/kernel/tainted")))
     assert shared_guest.get("/sys/kernel/debug/kprobes/list") == b""

@@ -59,7 +59,8 @@ def unsupported_reason(kernel: Kernel, cell: SystemCell) -> str | None:
     sentence = None if kind is None else recorder.unsupported_reason(kernel, kind.module)
     if sentence is None or kind is None or kind.module != "marker":
         return sentence
-    own = f"{kernel.spec.name}-markers"
+    base, at, version = kernel.spec.name.partition("@")
+    own = f"{base}-markers{at}{version}"
     other = own if own in kernels() else _WITH_MARKERS[kernel.spec.arch]
     return f"{sentence}: hooks are in kernels that have markers, such as {other}"
 
@@ -68,7 +69,7 @@ def module_source(kernel: Kernel, cell: SystemCell) -> ModuleSource | Path | Non
     """The module that is loaded beside the cell's workload: as source, a user's .ko file, or none."""
     kind = recorder_of(cell)
     if kind is not None:
-        values = recorder.recorder_values(kind.module, kernel.spec.arch, cell.task.events or None)
+        values = recorder.recorder_values(kind.module, kernel.spec.arch, cell.task.events or None, kernel.code)
         return render(recorder.TEMPLATE, values)
     own = None if cell.task.probe == BASELINE else probe_kind(cell.task.probe).file
     return own if own is None or own.suffix == ".ko" else render_own(own, {})

@@ -21,7 +21,7 @@ from orchestrator.catalog.user_module import modinfo
 from orchestrator.catalog.user_workload import find_workload
 from orchestrator.errors import LabError
 from orchestrator.probes.marker_sites import marker_code
-from orchestrator.probes.module_symbols import functions_at
+from orchestrator.probes.module_symbols import code_at
 from orchestrator.probes.static_point import wrong_point_reason
 
 _SYSTEM_MAP = b"""\
@@ -94,7 +94,7 @@ def read_module(data: bytes) -> None:
     """A module or program that a user has built: its name, functions, parameters, markers, architecture."""
     module = file("module.ko", data)
     readers: Sequence[Callable[[], object]] = (
-        lambda: functions_at("module", module, lambda section: "0xc1000000"),
+        lambda: code_at("module", module, lambda section: "0xc1000000"),
         lambda: read_object(module),
         lambda: module_info(module),
         lambda: check_parameter_names(Module("module", module, "", None), ["value"]),
