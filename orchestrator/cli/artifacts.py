@@ -20,7 +20,7 @@ from orchestrator.program import PROGRAM
 if TYPE_CHECKING:
     from orchestrator.artifacts.cache_entries import Kind, Removal, Verified
     from orchestrator.artifacts.kernels import Kernel
-    from orchestrator.artifacts.modules import ModuleSource
+    from orchestrator.artifacts.module_source import ModuleSource
     from orchestrator.catalog.kernels import KernelSpec
 
 
@@ -419,8 +419,8 @@ def size(
     from rich.console import Console
 
     from orchestrator.artifacts.kernels import ready_kernel
+    from orchestrator.artifacts.module_source import render as render_module
     from orchestrator.artifacts.modules import build_modules
-    from orchestrator.artifacts.modules import render as render_module
     from orchestrator.benchmarks.markers.code_size import listing_lines, read_object, size_lines
     from orchestrator.catalog.kernels import kernel as kernel_spec
     from orchestrator.errors import BuildError
@@ -438,7 +438,7 @@ def size(
 
 def _check(template: str, symbol: str | None, out: Path | None) -> None:
     """Raise UsageError or ConfigError for what cannot be, before anything is fetched or made."""
-    from orchestrator.artifacts.modules import templates
+    from orchestrator.artifacts.module_source import templates
     from orchestrator.catalog.data import unknown
     from orchestrator.catalog.probes import SUFFIXES, find_module, is_path
     from orchestrator.errors import UsageError
@@ -472,8 +472,8 @@ def _check_place(kernel: Kernel, symbol: str, offset: int | None) -> None:
 
 
 def _source(template: str, spec: KernelSpec, symbol: str | None, offset: int | None) -> ModuleSource:
-    from orchestrator.artifacts.modules import Value, render_own
-    from orchestrator.artifacts.modules import render as render_module
+    from orchestrator.artifacts.module_source import Value, render_own
+    from orchestrator.artifacts.module_source import render as render_module
     from orchestrator.benchmarks.calls.benchmarks import benchmarks
     from orchestrator.benchmarks.calls.probe_setup import is_wrapper
     from orchestrator.catalog.probes import find_module, is_path

@@ -151,7 +151,8 @@ def _is_commit(name: str) -> bool:
 def _measured(wanted: TwoCommits, measuring: Measuring) -> ComparedRuns:
     """The experiment at two commits, or on two kernels, as they are named. Raises UsageError for one of each."""
     from orchestrator.artifacts.git_tree import is_revision
-    from orchestrator.cli.compared import TwoKernels, compared_kernels
+    from orchestrator.cli.commits import TwoKernels
+    from orchestrator.cli.compared import compared_kernels
     from orchestrator.errors import UsageError
 
     are_commits = [is_revision(name) for name in wanted.names]

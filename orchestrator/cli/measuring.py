@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A command that measures: with the user's cache and store, progress on stderr."""
+"""A command that measures: with the user's cache and store, and a run's progress on stderr."""
 
 from __future__ import annotations
 
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from orchestrator.results.contract import RunRecord
     from orchestrator.results.store import RunEntry
     from orchestrator.run.runner import CrewMaker, ProgressListener, Runner
+
+
+# A command that measures: with the user's cache and store, progress on stderr.
 
 
 @dataclass(frozen=True)

@@ -153,7 +153,7 @@ def _check_path(given: str) -> None:
 
 def _meant(given: str, path: Path) -> str:
     """A hint at what may be meant by a path at which nothing is."""
-    from orchestrator.artifacts.modules import templates
+    from orchestrator.artifacts.module_source import templates
     from orchestrator.catalog.data import similar_file
     from orchestrator.catalog.probes import SUFFIXES, split_path
 
@@ -316,7 +316,7 @@ class Choice:
         from orchestrator.catalog.kernels import kernel as kernel_spec
         from orchestrator.errors import UsageError
         from orchestrator.guest.machine import qemu_cpu_names
-        from orchestrator.run.guests import Hardware, machine_for
+        from orchestrator.run.machines import Hardware, machine_for
 
         wanted = self._wanted()
         spec = kernel_spec(_kernel_of(self.image) if self.kernel is None else self.kernel)

@@ -251,7 +251,7 @@ def _print_plan(planned: Plan, context: BuildContext) -> None:
     from orchestrator.errors import HostError
     from orchestrator.guest.machine import Machine, Wiring, qemu_command
     from orchestrator.run.boot import without_missing_modules
-    from orchestrator.run.guests import machine_of, timing_of
+    from orchestrator.run.machines import machine_of, timing_of
     from orchestrator.run.plan_check import wrong_points
 
     for boot in planned.boots:

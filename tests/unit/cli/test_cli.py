@@ -30,7 +30,7 @@ from wrong_inputs import make_tree
 
 from orchestrator import __version__
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.modules import render, templates
+from orchestrator.artifacts.module_source import render, templates
 from orchestrator.catalog.cpus import cpu_caches
 from orchestrator.cli import one_guest
 from orchestrator.cli.main import app
