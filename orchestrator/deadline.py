@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The end of a wait: how long someone who is waited for may work, whatever else the host does."""
+"""The end of a wait, less the time that the host's processors were not to be had."""
 
 from __future__ import annotations
 
@@ -58,6 +58,8 @@ class RecentWaits:
                 self._read, self._waits = time.monotonic(), processor_waits()
             return self._waits
 
+
+# The end of a wait: how long someone who is waited for may work, whatever else the host does.
 
 _LOOK_INTERVAL = 0.1
 """Seconds between two looks at what was waited for, each 0.1 ms of a processor's time for each guest. What a process

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What can this host do for the lab, what is missing, and how does one get it? Nothing is changed or fetched."""
+"""What this host can do for the lab, what is missing, and how to get it. Nothing is changed or fetched."""
 
 from __future__ import annotations
 
@@ -65,6 +65,8 @@ def exit_status(findings: Sequence[Finding]) -> int:
     """0 if nothing is missing, else the status of a host that lacks something."""
     return HostError.exit_status if any(finding.status is Status.MISSING for finding in findings) else 0
 
+
+# What can this host do for the lab, what is missing, and how does one get it? Nothing is changed or fetched.
 
 TESTED_QEMU = {7: "7.2", 10: "10.0"}  # by major version
 

@@ -115,5 +115,9 @@ class OtherMechanism(EvidenceError):
     """The kernel hits a kprobe in another way than the cell's kind of probe: nothing is wrong with the guest."""
 
 
+class PlaceRefused(EvidenceError):
+    """The kernel takes no probe of this kind at the place: nothing is wrong with the guest."""
+
+
 class UnsupportedError(LabError):
     """A guest, kernel or module cannot do what was asked for, and nothing is wrong with it."""

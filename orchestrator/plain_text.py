@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-r"""Text that a terminal, a log or a page only shows, and never obeys: guests, files and programs write much of it.
+r"""Text for people: nothing that a terminal would obey, numbers of things in words, sizes of memory.
 
 What is not printable becomes visible, as Python's string literals write it: an escape character ``\x1b``, a
 right-to-left override (CVE-2021-42574) ``\u202e``, a byte that is no text ``\udcff``.
@@ -8,6 +8,8 @@ right-to-left override (CVE-2021-42574) ``\u202e``, a byte that is no text ``\ud
 from __future__ import annotations
 
 import re
+
+# Text that a terminal, a log or a page only shows, and never obeys: guests, files and programs write much of it.
 
 # ECMA-48, section 5.4: colours and movements of the cursor; xterm's operating system commands, such as a window's
 # title; ECMA-35, section 13: all others.

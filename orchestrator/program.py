@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What does the user call this program? Messages that name a command spell it so that it can be pasted."""
+"""What the user calls this program, and which programs the host must have."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import Path
 
 from orchestrator.errors import HostError
 from orchestrator.paths import data_dir
+
+# What does the user call this program? Messages that name a command spell it so that it can be pasted.
 
 NAME = "orchestrator"
 """The program's name where it is installed."""

@@ -17,8 +17,11 @@ from orchestrator.cli.main import app
 from orchestrator.paths import data_dir
 from orchestrator.results.contract import CellRecord, RunRecord
 
-_APART = {"bisect", "fleet", "nightly"}
+_APART = {("bisect",), ("fleet", "up"), ("fleet", "worker"), ("nightly",)}
 """Commands that leave processes behind, or change what is this process's own."""
+
+_AT_START = {"PATH", "PYTHONPATH"}
+"""Variables that count when a program starts; the others are looked up when they are needed."""
 
 PATIENCE = 600.0
 """Host seconds, for a host that is very busy."""
@@ -39,15 +42,17 @@ class CommandLine:
     def run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         """Run a command to its end, in this process: to start Python and to import the lab takes 0.6 s of a processor.
 
-        With an environment of its own it has a process of its own.
+        Where its environment counts from the start it has a process of its own.
         """
-        if self.environment or arguments[0] in _APART:
+        words = {tuple(map(str, arguments[:count])) for count in (1, 2)}
+        if words & _APART or self.environment.keys() & _AT_START:
             return self.run_apart(*arguments)
         return self.refused(*arguments)
 
     def refused(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         """Run a command that ends before it starts anything, in this process."""
-        with patch.dict(os.environ, self._environment()):
+        # Python looks TMPDIR up once.
+        with patch.dict(os.environ, self._environment()), patch("tempfile.tempdir", None):
             done = CliRunner().invoke(app, [str(word) for word in arguments])
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception

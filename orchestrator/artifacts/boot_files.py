@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a guest starts from besides its kernel: an initramfs, its disks, a disk of the kernel's modules."""
+"""What a guest starts from besides its kernel: an initramfs, its disks, a disk of the kernel's modules.
+
+A guest with disks gets a second archive behind it, which the kernel unpacks over the first: their drivers, and the
+script by which it enters an image.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +34,7 @@ from orchestrator.catalog.images import find_disk, is_user_disk
 from orchestrator.catalog.images import image as image_recipe
 from orchestrator.catalog.kernels import Arch, KernelSpec
 from orchestrator.errors import BuildError, HostError, UsageError
-from orchestrator.guest.guest_files import Entry, archive, write_archive
+from orchestrator.files import Entry, archive, write_archive
 from orchestrator.guest.machine import MODULES, ChannelKind, DataDisk, Login, RootImage, Start
 from orchestrator.paths import data_dir
 from orchestrator.process import run
@@ -38,9 +42,6 @@ from orchestrator.program import check_installed
 from orchestrator.steps import step
 
 # The small root file system a guest starts from: busybox, the agent, the benchmarks, the channel's drivers.
-#
-# A guest with disks gets a second archive behind it, which the kernel unpacks over the first: their drivers, and the
-# script by which it enters an image.
 
 _FOLDERS = ("bin", "dev", "etc", "lib", "lib/modules", "proc", "root", "sys", "tmp")
 _DRIVERS = ("virtio_pci", "virtio_console")

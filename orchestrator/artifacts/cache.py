@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The store of everything built or fetched: found again by what it was made from, complete or not there at all.
+"""The cache of everything built or fetched: its store, its errors, what is in use, and what a build needs of it.
 
 An artifact is a directory ``<kind>/<key>`` with a ``manifest.json``. It is built beside its place and renamed
 into it, under a lock of its own, so that two processes wanting the same artifact build it once and a process killed in
@@ -212,6 +212,8 @@ def _note_use(descriptor: int) -> None:
         with suppress(OSError):  # another user's cache, or a read-only one
             os.utime(descriptor)
 
+
+# The store of everything built or fetched: found again by what it was made from, complete or not there at all.
 
 ENVIRONMENT_STAMP = "lab-complete"
 """The file that stands for a Python environment that the lab's start script has made in the cache."""

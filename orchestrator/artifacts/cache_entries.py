@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The entries of the cache: what can be removed by itself.
+"""The cache's entries: what each is, which are removed, and whether all are as they were made.
 
 Only what has the name and the shape of something that the lab makes is ever looked at, and links are not followed.
 """
@@ -34,6 +34,8 @@ from orchestrator.artifacts.debian import DEBIAN_ARCHITECTURE
 from orchestrator.artifacts.digests import Damage, Known
 from orchestrator.artifacts.git_tree import UNFINISHED, tree_lock
 from orchestrator.errors import UsageError
+
+# The entries of the cache: what can be removed by itself.
 
 
 class Kind(StrEnum):

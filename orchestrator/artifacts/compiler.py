@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The small freestanding programs that are compiled for guests, and shared libraries of users' C files."""
+"""Compilers and what they make: programs for guests, the user's shared libraries, QEMU's plugin, constants of C."""
 
 from __future__ import annotations
 
@@ -220,6 +220,8 @@ def _examined(gcc: str, folder: Path | None) -> Toolchain:
     # "gcc (Debian 12.2.0-14) 12.2.0": the first word is the name that it was called by.
     return Toolchain(folder, release.stdout.strip(), f"gcc {version.stdout.splitlines()[0].partition(' ')[2]}")
 
+
+# The small freestanding programs that are compiled for guests, and shared libraries of users' C files.
 
 _CODE = (
     *("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the programs of a build print: its first error, and the places in the files that a person has written.
+"""What a build prints: its first error, the places in the user's files, and hints.
 
 A module is built in a temporary folder. What is kept of the compiler's output names a place as ``<build>/FILE:LINE``;
 it is shown with the files that the module comes from at that time.
@@ -46,6 +46,8 @@ def build_hint(line: str) -> str:
 def _hints() -> _Hints:
     return _Hints.model_validate(read("build_hints.yaml"))
 
+
+# What the programs of a build print: its first error, and the places in the files that a person has written.
 
 _BUILD = "<build>"
 WARNINGS_FILE = "warnings.txt"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Disk images ready for guests: read-only, with a record of what is in them."""
+"""Disk images for guests: archives of packages, trees, file systems, and folders as disks that guests only read."""
 
 from __future__ import annotations
 
@@ -229,6 +229,8 @@ def _remove_abandoned(prefix: tuple[str, ...], parent: Path) -> None:
 def _remove_tree(prefix: tuple[str, ...], folder: Path) -> None:
     run([*prefix, "rm", "-rf", "--one-file-system", str(folder)], time_limit=_CONVERT_LIMIT)
 
+
+# Disk images ready for guests: read-only, with a record of what is in them.
 
 _IMAGE_KIND = "images"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Kernels ready to boot, with the headers to build modules for them."""
+"""Kernels ready to boot: their images unpacked, with the headers to build modules for them."""
 
 from __future__ import annotations
 
@@ -171,6 +171,8 @@ def _zstd_content(packed: bytes) -> bytes | None:
             return bytes(content)
     return None
 
+
+# Kernels ready to boot, with the headers to build modules for them.
 
 _DRIVERS = ("CONFIG_VIRTIO_PCI", "CONFIG_VIRTIO_CONSOLE")
 _IMAGE_KEY_DIGITS = 24

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""x86 machine code: instructions, where a function's own code begins, and where a function is called."""
+"""x86 machine code: instructions, where functions begin, what calls them, and what a kernel lists of its text."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from orchestrator.artifacts.kernel_code import KernelCode
 
@@ -168,3 +168,203 @@ def direct_calls(code: KernelCode, function: int) -> Iterator[int]:
         behind = start + found.start() + _BYTES
         if (behind + int.from_bytes(found[1], "little", signed=True) - function) % (1 << 32) == 0:
             yield behind - _BYTES
+
+
+# Which function does a system call's number go to? The kernel's own dispatch says it.
+#
+# It is a switch since Linux 6.9 and in stable kernels (x64_sys_call, ia32_sys_call; commit 1e3ad78334a6; 6.1.176 has
+# it), and a table of pointers before. A kernel with a switch may keep ``sys_call_table`` for the tracing of system
+# calls; on x86_64 that is not the table of int80.
+#
+# A compiler makes a switch into compares and jumps, or into a table of jumps. So the switch is followed for one
+# number: its instructions are carried out on the register with the number, as far as the first call out of it. That is
+# the function.
+
+Numbers = Literal["i386", "x86_64"]
+"""Whose numbers a system call entry takes."""
+
+_SWITCHES: dict[Numbers, str] = {"i386": "ia32_sys_call", "x86_64": "x64_sys_call"}
+_TABLES: dict[tuple[int, Numbers], str] = {
+    (4, "i386"): "sys_call_table",
+    (8, "i386"): "ia32_sys_call_table",
+    (8, "x86_64"): "sys_call_table",
+}
+_WRAPPERS: dict[Numbers, re.Pattern[str]] = {
+    "i386": re.compile(r"__ia32_(compat_)?sys_"),
+    "x86_64": re.compile(r"__x64_sys_"),
+}
+_NUMBER_AT = {4: "edx", 8: "esi"}
+"""The second argument's register: of -mregparm=3, and of the x86_64 ABI."""
+
+_LONGEST_WAY = 200
+"""Instructions of a switch for one number; a balanced tree of compares for 450 numbers takes some 40."""
+_LONGEST_INSTRUCTION = 15
+
+# Of the two numbers compared, as unsigned and as signed ones.
+_CONDITIONS: Mapping[str, Callable[[int, int], bool]] = {
+    "je": lambda a, b: a == b,
+    "jne": lambda a, b: a != b,
+    "ja": lambda a, b: a > b,
+    "jae": lambda a, b: a >= b,
+    "jb": lambda a, b: a < b,
+    "jbe": lambda a, b: a <= b,
+}
+_SIGNED: Mapping[str, Callable[[int, int], bool]] = {
+    "jg": lambda a, b: a > b,
+    "jge": lambda a, b: a >= b,
+    "jl": lambda a, b: a < b,
+    "jle": lambda a, b: a <= b,
+}
+_IDLE = frozenset({"push", "pop", "nop", "endbr32", "endbr64"})
+_KEEPS_FLAGS = frozenset({"mov", "movabs", "movsxd", "movzx", "movsx", "lea"})
+
+
+class UnknownDispatchError(Exception):
+    """The kernel's dispatch is in a form that is not known; the text says where."""
+
+
+def dispatched(code: KernelCode, numbers: Numbers, number: int) -> str:
+    """The function that a call of ``number`` enters, by its name. Raises UnknownDispatchError.
+
+    Of several names for one function (a call without arguments has one for each entry) it is the entry's own.
+    """
+    switch = code.function(_SWITCHES[numbers])
+    target = _pointed_to(code, numbers, number) if switch is None else _Switch(code, switch).target(number)
+    names = code.names_at(target)
+    if not names:
+        raise UnknownDispatchError(f"number {number} leads to {target:#x}, where no function begins")
+    return min(names, key=lambda name: (not _WRAPPERS[numbers].match(name), name))
+
+
+def _pointed_to(code: KernelCode, numbers: Numbers, number: int) -> int:
+    name = _TABLES[code.word, numbers]
+    table = code.address(name)
+    if table is None:
+        raise UnknownDispatchError(f"there is neither a function {_SWITCHES[numbers]} nor a table {name}")
+    end = code.following(table)
+    place = table + number * code.word
+    pointer = code.number(place) if end is None or place < end else None
+    if pointer is None:
+        raise UnknownDispatchError(f"{name} has no entry {number}")
+    return pointer
+
+
+class _Switch:
+    """A dispatching function, carried out for one number as far as it calls another."""
+
+    def __init__(self, code: KernelCode, start: int) -> None:
+        self._code = code
+        self._start, self._end = start, code.following(start) or start
+        self._registers: dict[str, int] = {}
+        self._compared: tuple[int, int] | None = None
+
+    def target(self, number: int) -> int:
+        """The address of the function called for this number. Raises UnknownDispatchError."""
+        self._registers = {_family(_NUMBER_AT[self._code.word]): number}
+        place = self._start
+        for _ in range(_LONGEST_WAY):
+            instruction = self._at(place)
+            following = self._next(instruction)
+            if instruction.name == "call" and following == self._code.function("__fentry__"):
+                following = instruction.end
+            if not self._start <= following < self._end:
+                return following
+            place = following
+        raise UnknownDispatchError(f"the switch at {self._start:#x} does not end for number {number}")
+
+    def _at(self, place: int) -> Instruction:
+        code = self._code.read(place, _LONGEST_INSTRUCTION)
+        for instruction in decoded(code, place, self._code.word):
+            return instruction
+        raise UnknownDispatchError(f"there is no instruction at {place:#x}")
+
+    def _next(self, one: Instruction) -> int:
+        """Where to go on after carrying the instruction out."""
+        if one.name in ("call", "jmp"):
+            return self._jumped(one)
+        if one.name in _CONDITIONS or one.name in _SIGNED:
+            target = one.operands[0]
+            assert isinstance(target, int)
+            return target if self._holds(one) else one.end
+        if one.name in ("cmp", "test"):
+            self._compared = self._pair(one)
+        elif one.name not in _IDLE:
+            self._write(one)
+        return one.end
+
+    def _jumped(self, one: Instruction) -> int:
+        target = self._value(one.operands[0])
+        if isinstance(one.operands[0], Memory) and target is not None:
+            target = self._code.number(target)
+        if target is None:
+            raise self._unknown(one)
+        return target
+
+    def _holds(self, one: Instruction) -> bool:
+        if self._compared is None:
+            raise self._unknown(one)
+        left, right = self._compared
+        if one.name in _SIGNED:
+            return _SIGNED[one.name](_signed(left), _signed(right))
+        return _CONDITIONS[one.name](left, right)
+
+    def _pair(self, one: Instruction) -> tuple[int, int] | None:
+        """The two numbers that a compare compares; None where one is not known."""
+        left, right = map(self._value, one.operands)
+        if any(isinstance(operand, Memory) for operand in one.operands) or left is None or right is None:
+            return None
+        if one.name == "test":
+            return (left & right) & _WORD, 0
+        return left & _WORD, right & _WORD
+
+    def _write(self, one: Instruction) -> None:
+        """Carry out what changes a register or the flags; what is not known is forgotten."""
+        if one.name not in _KEEPS_FLAGS:
+            self._compared = None
+        if not one.operands or not isinstance(one.operands[0], str):
+            return
+        register = _family(one.operands[0])
+        values = [self._value(operand) for operand in one.operands]
+        left, right = values[0], values[-1]
+        result: int | None = None
+        if one.name == "lea" or (one.name == "mov" and not isinstance(one.operands[-1], Memory)):
+            result = right
+        elif one.name in ("add", "sub") and left is not None and right is not None:
+            result = left + right if one.name == "add" else left - right
+            if one.name == "sub":
+                self._compared = (left & _WORD, right & _WORD)
+        self._registers.pop(register, None)
+        if result is not None:
+            self._registers[register] = result & _WORD
+
+    def _value(self, operand: Operand) -> int | None:
+        """A number, a register's content, or the address that a memory operand means; None where it is not known."""
+        if isinstance(operand, int):
+            return operand
+        if isinstance(operand, str):
+            return self._registers.get(_family(operand))
+        parts = [operand.displacement]
+        for register, factor in ((operand.base, 1), (operand.index, operand.scale)):
+            if register and register not in _NO_INDEX:
+                content = self._registers.get(_family(register))
+                if content is None:
+                    return None
+                parts.append(content * factor)
+        return sum(parts) % (1 << 8 * self._code.word)
+
+    def _unknown(self, one: Instruction) -> UnknownDispatchError:
+        return UnknownDispatchError(f"what {one.name} at {one.address:#x} depends on is not known")
+
+
+_WORD = 0xFFFFFFFF
+"""A number is 32 bits wide on both architectures."""
+_NO_INDEX = frozenset({"eiz", "riz"})
+
+
+def _family(register: str) -> str:
+    """One name for a register of either width: ``esi`` and ``rsi`` are ``si``."""
+    return register[1:] if register[:1] in ("e", "r") and register[1:2].isalpha() else register
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 32) if value >> 31 else value

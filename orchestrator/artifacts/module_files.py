@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The modules of its own that a kernel has: their files, and the order in which they are loaded."""
+"""A kernel's own modules: their files, their order of loading, their functions, and those that a guest needs first."""
 
 from __future__ import annotations
 
@@ -96,6 +96,8 @@ def module_name(text: str) -> str:
     """A module's name as the kernel lists it, from its file's name: without the suffixes, and with underscores."""
     return text.partition(".ko")[0].replace("-", "_")
 
+
+# The modules of its own that a kernel has: their files, and the order in which they are loaded.
 
 BUILT_IN = "modules.builtin"
 

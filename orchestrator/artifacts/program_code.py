@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A place in a program or a shared library, a function's or a static probe point: in memory, in the file, the bytes."""
+"""Code of programs and libraries: where a function or a static probe point is, and which libraries a program has."""
 
 from __future__ import annotations
 
@@ -88,6 +88,8 @@ def _notes(elf: ELFFile) -> Iterator[bytes]:
 def _aligned(size: int) -> int:
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
+
+# A place in a program or a shared library, a function's or a static probe point: in memory, in the file, the bytes.
 
 _SHOWN_BYTES = 16
 _SHOWN_POINTS = 8

@@ -11,9 +11,11 @@ from orchestrator.artifacts.cache import Artifact, BuildContext
 from orchestrator.artifacts.cache_entries import Kind
 from orchestrator.artifacts.compiler import guest_programs, guest_toolchain
 from orchestrator.artifacts.images import ready_image, system_archive, system_packages
-from orchestrator.artifacts.kernel_build import kernel_source, merged, source_label
+from orchestrator.artifacts.kernel_build import merged
+from orchestrator.artifacts.kernel_source import kernel_source, source_label
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
-from orchestrator.artifacts.modules import ModuleSource, build_modules
+from orchestrator.artifacts.module_source import ModuleSource
+from orchestrator.artifacts.modules import build_modules
 from orchestrator.catalog.images import images
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.kernels import kernels

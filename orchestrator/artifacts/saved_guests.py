@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Saved guests in the cache: what one is of, where it is, how many are kept.
+"""Saved guests in the cache, and failed tests' guests kept in files.
 
 QEMU loads the state of another machine without a word (see ``guest.saved``), so the key holds all that a guest's
 behaviour depends on. The folder is private to the user, since memory and overlay hold keys. Files are never rewritten,
@@ -31,6 +31,8 @@ from orchestrator.guest.guest_files import SavedGuest
 from orchestrator.guest.hub import Hub
 from orchestrator.guest.machine import QEMU, Login, Machine, MemoryFile, Wiring, qemu_command
 from orchestrator.program import PROGRAM
+
+# Saved guests in the cache: what one is of, where it is, how many are kept.
 
 KIND = "saved-guests"
 LIMIT = 2 << 30

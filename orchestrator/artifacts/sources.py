@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a user's file is built from: every file that its compiler reads, by digest, and the user's own as text.
+"""What a user's file is built from: each file that its compiler reads, found through includes or in a folder.
 
 A number depends on each of them. The compiler itself names them: it follows ``#include "sub/x.h"``, ``<x.h>`` and a
 header that a macro names.
@@ -21,6 +21,8 @@ from pathlib import Path
 from orchestrator.errors import ConfigError
 from orchestrator.paths import data_dir
 from orchestrator.process import run
+
+# What a user's file is built from: every file that its compiler reads, by digest, and the user's own as text.
 
 _LIMIT = 60.0
 _LARGEST_TEXT = 1 << 20

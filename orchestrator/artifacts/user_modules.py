@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A kernel module of the user's, in whatever form it comes: a template, a C file, a folder, or built already."""
+"""Kernel modules of the user's: a template, a C file, a folder, or built already; and their parameters."""
 
 from __future__ import annotations
 
@@ -25,18 +25,15 @@ from orchestrator.artifacts.diagnostics import (
     shown_warnings,
 )
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.module_source import TEMPLATE, Value, render_as, source_name
 from orchestrator.artifacts.modules import (
-    TEMPLATE,
     Module,
-    Value,
     build_modules,
     check_tree,
     make_modules,
     plain_places,
-    render_as,
     scratch_folder,
     show_warnings,
-    source_name,
     strip_module,
     tree_notes,
 )
@@ -160,6 +157,8 @@ def prebuilt(file: Path, kernel: Kernel) -> Module:
         )
     return Module(info["name"], file, hashlib.sha256(file.read_bytes()).hexdigest(), None)
 
+
+# A kernel module of the user's, in whatever form it comes: a template, a C file, a folder, or built already.
 
 _LONGEST = 55
 """Characters of a module's name: MODULE_NAME_LEN is 56 with the terminating zero on 64-bit kernels."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The CPU models a guest can have, and how QEMU makes each."""
+"""The CPU models a guest can have: how QEMU makes each, and their caches and TLBs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from orchestrator.catalog.data import Fact, named, read
+
+# The CPU models a guest can have, and how QEMU makes each.
 
 
 class CpuIdentity(Fact):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How the catalogue's YAML files become typed, read-only values."""
+"""How the catalogue's YAML files become typed, read-only values; suggestions for misspelt words and paths."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict
+
+# How the catalogue's YAML files become typed, read-only values.
 
 # libyaml parses some ten times faster; a PyYAML built without it has only the pure Python loader.
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The disk images a guest can have, by the recipes they are built from: the lab's own and a user's."""
+"""The disk images a guest can have: the lab's own by their recipes, the user's by path, and the release of Debian."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from orchestrator.catalog.kernels import Arch
 from orchestrator.errors import ConfigError
 from orchestrator.paths import data_dir, user_path
 from orchestrator.program import PROGRAM
+
+# The disk images a guest can have, by the recipes they are built from: the lab's own and a user's.
 
 Init = Literal["small", "systemd"]
 

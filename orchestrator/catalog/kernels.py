@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The kernels a guest can run, their origin, and their requirements on the CPU."""
+"""The kernels a guest can run: their origin, their options, their requirements on the CPU; the user's by path."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pydantic import Field
 from orchestrator.catalog.cpus import CpuModel
 from orchestrator.catalog.data import Fact, read, unknown
 from orchestrator.errors import ConfigError
-from orchestrator.paths import AWKWARD, kbuild_takes, user_path
+from orchestrator.paths import AWKWARD, data_dir, kbuild_takes, user_path
 from orchestrator.program import PROGRAM
 
 # The content of a kernel's ``.config`` file.
@@ -176,13 +176,15 @@ def entry_offset(config: Mapping[str, str]) -> int:
     return endbr + (5 if config.get("CONFIG_DYNAMIC_FTRACE") == "y" else 0)
 
 
+# The kernels a guest can run, their origin, and their requirements on the CPU.
+
 Arch = Literal["i386", "x86_64"]
 
 NEWEST = "newest"
 """The version of the newest kernel at hand."""
 
 _PLAIN = "plain"
-_BEFORE = {"nopreempt": ["lazy", "nopreempt"]}
+_BEFORE = {"nopreempt": ["lazy", "nopreempt"], "kunit": ["autorun", "kunit"]}
 """What stands for a fragment in versions without an entry: the last line that such a kernel can have decides."""
 
 _VERSION = re.compile(r"\d{1,3}\.\d{1,3}(?:\.\d{1,3})?", re.ASCII)
@@ -208,6 +210,7 @@ class KernelSpec(Fact):
     ``cpu_family`` is the oldest that a 32-bit one runs on, its CONFIG_X86_MINIMUM_CPU_FAMILY.
     ``version`` is that of Linux, empty for a user's own, or ``newest``; the fragments' options in ``without`` are no
     choice in it. One that ``is_searched`` has no entry: it is looked for in all of Debian's suites at hand.
+    ``patched`` are the versions of Linux that its patches are for, empty for one without any.
     ``entry_offset`` is in bytes from the symbol of most functions to the first instruction behind any endbr and nop.
     ``kernel_parameters`` are those that it needs besides every kernel's.
     """
@@ -222,6 +225,7 @@ class KernelSpec(Fact):
     fragments: list[str] = Field(default_factory=list)
     without: list[str] = Field(default_factory=list)
     patches: list[str] = Field(default_factory=list)
+    patched: list[str] = Field(default_factory=list)
     files: dict[str, str] = Field(default_factory=dict)
     tree: Path | None = None
     image: Path | None = None
@@ -316,12 +320,20 @@ def _from_source(name: str, base: _Base, variant: _Variant, number: str, version
         source=version.source,
         fragments=[*base.fragments, *variant.fragments],
         without=version.without,
-        patches=variant.patches,
+        patches=_patches_for(number, variant.patches),
+        patched=variant.versions or [],
         files=variant.files,
         needs_pae=base.needs_pae,
         cpu_family=base.cpu_family,
         entry_offset=variant.entry_offset,
     )
+
+
+def _patches_for(version: str, names: list[str]) -> list[str]:
+    """The patches by their paths in ``images/patches``: a folder of the version has those that were changed for it."""
+    names = [name.rpartition("/")[2] for name in names]
+    folder = data_dir("images") / "patches"
+    return [f"{version}/{name}" if (folder / version / f"{name}.patch").exists() else name for name in names]
 
 
 def kernel(name: str) -> KernelSpec:
@@ -351,18 +363,21 @@ def _of_version(plain: KernelSpec, version: str) -> KernelSpec:
     known = {other.version: other for other in kernels().values() if other.name.partition("@")[0] == plain.name}
     if version in known:
         return known[version]
-    # Of the lab's own, a variant of one version has patches for that.
-    is_any = plain.packages is not None or set(known) == {one.version for one in kernels().values()}
-    if not is_any or not (_VERSION.fullmatch(version) or (version == NEWEST and plain.packages is not None)):
-        hint = f"another version is named by its numbers, as {plain.name}@7.3" if is_any else ""
-        raise ConfigError(f"kernel '{plain.name}' is of Linux {' or '.join(known)}, and not of {version}", hint=hint)
+    is_number = _VERSION.fullmatch(version) or (version == NEWEST and plain.packages is not None)
+    if version not in plain.patched if plain.patched else not is_number:
+        hint = "" if plain.patched else f"another version is named by its numbers, as {plain.name}@7.3"
+        *others, last = plain.patched or known
+        of = f"{', '.join(others)} or {last}" if others else last
+        raise ConfigError(f"kernel '{plain.name}' is of Linux {of}, and not of {version}", hint=hint)
     wanted = _numbers(version) if version != NEWEST else max(map(_numbers, known))
     nearest = known[max((one for one in known if _numbers(one) <= wanted), key=_numbers, default=plain.version)]
     update: dict[str, object] = {"name": f"{plain.name}@{version}", "version": version, "is_searched": True}
-    update |= {"title": f"{plain.title}, Linux {version}", "source": plain.source and f"linux-source-{version}"}
+    title = plain.title.replace("not preemptible", "not or lazily preemptible")
+    update |= {"title": f"{title}, Linux {version}", "source": plain.source and f"linux-source-{version}"}
     # Which options it no longer has is not known here: it is listed when the kernel is built.
     fragments = [one for name in nearest.fragments for one in _BEFORE.get(name, [name])]
     update |= {"packages": plain.packages, "without": [], "fragments": fragments}
+    update |= {"patches": _patches_for(version, nearest.patches)}
     return nearest.model_copy(update=update)
 
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The kinds of probe, how each is set up, and its evidence."""
+"""The kinds of probe: the catalogue's, the user's, bpftrace one-liners; their parameters, events and recorders."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -298,6 +298,8 @@ def _spelled(error: ValueError) -> str:
     return f"{str(error).lower()}: quotes are as in a shell"
 
 
+# The kinds of probe, how each is set up, and its evidence.
+
 BASELINE = "none"
 """The probe kind without a probe, against which every overhead is measured."""
 
@@ -479,8 +481,8 @@ _CALL_PREFIX: Mapping[Arch, str] = {"i386": "__ia32_sys_", "x86_64": "__x64_sys_
 class StandardEvent(Fact):
     """An event: its ``marker`` for static probes, and the functions whose entries are probed for dynamic ones.
 
-    ``functions`` are the same on all architectures; ``calls`` are system calls' functions by architecture, without
-    their prefix.
+    ``functions`` are the names that one has had, the same on all architectures; ``calls`` are system calls' functions
+    by architecture, without their prefix.
     """
 
     name: str
@@ -489,6 +491,10 @@ class StandardEvent(Fact):
     marker: str
     functions: list[str] = Field(default_factory=list)
     calls: dict[Arch, list[str]] = Field(default_factory=dict)
+
+    def function(self, has: Callable[[str], bool]) -> str | None:
+        """The function whose entry is the event, in a kernel that ``has`` it; None for one at system calls."""
+        return next((name for name in self.functions if has(name)), next(iter(self.functions), None))
 
     def call_functions(self, arch: Arch) -> list[str]:
         """Return the system calls' functions; on a 64-bit kernel those of its own calls only."""

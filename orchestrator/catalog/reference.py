@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The published measurements."""
+"""The published measurements, and the documents' claims about them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from pydantic import Field, TypeAdapter, model_validator
 
 from orchestrator.catalog.data import Fact, read, unknown
 from orchestrator.errors import ConfigError
+
+# The published measurements.
 
 BASELINE_COLUMN = "baseline"
 

@@ -29,8 +29,9 @@ from orchestrator.artifacts.cache_entries import (
 from orchestrator.artifacts.images import cached_image, ready_image
 from orchestrator.artifacts.kernel_build import features
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
-from orchestrator.artifacts.modules import ModuleSource, Value, build_modules, render_own, templates
-from orchestrator.artifacts.modules import render as render_module
+from orchestrator.artifacts.module_source import ModuleSource, Value, render_own, templates
+from orchestrator.artifacts.module_source import render as render_module
+from orchestrator.artifacts.modules import build_modules
 from orchestrator.artifacts.remaking import remake
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.benchmarks.calls.probe_setup import is_wrapper

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""An experiment at commits of a tree: each is built and measured where that was not done before, and compared."""
+"""An experiment at commits of a tree, or on two kernels: measured where that was not done before, and compared."""
 
 from __future__ import annotations
 
@@ -19,20 +19,28 @@ from orchestrator.artifacts.kernel_build import TreeBuild, is_kernel_source
 from orchestrator.artifacts.kernels import UnusableTreeError
 from orchestrator.artifacts.sources import included, read_c_source
 from orchestrator.benchmarks.registry import kinds
+from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.cli import options
 from orchestrator.cli.compared import Side, compared_runs
 from orchestrator.cli.measuring import Measuring
-from orchestrator.comparison.comparison import ComparedRuns
+from orchestrator.comparison.comparison import ComparedRuns, pairs_by_kernel
 from orchestrator.errors import ConfigError, HostError, LabError, UsageError
 from orchestrator.experiment.cell import Cell
-from orchestrator.experiment.experiment import Experiment, on_kernels, with_symbols
+from orchestrator.experiment.experiment import (
+    Experiment,
+    kernel_name,
+    on_kernels,
+    only_profiled,
+    with_profile,
+    with_symbols,
+)
 from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import Plan, plan, select
 from orchestrator.experiment.source import read_source
 from orchestrator.files import write_whole
 from orchestrator.guest.machine import qemu_cpu_names, qemu_version
 from orchestrator.paths import cache_dir, lab_dir
-from orchestrator.results.contract import all_ok
+from orchestrator.results.contract import CellRecord, all_ok
 from orchestrator.results.origin import Commit, Measured, OriginDifference
 from orchestrator.results.runs import Run, find_run
 from orchestrator.results.statistics import median_interval
@@ -288,3 +296,57 @@ def _skipping(error: LabError) -> LabError:
     if isinstance(error, HostError) and not isinstance(error, UnusableTreeError):
         return error
     return NotMeasured(error.what, where=error.where, detail=error.detail)
+
+
+# The cells that ``diff`` and ``compare`` with ``--config`` compare: an experiment's, on two kernels in one run.
+
+
+@dataclass(frozen=True)
+class MeasuredKernels:
+    """The pairs of cells that have a number on both kernels, and of the others those that have none."""
+
+    pairs: Sequence[tuple[Side, Side]]
+    missing: Sequence[CellRecord]
+
+
+@dataclass(frozen=True)
+class TwoKernels:
+    """An experiment on two kernels: names of the catalogue, or paths of a user's.
+
+    ``overrides`` replace its values, ``only`` selects its cells.
+    """
+
+    config: Path
+    kernels: tuple[str, str]
+    overrides: Sequence[str]
+    only: Sequence[str]
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The kernels' names, as cells have them."""
+        before, after = (kernel_spec(kernel_name(name)).name for name in self.kernels)
+        return before, after
+
+    def measured(self, parts: Sequence[str], measuring: Measuring) -> MeasuredKernels:
+        """Measure each cell that can have a profile on both kernels, with these parts of it."""
+        run = self._run(only_profiled(with_profile(self._experiment(), parts)), measuring)
+        pairs = [(one.before, one.after) for one in pairs_by_kernel(run.record.cells, *self.names)]
+        both = [(one, other) for one, other in pairs if one is not None and other is not None]
+        return MeasuredKernels(
+            [(Side(run, one), Side(run, other)) for one, other in both if one.status == other.status == "ok"],
+            [cell for cell in run.record.cells if cell.status != "ok"],
+        )
+
+    def run(self, measuring: Measuring) -> Run:
+        """Measure each cell on both kernels, with its instructions by symbol wherever they can be proved."""
+        return self._run(with_symbols(self._experiment()), measuring)
+
+    def _experiment(self) -> Experiment:
+        return load_experiment(self.config, kinds(), self.overrides, qemu_cpu_names)
+
+    def _run(self, experiment: Experiment, measuring: Measuring) -> Run:
+        wanted = measuring.found(on_kernels(experiment, self.kernels))
+        planned = select(plan(wanted), self.only)
+        entry, record = measuring.done(lambda runner: runner.run(wanted, planned, None))
+        print(f"run {entry.id}: {entry.directory}", file=sys.stderr)
+        return Run(record, entry.directory)

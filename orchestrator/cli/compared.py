@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The runs, kernels and cells that commands compare, by their names on the command line."""
+"""The stored runs and cells that commands compare, by their names on the command line."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.benchmarks.registry import kinds
-from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.cli.measuring import Measuring
 from orchestrator.comparison.comparison import (
     CellPair,
     ComparedRuns,
@@ -21,17 +18,7 @@ from orchestrator.comparison.comparison import (
     pairs_by_kernel,
 )
 from orchestrator.errors import LabError, UsageError
-from orchestrator.experiment.experiment import (
-    Experiment,
-    kernel_name,
-    on_kernels,
-    only_profiled,
-    with_profile,
-    with_symbols,
-)
-from orchestrator.experiment.file import load_experiment, stored_budgets
-from orchestrator.experiment.plan import plan, select
-from orchestrator.guest.machine import qemu_cpu_names
+from orchestrator.experiment.source import stored_budgets
 from orchestrator.paths import lab_dir
 from orchestrator.program import PROGRAM
 from orchestrator.results.budgets import CellFilter, FilterError, cells_named, names_of
@@ -302,57 +289,3 @@ def _nothing_in_common(names: Sequence[str], profiled: Sequence[Sequence[str]]) 
     ]
     what = f"no cell of {names[0]} with a profile has the id of one of {names[1]}"
     return UsageError(what, detail=["cells with profiles:", *lines], hint="name a cell of each: RUN:CELL RUN:CELL")
-
-
-# The cells that ``diff`` and ``compare`` with ``--config`` compare: an experiment's, on two kernels in one run.
-
-
-@dataclass(frozen=True)
-class Measured:
-    """The pairs of cells that have a number on both kernels, and of the others those that have none."""
-
-    pairs: Sequence[tuple[Side, Side]]
-    missing: Sequence[CellRecord]
-
-
-@dataclass(frozen=True)
-class TwoKernels:
-    """An experiment on two kernels: names of the catalogue, or paths of a user's.
-
-    ``overrides`` replace its values, ``only`` selects its cells.
-    """
-
-    config: Path
-    kernels: tuple[str, str]
-    overrides: Sequence[str]
-    only: Sequence[str]
-
-    @property
-    def names(self) -> tuple[str, str]:
-        """The kernels' names, as cells have them."""
-        before, after = (kernel_spec(kernel_name(name)).name for name in self.kernels)
-        return before, after
-
-    def measured(self, parts: Sequence[str], measuring: Measuring) -> Measured:
-        """Measure each cell that can have a profile on both kernels, with these parts of it."""
-        run = self._run(only_profiled(with_profile(self._experiment(), parts)), measuring)
-        pairs = [(one.before, one.after) for one in pairs_by_kernel(run.record.cells, *self.names)]
-        both = [(one, other) for one, other in pairs if one is not None and other is not None]
-        return Measured(
-            [(Side(run, one), Side(run, other)) for one, other in both if one.status == other.status == "ok"],
-            [cell for cell in run.record.cells if cell.status != "ok"],
-        )
-
-    def run(self, measuring: Measuring) -> Run:
-        """Measure each cell on both kernels, with its instructions by symbol wherever they can be proved."""
-        return self._run(with_symbols(self._experiment()), measuring)
-
-    def _experiment(self) -> Experiment:
-        return load_experiment(self.config, kinds(), self.overrides, qemu_cpu_names)
-
-    def _run(self, experiment: Experiment, measuring: Measuring) -> Run:
-        wanted = measuring.found(on_kernels(experiment, self.kernels))
-        planned = select(plan(wanted), self.only)
-        entry, record = measuring.done(lambda runner: runner.run(wanted, planned, None))
-        print(f"run {entry.id}: {entry.directory}", file=sys.stderr)
-        return Run(record, entry.directory)

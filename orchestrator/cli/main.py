@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The ``orchestrator`` command line: the program's own options and its start; usage.py has the commands."""
+"""The ``orchestrator`` command line: each command is loaded when it is called; wrong usage is explained."""
 
 from __future__ import annotations
 
@@ -258,6 +258,8 @@ def _example(name: str) -> str:
     example = next(iter(examples().get(name, ())), "")
     return f"for example {PROGRAM} {example}; " if example else ""
 
+
+# The ``orchestrator`` command line: the program's own options and its start; usage.py has the commands.
 
 _COMPLETION = f"_{NAME}_COMPLETE".upper()
 """The variable in which a shell's completion script asks for names."""

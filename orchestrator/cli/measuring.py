@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A command that measures: with the user's cache and store, progress on stderr."""
+"""A command that measures: with the user's cache and store, and a run's progress on stderr."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.store import RunEntry, Store
 from orchestrator.run.runner import CrewMaker, ProgressListener, Runner, TimeLeft, local_crew, with_found
 from orchestrator.steps import running_steps
+
+# A command that measures: with the user's cache and store, progress on stderr.
 
 
 @dataclass(frozen=True)

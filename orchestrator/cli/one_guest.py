@@ -18,7 +18,8 @@ from orchestrator.artifacts.boot_files import GuestDisks, image_arch
 from orchestrator.artifacts.boot_files import unsupported_reason as disks_unsupported_reason
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
-from orchestrator.artifacts.modules import Module, templates
+from orchestrator.artifacts.module_source import templates
+from orchestrator.artifacts.modules import Module
 from orchestrator.artifacts.user_modules import check_parameter_names, takes_values, user_modules
 from orchestrator.catalog.cpus import cpu as cpu_model
 from orchestrator.catalog.cpus import cpus
@@ -35,7 +36,7 @@ from orchestrator.paths import user_path
 from orchestrator.plain_text import GUEST_SIZES, guest_mib
 from orchestrator.probes.loading import WATCHED, load
 from orchestrator.program import PROGRAM
-from orchestrator.run.guests import Hardware, machine_for
+from orchestrator.run.machines import Hardware, machine_for
 from orchestrator.steps import LOG_NAME, step_log
 
 # The modules that ``exec`` and ``shell`` load into their guest: built if they are sources, with their parameters.

@@ -139,7 +139,7 @@ def cost_tables(incomplete: str) -> list[str]:
 
 def templates(incomplete: str) -> list[str]:
     """Probe modules."""
-    from orchestrator.artifacts.modules import templates
+    from orchestrator.artifacts.module_source import templates
 
     return _beginning(incomplete, templates())
 

@@ -4,16 +4,21 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernel_code import FUNCTION_TYPES, KernelCode
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
+from orchestrator.artifacts.module_source import render
+from orchestrator.artifacts.modules import build_modules
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.cli import options
-from orchestrator.cli.compared import Measured, TwoKernels, cells_of_run, difference_of, named, stored_pairs
+from orchestrator.cli import one_guest, options
+from orchestrator.cli.commits import MeasuredKernels, TwoKernels
+from orchestrator.cli.compared import cells_of_run, difference_of, named, stored_pairs
 from orchestrator.cli.measuring import Measuring, outcome
 from orchestrator.cli.options import (
     Depth,
@@ -26,8 +31,9 @@ from orchestrator.cli.options import (
     expected_failures,
     print_profiles,
 )
-from orchestrator.errors import HostError, LabError, UsageError
-from orchestrator.probes.placement import places_of
+from orchestrator.errors import BuildError, HostError, LabError, UsageError
+from orchestrator.files import ScratchFolder
+from orchestrator.probes.placement import FunctionPlaces, answered, places_of
 from orchestrator.probes.point import wrong_point_reason
 from orchestrator.profile.difference import ComparedCode, annotated, per_call, with_code
 from orchestrator.profile.probe_places import Disassembly
@@ -58,6 +64,7 @@ from orchestrator.results.stored_profile import (
     compared_trees,
     load_profile,
 )
+from orchestrator.run.guests import started
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -275,7 +282,7 @@ def _draw(differences: Sequence[ProfileDifference], file: Path) -> None:
             print(named, file=sys.stderr)
 
 
-def _say_missing(measured: Measured) -> None:
+def _say_missing(measured: MeasuredKernels) -> None:
     """Which cells have no number and are not compared; the status says whether one of them has failed."""
     for cell in measured.missing:
         print(f"not compared: {cell.id}: {outcome(cell)}", file=sys.stderr)
@@ -303,18 +310,21 @@ def disasm(
     function: Annotated[
         str, typer.Argument(metavar="FUNCTION", help="A function of it, or a part: vfs_read+0x10..0x40.")
     ],
+    cpu: one_guest.Cpu = None,
+    no_guest: Annotated[bool, typer.Option("--no-guest", help="Start no guest: what only it knows is ?.")] = False,
     form: FormOption = Form.TABLE,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Print a function's instructions, and which probes can be at each, by the kernel's image. Starts no guest."""
+    """Print a function's instructions, and which probes a guest's kernel takes at each."""
     symbol, bounds = _place(function)
     spec = kernel_spec(name)
+    context = options.open_context(offline=offline)
     with options.printed_steps(verbose=verbose):
-        kernel = ready_kernel(options.open_context(offline=offline), spec)
+        kernel = ready_kernel(context, spec)
     code = _code(kernel)
     _check(kernel, code, symbol)
-    places = places_of(kernel, code, symbol)
+    places = places_of(code, kernel.config, symbol)
     assert places is not None  # _check() has asked
     found = Disassembly.of(spec.name, kernel.release, code, places)
     if bounds is not None:
@@ -324,7 +334,31 @@ def disasm(
                 f"no instruction of {symbol} begins between +{bounds[0]:#x} and +{bounds[1]:#x}",
                 hint=f"{PROGRAM} disasm {spec.argument} {symbol} lists all of them",
             )
+    if not no_guest:
+        try:
+            with options.printed_steps(verbose=verbose):
+                answers, guest = _answered(context, kernel, name, cpu, found.function)
+            found = replace(found, function=answers, source=f"Answered by a guest of this kernel on {guest}.")
+        except UsageError:
+            raise
+        except LabError as error:
+            found = replace(found, source=f"No guest could be asked: {error.what}. ? is not known before a boot.")
     print_profiles("Disassembly", form, lambda: [found.sheet()], lambda: [found.json().model_dump()])
+
+
+def _answered(
+    context: BuildContext, kernel: Kernel, name: str, cpu: str | None, function: FunctionPlaces
+) -> tuple[FunctionPlaces, str]:
+    """The places with the answers of a guest, restored where one can be, and the guest's CPU. Raises LabError."""
+    (module,) = build_modules(context, kernel, [render("places", {})])
+    if isinstance(module, BuildError):
+        raise module
+    choice = one_guest.Choice(
+        name, cpu, 1, one_guest.USUAL_MIB, one_guest.Accel.AUTO, one_guest.GuestModules([], [], [])
+    )
+    machine = choice.machine(context)
+    with ScratchFolder("orchestrator-disasm-") as directory, started(context, machine, directory) as guest:
+        return answered(guest, module, function), machine.cpu.name
 
 
 def _place(function: str) -> tuple[str, tuple[int, int] | None]:

@@ -38,7 +38,7 @@ from orchestrator.results.contract import RunRecord, all_ok
 from orchestrator.results.runs import Run, check_directory
 from orchestrator.results.store import RunEntry, Store
 from orchestrator.run.boot import without_missing_modules
-from orchestrator.run.guests import machine_of, timing_of
+from orchestrator.run.machines import machine_of, timing_of
 from orchestrator.run.plan_check import check_plan, wrong_points
 from orchestrator.run.runner import Runner, check_resumable, check_same_cells, with_found_before
 

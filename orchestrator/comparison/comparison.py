@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Two runs compared cell by cell: what became dearer, cheaper, appeared, vanished or failed, what is beyond budget."""
+"""Two runs compared cell by cell, with what can be compared and what explains a difference."""
 
 from __future__ import annotations
 
@@ -91,6 +91,8 @@ def _different(facts: dict[str, tuple[str, ...]]) -> Iterator[str]:
         if first != second and first and second:
             yield f"different {what}: {first} and {second}"
 
+
+# Two runs compared cell by cell: what became dearer, cheaper, appeared, vanished or failed, what is beyond budget.
 
 Change = Literal["dearer", "cheaper", "appeared", "vanished", "failed", "mended", "undecided", "unchanged"]
 

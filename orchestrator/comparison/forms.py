@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A comparison as a table: the cells that changed, and below each the symbols that explain it."""
+"""A comparison as a table, as Markdown and as JSON."""
 
 from __future__ import annotations
 
@@ -170,6 +170,8 @@ def reasons(changes: Sequence[CellChange]) -> Sequence[str]:
     """The sentences on changes, each once; a mark is its number."""
     return list(dict.fromkeys(one.reason for one in changes if one.reason))
 
+
+# A comparison as a table: the cells that changed, and below each the symbols that explain it.
 
 _SYMBOLS = 5
 """Symbols of a cell that are listed; the rest are one row."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A comparison as one page: what it comes to, each changed cell with what explains it, and what to run next."""
+"""A comparison as one page: its chart, and each changed cell with what explains it."""
 
 from __future__ import annotations
 
@@ -175,6 +175,9 @@ def _row(one: CellChange, found: Difference, name: str) -> IntervalRow | None:
     _, percent, _ = difference_figures(found, one.pair.first.unit)
     label = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 4]} ..."
     return IntervalRow(label, 100 * found.relative, percent, bounds, _TONES.get(one.change, "open"))
+
+
+# A comparison as one page: what it comes to, each changed cell with what explains it, and what to run next.
 
 
 def comparison_page(compared: ComparedRuns) -> str:

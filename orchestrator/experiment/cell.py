@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One combination of an experiment's table: everything that a number depends on."""
+"""One combination of a table: everything that a number depends on, and its machine."""
 
 from __future__ import annotations
 
@@ -60,6 +60,8 @@ def kernel_conflicts(kernel: str, machine: Machine, path: KeyPath, other: KeyPat
     if reason:
         yield Problem(path, reason, other=other)
 
+
+# One combination of an experiment's table: everything that a number depends on.
 
 _EACH = "+*"
 

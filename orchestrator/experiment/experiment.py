@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""An experiment: its heading, and its tables in order."""
+"""An experiment: its heading and its tables; the same on other kernels or with profiles."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ from orchestrator.experiment.table_source import TABLES, TableOrigin, error_of_t
 from orchestrator.paths import user_path
 from orchestrator.results.budgets import KEY as BUDGETS
 from orchestrator.results.budgets import BudgetError, Budgets
+
+# An experiment: its heading, and its tables in order.
 
 
 def _budgets(value: object) -> object:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,12 +21,10 @@ from orchestrator.experiment.cell import Machine
 from orchestrator.experiment.experiment import Experiment, Heading, NamedTable
 from orchestrator.experiment.fields import QemuCpuNames, Strict, Surroundings
 from orchestrator.experiment.problems import Origins, Problem, apply_overrides, config_error, problems_of, shown
-from orchestrator.experiment.source import Data, KeyPath, Source, parse, read_source, without_marks
+from orchestrator.experiment.source import Data, KeyPath, Source, read_source, without_marks
 from orchestrator.experiment.table import KindRegistry, TableKind, benchmark_keys
 from orchestrator.experiment.table_source import BENCHMARK, TABLES, TableOrigin, TableReader, TableSource
 from orchestrator.program import PROGRAM
-from orchestrator.results.budgets import KEY, BudgetError, Budgets
-from orchestrator.results.faults import storage_faults
 
 # Which defaults beside ``tables`` no table takes.
 
@@ -360,36 +357,3 @@ def _drop_defaults_of_other_kinds(data: Data, kinds: KindRegistry[TableKind]) ->
                 same = type(benchmark.get(key)) is type(default) and benchmark.get(key) == default
                 if key in benchmark and key not in own and same:
                     del benchmark[key]
-
-
-# The budgets of a run, as its own experiment has them. Nothing else of the experiment is read.
-
-_FILE = "experiment.yaml"
-_LARGEST_FILE = 16 << 20
-"""With every default written out 100 tables of three machines take 66 KB, which no experiment of a user's may have."""
-_BLOCK = re.compile(rf"^{KEY}:.*\n?(?:[ \t].*\n?|\n)*", re.MULTILINE)
-"""The key with all that is indented below it, as ``Experiment.resolved_yaml`` writes it."""
-
-
-def stored_budgets(directory: Path) -> Budgets:
-    """The budgets of the run in ``directory``; none where its experiment is not there.
-
-    Raises ConfigError, with file and line, where somebody has damaged the file.
-    """
-    path = directory / _FILE
-    if not path.exists():
-        return Budgets()
-    with storage_faults(path), path.open("rb") as file:
-        text = file.read(_LARGEST_FILE).decode("utf-8", "replace")
-    block = _BLOCK.search(text)
-    if block is None:
-        return Budgets()
-    above = text.count("\n", 0, block.start())
-    source = parse(block[0], lambda line: f"{path}:{above + line}")
-    data = source.data.get(KEY) if isinstance(source.data, dict) else None
-    try:
-        return Budgets.of(data)
-    except BudgetError as error:
-        place, sentence = error.problems[0]
-        line = above + source.lines.get((KEY, *place), 1)
-        raise ConfigError(f"{'.'.join((KEY, *place))}: {sentence}", where=f"{path}:{line}") from None

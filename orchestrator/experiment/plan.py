@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The cells of an experiment in order, and the boots that they share."""
+"""The cells of an experiment in order, the boots that they share, and those that ``--only`` selects."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from orchestrator.experiment.problems import Origins, Problem, config_error
 from orchestrator.guest.machine import ChannelKind
 from orchestrator.results.budgets import KEY, CellFilter, FilterError, NameOf, Term
 from orchestrator.results.contract import Clock
+
+# The cells of an experiment in order, and the boots that they share.
 
 MAX_CELLS = 10_000
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The report of all problems of an experiment at once: place, key, what was found, what is allowed."""
+"""The report of all problems of an experiment at once, and the values that ``--set`` has given."""
 
 from __future__ import annotations
 
@@ -132,6 +132,8 @@ def _shown(text: str) -> str:
         return ascii(short)
     return short if "=" in short else shlex.quote(short)
 
+
+# The report of all problems of an experiment at once: place, key, what was found, what is allowed.
 
 _SHOWN = 20
 _MISSING = "missing; this key is required"

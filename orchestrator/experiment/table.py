@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One table of an experiment: the keys common to the tables of every kind of benchmark."""
+"""A table of an experiment: the keys common to every kind of benchmark, and a kind's interface to it."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from orchestrator.experiment.problems import Problem, conflict, mismatch
 from orchestrator.guest.machine import ChannelKind
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import Clock
+
+# One table of an experiment: the keys common to the tables of every kind of benchmark.
 
 DEFAULT_REPEATS: dict[Clock, int] = {"instructions": 4, "wall": 12}
 """Default numbers of samples: exact ones are equal, scattered ones need an interval.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The file that lists the hosts of a fleet: where ssh leads, which lab is there, and what it may take."""
+"""The other hosts of a fleet: the file that lists them, and workers that are started over ssh."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from orchestrator.experiment.source import KeyPath, read_source
 from orchestrator.fleet.local import KeptLog
 from orchestrator.fleet.state import MOST_GUESTS, SIZES, WorkerOrder, worker_name
 from orchestrator.plain_text import size_mib
+
+# The file that lists the hosts of a fleet: where ssh leads, which lab is there, and what it may take.
 
 _MOST_HOSTS = 256
 _EXAMPLE = "hosts: [{ssh: me@host, lab: probe-lab/lab}]"

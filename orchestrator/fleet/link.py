@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The client's connection to a fleet: what it asks workers for, and what it hears, as items of one queue.
+"""The client's connection to a fleet: its Dask client, its queue of messages, and questions to all workers.
 
 Nothing here decides anything: see ``crew``.
 """
@@ -66,6 +66,8 @@ def short(error: BaseException) -> str:
     lines = [line for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__)[:300]
 
+
+# The client's connection to a fleet: what it asks workers for, and what it hears, as items of one queue.
 
 _SHIPPERS = 8
 """Workers to which files are sent at once."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How a fleet's keeper is started, and how it is ended: that process and no other."""
+"""How a fleet's keeper is started and ended, and the bounded log of its processes."""
 
 from __future__ import annotations
 
@@ -120,6 +120,8 @@ def output_into(log: KeptLog) -> Iterator[TextIO]:
             os.dup2(was, number)
             os.close(was)
 
+
+# How a fleet's keeper is started, and how it is ended: that process and no other.
 
 _SCRATCH = (WORKER_FOLDER, "orchestrator-boot-")
 _END_LIMIT = 60.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a boot needs, packed for another machine: its objects, and the files that they name by path.
+"""What a boot needs, packed for another machine, and where a worker keeps the files of it.
 
 Objects are pickled. A path that leads to a file becomes a reference to its content; in the place where it is unpacked
 it is the path of the same content there. Other paths become places where nothing is: folders of compilers and headers
@@ -31,6 +31,8 @@ from orchestrator.files import ScratchFolder
 from orchestrator.program import PROGRAM
 from orchestrator.results.faults import storage_faults
 from orchestrator.run.crew import Job
+
+# What a boot needs, packed for another machine: its objects, and the files that they name by path.
 
 _GIVEN = "given"
 """The folder of files that are not of the cache: a user's own module or kernel."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A worker with its nanny, as a part of this process."""
+"""A worker with its nanny: as a part of a process, or in the foreground."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ from orchestrator.program import PROGRAM
 if TYPE_CHECKING:
     from distributed.nanny import Nanny
 
+
+# A worker with its nanny, as a part of this process.
 
 _START_LIMIT = 300.0
 """Seconds for a worker to join: thirty were too few on a host with a load of ten for each processor."""

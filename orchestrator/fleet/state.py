@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which fleets has this lab started, and do they run? A file for each: ``fleets/NAME.json`` beside the results."""
+"""The fleets that this lab has started: their files, their orders, the room of their workers."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from orchestrator.guest.slots import host_memory_mib
 from orchestrator.paths import lab_dir
 from orchestrator.plain_text import size_mib
 from orchestrator.program import PROGRAM
+
+# Which fleets has this lab started, and do they run? A file for each: ``fleets/NAME.json`` beside the results.
 
 USUAL_NAME = "local"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The fleet that a user names, by its name in this lab or its scheduler's address, if it answers to our key."""
+"""The fleet that a user names, and how Dask is set up to reach it."""
 
 from __future__ import annotations
 
@@ -55,6 +55,8 @@ class Unlisted:
         """Dask 2026.8 starts one in every server, unencrypted and on all interfaces, whatever its options."""
         del routes, dashboard_address, default_port, ssl_options
 
+
+# The fleet that a user names, by its name in this lab or its scheduler's address, if it answers to our key.
 
 _ADDRESS = re.compile(r"tls://(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9][A-Za-z0-9.-]{0,252})):([1-9][0-9]{0,4})")
 _ANSWER_LIMIT = 10.0

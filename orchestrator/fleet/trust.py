@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How a worker comes to be believed: equal versions, and a calibration that counts what this machine counts."""
+"""Which workers are believed: calibration when one joins, cells counted again, and who is in the fleet."""
 
 from __future__ import annotations
 
@@ -378,6 +378,8 @@ class Side:
     roster: Roster = field(default_factory=Roster)
     guests: OwnGuests = field(default_factory=OwnGuests)
 
+
+# How a worker comes to be believed: equal versions, and a calibration that counts what this machine counts.
 
 MOST_COMINGS = 5
 """Times that a worker may come and go again without the end of a boot: its nanny would replace it for ever."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A worker of a fleet: Dask's worker that does boots, and what the client asks it to do."""
+"""A worker of a fleet: the boots that it does, the messages that it sends, and the facts of its machine."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from orchestrator.run.boot import (
     Session,
     run_boot,
 )
-from orchestrator.run.guests import timing_of
+from orchestrator.run.machines import timing_of
 from orchestrator.steps import own_steps, step, step_source
 
 # What a worker tells the client of a boot: validated on arrival, bounded, and without any path.
@@ -417,6 +417,8 @@ def _code() -> str:
             total.update(f"{file.relative_to(package)}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
     return total.hexdigest()[:16]
 
+
+# A worker of a fleet: Dask's worker that does boots, and what the client asks it to do.
 
 _PLUGIN = "lab-boots"
 _UNDER_WAY = ("executing", "long-running")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What every channel into a guest does: commands in, their output and status back, files both ways.
+"""What every channel into a guest does: commands in, their output and status back, files and folders both ways.
 
 ``tests/qemu/channel_contract.py`` tests this contract with each channel. Time limits are in host seconds in which a
 processor could be had (see ``deadline``): a guest's own clock may jump.
@@ -27,6 +27,8 @@ from orchestrator.paths import data_dir
 if TYPE_CHECKING:
     from orchestrator.guest.guest import Guest
 
+
+# What every channel into a guest does: commands in, their output and status back, files both ways.
 
 COMMAND_LIMIT = 60.0
 """Host seconds for a command, a file, or a condition to become true, where nothing else is said."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Why did a guest fail? The kernel's panic or QEMU's end, where a channel only sees silence or a broken connection."""
+"""Why a guest failed: a panic, a hang, a refused CPU, a kill for want of memory, or QEMU's end."""
 
 from __future__ import annotations
 
@@ -190,6 +190,8 @@ def is_stopped(process: int) -> bool:
         return False
     return stat.rpartition(")")[2].split()[0] in ("T", "t")
 
+
+# Why did a guest fail? The kernel's panic or QEMU's end, where a channel only sees silence or a broken connection.
 
 DYING_LIMIT = 5.0
 """Seconds that QEMU may take to end after its guest has ended."""

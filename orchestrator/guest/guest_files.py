@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The files of one guest: an overlay over its image, and what is its own, in its initramfs or for a restored one."""
+"""The files of one guest: overlay, initramfs archive, keys, and those of a saved one."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import io
 import os
 import secrets
 import shutil
-import stat
 import struct
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, BinaryIO, Self
+from typing import TYPE_CHECKING, Self
 
 from filelock import FileLock
 
 from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestError, GuestHang, HostError, LabError
+from orchestrator.files import Entry, archive
 from orchestrator.guest.channel import complaint
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.machine import Machine, MemoryFile, RootImage
@@ -131,6 +131,141 @@ def _write_private(file: Path, content: bytes) -> None:
     with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
         opened.write(content)
     unfinished.replace(file)
+
+
+# The files of one guest: an overlay over its image, and what is its own, in its initramfs or for a restored one.
+
+_SEED_BYTES = 64
+_FIXED_SEED = bytes(_SEED_BYTES)
+_IMAGE_FOLDER = "image"
+_SUFFIXES = _OVERLAY, _INITRAMFS = ".overlay", ".initramfs"
+
+
+@dataclass(frozen=True)
+class SshKeys:
+    """The guest's host key, and the client key that it accepts."""
+
+    host: ECDSAKey
+    client: ECDSAKey
+
+
+@dataclass(frozen=True)
+class GuestFiles:
+    """The files of one guest, private to the user. ``keys`` for a guest with an sshd.
+
+    They can be removed once QEMU has opened them. ``identity`` is what is the guest's alone, by the names of files;
+    ``base`` is what the overlay is over.
+    """
+
+    initramfs: Path | None = None
+    overlay: Path | None = None
+    keys: SshKeys | None = None
+    identity: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    base: Path | None = None
+
+    def remove(self) -> None:
+        """Remove the files, if they are still there."""
+        for file in (self.initramfs, self.overlay):
+            if file is not None:
+                file.unlink(missing_ok=True)
+
+
+def make_guest_files(machine: Machine, directory: Path, name: str) -> GuestFiles:
+    """Make the files of a guest with disks in ``directory``, under names of their own: another guest may be there.
+
+    On failure none is left. Raises HostError, LabError.
+    """
+    assert machine.disk_drivers is not None
+    content = machine.initramfs.read_bytes() + machine.disk_drivers.read_bytes()
+    with _private_files(directory, name) as private_file:
+        overlay, keys = None, None
+        identity: dict[str, bytes] = {}
+        if machine.root is not None:
+            overlay = private_file(_OVERLAY)
+            make_overlay(machine.root, overlay)
+            identity, keys = _identity(machine, name)
+            content += _archive(machine, machine.root, identity)
+        initramfs = private_file(_INITRAMFS)
+        initramfs.write_bytes(content)
+        return GuestFiles(initramfs, overlay, keys, identity, None if machine.root is None else machine.root.base)
+
+
+def make_restored_files(machine: Machine, saved_overlay: Path, directory: Path, name: str) -> GuestFiles:
+    """Make the files of a guest that is restored: as ``make_guest_files``, its overlay over the saved guest's."""
+    if machine.root is None:
+        return GuestFiles(identity={"seed": secrets.token_bytes(_SEED_BYTES)})
+    with _private_files(directory, name) as private_file:
+        overlay = private_file(_OVERLAY)
+        make_overlay(replace(machine.root, base=saved_overlay, format="qcow2"), overlay)
+        identity, keys = _identity(machine, name)
+        return GuestFiles(None, overlay, keys, identity, saved_overlay)
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Remove such files of guests whose process was killed before QEMU had opened them; no guest may be there."""
+    for suffix in _SUFFIXES:
+        for file in directory.glob(f"*{suffix}"):
+            file.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _private_files(directory: Path, name: str) -> Iterator[Callable[[str], Path]]:
+    """Makes empty files with a suffix; on failure none is left. Raises HostError."""
+    made: list[Path] = []
+
+    def private_file(suffix: str) -> Path:
+        descriptor, path = tempfile.mkstemp(suffix, f"{name}.", directory)
+        os.close(descriptor)
+        made.append(Path(path))
+        return made[-1]
+
+    try:
+        yield private_file
+    except BaseException as error:
+        for file in made:
+            file.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise HostError(f"cannot make a guest's files in {directory}: {error.strerror}") from None
+        raise
+
+
+def _identity(machine: Machine, name: str) -> tuple[dict[str, bytes], SshKeys | None]:
+    """What is a guest's alone, and its keys where it has an sshd."""
+    identity = {
+        "hostname": f"{_host_name(name)}\n".encode(),
+        "machine-id": f"{secrets.token_hex(16)}\n".encode(),
+        # On the exact clock two guests execute the same instructions, so their random pools begin alike.
+        "seed": _FIXED_SEED if machine.timing == "instructions" else secrets.token_bytes(_SEED_BYTES),
+    }
+    if machine.channel != "ssh":
+        return identity, None
+    host, client = new_private_key(), client_key(lab_dir() / "ssh")
+    identity |= {"host_key": host, "authorized_keys": public_line(client)}
+    return identity, SshKeys(read_private_key(host), client)
+
+
+def _host_name(name: str) -> str:
+    """A guest's name as the name of a host: letters, digits and dashes, 63 at most."""
+    plain = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name)
+    return plain.strip("-")[:63].rstrip("-") or "guest"
+
+
+def _archive(machine: Machine, root: RootImage, identity: dict[str, bytes]) -> bytes:
+    settings = {
+        "start": root.start,
+        "network": "yes" if machine.channel == "ssh" else "no",
+        "login": "yes" if machine.channel == "serial" else "no",
+    }
+    text = "".join(f"{key}={value}\n" for key, value in settings.items())
+    folder = f"{_IMAGE_FOLDER}/identity"
+    return archive(
+        [
+            Entry.folder(_IMAGE_FOLDER),
+            Entry.file(f"{_IMAGE_FOLDER}/settings", text.encode(), 0o644),
+            Entry.folder(folder),
+            *(Entry.file(f"{folder}/{name}", data, 0o600) for name, data in identity.items()),
+        ]
+    )
 
 
 # A guest's memory in a file of ours, which can be kept.
@@ -369,216 +504,3 @@ def renew(agent: FramedChannel, machine: Machine, identity: Mapping[str, bytes])
     result = agent.run(["renew-guest", folder, *now], time_limit=_RENEWAL_LIMIT)
     if result.status != 0:
         raise GuestError(f"the restored guest did not become one of its own: {complaint(result.stderr)}")
-
-
-# Archives for the kernel's initramfs (cpio "newc"), the same bytes for the same content.
-#
-# Written here because the tools record times and inode numbers and need root for device nodes. Format:
-# Documentation/driver-api/early-userspace/buffer-format.rst.
-
-_LARGEST = 0xFFFFFFFF
-"""Bytes of a file: its size has eight hexadecimal digits."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A file, folder (no content) or character device of the archive. ``mode`` holds the type as in stat(2).
-
-    ``content`` can be in a file of the host, which is read when the archive is written.
-    """
-
-    path: str
-    mode: int
-    content: bytes | Path = b""
-    device: tuple[int, int] = (0, 0)
-
-    @classmethod
-    def folder(cls, path: str) -> Entry:
-        return cls(path, stat.S_IFDIR | 0o755)
-
-    @classmethod
-    def file(cls, path: str, content: bytes | Path, mode: int = 0o755) -> Entry:
-        return cls(path, stat.S_IFREG | mode, content)
-
-    @classmethod
-    def character_device(cls, path: str, major: int, minor: int) -> Entry:
-        return cls(path, stat.S_IFCHR | 0o600, device=(major, minor))
-
-    @classmethod
-    def link(cls, path: str, target: str) -> Entry:
-        return cls(path, stat.S_IFLNK | 0o777, target.encode())
-
-
-def archive(entries: Iterable[Entry]) -> bytes:
-    """The entries in the order given (a folder before what lies in it), owned by root, dated at the epoch."""
-    whole = io.BytesIO()
-    write_archive(whole, entries)
-    return whole.getvalue()
-
-
-def write_archive(target: BinaryIO, entries: Iterable[Entry]) -> None:
-    """Write what ``archive`` returns, without ever having more than a piece of a host's file in memory.
-
-    Raises LabError for a file that is too large or changes meanwhile.
-    """
-    for number, entry in enumerate(entries, start=1):
-        _write_record(target, number, entry)
-    _write_record(target, 0, Entry("TRAILER!!!", 0))
-
-
-def _write_record(target: BinaryIO, inode: int, entry: Entry) -> None:
-    content = entry.content
-    size = content.stat().st_size if isinstance(content, Path) else len(content)
-    if size > _LARGEST:
-        raise LabError(f"{entry.path} is too large for an initramfs: {size / 1e9:.1f} GB")
-    name = entry.path.encode() + b"\0"
-    links = 2 if stat.S_ISDIR(entry.mode) else 1
-    fields = (inode, entry.mode, 0, 0, links, 0, size, 0, 0, *entry.device, len(name), 0)
-    header = b"070701" + b"".join(b"%08X" % field for field in fields)
-    target.write(header + name + _padding(len(header) + len(name)))
-    if isinstance(content, Path):
-        with content.open("rb") as file:
-            before = target.tell()
-            shutil.copyfileobj(file, target)
-        if target.tell() - before != size:
-            raise LabError(f"{content} changed while it was read", hint="try again when nothing writes there")
-    else:
-        target.write(content)
-    target.write(_padding(size))
-
-
-def _padding(size: int) -> bytes:
-    return b"\0" * (-size % 4)
-
-
-_SEED_BYTES = 64
-_FIXED_SEED = bytes(_SEED_BYTES)
-_IMAGE_FOLDER = "image"
-_SUFFIXES = _OVERLAY, _INITRAMFS = ".overlay", ".initramfs"
-
-
-@dataclass(frozen=True)
-class SshKeys:
-    """The guest's host key, and the client key that it accepts."""
-
-    host: ECDSAKey
-    client: ECDSAKey
-
-
-@dataclass(frozen=True)
-class GuestFiles:
-    """The files of one guest, private to the user. ``keys`` for a guest with an sshd.
-
-    They can be removed once QEMU has opened them. ``identity`` is what is the guest's alone, by the names of files;
-    ``base`` is what the overlay is over.
-    """
-
-    initramfs: Path | None = None
-    overlay: Path | None = None
-    keys: SshKeys | None = None
-    identity: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    base: Path | None = None
-
-    def remove(self) -> None:
-        """Remove the files, if they are still there."""
-        for file in (self.initramfs, self.overlay):
-            if file is not None:
-                file.unlink(missing_ok=True)
-
-
-def make_guest_files(machine: Machine, directory: Path, name: str) -> GuestFiles:
-    """Make the files of a guest with disks in ``directory``, under names of their own: another guest may be there.
-
-    On failure none is left. Raises HostError, LabError.
-    """
-    assert machine.disk_drivers is not None
-    content = machine.initramfs.read_bytes() + machine.disk_drivers.read_bytes()
-    with _private_files(directory, name) as private_file:
-        overlay, keys = None, None
-        identity: dict[str, bytes] = {}
-        if machine.root is not None:
-            overlay = private_file(_OVERLAY)
-            make_overlay(machine.root, overlay)
-            identity, keys = _identity(machine, name)
-            content += _archive(machine, machine.root, identity)
-        initramfs = private_file(_INITRAMFS)
-        initramfs.write_bytes(content)
-        return GuestFiles(initramfs, overlay, keys, identity, None if machine.root is None else machine.root.base)
-
-
-def make_restored_files(machine: Machine, saved_overlay: Path, directory: Path, name: str) -> GuestFiles:
-    """Make the files of a guest that is restored: as ``make_guest_files``, its overlay over the saved guest's."""
-    if machine.root is None:
-        return GuestFiles(identity={"seed": secrets.token_bytes(_SEED_BYTES)})
-    with _private_files(directory, name) as private_file:
-        overlay = private_file(_OVERLAY)
-        make_overlay(replace(machine.root, base=saved_overlay, format="qcow2"), overlay)
-        identity, keys = _identity(machine, name)
-        return GuestFiles(None, overlay, keys, identity, saved_overlay)
-
-
-def remove_leftovers(directory: Path) -> None:
-    """Remove such files of guests whose process was killed before QEMU had opened them; no guest may be there."""
-    for suffix in _SUFFIXES:
-        for file in directory.glob(f"*{suffix}"):
-            file.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _private_files(directory: Path, name: str) -> Iterator[Callable[[str], Path]]:
-    """Makes empty files with a suffix; on failure none is left. Raises HostError."""
-    made: list[Path] = []
-
-    def private_file(suffix: str) -> Path:
-        descriptor, path = tempfile.mkstemp(suffix, f"{name}.", directory)
-        os.close(descriptor)
-        made.append(Path(path))
-        return made[-1]
-
-    try:
-        yield private_file
-    except BaseException as error:
-        for file in made:
-            file.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise HostError(f"cannot make a guest's files in {directory}: {error.strerror}") from None
-        raise
-
-
-def _identity(machine: Machine, name: str) -> tuple[dict[str, bytes], SshKeys | None]:
-    """What is a guest's alone, and its keys where it has an sshd."""
-    identity = {
-        "hostname": f"{_host_name(name)}\n".encode(),
-        "machine-id": f"{secrets.token_hex(16)}\n".encode(),
-        # On the exact clock two guests execute the same instructions, so their random pools begin alike.
-        "seed": _FIXED_SEED if machine.timing == "instructions" else secrets.token_bytes(_SEED_BYTES),
-    }
-    if machine.channel != "ssh":
-        return identity, None
-    host, client = new_private_key(), client_key(lab_dir() / "ssh")
-    identity |= {"host_key": host, "authorized_keys": public_line(client)}
-    return identity, SshKeys(read_private_key(host), client)
-
-
-def _host_name(name: str) -> str:
-    """A guest's name as the name of a host: letters, digits and dashes, 63 at most."""
-    plain = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name)
-    return plain.strip("-")[:63].rstrip("-") or "guest"
-
-
-def _archive(machine: Machine, root: RootImage, identity: dict[str, bytes]) -> bytes:
-    settings = {
-        "start": root.start,
-        "network": "yes" if machine.channel == "ssh" else "no",
-        "login": "yes" if machine.channel == "serial" else "no",
-    }
-    text = "".join(f"{key}={value}\n" for key, value in settings.items())
-    folder = f"{_IMAGE_FOLDER}/identity"
-    return archive(
-        [
-            Entry.folder(_IMAGE_FOLDER),
-            Entry.file(f"{_IMAGE_FOLDER}/settings", text.encode(), 0o644),
-            Entry.folder(folder),
-            *(Entry.file(f"{folder}/{name}", data, 0o600) for name, data in identity.items()),
-        ]
-    )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a guest is made of, and the QEMU command line that makes it."""
+"""What a guest is made of, the QEMU command line that makes it, and what QEMU may take of its host."""
 
 from __future__ import annotations
 
@@ -199,6 +199,8 @@ def machine_facts() -> MachineFacts:
     """Return the facts of ``machine.yaml``."""
     return MachineFacts.model_validate(read("machine.yaml"))
 
+
+# What a guest is made of, and the QEMU command line that makes it.
 
 AGENT_PORT = "orchestrator.agent"
 """The name of the virtio serial port that the agent in the guest looks for."""

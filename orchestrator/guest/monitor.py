@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""QEMU's control channel (QMP): the view of a guest from outside, which the guest cannot forge."""
+"""QEMU's control channel (QMP): the view of a guest from outside, which the guest cannot forge; its interrupts."""
 
 from __future__ import annotations
 
@@ -42,6 +42,8 @@ class SharedFile:
         """Close the lab's descriptor."""
         os.close(self.descriptor)
 
+
+# QEMU's control channel (QMP): the view of a guest from outside, which the guest cannot forge.
 
 _ANSWER_LIMIT = 60.0
 """Seconds; a busy host may leave QEMU waiting for several."""

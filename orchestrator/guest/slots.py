@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How many guests run at once on this host, in all processes of a user? A guest takes slots, which are locked files.
+"""How many guests run at once on this host, in all processes of a user, and how much memory they may have.
 
 There are four slots for each core, and no more than the memory has room for; a guest takes one for each begun half a
 gigabyte, and gives it back while it is paused. A thread that has slots takes no further ones for its other guests, so
@@ -76,6 +76,8 @@ def _limits() -> Iterator[int]:
         except (OSError, ValueError):  # not mounted, or the root of all groups, which has none; or it is "max"
             continue
 
+
+# How many guests run at once on this host, in all processes of a user? A guest takes slots, which are locked files.
 
 _FOLDER = "slots"
 _GATE = "gate"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Output in KTAP 1 and in TAP 13 and 14, as results.
+"""The output of tests as results: KTAP 1, TAP 13 and 14, and ftracetest.
 
 KTAP is described in the kernel's Documentation/dev-tools/ktap.rst. Groups of tests are nested by indentation, of
 whatever width, as KUnit does it, or by the "# " that kselftest's runner puts before a program's lines. The result that
@@ -132,6 +132,8 @@ def _parts(held: tuple[PrintedLine, int], cut: Cut) -> Iterator[PrintedLine]:
         yield PrintedLine(line.text[:end], line.is_logged, cut_at=end)
         yield PrintedLine(_PREFIX.sub("", line.text[end:], count=1), is_logged=True)
 
+
+# Output in KTAP 1 and in TAP 13 and 14, as results.
 
 DEPTH_MAX = 12
 """Levels of nesting; KUnit has three, kselftest's runner adds one."""

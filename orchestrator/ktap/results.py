@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The results of a run of somebody else's tests, whatever form they were printed in."""
+"""The results of a run of somebody else's tests, and those that are expected to fail."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+
+# The results of a run of somebody else's tests, whatever form they were printed in.
 
 RESULTS_MAX = 20_000
 """Results of one run; all of KUnit in Linux 6.1 has some 3,000."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The files of cost tables: the catalogue's, and a user's own."""
+"""Cost tables: their files, the sources of their costs, and the time that one gives for what was counted."""
 
 from __future__ import annotations
 
@@ -152,6 +152,8 @@ def contradiction(table: CostTable, fitted: Fitted) -> str | None:
 def _is_sum(value: float, terms: list[float]) -> bool:
     return abs(value - fsum(terms)) <= _KEPT * fsum(map(abs, terms))
 
+
+# The files of cost tables: the catalogue's, and a user's own.
 
 _FOLDER = "costs"
 _SUFFIX = ".yaml"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The modelled times of a stored run."""
+"""The modelled times of a stored run: what calls execute, priced, and the fit of a table's costs."""
 
 from __future__ import annotations
 
@@ -133,6 +133,9 @@ def published_overheads(run: Run, cpu: str, priced: Collection[Input]) -> Iterat
         overhead = overhead_of(cell, run, priced)
         if overhead is not None:
             yield cell.reference.table, column, overhead
+
+
+# The modelled times of a stored run.
 
 
 def known_costs() -> Mapping[str, CostFile]:

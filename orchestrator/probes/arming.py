@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Puts a probe into a guest by what its kind is armed with, and takes it out again."""
+"""How a probe gets into a guest: by what its kind is armed with; the lab's modules are armed here."""
 
 from __future__ import annotations
 
@@ -350,6 +350,9 @@ def _parameters(guest: Guest, module: Module) -> Sequence[str]:
 
 def _parameter_file(module: Module, name: str) -> str:
     return f"/sys/module/{module.name}/parameters/{name}"
+
+
+# Puts a probe into a guest by what its kind is armed with, and takes it out again.
 
 
 @contextmanager

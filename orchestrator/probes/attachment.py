@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A probe that is armed in a guest, whatever arms it: what it is seen as, does at a hit, and has counted."""
+"""A probe that is armed in a guest, whatever arms it: its final form, its calls, and its removal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.catalog.probes import Extra, Handler, ProbeKind
-from orchestrator.errors import CommandFailed, EvidenceError, GuestError, LabError, NotEntered, UnsupportedError
+from orchestrator.errors import (
+    CommandFailed,
+    EvidenceError,
+    GuestError,
+    LabError,
+    NotEntered,
+    OtherMechanism,
+    UnsupportedError,
+)
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import Observation, check_armed, check_same, check_untouched
 from orchestrator.probes.point import ProbePoint
@@ -106,6 +114,9 @@ class Called:
     results: CallResults | None = None
 
 
+# A probe that is armed in a guest, whatever arms it: what it is seen as, does at a hit, and has counted.
+
+
 class Attachment(ABC):
     """An armed probe. ``point`` is where its evidence is. Made by ``attached`` of ``arming.py``."""
 
@@ -185,6 +196,8 @@ OPTIMISATION = "/proc/sys/debug/kprobes-optimization"
 _TURNS = 100
 """Turns until a jump must be in place, or gone."""
 _TURN = ("sleep", "0.1")
+_MARKED = 10
+"""Turns until a kprobe that may be optimised is marked so, with a wide margin."""
 _OPTIMISER_TURN = "0.3"
 """Guest seconds in which the optimiser has had its turn: it begins five ticks after it is asked to."""
 
@@ -236,10 +249,17 @@ def _wait_for(
     guest: Guest, look: Callable[[], Observation], check: Callable[[Observation], None], turns: int
 ) -> Observation:
     """Observe until the check passes: once, and after each of up to ``turns`` sleeps of the guest's."""
-    for _ in range(turns):
-        with contextlib.suppress(EvidenceError):
+    for turn in range(turns):
+        try:
             seen = look()
             check(seen)
+        except OtherMechanism:
+            # The kernel marks a kprobe that it is going to optimise as it arms it (optimize_kprobe()).
+            if turn == _MARKED:
+                raise
+        except EvidenceError:
+            pass
+        else:
             return seen
         guest.succeed(_TURN)
     seen = look()

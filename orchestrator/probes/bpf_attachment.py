@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A BPF program at a probe point of a guest: attached, exchanged for another, detached.
+"""A BPF program at a probe point of a guest: attached, exchanged for another, detached, proved gone.
 
 While hits are counted the program stays where it is, and a witness beside it counts them by thread. The kernel counts
 the program's own runs: it must have run at every hit that the witness saw.
@@ -70,6 +70,8 @@ def _remove(guest: Guest, kind: ProbeKind, place: Place) -> None:
     keep_statistics(guest, on=False)
     wait_until_untouched(guest, kind, place.point, place.observe, "after detaching the program")
 
+
+# A BPF program at a probe point of a guest: attached, exchanged for another, detached.
 
 _ENTRIES = "lab-entries"
 _ENTERED_BY = {"kretprobe": "kprobe", "kretprobe-multi": "kprobe-multi"}

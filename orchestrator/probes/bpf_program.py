@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A BPF program in a guest: attached to a place of the kernel's and pinned, asked for what it did, detached.
+"""A BPF program in a guest, and the lab's witness that counts hits beside it.
 
 The guest's side is ``images/bpf/bpfprobe.c``.
 """
@@ -12,12 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.errors import CommandFailed, EvidenceError
+from orchestrator.errors import CommandFailed, EvidenceError, PlaceRefused
 from orchestrator.guest.channel import kernel_value
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import Called
 from orchestrator.probes.events import ARGUMENTS
 from orchestrator.probes.evidence import MISSED_RETURNS
+
+# A BPF program in a guest: attached to a place of the kernel's and pinned, asked for what it did, detached.
 
 _TOOL = "/tmp/bpfprobe"  # noqa: S108 - in the guest
 _FILE_SYSTEM = "/sys/fs/bpf"
@@ -142,7 +144,7 @@ def bring(guest: Guest, tool: Path) -> None:
 
 
 def attach(guest: Guest, name: str, program: str, target: Target) -> BpfProgram:
-    """Load one of bpfprobe's programs and attach it. Raises EvidenceError with the kernel's words."""
+    """Load one of bpfprobe's programs and attach it. Raises EvidenceError or PlaceRefused with the kernel's words."""
     folder = f"{_FILE_SYSTEM}/{name}"
     guest.succeed(["mkdir", folder])
     numbers = [target.offset, target.semaphore]
@@ -150,8 +152,9 @@ def attach(guest: Guest, name: str, program: str, target: Target) -> BpfProgram:
         guest.succeed([_TOOL, "attach", folder, program, target.kind, target.name, *map(str, numbers)])
     except CommandFailed as error:
         guest.succeed(["rm", "-r", folder])
-        raise EvidenceError(
-            f"the kernel takes no BPF program at {target.name}", detail=str(error).splitlines()
+        said = str(error)
+        raise (EvidenceError if "refuses the program" in said else PlaceRefused)(
+            f"the kernel takes no BPF program at {target.name}", detail=said.splitlines()
         ) from None
     return BpfProgram(guest, folder)
 

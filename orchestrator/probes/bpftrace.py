@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A bpftrace one-liner in a guest whose image has bpftrace: started, looked at in the kernel, stopped, ended.
+"""bpftrace one-liners and the user's BPF programs in a guest: started, counted, ended, proved gone.
 
 bpftrace attaches its programs itself. What it attached is asked of the kernel, not of bpftrace. While calls are timed
 its process is stopped: it would wake ten times a second to read what its programs print. Where they print more than
@@ -191,6 +191,8 @@ def _last(text: str) -> list[str]:
     """The last lines, where the verifier says why."""
     return [line[:_QUOTED_WIDTH] for line in text.splitlines() if line.strip()][-_QUOTED_LINES:]
 
+
+# A bpftrace one-liner in a guest whose image has bpftrace: started, looked at in the kernel, stopped, ended.
 
 _OUTPUT = "/tmp/bpftrace.out"  # noqa: S108 - in the guest
 _LARGEST_OUTPUT = 8 << 20

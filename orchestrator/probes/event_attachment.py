@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""An event of tracefs at a probe point of a guest: enabled, given one output after the other, removed.
+"""An event of tracefs at a probe point, in the kernel or in a program: enabled, switched, counted, removed.
 
 It is a kprobe's or a kretprobe's, made for it, or one that the kernel has at a tracepoint.
 
@@ -44,6 +44,8 @@ from orchestrator.probes.tracefs import (
     remove_instance,
     undefine,
 )
+
+# An event of tracefs at a probe point of a guest: enabled, given one output after the other, removed.
 
 _STATES: dict[Handler, str] = {"noop": "1", "count": "0*", "record": "1"}
 _ADDRESS = re.compile(r"<0*([0-9a-f]{1,16})>")

@@ -156,8 +156,8 @@ def check_armed(kind: ProbeKind, point: ProbePoint, seen: Observation, when: str
     flags = seen.flags or ""
     opened = seen.live != point.original if look.first is None else seen.live[0] in look.first
     if flags != look.flags or not opened:
-        # One kprobe with an int3, as all are armed that the kernel does not optimise.
-        is_breakpoint = kind.site == "kprobe" and seen.probes == 1 and seen.live[0] == _INT3
+        # One kprobe with an int3, as all are armed that the kernel does not mark to be optimised.
+        is_breakpoint = kind.site == "kprobe" and seen.probes == 1 and seen.live[0] == _INT3 and not flags
         raise (OtherMechanism if is_breakpoint else EvidenceError)(
             f"{when}, {point.name} is not armed by {look.described}: its bytes are {seen.live[:6].hex(' ')} "
             f"and the kernel lists it {f'as {flags}' if flags else 'without a flag'}; that is {_described(kind, seen)}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Is the text of a guest's kernel, and of its modules, still what it was? QEMU reads it from outside."""
+"""Whether the text of a guest's kernel and modules is still what it was; QEMU reads it from outside."""
 
 from __future__ import annotations
 
@@ -373,6 +373,9 @@ def _near(addresses: Sequence[int]) -> Iterator[tuple[int, int]]:
             first = address
         last = address
     yield first, last
+
+
+# Is the text of a guest's kernel, and of its modules, still what it was? QEMU reads it from outside.
 
 
 class KernelText:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where the kernel itself puts a probe that it has been asked for: at a function, at a tracepoint, in a program."""
+"""Where the kernel puts a probe that it was asked for: at a function, at a tracepoint, in a program."""
 
 from __future__ import annotations
 
@@ -248,6 +248,8 @@ def observe_program(
     number = listed(guest, point)
     return Observation(process, "" if number else None, number)
 
+
+# Where the kernel itself puts a probe that it has been asked for: at a function, at a tracepoint, in a program.
 
 _CALLED = {
     "trace": re.compile(r"trace_event_raw_event_\w+|ftrace_syscall_(enter|exit)"),

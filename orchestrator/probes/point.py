@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A place in the guest's kernel to probe, and its original bytes."""
+"""A place in the guest's kernel to probe, its original bytes, and what the image says against it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from orchestrator.artifacts.machine_code import FTRACE_NOPS, Instruction, Memory
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.symbols import Symbols
+
+# A place in the guest's kernel to probe, and its original bytes.
 
 SHOWN_BYTES = 16
 """Bytes looked at from the probe point on: the longest x86 instruction has 15."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A module that records the standard kernel events by one mechanism: rendered, loaded, read, stopped."""
+"""A module that records the standard kernel events by one mechanism, and the report that it writes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn, get_args
 
+from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.modules import Module, Value
+from orchestrator.artifacts.module_source import Value
+from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.data import unknown
 from orchestrator.catalog.kernels import Arch, without_option
 from orchestrator.catalog.probes import RecorderName, standard_events
@@ -233,6 +235,8 @@ class _Lines:
         raise EvidenceError(f"the recorder's report cannot be read: {why}", detail=[line[:200]] if line else [])
 
 
+# A module that records the standard kernel events by one mechanism: rendered, loaded, read, stopped.
+
 Mechanism = RecorderName
 MECHANISMS: Sequence[Mechanism] = get_args(Mechanism)
 TEMPLATE = "recorder"
@@ -255,9 +259,12 @@ _NEEDS: Mapping[Mechanism, Sequence[str]] = {
 }
 
 
-def recorder_values(mechanism: Mechanism, arch: Arch, events: Sequence[str] | None = None) -> dict[str, Value]:
+def recorder_values(
+    mechanism: Mechanism, arch: Arch, events: Sequence[str] | None = None, code: KernelCode | None = None
+) -> dict[str, Value]:
     """What to render the template ``recorder`` with, for these standard events (all of them when None).
 
+    Where the kernel's ``code`` is not at hand, functions have their names of today.
     Raises UsageError for an unknown mechanism or event, or for an event that is named twice.
     """
     if mechanism not in MECHANISMS:
@@ -275,7 +282,8 @@ def recorder_values(mechanism: Mechanism, arch: Arch, events: Sequence[str] | No
         others = [(number, event.marker) for number, event in enumerate(chosen)]
     else:
         calls = [(number, symbol) for number, event in enumerate(chosen) for symbol in event.call_functions(arch)]
-        others = [(number, symbol) for number, event in enumerate(chosen) for symbol in event.functions]
+        functions = [event.function(lambda name: code is None or code.has_function(name)) for event in chosen]
+        others = [(number, symbol) for number, symbol in enumerate(functions) if symbol is not None]
     return {
         "mechanism": mechanism.replace("-", "_"),
         "events": tuple(names),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where are the functions and modules of a guest's kernel? Its own lists, read once a boot."""
+"""Where the functions, modules and markers of a guest's kernel are."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.channel import kernel_value
 from orchestrator.guest.guest import Guest
+
+# Where are the functions and modules of a guest's kernel? Its own lists, read once a boot.
 
 KALLSYMS = "/proc/kallsyms"
 KALLSYMS_MAX = 16 << 20
@@ -245,24 +247,40 @@ _ADDRESS = re.compile(r"0x[0-9a-f]{8,16}")
 _KINDS = ("STT_FUNC", "STT_OBJECT", "STT_NOTYPE")
 
 
-def module_functions(guest: Guest, name: str, file: Path) -> dict[str, int]:
-    """The addresses of a loaded module's functions by their names. Raises EvidenceError where its file has none."""
+@dataclass(frozen=True)
+class ModuleCode:
+    """The addresses of a loaded module's functions by their names, and the first one behind their sections.
+
+    Since Linux 6.4 (commit ac3b43283923) a module's data is elsewhere, and code of others may be right behind.
+    """
+
+    functions: Mapping[str, int]
+    end: int
+
+
+def module_code(guest: Guest, name: str, file: Path) -> ModuleCode:
+    """Where a loaded module's functions are. Raises EvidenceError where its file has none."""
 
     def shown(section: str) -> str:
         return kernel_value(guest, f"/sys/module/{name}/sections/{section}")
 
-    return functions_at(name, file, shown)
+    return code_at(name, file, shown)
 
 
-def functions_at(name: str, file: Path, shown: Callable[[str], str]) -> dict[str, int]:
+def code_at(name: str, file: Path, shown: Callable[[str], str]) -> ModuleCode:
     """The same of a module whose sections are where ``shown`` says: addresses as the guest writes them."""
     try:
         with file.open("rb") as opened:
-            found = list(_functions(ELFFile(opened)))
+            elf = ELFFile(opened)
+            found = list(_functions(elf))
+            sizes = {section.name: section["sh_size"] for section in elf.iter_sections()}
     except (OSError, *DAMAGED):
         raise EvidenceError(f"the symbols of module {name} cannot be read", where=str(file)) from None
     starts = {section: _address(shown(section), name, section) for section in {section for _, section, _ in found}}
-    return {function: starts[section] + offset for function, section, offset in found}
+    return ModuleCode(
+        {function: starts[section] + offset for function, section, offset in found},
+        max((start + sizes[section] for section, start in starts.items()), default=0),
+    )
 
 
 def _address(shown: str, module: str, section: str) -> int:

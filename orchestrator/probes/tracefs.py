@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""An event of tracefs in a guest: made as perf probe and trace-cmd make it, switched, counted and read back.
+"""The tracefs of a guest: events made as perf probe and trace-cmd make them, and the function tracer.
 
 It lives in an instance of tracefs (``instances/lab``), whose buffer, clock and switches are no other user's. Removing
 the instance switches all its events off.
@@ -12,10 +12,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from orchestrator.catalog.data import nearest
-from orchestrator.errors import CommandFailed, EvidenceError
+from orchestrator.errors import CommandFailed, EvidenceError, PlaceRefused
 from orchestrator.guest.channel import kernel_value, whole_number
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, Symbols
+
+# An event of tracefs in a guest: made as perf probe and trace-cmd make it, switched, counted and read back.
 
 TRACEFS = "/sys/kernel/tracing"
 INSTANCE = f"{TRACEFS}/instances/lab"
@@ -156,14 +158,14 @@ def remove_instance(guest: Guest) -> None:
 
 
 def define(guest: Guest, definition: Definition) -> TraceEvent:
-    """Make the event. Raises EvidenceError with the kernel's own reason."""
+    """Make the event. Raises PlaceRefused with the kernel's own reason."""
     try:
         guest.succeed(["sh", "-c", 'echo "$0" >> "$1"', definition.text, definition.listing])
     except CommandFailed:
         log = guest.get(_REASONS, largest=_PROFILE_MAX).decode("ascii", errors="replace").splitlines()
         reasons = [line.partition("error: ")[2] for line in log if "error: " in line]
         reason = reasons[-1][:200] if reasons else "it gives no reason"
-        raise EvidenceError(f"the kernel refuses the event {definition.text!r}: {reason}", detail=log[-3:]) from None
+        raise PlaceRefused(f"the kernel refuses the event {definition.text!r}: {reason}", detail=log[-3:]) from None
     return TraceEvent(guest, _GROUP, _NAME)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What QEMU's counting plugin has written: each kept region with its instructions (see ``images/plugin/count.c``)."""
+"""What QEMU's counting plugin has counted: regions, samples, timed work, misses in models of caches, purposes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from orchestrator.catalog.cpus import CacheName, CpuCaches
 from orchestrator.catalog.words import OTHER, purpose_of_function, purpose_of_generated
 from orchestrator.errors import EvidenceError
 from orchestrator.results.stored_profile import CacheProfile, CellProfile, Misses, SymbolProfile, sum_of
+
+# What QEMU's counting plugin has written: each kept region with its instructions (see ``images/plugin/count.c``).
 
 _LARGEST_FILE = 65 << 20
 """The plugin stops at 64 MiB."""

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What differs within a function of two profiles: instructions that are new, gone, or executed differently often."""
+"""Instructions of profiles side by side: what differs, how often each is executed, and their classes."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from fractions import Fraction
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from orchestrator.artifacts.machine_code import decoded
+from orchestrator.artifacts.machine_code import decoded, disassembled
 from orchestrator.catalog.data import Fact, nearest, read
 from orchestrator.errors import UsageError
-from orchestrator.profile.places import WORDS, Operand, operands
 from orchestrator.report.sheet import number as shown_number
 from orchestrator.results.stored_profile import (
     CellProfile,
@@ -27,6 +27,53 @@ from orchestrator.results.stored_profile import (
     symbol_difference,
     symbol_pairs,
 )
+
+# The numbers in an instruction that may be addresses: what it jumps to, and what it refers to.
+
+WORDS = {"i386": 4, "x86_64": 8}
+"""Bytes of an address."""
+
+# Capstone writes numbers below ten without 0x. None of them is an absolute address.
+_NUMBER = re.compile(r"(?P<rip>rip (?=[+-] [0-9]))?(?P<sign>[+-] ?)?(?<!\w)(?P<number>0x[0-9a-f]+|(?<=rip . )[0-9])\b")
+_BRANCH = re.compile(r"(?:.* )?(?:call|j[a-z]+|loop[a-z]*|xbegin) (?P<target>0x[0-9a-f]+|[0-9])")
+_PER_CPU = re.compile(r"[fg]s:\[0x[0-9a-f]+\]")
+"""Without a register the number is a variable's place among those of a CPU; beside one it may be a field's in it."""
+
+
+class Operand(NamedTuple):
+    """A number, from ``start`` to ``end`` of an instruction's text.
+
+    ``relative`` ones count from the instruction's address; ``per-cpu`` is the place of a variable; ``plain`` ones may
+    be anything.
+    """
+
+    start: int
+    end: int
+    value: int
+    kind: Literal["relative", "per-cpu", "plain"]
+
+
+@lru_cache(maxsize=65536)
+def operands(code: str, word: int) -> tuple[str, tuple[Operand, ...]]:
+    """An instruction's text as it were at address 0, and the numbers in it. A profile has most codes many times."""
+    text = disassembled(bytes.fromhex(code), 0, word)
+    if text.startswith(".byte"):
+        return text, ()
+    branch = _BRANCH.fullmatch(text)
+    if branch is not None:
+        return text, (Operand(branch.start("target"), len(text), int(branch["target"], 0), "relative"),)
+    per_cpu = _PER_CPU.search(text)
+    found = []
+    for number in _NUMBER.finditer(text):
+        value = int(number["number"], 0) * (-1 if (number["sign"] or "").startswith("-") else 1)
+        if number["rip"]:
+            # Its sign goes, too: what is behind the code of one kernel may be before that of another.
+            found.append(Operand(number.start(), number.end(), value + len(code) // 2, "relative"))
+        else:
+            is_per_cpu = per_cpu is not None and per_cpu.start() < number.start() < per_cpu.end()
+            found.append(Operand(number.start(), number.end(), value, "per-cpu" if is_per_cpu else "plain"))
+    return text, tuple(found)
+
 
 # What an instruction does, wherever its function is: addresses in it become the names of what they lead to.
 #
@@ -108,6 +155,8 @@ def _named(symbol: SymbolProfile, name: str) -> Relocated:
         return Relocated(_HERE, f"+{behind or '0x0'}")
     return Relocated(stem(function) + plus, name)
 
+
+# What differs within a function of two profiles: instructions that are new, gone, or executed differently often.
 
 _LONG = 1 << 24
 """Pairs of instructions above which frequent ones are no place to begin at: 4096 by 4096 of 20 kinds take 0.2 s."""

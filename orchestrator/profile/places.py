@@ -8,63 +8,15 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
-from typing import Literal, NamedTuple
+from functools import cache
 
-from orchestrator.artifacts.machine_code import disassembled
 from orchestrator.artifacts.modules import Module
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, ModuleMemory, Symbols, module_functions
+from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, ModuleCode, ModuleMemory, Symbols, module_code
 from orchestrator.profile.counts import Code, Counts, Stack
+from orchestrator.profile.difference import operands
 from orchestrator.results.stored_profile import Instruction, InstructionMisses, Misses, Place, SymbolProfile
-
-# The numbers in an instruction that may be addresses: what it jumps to, and what it refers to.
-
-WORDS = {"i386": 4, "x86_64": 8}
-"""Bytes of an address."""
-
-# Capstone writes numbers below ten without 0x. None of them is an absolute address.
-_NUMBER = re.compile(r"(?P<rip>rip (?=[+-] [0-9]))?(?P<sign>[+-] ?)?(?<!\w)(?P<number>0x[0-9a-f]+|(?<=rip . )[0-9])\b")
-_BRANCH = re.compile(r"(?:.* )?(?:call|j[a-z]+|loop[a-z]*|xbegin) (?P<target>0x[0-9a-f]+|[0-9])")
-_PER_CPU = re.compile(r"[fg]s:\[0x[0-9a-f]+\]")
-"""Without a register the number is a variable's place among those of a CPU; beside one it may be a field's in it."""
-
-
-class Operand(NamedTuple):
-    """A number, from ``start`` to ``end`` of an instruction's text.
-
-    ``relative`` ones count from the instruction's address; ``per-cpu`` is the place of a variable; ``plain`` ones may
-    be anything.
-    """
-
-    start: int
-    end: int
-    value: int
-    kind: Literal["relative", "per-cpu", "plain"]
-
-
-@lru_cache(maxsize=65536)
-def operands(code: str, word: int) -> tuple[str, tuple[Operand, ...]]:
-    """An instruction's text as it were at address 0, and the numbers in it. A profile has most codes many times."""
-    text = disassembled(bytes.fromhex(code), 0, word)
-    if text.startswith(".byte"):
-        return text, ()
-    branch = _BRANCH.fullmatch(text)
-    if branch is not None:
-        return text, (Operand(branch.start("target"), len(text), int(branch["target"], 0), "relative"),)
-    per_cpu = _PER_CPU.search(text)
-    found = []
-    for number in _NUMBER.finditer(text):
-        value = int(number["number"], 0) * (-1 if (number["sign"] or "").startswith("-") else 1)
-        if number["rip"]:
-            # Its sign goes, too: what is behind the code of one kernel may be before that of another.
-            found.append(Operand(number.start(), number.end(), value + len(code) // 2, "relative"))
-        else:
-            is_per_cpu = per_cpu is not None and per_cpu.start() < number.start() < per_cpu.end()
-            found.append(Operand(number.start(), number.end(), value, "per-cpu" if is_per_cpu else "plain"))
-    return text, tuple(found)
-
 
 _RETPOLINE = "__x86_indirect_thunk"
 GENERATED = "generated code"
@@ -212,11 +164,11 @@ _FARTHEST = 1 << 16
 
 @dataclass(frozen=True)
 class OwnModule:
-    """A module that the kernel's own list of symbols does not have: its memory, and its functions by name."""
+    """A module that the kernel's own list of symbols does not have: where its memory begins, and its code."""
 
     name: str
-    memory: ModuleMemory
-    functions: Mapping[str, int]
+    start: int
+    code: ModuleCode
 
 
 def code_of(guest: Guest, symbols: Symbols, module: Module | None, program: str) -> Places:
@@ -227,7 +179,7 @@ def code_of(guest: Guest, symbols: Symbols, module: Module | None, program: str)
     modules = ModuleMemory.all_of(guest)
     own = None
     if module is not None and module.name in modules:
-        own = OwnModule(module.name, modules[module.name], module_functions(guest, module.name, module.file))
+        own = OwnModule(module.name, modules[module.name].start, module_code(guest, module.name, module.file))
     # Read anew, and only where there is such code: it comes and goes.
     made = cache(lambda: listed_code(guest.get(KALLSYMS, largest=KALLSYMS_MAX)))
     return replace(places_of(symbols, modules.values(), own, program), made_at=lambda address: made_at(made(), address))
@@ -256,10 +208,13 @@ def places_of(symbols: Symbols, modules: Iterable[ModuleMemory], own: OwnModule 
     start, end = symbols.anywhere("_stext"), symbols.anywhere("_etext")
     if start is None or end is None:
         raise EvidenceError("the guest's kernel does not list where its text is (_stext, _etext)")
-    known = [] if own is None else sorted((address, name) for name, address in own.functions.items())
+    known = [] if own is None else sorted((address, name) for name, address in own.code.functions.items())
+    ranges = [CodeRange(start, end), *(CodeRange(one.start, one.end) for one in modules)]
+    if own is not None:
+        ranges = [one for one in ranges if one.start != own.start] + [CodeRange(own.start, own.code.end)]
 
     def function_at(address: int) -> Function | None:
-        if own is not None and own.memory.start <= address < own.memory.end:
+        if own is not None and own.start <= address < own.code.end:
             at = bisect_right(known, (address, _BEHIND_NAMES)) - 1
             return Function(*known[at], own.name) if at >= 0 else None
         found = symbols.function_at(address)
@@ -267,7 +222,7 @@ def places_of(symbols: Symbols, modules: Iterable[ModuleMemory], own: OwnModule 
 
     return Places(
         function_at=function_at,
-        ranges=[CodeRange(start, end), *(CodeRange(one.start, one.end) for one in modules)],
+        ranges=ranges,
         kernel_start=kernel_start(start),
         program=program,
     )

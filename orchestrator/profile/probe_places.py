@@ -16,28 +16,23 @@ from orchestrator.probes.placement import (
     Means,
     ProbePlace,
     Verdict,
-    could_be_optimised,
     is_at_entry,
     means_of,
     refusal_of,
 )
 from orchestrator.probes.symbols import Symbols
-from orchestrator.profile.places import Operand, operands
+from orchestrator.profile.difference import Operand, operands
 from orchestrator.report.sheet import Footnote, Grid, Row, Sheet
 
-_PREDICTED = (
-    "Predicted from the kernel's image by the rules of Linux 6.1 and 6.12; ? is decided as the kernel boots, for its "
-    "CPU. The running kernel has the last word."
-)
 _EMULATED = (
-    "emulated: the kernel takes a kprobe there, and emulates the instruction; the lab's kinds of column kprobe measure "
-    "a single step, so none of them is there"
+    "emulated: the kernel takes a kprobe there, and emulates the instruction; the lab's kinds of column kprobe that "
+    "measure a single step are not there"
 )
 _STEPS = {"single-stepped": "stepped", "boosted": "boosted", "emulated": "emulated"}
 
 
 class VerdictJson(BaseModel):
-    """``possible`` is whether such a probe can be registered there at all; it is null where the boot decides.
+    """``possible`` is whether such a probe can be registered there at all; it is null where no guest has answered.
 
     Whether one of the lab's kinds is made of it, the instruction's ``kinds`` say: an emulated one takes a kprobe, and
     has none of the kinds that measure a single step.
@@ -50,9 +45,9 @@ class VerdictJson(BaseModel):
 
 
 class PlaceJson(BaseModel):
-    """An instruction; ``step`` is how the kernel goes on behind a kprobe there.
+    """An instruction; ``step`` is how the kernel goes on behind a kprobe there, null where no guest has answered.
 
-    ``kinds`` are those of the catalogue that nothing is known against, among them those that the boot decides on.
+    ``kinds`` are those of the catalogue that nothing is known against.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -81,12 +76,13 @@ class FunctionJson(BaseModel):
 
 @dataclass(frozen=True)
 class Disassembly:
-    """A function of a kernel. ``text`` has each instruction of ``function`` by symbol."""
+    """A function of a kernel. ``text`` has each instruction of ``function`` by symbol, ``source`` says who answers."""
 
     kernel: str
     release: str
     function: FunctionPlaces
     text: Sequence[str]
+    source: str = "No guest was asked: ? is not known before a boot."
 
     @classmethod
     def of(cls, kernel: str, release: str, code: KernelCode, function: FunctionPlaces) -> Disassembly:
@@ -126,7 +122,7 @@ class Disassembly:
             title=f"{self.function.symbol} of {self.kernel}",
             facts=[f"Linux {self.release}, at {self.function.address:#x}; which probes each instruction can have"],
             grid=Grid(list(MEANS), [rows], together=len(MEANS)),
-            sentences=[_PREDICTED, *(f"Note: {note}." for note in self._notes()), *_kind_sentences()],
+            sentences=[self.source, *(f"Note: {note}." for note in self._notes()), *_kind_sentences()],
             footnotes=[Footnote(mark, reason) for reason, mark in reasons.items()],
             proofs=[],
         )
@@ -139,7 +135,7 @@ class Disassembly:
             function=self.function.symbol,
             address=f"{self.function.address:#x}",
             kinds={means: [kind.name for kind in kinds] for means, kinds in _kinds().items()},
-            notes=[_PREDICTED, *self._notes()],
+            notes=[self.source, *self._notes()],
             instructions=[
                 PlaceJson(
                     offset=one.offset,
@@ -147,7 +143,7 @@ class Disassembly:
                     text=text,
                     step=one.step,
                     probes={means: _verdict(one.verdicts[means]) for means in MEANS},
-                    kinds=[kind.name for kind in _all_kinds() if refusal_of(kind, one) is None],
+                    kinds=[kind.name for kind in _all_kinds() if _may_be(kind, one)],
                 )
                 for one, text in zip(self.function.places, self.text, strict=True)
             ],
@@ -155,8 +151,12 @@ class Disassembly:
 
     def _notes(self) -> Sequence[str]:
         """What has to be known of these instructions."""
-        is_emulated = any(one.step == "emulated" for one in self.function.places)
-        return [*self.function.notes, *([_EMULATED] if is_emulated else [])]
+        return [_EMULATED] if any(one.step == "emulated" for one in self.function.places) else []
+
+
+def _may_be(kind: ProbeKind, place: ProbePlace) -> bool:
+    is_stepped = kind.mechanism == "int3" and kind.int3_per_hit != 1
+    return refusal_of(kind, place) is None and not (is_stepped and place.step == "emulated")
 
 
 def _offset(place: ProbePlace) -> str:
@@ -186,21 +186,13 @@ def _kinds() -> Mapping[Means, Sequence[ProbeKind]]:
 
 
 def _kind_sentences() -> Iterator[str]:
-    """Which kinds each column stands for, and what some of them need besides."""
+    """Which kinds each column stands for."""
     for means, kinds in _kinds().items():
-        parts: dict[str, list[str]] = {"": []}
-        for kind in kinds:
-            parts.setdefault(_condition(kind), []).append(kind.name)
-        named = [f"{condition}{', '.join(names)}" for condition, names in parts.items() if names]
-        if means == "kprobe":
-            named.append("none where it is emulated")
+        anywhere, at_entry = ([kind.name for kind in kinds if is_at_entry(kind) is one] for one in (False, True))
+        named = [", ".join(anywhere)]
+        if at_entry:
+            named.append(f"only at the function's entry {', '.join(at_entry)}")
         yield f"{means}: {'; '.join(named)}."
-
-
-def _condition(kind: ProbeKind) -> str:
-    if is_at_entry(kind):
-        return "only at the function's entry "
-    return "only where one can be optimised " if could_be_optimised(kind) else ""
 
 
 class _Names:

@@ -96,7 +96,7 @@ def guest_kernel(request: pytest.FixtureRequest, workshop: BuildContext, _guest_
 
 def _machine(request: pytest.FixtureRequest, workshop: BuildContext, kernel: Kernel) -> Machine:
     """The machine of a test's guest. One that budgets are held in counts: a broken budget says where it has grown."""
-    from orchestrator.run.guests import counting
+    from orchestrator.run.machines import counting
 
     machine = options_of(request).machine(workshop, kernel)
     return counting(workshop, machine) if "instruction_budget" in request.fixturenames else machine
@@ -220,7 +220,7 @@ def instruction_budget(
 
 
 def _keep(item: pytest.Item, tested: TestedGuest, say: Callable[[str], None]) -> None:
-    from orchestrator.pytest_plugin.failure_report import keep, keep_state
+    from orchestrator.pytest_plugin.guest_pool import keep, keep_state
 
     keep(item, tested)
     if attempt(item).has_failed and item.config.getoption("qemu_keep"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The fixture ``ktap``: somebody else's tests, run in a guest, with a result of pytest's for each of them."""
+"""The fixture ``ktap``: somebody else's tests in a guest, a result for each, and those expected to fail."""
 
 from __future__ import annotations
 
@@ -58,6 +58,8 @@ def _quoted(value: object) -> str:
     text = repr(value)
     return text if len(text) <= _QUOTED else f"{text[:_QUOTED]} ..."
 
+
+# The fixture ``ktap``: somebody else's tests, run in a guest, with a result of pytest's for each of them.
 
 TIME_LIMIT = 600.0
 """Host seconds for a program, or for all of ftracetest's cases."""

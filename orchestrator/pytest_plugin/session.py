@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the hooks and fixtures know of a session and of its tests. Imports nothing heavy."""
+"""What hooks and fixtures know of a session, and the guests that a mark with lists describes. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from orchestrator.pytest_plugin.guest_pool import GuestOptions
     from orchestrator.pytest_plugin.tested_guest import TestedGuest
 
+
+# What the hooks and fixtures know of a session and of its tests. Imports nothing heavy.
 
 SKIPPED = "boots a guest in QEMU; pytest --qemu runs it"
 

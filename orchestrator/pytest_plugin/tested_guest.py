@@ -17,15 +17,16 @@ from typing import TextIO
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.modules import Value
+from orchestrator.artifacts.module_source import Value
 from orchestrator.artifacts.user_modules import check_parameter_names, user_modules
 from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestError, GuestExit, GuestHang, HostError, UsageError
 from orchestrator.guest.channel import COMMAND_LIMIT, Stream
 from orchestrator.guest.console import REPORTS_MAX, Trouble, plain_lines, report_patterns
 from orchestrator.guest.diagnosis import taint_mask, trouble_of
-from orchestrator.guest.guest import END_OF_LOG, Guest, State
+from orchestrator.guest.guest import Guest, State
 from orchestrator.guest.machine import Machine
+from orchestrator.guest.qemu import END_OF_LOG
 from orchestrator.probes import loading
 from orchestrator.probes.symbols import ModuleMemory
 from orchestrator.steps import step

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The content of a chart, independent of the library that draws it."""
+"""The content of a chart, independent of the library that draws it; colours, and a line of characters."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from itertools import pairwise
 from typing import Literal
 
 from orchestrator.results.statistics import median
+
+# The content of a chart, independent of the library that draws it.
 
 Tone = Literal["worse", "better", "open"]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Charts drawn with matplotlib. Imported only when a chart is drawn."""
+"""Charts and intervals drawn with matplotlib. Imported only when a chart is drawn."""
 
 from __future__ import annotations
 
@@ -62,6 +62,8 @@ def draw_intervals(chart: IntervalChart, axis: Axes) -> None:
     axis.set_axisbelow(True)
     axis.spines["left"].set_visible(False)
 
+
+# Charts drawn with matplotlib. Imported only when a chart is drawn.
 
 _DPI = 100
 _HEIGHT = 5.0  # inches

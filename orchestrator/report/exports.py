@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the forms for other systems share."""
+"""A run for other programs: CSV, JUnit XML and KCIDB."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from orchestrator.program import PROGRAM
 from orchestrator.report.kind import processors
 from orchestrator.results.contract import CellRecord, Evidence, ReferenceValue, RunRecord, Status, WorkEvidence
 from orchestrator.results.origin import Origin
+
+# What the forms for other systems share.
 
 _BEGINNING = "%Y%m%d-%H%M%S"
 """Of a run's id: when it began, UTC."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Flame graphs as SVG: boxes for calls, what is called above its caller, each box as wide as its instructions.
+"""Profiles for other viewers: flame graphs as SVG, folded stacks, and valgrind's callgrind.
 
 The layout is that of Brendan Gregg's FlameGraph. A box says in its title what it stands for; the picture has no script
 and refers to nothing outside.
@@ -27,6 +27,8 @@ from orchestrator.results.stored_profile import (
     check_stacks,
     compared_trees,
 )
+
+# Flame graphs as SVG: boxes for calls, what is called above its caller, each box as wide as its instructions.
 
 _WIDTH, _ROW, _MARGIN = 1200, 18, 28
 _LETTER = 6.7

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The tables of a history: its steps, what changed at each, and its runs; and of several, a line for each."""
+"""A history as tables, JSON, CSV and a chart; the end of a bisection as a table."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ from orchestrator.results.history import History, Point
 from orchestrator.results.history_steps import Step, Steps
 from orchestrator.results.origin import Commit, Found, OriginDifference, Tried
 from orchestrator.results.statistics import median
+
+# The tables of a history: its steps, what changed at each, and its runs; and of several, a line for each.
 
 _LINE = 80  # characters of a history's sparkline
 _SHORT_LINE = 24

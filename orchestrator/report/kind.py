@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The report's interface to a kind of benchmark, and the registry that finds a record's kind."""
+"""The report's interface to a kind of benchmark, and the cells that share a table."""
 
 from __future__ import annotations
 
@@ -265,6 +265,9 @@ def _figures(cell: CellRecord, footnotes: Footnotes) -> Iterator[str]:
 
 def _name(cell: CellRecord) -> str:
     return cell.id
+
+
+# The report's interface to a kind of benchmark, and the registry that finds a record's kind.
 
 
 class KindReport(Protocol):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Modelled times as tables: published, modelled, error; and how well they agree with what was published."""
+"""Modelled times as tables and CSV, with what was published, the error, and the cost table."""
 
 from __future__ import annotations
 
@@ -242,6 +242,8 @@ def error_reasons(table: str) -> Sequence[ErrorReason]:
     """The known reasons for one published table, by its id."""
     return _error_reasons().get(table, [])
 
+
+# Modelled times as tables: published, modelled, error; and how well they agree with what was published.
 
 _MEANING = (
     "Modelled time is what was counted, at the costs of a cost table; it was not measured. The band has every constant "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Profiles, and differences between two of them, as tables."""
+"""Profiles, trees of calls, cache misses, and differences between two, as tables."""
 
 from __future__ import annotations
 
@@ -51,6 +51,8 @@ def others(count: int) -> str:
     """The label of the row that stands for the rest."""
     return "1 other" if count == 1 else f"{count} others"
 
+
+# Profiles, and differences between two of them, as tables.
 
 _ItemT = TypeVar("_ItemT")
 

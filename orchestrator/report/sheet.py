@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The parts of a printed table, in any format."""
+"""A printed table in any format: grid, figures, findings, evidence, footnotes."""
 
 from __future__ import annotations
 
@@ -480,6 +480,9 @@ class Footnotes:
             self._notes.append(Footnote(mark, text, failure, reason))
         for cell in cells:
             self._marks[cell.id].append(mark)
+
+
+# The parts of a printed table, in any format.
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A run as tables for a terminal, in the layout of the documents it is compared with."""
+"""A run as text: tables for a terminal, GitHub-flavoured Markdown, and a summary of three sentences."""
 
 from __future__ import annotations
 
@@ -161,6 +161,8 @@ def _first_line(reason: str | None) -> str:
     text = line[0] if line else "no reason"
     return text if len(text) <= _LONGEST_REASON else f"{text[: _LONGEST_REASON - 4]} ..."
 
+
+# A run as tables for a terminal, in the layout of the documents it is compared with.
 
 NO_CELLS = "No cell of this run has an outcome yet."
 _WIDEST_PROSE = 100

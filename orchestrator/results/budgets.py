@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Budgets: how much a cell may cost, or how much more than before."""
+"""Budgets, how much a cell may cost, and the filters that select cells by their names."""
 
 from __future__ import annotations
 
@@ -89,6 +89,8 @@ def names_of(cell: CellRecord) -> NameOf:
     }
     return names.__getitem__
 
+
+# Budgets: how much a cell may cost, or how much more than before.
 
 KEY = "budgets"
 """The key of an experiment that has them."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a cell has cost in one run after the other.
+"""What a cell has cost in one run after the other: its metrics by name, and how far equal boots are apart.
 
 Only the cell's own records are read, and no samples. They were validated when they were stored; a thousand of them are
 read in 10 ms so.
@@ -63,6 +63,8 @@ def between_boots(store: Store, experiment: str, cell: str, since: str) -> Mappi
     found = {row["run"]: max(row["widest"] or 0.0, row["apart"] or 0.0) for row in rows}
     return {run: apart for run, apart in found.items() if apart}
 
+
+# What a cell has cost in one run after the other.
 
 Quantity = Literal["value", "overhead"]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The steps of a history: between which runs a cost changed.
+"""The steps of a history: between which runs a cost changed, and what those were not made with alike.
 
 - An exact count: each change is a step.
 - A whole system on the exact clock: a change is a step where it exceeds what its A/A boots resolve.
@@ -151,6 +151,9 @@ def _without_outliers(values: Sequence[float], limit: float) -> Sequence[float]:
     starts = [min(max(0, at - half), len(values) - _WINDOW) for at in range(len(values))]
     centres = [median(values[start : start + _WINDOW]) for start in starts]
     return [value if abs(value - centre) <= limit else centre for value, centre in zip(values, centres, strict=True)]
+
+
+# The steps of a history: between which runs a cost changed.
 
 
 @dataclass(frozen=True)

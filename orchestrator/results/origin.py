@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What two runs were made with, and what of it differs, by their ``provenance.json`` alone.
+"""What two runs were made with and what of it differs; commits that a bisection has found.
 
 Guests, programs and modules are compared where both runs have one of the same name: another selection of cells is no
 difference. The host is apart (``host_differences``): nothing of it reaches a number of the exact clock.
@@ -18,6 +18,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from orchestrator.errors import LabError
 from orchestrator.plain_text import plain_line
 from orchestrator.results.faults import storage_faults
+
+# What two runs were made with, and what of it differs, by their ``provenance.json`` alone.
 
 FILE_NAME = "provenance.json"
 

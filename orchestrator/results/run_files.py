@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a run's directory has beside its results: how each guest was started, its console, the modules' C.
+"""What a run's directory has beside its results: consoles, the C of modules, how long cells took.
 
 The directory may come from another machine: parts may be missing, and what is there is read with bounds, as text, and
 never through a link that leads out of the directory.
@@ -25,6 +25,8 @@ from orchestrator.plain_text import plain_line, without_sequences
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.store import RunEntry, Store
 from orchestrator.steps import LOG_NAME
+
+# What a run's directory has beside its results: how each guest was started, its console, the modules' C.
 
 _PROVENANCE, _MODULES, _OWN = "provenance.json", "modules", "sources"
 _LARGEST_PROVENANCE = 64 << 20

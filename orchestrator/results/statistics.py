@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Statistics of samples."""
+"""Statistics of samples: centres, growth exponents, and the smallest difference that is significant."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+
+# Statistics of samples.
 
 
 def mean(samples: Sequence[float]) -> float:

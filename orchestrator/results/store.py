@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The store of a lab's runs; each outcome is written completely or not at all.
+"""The store of a lab's runs: its database, its named baselines, and which runs a process works on.
 
 One SQLite file in WAL mode: readers and one writer work at once, and a process killed at any point leaves the last
 committed cell in place.
@@ -279,6 +279,8 @@ def unknown_baseline(name: str, known: Mapping[str, Baseline]) -> UsageError:
         return UsageError(f"unknown baseline '{name}'", hint=f"there is none yet: {PROGRAM} baseline set NAME RUN")
     return UsageError(unknown("baseline", name, known))
 
+
+# The store of a lab's runs; each outcome is written completely or not at all.
 
 FILE_NAME = "lab.sqlite"
 _OWNERS = "lab.owners"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A cell's profile as it is stored: each instruction that its calls executed, by symbol.
+"""A cell's profile as it is stored: instructions by symbol, misses, trees of calls, and differences.
 
 One file for each cell, JSON compressed with gzip, in the run's folder ``profiles``. A cell's record has the file's name
 and digest, and the figures that prove it.
@@ -97,6 +97,8 @@ class CacheProfile(BaseModel):
             raise ValueError(f"{self.name} missed {self.misses} of {self.accesses} accesses")
         return self
 
+
+# A cell's profile as it is stored: each instruction that its calls executed, by symbol.
 
 FOLDER = "profiles"
 LARGEST_FILE = 16 << 20

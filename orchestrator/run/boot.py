@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A boot as a pure task: a boot, its cells and the keys of its artifacts in; records, events and files out.
+"""A boot as a pure task, from its cells' preparation to their records; the interface of a kind of benchmark.
 
 A task survives pickling. It touches neither the store nor the progress display nor other boots, so it runs in a thread,
 in another process, or on another machine alike.
@@ -19,7 +19,8 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.diagnostics import warning_note
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_files import loaded_files, missing_module_reason
-from orchestrator.artifacts.modules import Module, ModuleSource, build_modules
+from orchestrator.artifacts.module_source import ModuleSource
+from orchestrator.artifacts.modules import Module, build_modules
 from orchestrator.artifacts.sources import OwnSource, own_file, own_line
 from orchestrator.artifacts.user_modules import check_parameter_names, prebuilt
 from orchestrator.catalog.images import SUFFIX
@@ -46,14 +47,8 @@ from orchestrator.probes.symbols import Symbols
 from orchestrator.results import stored_profile
 from orchestrator.results.contract import UNITS, CellRecord, Status, valid_result
 from orchestrator.results.faults import check_room, storage_faults
-from orchestrator.run.guests import (
-    check_cpus,
-    load_kernel_modules,
-    machine_of,
-    started,
-    unwatched,
-    wait_for_clocksource,
-)
+from orchestrator.run.guests import check_cpus, load_kernel_modules, started, unwatched, wait_for_clocksource
+from orchestrator.run.machines import machine_of
 from orchestrator.run.plan_check import wrong_points
 from orchestrator.steps import step
 
@@ -372,6 +367,8 @@ class Outcome:
 
 Event = Progress | CellBegan | GuestBooted | Outcome
 
+
+# A boot as a pure task: a boot, its cells and the keys of its artifacts in; records, events and files out.
 
 EVENTS_FOLDER = "events"
 PROFILES_FOLDER = stored_profile.FOLDER

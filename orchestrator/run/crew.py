@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The crew of a run: who does its boots, and the events that report them. All else is the same for every crew.
+"""The crew of a run: who does its boots, and the events that report them; the crew of this machine.
 
 A crew touches neither store nor provenance nor progress display: the run that reads its events is the only writer.
 """
@@ -23,6 +23,8 @@ from orchestrator.guest.guest import Guest
 from orchestrator.run.boot import BootArtifacts, BootTask, Event, Session, run_boot
 from orchestrator.run.guests import unwatched
 from orchestrator.steps import step, step_source
+
+# The crew of a run: who does its boots, and the events that report them. All else is the same for every crew.
 
 
 @dataclass(frozen=True)

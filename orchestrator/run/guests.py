@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A guest that is ready, the quickest way: restored from a saved one of its machine, or booted.
+"""A guest that is ready to measure in: restored or booted, checked, its modules loaded.
 
 The first guest of a machine is booted, saved in the cache, and restored like all that follow, so that no guest differs
 from the others by how it came to be.
@@ -13,22 +13,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.artifacts.boot_files import NOTHING, GuestDisks, initramfs, ready_disks
 from orchestrator.artifacts.cache import BuildContext
-from orchestrator.artifacts.compiler import counting_plugin
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.saved_guests import discard, saved_guest
-from orchestrator.catalog.cpus import CpuModel, cpu, cpu_caches
+from orchestrator.catalog.cpus import CpuModel
 from orchestrator.deadline import Deadline
 from orchestrator.errors import EvidenceError, GuestError, GuestHang, HostError, LabError, UnsupportedError
-from orchestrator.experiment.plan import Boot
-from orchestrator.guest.accelerator import check_cpu, choose_accelerator
 from orchestrator.guest.channel import kernel_value
 from orchestrator.guest.console import plain_lines
 from orchestrator.guest.diagnosis import taint_mask
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.guest_files import SavedGuest, SharedMemory
-from orchestrator.guest.machine import CountingPlugin, Machine, Timing
+from orchestrator.guest.machine import Machine
 from orchestrator.probes.evidence import check_taint
 from orchestrator.probes.placement import BLACKLIST, BLACKLIST_MAX
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, ModuleMemory
@@ -170,6 +166,8 @@ def permitted_taint(guest: Guest) -> int:
     check_taint(taint)
     return taint
 
+
+# A guest that is ready, the quickest way: restored from a saved one of its machine, or booted.
 
 _EMPTY_LOOP = ("callbench", "-n", "1", "-r", "1")
 _TICKS = re.compile(r"^empty tsc=(\d{1,18}) ", re.MULTILINE)
@@ -369,78 +367,6 @@ def load_kernel_modules(guest: Guest, names: Iterable[str]) -> None:
     for name in wanted:
         if name not in listed:
             raise EvidenceError(f"module {name} was loaded, and the guest's kernel does not list it as live")
-
-
-# A machine that boots a kernel: what the guest needs to know of it, and the initramfs that goes with it.
-
-
-@dataclass(frozen=True)
-class Hardware:
-    """A CPU model, how many of it, memory in MiB, and how time passes."""
-
-    cpu: CpuModel
-    smp: int
-    memory_mib: int
-    timing: Timing
-
-
-def machine_of(context: BuildContext, kernel: Kernel, boot: Boot) -> Machine:
-    """The machine of a plan's boot: exact, or one whose nanoseconds are believed. Raises HostError."""
-    hardware = Hardware(cpu(boot.cpu), boot.smp, boot.memory_mib, timing_of(boot))
-    machine = machine_for(
-        context, kernel, hardware, GuestDisks(boot.image, boot.channel, kernel_modules=bool(boot.kernel_modules))
-    )
-    return replace(machine, keeps_time=boot.clock == "wall", counter=_counter(context, boot))
-
-
-def counting(context: BuildContext, machine: Machine) -> Machine:
-    """The same machine, whose QEMU can count each instruction; one that is not on the exact clock as it is."""
-    if machine.timing != "instructions":
-        return machine
-    return replace(machine, counter=CountingPlugin(counting_plugin(context)))
-
-
-def _counter(context: BuildContext, boot: Boot) -> CountingPlugin | None:
-    """What counts the instructions of the boot's guests; None where no profile is wanted."""
-    if not boot.profile:
-        return None
-    return CountingPlugin(
-        counting_plugin(context),
-        is_detailed=not boot.profile.isdisjoint({"classes", "caches"}),
-        has_stacks="stacks" in boot.profile,
-        caches=cpu_caches()[boot.cpu] if "caches" in boot.profile else None,
-    )
-
-
-def timing_of(boot: Boot) -> Timing:
-    """How time passes in a plan's boot. Raises HostError where this host cannot run guests at all."""
-    return "instructions" if boot.clock == "instructions" else choose_accelerator("auto").name
-
-
-def machine_for(context: BuildContext, kernel: Kernel, hardware: Hardware, wanted: GuestDisks = NOTHING) -> Machine:
-    """The machine, its initramfs and disks made where they are not there yet.
-
-    Raises HostError, BuildError, and UsageError for disks that its kernel cannot have and for a CPU that its clock
-    excludes.
-    """
-    check_cpu(hardware.cpu, hardware.timing)
-    disks = ready_disks(context, kernel, wanted)
-    return Machine(
-        cpu=hardware.cpu,
-        kernel=kernel.image,
-        initramfs=initramfs(context, kernel),
-        smp=hardware.smp,
-        memory_mib=hardware.memory_mib,
-        timing=hardware.timing,
-        drivers_built_in=kernel.drivers_built_in,
-        smp_kernel=kernel.smp,
-        extra_parameters=tuple(kernel.spec.kernel_parameters),
-        root=disks.root,
-        data=disks.data,
-        disk_drivers=disks.drivers,
-        channel=wanted.channel,
-        login=wanted.login,
-    )
 
 
 # How much of its time a cell has left.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What is wrong with a plan on this host, found before anything boots."""
+"""What is wrong with a plan on this host, found before anything boots: CPUs, modules, points."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from orchestrator.experiment.table_source import TableOrigin, error_of_tables
 from orchestrator.guest.accelerator import check_cpu
 from orchestrator.guest.machine import qemu_cpu_names
 from orchestrator.probes.point import functions_like, wrong_point_reason
-from orchestrator.run.guests import timing_of
+from orchestrator.run.machines import timing_of
 
 # The probe points that an experiment names, checked before anything boots.
 
@@ -143,6 +143,9 @@ def check_modules(experiment: Experiment, plan: Plan, find: FindKernel) -> None:
             ]
     if problems:
         raise error_of_tables(problems)
+
+
+# What is wrong with a plan on this host, found before anything boots.
 
 
 def check_plan(experiment: Experiment, plan: Plan, find: FindKernel) -> list[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs a plan: its boots side by side or one after the other, each outcome stored when it is complete."""
+"""Runs a plan: its boots side by side, each outcome stored when it is complete; the time that is left."""
 
 from __future__ import annotations
 
@@ -252,6 +252,8 @@ class RunJournal:
         self._outcomes[record.id] = record
         self._listener.cell_ends(record)
 
+
+# Runs a plan: its boots side by side or one after the other, each outcome stored when it is complete.
 
 _EXPERIMENT_FILE = "experiment.yaml"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A guest that does all of its work by itself: booted with it, watched on its console, and read from at its end."""
+"""A guest that does its work by itself: started with it, watched on its console, read from at its end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from orchestrator.errors import EvidenceError, GuestError, GuestHang, Unsupporte
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Machine
 from orchestrator.probes.kernel_text import Span, TextLayout, text_since
-from orchestrator.probes.symbols import MODULES, MODULES_MAX, ModuleMemory, Symbols, functions_at
+from orchestrator.probes.symbols import MODULES, MODULES_MAX, ModuleMemory, Symbols, code_at
 from orchestrator.profile.counts import CacheMisses, CountedWork, Region, counted_work, read_regions, work_misses
 from orchestrator.profile.places import OwnModule, Places, kernel_start, places_of
 from orchestrator.results.contract import ProfileEvidence, TextEvidence, valid_result
@@ -159,7 +159,7 @@ class WorkCounts:
     @property
     def module_memory(self) -> ModuleMemory | None:
         """Where the module was."""
-        return None if self._own is None else self._own.memory
+        return None if self._own is None else ModuleMemory(self._own.start, self._own.code.end)
 
     def counted(self, regions: Sequence[Region], ticks: Sequence[int]) -> CountedWork:
         """Some of the regions, each proved by the ticks of the clock that it took. Raises EvidenceError."""
@@ -218,8 +218,8 @@ class WorkCounts:
             raise EvidenceError(f"the guest has not kept where module {self.module.name} was")
         found = [_SECTION.fullmatch(line) for line in self.sections.decode("ascii", errors="replace").splitlines()]
         starts = {match[1]: match[2] for match in found if match is not None}
-        functions = functions_at(self.module.name, self.module.file, lambda section: starts.get(section, ""))
-        return OwnModule(self.module.name, memory, functions)
+        code = code_at(self.module.name, self.module.file, lambda section: starts.get(section, ""))
+        return OwnModule(self.module.name, memory.start, code)
 
 
 # How far a guest is that works by itself: what it says on its console, and how long its kernel has run by then.
@@ -279,6 +279,8 @@ def kernel_seconds(guest: Guest, kernel: Kernel) -> int | None:
     seconds = (ticks - (1 << 32)) // int(rate) + _BEFORE_WRAP
     return seconds if seconds >= 0 else None
 
+
+# A guest that does all of its work by itself: booted with it, watched on its console, and read from at its end.
 
 _QUOTED_LINES = 10
 

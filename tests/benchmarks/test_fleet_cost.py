@@ -54,7 +54,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
 def elapsed(command: CommandLine, config: Path, *way: str) -> float:
     """Seconds by the host's clock of a run that must succeed."""
     begun = time.monotonic()
-    answer = command.run("run", config, *way)
+    answer = command.run_apart("run", config, *way)
     assert answer.returncode == 0, answer.stderr
     return time.monotonic() - begun
 

@@ -25,7 +25,8 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernels
-from orchestrator.run.guests import Hardware, machine_for, started
+from orchestrator.run.guests import started
+from orchestrator.run.machines import Hardware, machine_for
 
 pytestmark = pytest.mark.qemu
 

@@ -27,7 +27,8 @@ from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import GuestPanic
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import ChannelKind, Machine, Timing
-from orchestrator.run.guests import Hardware, machine_for, started
+from orchestrator.run.guests import started
+from orchestrator.run.machines import Hardware, machine_for
 
 ROUNDS = 5
 MEGABYTES = {"framed": 20, "ssh": 20, "serial": 2}

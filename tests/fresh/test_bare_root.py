@@ -33,11 +33,12 @@ def packed() -> Path:
     return base_system(network.release, network.suites, network.apt, cache_dir() / "fresh")
 
 
-@pytest.fixture
-def root(packed: Path, tmp_path: Path) -> Iterator[BareRoot]:
-    with unpacked(packed, tmp_path / "some roots") as root:
+@pytest.fixture(scope="module")
+def root(packed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BareRoot]:
+    folder = tmp_path_factory.mktemp("module") / "some roots"
+    with unpacked(packed, folder) as root:
         yield root
-    assert not list((tmp_path / "some roots").iterdir())
+    assert not list(folder.iterdir())
 
 
 def test_inside_nothing_of_the_host_is_seen(root: BareRoot, tmp_path: Path) -> None:

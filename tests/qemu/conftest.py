@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
+import os
+import subprocess
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
@@ -132,7 +136,23 @@ def installed_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
-    """The quickstart with fewer calls, run by the command line from beginning to end."""
-    command = CommandLine(tmp_path_factory.mktemp("lab"))
-    directory = command.lab / "undisturbed"
-    return FinishedRun(command, directory, command.run_apart("run", QUICKSTART, *REDUCED, "--out", directory))
+    """The quickstart with fewer calls, run by the command line from beginning to end, once for all workers."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "undisturbed"
+    folder.mkdir(exist_ok=True)
+    command, directory, ended = CommandLine(folder / "lab"), folder / "run", folder / "ended"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not ended.exists():
+            done = command.run("run", QUICKSTART, *REDUCED, "--out", directory)
+            ended.write_text(json.dumps([done.args, done.returncode, done.stdout, done.stderr]))
+    return FinishedRun(command, directory, subprocess.CompletedProcess(*json.loads(ended.read_text())))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show the tables that tests have recorded, also those of tests that passed."""
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.getreports(outcome):
+            for text in (value for name, value in getattr(report, "user_properties", ()) if name == "table"):
+                terminalreporter.section(f"table of {report.nodeid}")
+                terminalreporter.line(str(text))

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.modules import Module, ModuleSource, module_folders
+from orchestrator.artifacts.module_source import ModuleSource, module_folders
+from orchestrator.artifacts.modules import Module
 from orchestrator.artifacts.sources import included
 from orchestrator.errors import GuestError
 from orchestrator.guest.guest import Guest

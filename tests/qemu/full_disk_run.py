@@ -66,10 +66,10 @@ def _command(folder: Path, kind: str, kib: int) -> Iterator[CommandLine]:
 def _with_room(folder: Path, kind: str, kib: int) -> Ended:
     with _command(folder, kind, kib) as command:
         with room(folder, kib):
-            first = command.run(*RUN)
-        second = command.run(*RUN, "--resume")
+            first = command.run_apart(*RUN)
+        second = command.run_apart(*RUN, "--resume")
         if "there is no unfinished run" in second.stderr:
-            second = command.run(*RUN)
+            second = command.run_apart(*RUN)
         samples = {probe: list(cell.samples) for probe, cell in command.cells().items()}
     return Ended(kib, first.returncode, _said(first.stderr), second.returncode, _said(second.stderr), samples)
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.modules import Module, ModuleSource, Value, build_modules, check_parameters, render
+from orchestrator.artifacts.module_source import ModuleSource, Value, check_parameters, render
+from orchestrator.artifacts.modules import Module, build_modules
 from orchestrator.errors import BuildError
 
 _ROGUES = Path(__file__).with_name("modules")

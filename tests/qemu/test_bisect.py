@@ -48,10 +48,15 @@ def test_what_cannot_be_bisected_is_said(tree: Path, tmp_path: Path) -> None:
     ends = ("--good", f"{tree}@HEAD~6", "--bad", f"{tree}@HEAD")
     elsewhere = tmp_path / "elsewhere.yaml"
     elsewhere.write_text(EXPERIMENT.replace("./own.c.j2", "kprobe"))
-    named_nothing = command.run("bisect", *ends, elsewhere)
+    named_nothing = command.refused("bisect", *ends, elsewhere)
     assert (named_nothing.returncode, "names nothing in" in named_nothing.stderr) == (2, True)
-    no_cell = command.run("bisect", *ends, tree / "own.yaml", "--cell", "jprobe")
+    no_cell = command.refused("bisect", *ends, tree / "own.yaml", "--cell", "jprobe")
     assert (no_cell.returncode, "no cells are named 'jprobe'" in no_cell.stderr) == (2, True)
+
+
+@pytest.mark.nightly("measures commits that cannot be bisected: five seconds")
+def test_commits_between_which_nothing_can_be_found_are_said(tree: Path, tmp_path: Path) -> None:
+    command = CommandLine(tmp_path / "lab")
     same = command.run("bisect", "--good", f"{tree}@HEAD~6", "--bad", f"{tree}@HEAD~5", tree / "own.yaml")
     assert (same.returncode, "cost the same" in same.stderr) == (2, True)
     broken = command.run("bisect", "--good", f"{tree}@HEAD~6", "--bad", f"{tree}@HEAD~1", tree / "own.yaml")

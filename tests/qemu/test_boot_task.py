@@ -59,8 +59,8 @@ class Reporting(CallsKind):
 
 @pytest.fixture
 def task(workshop: BuildContext, tmp_path: Path) -> BootTask:
-    """The quickstart's boot with fewer calls."""
-    boot = boot_of(QUICKSTART, "benchmark.calls=1000", "benchmark.repeats=2")
+    """The quickstart's boot with fewer calls and probes."""
+    boot = boot_of(QUICKSTART, "benchmark.calls=1000", "benchmark.repeats=2", "probes=[none, djprobe]")
     artifacts = artifacts_of(workshop, boot)
     return BootTask(kinds().named(boot.kind), boot, boot.cells, artifacts.keys, tmp_path / "run" / "boot1")
 

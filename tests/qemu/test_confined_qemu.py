@@ -26,7 +26,7 @@ from orchestrator.guest.guest_files import SavedGuest, SharedMemory
 from orchestrator.guest.machine import USERS, confinement_here
 from orchestrator.guest.monitor import counted_interrupts
 from orchestrator.pytest_plugin.guest_pool import GuestFactory
-from orchestrator.run.guests import Hardware, machine_for
+from orchestrator.run.machines import Hardware, machine_for
 
 KERNEL = "lab-i386-up"
 ON_AGENT = pytest.mark.guest(kernel=KERNEL, cpu="pentium4", timing="tcg")

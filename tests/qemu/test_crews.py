@@ -11,17 +11,22 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine
-from fleet_faults import CELLS, going_on, qemus_of, records, samples, workers_of
+from fleet_faults import CELLS, MANY, going_on, qemus_of, records, samples, workers_of
 from fleet_processes import keeper_of, left_after, own_lab
 
 pytest.importorskip("distributed", reason="the extra 'fleet' is not installed")
 pytestmark = pytest.mark.qemu
 
-CREWS = [("--jobs", "2"), ("--fleet", "local")]
+THREADS, FLEET = ("--jobs", "2"), ("--fleet", "local")
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
+def lab(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
+    return CommandLine(tmp_path_factory.mktemp("lab"))
+
+
+@pytest.fixture(scope="module")
+def lab_with_fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
     with own_lab(tmp_path_factory.mktemp("lab")) as command:
         up = command.run("fleet", "up", "--workers", "2", "--guests", "1", "--memory", "1G")
         assert up.returncode == 0, up.stderr
@@ -30,22 +35,35 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
 
 @pytest.fixture(scope="module")
 def expected(lab: CommandLine, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[float, ...]]:
-    with going_on(lab, tmp_path_factory.mktemp("alone")) as run:
-        assert run.end() == 0, run.said.read_text()
+    config = tmp_path_factory.mktemp("alone") / "many.yaml"
+    config.write_text(MANY)
+    done = lab.run("run", config)
+    assert done.returncode == 0, done.stderr
     found = samples(lab)
     assert len(found) == CELLS
+    assert len(steps_of((directory_of(lab) / "lab.log").read_text())) == CELLS // 2
     return found
 
 
-@pytest.mark.parametrize(
-    "crew",
-    [
-        pytest.param(CREWS[0], id="threads"),
-        pytest.param(CREWS[1], id="fleet", marks=pytest.mark.nightly("an interrupted run on a fleet: half a minute")),
-    ],
-)
 def test_an_interrupted_run_goes_on_to_the_numbers_of_one_guest_at_a_time(
-    crew: tuple[str, str], lab: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path
+    lab: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path
+) -> None:
+    check_interrupted(lab, expected, tmp_path, THREADS)
+    assert {cell.worker for cell in records(lab)} == {None}
+
+
+@pytest.mark.nightly("an interrupted run on a fleet: half a minute")
+def test_an_interrupted_run_on_a_fleet_goes_on_to_the_same_numbers(
+    lab_with_fleet: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path
+) -> None:
+    check_interrupted(lab_with_fleet, expected, tmp_path, FLEET)
+    keeper = keeper_of(lab_with_fleet)
+    assert left_after([one for worker in workers_of(keeper) for one in qemus_of(worker)]) == []
+    assert None not in {cell.worker for cell in records(lab_with_fleet)}
+
+
+def check_interrupted(
+    lab: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path, crew: tuple[str, str]
 ) -> None:
     with going_on(lab, tmp_path, *crew) as run:
         run.reach("[2/8]")
@@ -53,7 +71,6 @@ def test_an_interrupted_run_goes_on_to_the_numbers_of_one_guest_at_a_time(
         assert run.end() == 128 + signal.SIGINT, run.said.read_text()
     assert "Traceback" not in run.said.read_text()
     assert lab.qemus_after() == []
-    assert left_after([one for worker in workers_of(keeper_of(lab)) for one in qemus_of(worker)]) == []
     before = samples(lab)
     assert 2 <= len(before) < CELLS
     with going_on(lab, tmp_path, *crew, "--resume") as run:
@@ -61,21 +78,20 @@ def test_an_interrupted_run_goes_on_to_the_numbers_of_one_guest_at_a_time(
     assert samples(lab) == expected
     # Who has measured what: in each record, and of each guest in the run's provenance.
     workers = {cell.worker for cell in records(lab)}
-    (directory,) = {path for path in (lab.lab / "runs").iterdir() if path.name == run_name(lab)}
-    guests = json.loads((directory / "provenance.json").read_text())["boots"]
+    guests = json.loads((directory_of(lab) / "provenance.json").read_text())["boots"]
     assert {guest.get("worker") for guest in guests} >= workers
-    assert (workers == {None}) == (crew[0] == "--jobs")
 
 
+@pytest.mark.nightly("a run of threads, and one on a fleet: ten seconds")
+@pytest.mark.usefixtures("expected")  # guests are saved by now: all of them are restored
 def test_each_boot_has_its_steps_in_the_run_s_log(
-    lab: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path
+    lab: CommandLine, lab_with_fleet: CommandLine, tmp_path: Path
 ) -> None:
-    del expected  # guests are saved by now: all of them are restored
     logs = []
-    for crew in CREWS:
-        with going_on(lab, tmp_path, *crew) as run:
+    for command, crew in ((lab, THREADS), (lab_with_fleet, FLEET)):
+        with going_on(command, tmp_path, *crew) as run:
             assert run.end() == 0, run.said.read_text()
-        logs.append(steps_of((lab.lab / "runs" / run_name(lab) / "lab.log").read_text()))
+        logs.append(steps_of((directory_of(command) / "lab.log").read_text()))
     threads, fleet = logs
     assert len(threads) == CELLS // 2
     assert fleet == threads
@@ -91,6 +107,6 @@ def steps_of(log: str) -> dict[str, list[str]]:
     return found
 
 
-def run_name(lab: CommandLine) -> str:
-    """The id of the latest run."""
-    return str(json.loads(lab.run("report", "latest", "--format", "json").stdout)["run"])
+def directory_of(lab: CommandLine) -> Path:
+    """The directory of the latest run."""
+    return lab.lab / "runs" / str(json.loads(lab.run("report", "latest", "--format", "json").stdout)["run"])

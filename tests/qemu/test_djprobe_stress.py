@@ -41,14 +41,14 @@ class Place:
 
 
 @pytest.mark.kernels("lab-i386-smp")
-@pytest.mark.guest(kernel="lab-i386-smp", cpu="pentium4", smp=2, timing="tcg", fresh=True)
+@pytest.mark.guest(kernel="lab-i386-smp", cpu="pentium4", smp=2, timing="tcg")
 def test_a_kernel_that_is_not_preemptible_bears_it(
     guest: Guest, guest_kernel: Kernel, modules: ModuleMaker, pytestconfig: pytest.Config
 ) -> None:
     stress(guest, guest_kernel, modules, pytestconfig.getoption("cycles"))
 
 
-@pytest.mark.guest(kernel="debian-amd64", cpu="xeon-e5410", smp=2, timing="tcg", fresh=True)
+@pytest.mark.guest(kernel="debian-amd64", cpu="xeon-e5410", smp=2, timing="tcg")
 def test_a_preemptible_kernel_bears_it(
     guest: Guest, guest_kernel: Kernel, modules: ModuleMaker, pytestconfig: pytest.Config
 ) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
 from pathlib import Path
@@ -16,7 +17,16 @@ pytestmark = pytest.mark.qemu
 _RELEASE = re.compile(r"linux-[0-9]\S*-686\b")
 
 
-@pytest.mark.parametrize("example", examples(WITH_GUEST), ids=str)
+PROFILED = pytest.mark.nightly("profiles each probe of the quickstart: three seconds")
+EXAMPLES = [
+    pytest.param(
+        example, marks=[PROFILED] if "--profile" in itertools.chain(*example.commands()) else [], id=str(example)
+    )
+    for example in examples(WITH_GUEST)
+]
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
 def test_a_command_does_what_the_page_shows(example: Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_files(example.block.page, tmp_path)
     monkeypatch.chdir(tmp_path)

@@ -23,7 +23,7 @@ from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import GuestError
 from orchestrator.guest.guest import Guest
-from orchestrator.run.guests import Hardware, machine_for
+from orchestrator.run.machines import Hardware, machine_for
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-smp")]
 

@@ -10,8 +10,8 @@ import pytest
 from command_line import qemus_in
 
 from orchestrator.errors import GuestExit
+from orchestrator.files import Entry, archive
 from orchestrator.guest.guest import Guest, State
-from orchestrator.guest.guest_files import Entry, archive
 
 pytestmark = pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4", timing="tcg")
 

@@ -64,15 +64,23 @@ def test_an_event_that_was_disabled_is_found(ready: ReadyGuest, entry: ProbePoin
 
 
 def test_a_kprobe_on_the_tracer_is_no_jump_and_the_reverse(
-    ready: ReadyGuest, entry: ProbePoint, behind: ProbePoint, workshop: BuildContext
+    ready: ReadyGuest, entry: ProbePoint, behind: ProbePoint
 ) -> None:
-    tool = bpf_tool(workshop, "x86_64")
     for kind, wrong in (("kprobe-event-optimized", entry), ("kprobe-event", behind)):
         with (
             pytest.raises(EvidenceError, match=r"^after enabling, .* is not armed by "),
             event_attached(ready.guest, probes()[kind], wrong, ready.symbols) as event,
         ):
             event.wait_until_armed()
+    for point in (entry, behind):
+        assert observe(ready.guest, point).live == point.original
+
+
+@pytest.mark.nightly("the same of BPF programs: three seconds")
+def test_a_program_on_the_tracer_is_no_jump_and_the_reverse(
+    ready: ReadyGuest, entry: ProbePoint, behind: ProbePoint, workshop: BuildContext
+) -> None:
+    tool = bpf_tool(workshop, "x86_64")
     for kind, wrong in (("bpf-kprobe-optimized", entry), ("bpf-kprobe", behind)):
         with (
             pytest.raises(EvidenceError, match=r"^after attaching, .* is not armed by "),
@@ -145,22 +153,24 @@ def test_a_function_without_type_information_is_refused_with_the_guest_s_words(
         pass
 
 
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        [("kprobe-event", 0), ("bpf-kprobe-optimized", 5), ("bpf-fentry", 0)],
+        pytest.param(
+            [("kretprobe-event", 0), ("kprobe-event-optimized", 5), ("bpf-kprobe", 0), ("bpf-kretprobe", 0)],
+            marks=pytest.mark.nightly("the other kinds of probe: two seconds"),
+        ),
+    ],
+)
 def test_the_kernel_s_function_is_probed_where_a_module_has_another_of_its_name(
-    ready: ReadyGuest, workshop: BuildContext, modules: ModuleMaker
+    ready: ReadyGuest, workshop: BuildContext, modules: ModuleMaker, kinds: list[tuple[str, int]]
 ) -> None:
     guest, tool = ready.guest, bpf_tool(workshop, "x86_64")
     insert(guest, modules.rogue("namesake"))
     symbols = Symbols.of(guest)
     assert symbols.address(PROBED) == ready.symbols.address(PROBED)
-    for kind, offset in (
-        ("kprobe-event", 0),
-        ("kretprobe-event", 0),
-        ("kprobe-event-optimized", 5),
-        ("bpf-kprobe", 0),
-        ("bpf-kretprobe", 0),
-        ("bpf-kprobe-optimized", 5),
-        ("bpf-fentry", 0),
-    ):
+    for kind, offset in kinds:
         point = find_entry(guest, symbols, PROBED, offset)
         assert point.shared_with == ["namesake"]
         attached = (

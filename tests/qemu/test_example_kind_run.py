@@ -113,10 +113,9 @@ def test_it_runs_beside_another_kind_and_is_printed(
     assert "## Reading a file" in render_markdown(record, reports())
 
 
-def test_a_run_of_it_goes_on_where_it_was_stopped(
-    runner: Runner, store: Store, experiment: Experiment, tmp_path: Path
-) -> None:
+def test_a_run_of_it_goes_on_where_it_was_stopped(runner: Runner, store: Store, tmp_path: Path) -> None:
     """Here: that none but the empty file's cell had an outcome when it was."""
+    experiment = load_experiment(CONFIG, kinds(), ["tables.files.benchmark.files=[/proc/version]"])
     whole = plan(experiment)
     begun = store.begin_run(
         experiment.name,
@@ -140,7 +139,7 @@ def test_a_run_of_it_goes_on_where_it_was_stopped(
 
 
 def test_content_that_changes_fails_its_cell_and_the_next_has_another_guest(
-    runner: Runner, store: Store, experiment: Experiment, tmp_path: Path
+    runner: Runner, store: Store, tmp_path: Path
 ) -> None:
     changing = load_experiment(CONFIG, kinds(), ["tables.files.benchmark.files=[/proc/uptime,/proc/version]"])
     entry = runner.run(changing, select(plan(changing), ["table=files"]), tmp_path / "run")

@@ -131,7 +131,9 @@ def test_files_come_out_also_after_a_command_that_failed(command: CommandLine, t
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == {"a.bin": b"one\0two", "empty": b""}
 
 
-@pytest.mark.parametrize(("status", "exits_with"), [(0, 1), (5, 5)])
+@pytest.mark.parametrize(
+    ("status", "exits_with"), [(0, 1), pytest.param(5, 5, marks=pytest.mark.nightly("a guest more"))]
+)
 def test_a_file_that_is_not_there_is_a_failure(
     command: CommandLine, tmp_path: Path, status: int, exits_with: int
 ) -> None:
@@ -165,7 +167,10 @@ def test_a_folder_of_too_many_files_is_not_copied(command: CommandLine, tmp_path
 
 @pytest.mark.parametrize(
     ("waits", "state"),
-    [("cpu_relax()", ", and the guest does not answer any more; its CPU is"), ("msleep(100)", "; it is")],
+    [
+        ("cpu_relax()", ", and the guest does not answer any more; its CPU is"),
+        pytest.param("msleep(100)", "; it is", marks=pytest.mark.nightly("a guest more")),
+    ],
 )
 def test_an_init_function_that_does_not_return(command: CommandLine, tmp_path: Path, waits: str, state: str) -> None:
     source = ECHO.replace("echo", "endless").replace('pr_info("greeting: %s\\n", text);', f"for (;;) {waits};")

@@ -12,8 +12,8 @@ from command_line import qemus_in
 from module_maker import ModuleMaker
 
 from orchestrator.errors import GuestExit, GuestHang, GuestPanic
+from orchestrator.files import Entry, archive
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.guest_files import Entry, archive
 
 pytestmark = [pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4"), pytest.mark.allow_oops(".")]
 

@@ -16,6 +16,7 @@ import pytest
 from command_line import PATIENCE, CommandLine
 from fleet_faults import (
     CELLS,
+    MANY,
     MORE,
     Proxy,
     going_on,
@@ -41,11 +42,7 @@ WITH_MOUNT = Path(__file__).parents[1] / "with_mount.sh"
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[float, ...]]:
     """What one process measures."""
-    folder = tmp_path_factory.mktemp("alone")
-    command = CommandLine(folder / "lab")
-    with going_on(command, folder) as run:
-        assert run.end() == 0, run.said.read_text()
-    found = samples(command)
+    found = measured_alone(tmp_path_factory.mktemp("alone"), MANY)
     assert len(found) == CELLS
     return found
 
@@ -53,10 +50,14 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[float,
 @pytest.fixture(scope="module")
 def more(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[float, ...]]:
     """The same of twice as many boots."""
-    folder = tmp_path_factory.mktemp("more")
-    command = CommandLine(folder / "lab")
-    with going_on(command, folder, text=MORE) as run:
-        assert run.end() == 0, run.said.read_text()
+    return measured_alone(tmp_path_factory.mktemp("more"), MORE)
+
+
+def measured_alone(folder: Path, experiment: str) -> dict[str, tuple[float, ...]]:
+    command, config = CommandLine(folder / "lab"), folder / "many.yaml"
+    config.write_text(experiment)
+    done = command.run("run", config)
+    assert done.returncode == 0, done.stderr
     return samples(command)
 
 
@@ -115,6 +116,9 @@ def test_a_killed_worker_costs_a_boot_and_nothing_else(
         assert run.end() == 0, run.said.read_text()
     assert samples(fleet) == expected
     assert "it has left the fleet" in run.said.read_text()
+    log = max((fleet.lab / "runs").glob("*/lab.log"), key=lambda file: file.stat().st_mtime)
+    steps = " ".join(log.read_text().split())
+    assert [cell for cell in expected if f": measure {cell} (" not in steps] == []
 
 
 @LONG

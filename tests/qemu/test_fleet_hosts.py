@@ -21,6 +21,7 @@ from orchestrator.paths import cache_dir
 
 pytest.importorskip("distributed", reason="the extra 'fleet' is not installed")
 
+NIGHTLY = pytest.mark.nightly("another host that a fleet cannot have: two seconds")
 _SERVERS = {"openssh": openssh, "paramiko": paramikos}
 _LAB = """\
 #!/bin/sh
@@ -111,10 +112,15 @@ def test_it_ends_when_the_connection_does(command: CommandLine, hosts: Path) -> 
 
 
 def test_a_host_that_is_not_known_gets_no_key(account: Account, command: CommandLine, hosts: Path) -> None:
-    known = account.known_hosts.read_text()
     account.known_hosts.write_text("")
     status, said = up(command, hosts)
     assert (status, "is not in known_hosts" in said, "nothing was left running" in said) == (1, True, True), said
+    assert workers_there(command) == []
+
+
+@NIGHTLY
+def test_a_host_with_another_key_gets_none(account: Account, command: CommandLine, hosts: Path) -> None:
+    known = account.known_hosts.read_text()
     stranger = paramiko.ECDSAKey.generate()
     account.known_hosts.write_text(f"{known.split()[0]} {stranger.get_name()} {stranger.get_base64()}\n")
     status, said = up(command, hosts)
@@ -122,12 +128,15 @@ def test_a_host_that_is_not_known_gets_no_key(account: Account, command: Command
     assert workers_there(command) == []
 
 
-def test_what_keeps_a_host_from_joining_is_told(account: Account, command: CommandLine, hosts: Path) -> None:
-    whole = hosts.read_text()
-    hosts.write_text(whole.replace("a lab", "no lab"))
+def test_a_host_without_a_lab_is_told(command: CommandLine, hosts: Path) -> None:
+    hosts.write_text(hosts.read_text().replace("a lab", "no lab"))
     status, said = up(command, hosts)
     assert (status, "its lab has ended with status 127" in said) == (1, True), said
-    hosts.write_text(whole)
+    assert not (command.lab / "fleets" / "local.json").exists()
+
+
+@NIGHTLY
+def test_a_host_that_accepts_no_key_is_told(account: Account, command: CommandLine, hosts: Path) -> None:
     paramiko.ECDSAKey.generate().write_private_key_file(str(account.home / ".ssh" / "id_ecdsa"))
     status, said = up(command, hosts)
     assert (status, "accepts none of this user's ssh keys" in said) == (1, True), said

@@ -14,8 +14,8 @@ from faulty_module import insert
 from module_maker import ModuleMaker
 
 from orchestrator.errors import GuestError, GuestExit, GuestHang, GuestOops, GuestPanic
+from orchestrator.files import Entry, archive
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.guest_files import Entry, archive
 
 pytestmark = [
     pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4", timing="tcg"),

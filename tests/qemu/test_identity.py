@@ -24,7 +24,7 @@ FLAGS = {
 }
 CASES = [
     pytest.param(
-        name, marks=pytest.mark.guest(cpu=name, kernel="debian-amd64" if name == "xeon-e5410" else "debian-686")
+        name, marks=pytest.mark.guest(cpu=name, kernel="debian-amd64" if name == "xeon-e5410" else "lab-i386-up")
     )
     for name in IDENTITIES
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,8 @@ pytestmark = pytest.mark.qemu
 # A cell with a probe takes some seconds, the longest is the last: so the one after the last that is waited for is still
 # under way on a busy host.
 ARGUMENTS = (
-    *("run", QUICKSTART, "--set", "probes=[none, djprobe, kprobe, jprobe]"),
-    *("--set", "benchmark.repeats=25", "--set", "benchmark.calls=8000"),
+    *("run", QUICKSTART, "--set", "probes=[none, djprobe, jprobe]"),
+    *("--set", "benchmark.repeats=12", "--set", "benchmark.calls=8000"),
 )
 
 
@@ -29,10 +30,11 @@ def stopped_after(command: CommandLine, cells: int, number: signal.Signals, *opt
         assert process.stderr is not None
         # One more cell than waited for may have been finished when the last run was stopped.
         for line in process.stderr:
-            if line.startswith(f"[{cells}/4]") or f"4 cells, {cells} of them done" in line:
+            if line.startswith(f"[{cells}/3]") or f"3 cells, {cells} of them done" in line:
                 break
         while not command.qemus():
             assert process.poll() is None
+            time.sleep(0.02)
         assert len(command.qemus()) == 1
         process.send_signal(number)
         rest = process.stderr.read().splitlines()
@@ -56,21 +58,16 @@ def test_a_run_that_is_stopped_again_and_again_leaves_no_guest_and_goes_on(
     status, probes = finished(tmp_path)
     assert (status, probes[:1]) == ("interrupted", ["none"])
 
-    assert stopped_after(command, 2, signal.SIGTERM, "--resume") == (143, ["stopped by SIGTERM"])
-    assert command.qemus() == []
-    status, probes = finished(tmp_path)
-    assert (status, probes[:2]) == ("interrupted", ["none", "djprobe"])
-
-    assert stopped_after(command, 3, signal.SIGKILL, "--resume") == (-signal.SIGKILL, [])
+    assert stopped_after(command, 2, signal.SIGKILL, "--resume") == (-signal.SIGKILL, [])
     assert command.qemus_after() == []
-    assert finished(tmp_path) == ("interrupted", ["none", "djprobe", "kprobe"])
+    assert finished(tmp_path) == ("interrupted", ["none", "djprobe"])
 
     last = command.run(*ARGUMENTS, "--resume")
     assert last.returncode == 0, last.stderr
-    assert "4 cells, 3 of them done" in last.stderr
-    assert finished(tmp_path) == ("complete", ["none", "djprobe", "kprobe", "jprobe"])
+    assert "3 cells, 2 of them done" in last.stderr
+    assert finished(tmp_path) == ("complete", ["none", "djprobe", "jprobe"])
     assert {probe: (set(cell.samples), cell.overhead) for probe, cell in command.cells().items()} == {
-        probe: (set(cell.samples), cell.overhead) for probe, cell in undisturbed.cells().items()
+        probe: (set(cell.samples), cell.overhead) for probe, cell in undisturbed.cells().items() if probe != "kprobe"
     }
     nothing = command.run(*ARGUMENTS, "--resume")
     assert (nothing.returncode, "there is no unfinished run" in nothing.stderr) == (2, True)

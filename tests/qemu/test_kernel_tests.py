@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Do the kernel's own samples and tests run in a guest, with a result for each: samples/kprobes, ftracetest, KUnit?
 
-One of each kind runs every day, all of ftracetest every night. Their sources are those of the lab's kernels.
+One of each kind runs every day, all of ftracetest every night, and those of Linux 7.3 on 7.3.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import pytest
 from documentation import ROOT, write_files
 
 from orchestrator.artifacts.cache import BuildContext
-from orchestrator.artifacts.kernel_build import kernel_source
-from orchestrator.catalog.kernels import kernels
+from orchestrator.artifacts.kernel_source import kernel_source
+from orchestrator.artifacts.kernels import Kernel
 from orchestrator.errors import UnsupportedError, UsageError
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.kernel_tests import program_results
@@ -36,6 +36,7 @@ TRACE_PRINTK = {"CONFIG_SAMPLE_TRACE_PRINTK": "m"}
 
 WITH_KUNIT = "lab-i386-up-kunit"
 ON_DEBIAN = pytest.mark.guest(kernel="debian-686", image="debian-i386")
+ON_7_3 = pytest.mark.guest(kernel="debian-amd64@7.3", image="debian-amd64")
 ALL_CASES_LIMIT = 7200.0
 """Host seconds for all of the 117 tests of ftracetest, which take ten minutes."""
 
@@ -45,12 +46,10 @@ CRASH = (
 )
 
 
-@pytest.fixture(scope="session")
-def linux(workshop: BuildContext) -> Path:
-    """The kernel's source."""
-    package = kernels()["lab-i386-up"].source
-    assert package is not None
-    return kernel_source(workshop, package).path / "linux"
+@pytest.fixture
+def linux(workshop: BuildContext, guest_kernel: Kernel) -> Path:
+    """The source of the guest's version of Linux."""
+    return kernel_source(workshop, f"linux-source-{guest_kernel.spec.version}").path / "linux"
 
 
 def put_folder(guest: Guest, folder: Path, target: str) -> None:
@@ -126,6 +125,16 @@ def test_selftests_of_direct_calls(guest: TestedGuest, linux: Path, ktap: Kernel
     for name in ("ftrace-direct", "ftrace-direct-too"):
         offer_sample(guest, linux / "samples/ftrace", name, {"CONFIG_SAMPLE_FTRACE_DIRECT": "m"})
     ktap.ftracetest(guest, "/root/ftrace", "test.d/direct")
+
+
+@ON_7_3
+@pytest.mark.nightly("another kernel and image of Debian, and the source of another version")
+def test_selftests_of_probes_on_linux_7_3(guest: TestedGuest, linux: Path, ktap: KernelTests) -> None:
+    put_folder(guest, linux / "tools/testing/selftests/ftrace", "/root/ftrace")
+    offer_sample(guest, linux / "samples/trace_printk", "trace-printk", TRACE_PRINTK)
+    for name in ("ftrace-direct", "ftrace-direct-too"):
+        offer_sample(guest, linux / "samples/ftrace", name, {"CONFIG_SAMPLE_FTRACE_DIRECT": "m"})
+    ktap.ftracetest(guest, "/root/ftrace", "test.d/kprobe", "test.d/direct", time_limit=ALL_CASES_LIMIT)
 
 
 @ON_DEBIAN

@@ -18,7 +18,7 @@ from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel, kernels
 from orchestrator.guest.guest import Guest
-from orchestrator.run.guests import Hardware, machine_for
+from orchestrator.run.machines import Hardware, machine_for
 
 pytestmark = pytest.mark.qemu
 

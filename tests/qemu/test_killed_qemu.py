@@ -23,6 +23,7 @@ LIMIT = 520 << 20
 """Bytes for the lab, QEMU and a guest of 512 MiB: it fits, and once it fills its memory they do not."""
 
 
+@pytest.mark.nightly("five seconds; a QEMU is killed at another moment every day")
 def test_a_killed_qemu_costs_its_cell_and_no_other(undisturbed: FinishedRun, tmp_path: Path) -> None:
     lab = KilledLab.warm(tmp_path)
     with lab.running("run", QUICKSTART, *REDUCED) as command:
@@ -43,7 +44,7 @@ def test_a_killed_qemu_costs_its_cell_and_no_other(undisturbed: FinishedRun, tmp
     assert lab.runs()[0].status == "complete"
 
 
-@pytest.mark.guest(fresh=True, timing="tcg")
+@pytest.mark.guest(kernel="lab-i386-up", timing="tcg")
 def test_a_qemu_that_is_killed_while_it_counts_is_an_exit(guest: Guest) -> None:
     def kill_while_counting() -> None:
         with guest.counted_interrupts():

@@ -15,7 +15,8 @@ import pytest
 from djprobe_trial import insert
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.modules import Module, ModuleSource
+from orchestrator.artifacts.module_source import ModuleSource
+from orchestrator.artifacts.modules import Module
 from orchestrator.errors import GuestPanic
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import check_taint

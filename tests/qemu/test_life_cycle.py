@@ -27,8 +27,8 @@ from orchestrator.errors import (
     GuestPanic,
     HostError,
 )
+from orchestrator.files import Entry, archive
 from orchestrator.guest.guest import Guest, State
-from orchestrator.guest.guest_files import Entry, archive
 from orchestrator.guest.machine import Machine
 from orchestrator.probes.arming import module_attached
 from orchestrator.probes.evidence import check_taint
@@ -36,7 +36,6 @@ from orchestrator.probes.point import find_entry
 from orchestrator.probes.symbols import Symbols
 
 pytestmark = pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4", timing="tcg")  # boots the quickest
-fresh = pytest.mark.guest(fresh=True)
 
 
 def pid_of(guest: Guest) -> int:
@@ -58,7 +57,6 @@ def load(guest: Guest, module: Module) -> int:
 # --- the guest's kernel in trouble ----------------------------------------------------------------
 
 
-@fresh
 @pytest.mark.allow_oops("Kernel panic - not syncing: sysrq triggered crash")
 def test_a_panic_quotes_the_kernels_message(guest: Guest) -> None:
     pid = pid_of(guest)
@@ -70,7 +68,6 @@ def test_a_panic_quotes_the_kernels_message(guest: Guest) -> None:
         guest.get("/etc/modules")
 
 
-@fresh
 @pytest.mark.allow_oops("this is only a test", "NULL pointer dereference")
 def test_trouble_that_the_kernel_survives_is_reported_after_the_mark(guest: Guest, modules: ModuleMaker) -> None:
     guest.check_console()
@@ -96,7 +93,6 @@ def test_trouble_that_the_kernel_survives_is_reported_after_the_mark(guest: Gues
     assert guest.run(["echo", "alive"]).text == "alive\n"
 
 
-@fresh
 @pytest.mark.allow_oops("NULL pointer dereference")
 def test_a_probe_module_that_oopses_is_no_mere_refusal(
     guest: Guest, guest_kernel: Kernel, modules: ModuleMaker
@@ -113,7 +109,6 @@ def test_a_probe_module_that_oopses_is_no_mere_refusal(
         pytest.fail("the module was loaded")
 
 
-@fresh
 def test_a_hang_is_raised_and_the_guest_can_be_killed(
     guest: Guest, modules: ModuleMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,7 +138,6 @@ def test_a_guest_that_stands_still_for_a_while_goes_on(shared_guest: Guest, monk
     assert shared_guest.run(["echo", "in time"]).text == "in time\n"
 
 
-@fresh
 def test_qemus_sudden_death_is_an_exit(guest: Guest) -> None:
     os.kill(pid_of(guest), signal.SIGKILL)
     with pytest.raises(GuestExit, match=r"^[^ ]*: QEMU ended \(signal 9\) while running true"):
@@ -151,7 +145,6 @@ def test_qemus_sudden_death_is_an_exit(guest: Guest) -> None:
     assert guest.pid is None
 
 
-@fresh
 def test_a_guest_that_reboots_is_an_exit(guest: Guest) -> None:
     with pytest.raises(GuestExit, match=r"QEMU ended \(status 0\) while running sh"):
         guest.run(["sh", "-c", "echo b > /proc/sysrq-trigger"])

@@ -12,7 +12,7 @@ import pytest
 from elsewhere import ELSEWHERE
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.modules import ModuleSource, module_folders, render_own
+from orchestrator.artifacts.module_source import ModuleSource, module_folders, render_own
 from orchestrator.artifacts.sources import included
 from orchestrator.errors import BuildError, GuestError
 from orchestrator.guest.guest import Guest
@@ -210,6 +210,7 @@ def test_markers_of_one_name_are_connected_together(trial: Trial) -> None:
     assert not any(place.connected for place in trial.places())
 
 
+OTHER_MISFITS = pytest.mark.nightly("other arguments that do not fit: a second each")
 MISFIT = Path(__file__).with_name("modules") / "marker_misfit.c.j2"
 
 
@@ -225,8 +226,10 @@ def user_module(folder: Path, flavour: str, passed: str) -> Path:
     ("flavour", "passed", "complaint"),
     [
         ("MARK", '"value %d name %s", text, 3', "format '%d' expects argument of type 'int'"),
-        ("MARK", '"%ld %s", number', "format '%s' expects a matching 'char *' argument"),
-        ("MARK", '"%ld", number, text', "too many arguments for format"),
+        pytest.param(
+            "MARK", '"%ld %s", number', "format '%s' expects a matching 'char *' argument", marks=OTHER_MISFITS
+        ),
+        pytest.param("MARK", '"%ld", number, text', "too many arguments for format", marks=OTHER_MISFITS),
         (
             "MARK_GENERIC",
             '"%d", number',
@@ -277,7 +280,7 @@ def test_a_second_probe_is_refused(trial: Trial) -> None:
     trial.connect("trial_last", "last")  # and goes with the module
 
 
-@pytest.mark.guest(kernel="debian-amd64", cpu="xeon-e5410", smp=2, timing="tcg", fresh=True)
+@pytest.mark.guest(kernel="debian-amd64", cpu="xeon-e5410", smp=2, timing="tcg")
 def test_probes_come_and_go_while_two_cpus_pass_by(
     guest: Guest, modules: ModuleMaker, pytestconfig: pytest.Config
 ) -> None:

@@ -12,7 +12,8 @@ from experiment_boot import artifacts_of, boot_of, prepared_for
 from module_maker import ModuleMaker
 
 from orchestrator.artifacts.cache import BuildContext
-from orchestrator.artifacts.modules import Module, ModuleSource, render
+from orchestrator.artifacts.module_source import ModuleSource, render
+from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.markers.measurement import COUNTED_ROUNDS, MarkerCell, MarkerLoops, measure_marker
 from orchestrator.benchmarks.markers.rows import MarkerRow, marker_benchmarks, marker_row
 from orchestrator.catalog.kernels import kernels
@@ -28,6 +29,8 @@ CONFIG = data_dir("configs") / "markers-2006.yaml"
 MARKER = 3
 """Instructions of a marker to which nothing is connected: load, test, branch."""
 ARMED = {"immediate": "b001", "flag": "01"}
+AGAIN = frozenset({"none", "memcpy-optimized", "empty-generic", "varargs", "static-key", "tracepoint", "int3"})
+"""Loops that another boot counts: one of each mechanism."""
 GUARDED = {name for name, row in marker_benchmarks().rows.items() if row.guarded}
 
 
@@ -36,10 +39,14 @@ def loops_on(kernel: str) -> Boot:
     return boot_of(CONFIG, f"kernels=[{kernel}]", machine)
 
 
-def measured(ready: ReadyGuest, context: BuildContext, kernel: str) -> dict[str, CellRecord]:
+def measured(
+    ready: ReadyGuest, context: BuildContext, kernel: str, some: frozenset[str] | None = None
+) -> dict[str, CellRecord]:
+    """The records of a kernel's loops, or of some of them, by their names."""
     boot = loops_on(kernel)
     ready = prepared_for(ready, context, boot)
-    return {cell.row.removeprefix("marker."): outcome_of(ready, cell) for cell in boot.cells}
+    cells = {cell.row.removeprefix("marker."): cell for cell in boot.cells}
+    return {name: outcome_of(ready, cell) for name, cell in cells.items() if some is None or name in some}
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +82,7 @@ def test_every_loop_is_exact_and_proved(
     kernel: str,
     preemptible: bool,
 ) -> None:
-    records = known[kernel] = measured(ready, workshop, kernel)
+    records = known[kernel] = known.get(kernel) or measured(ready, workshop, kernel)
     assert set(records) == {"none", *marker_benchmarks().rows} - {"empty"}
     values = {}
     for name, record in records.items():
@@ -130,12 +137,10 @@ def test_another_boot_counts_the_same(
     ready: ReadyGuest, workshop: BuildContext, known: dict[str, dict[str, CellRecord]], tmp_path: Path
 ) -> None:
     artifacts = artifacts_of(workshop, loops_on("lab-i386-up"))
-    first = known.get("lab-i386-up") or measured(ready, workshop, "lab-i386-up")
+    first = known["lab-i386-up"] = known.get("lab-i386-up") or measured(ready, workshop, "lab-i386-up")
     with another_ready_guest(workshop, artifacts, tmp_path, "again", fresh=True) as again:
-        second = measured(again, workshop, "lab-i386-up")
-    assert {name: record.samples for name, record in first.items()} == {
-        name: record.samples for name, record in second.items()
-    }
+        second = measured(again, workshop, "lab-i386-up", AGAIN)
+    assert {name: first[name].samples for name in AGAIN} == {name: record.samples for name, record in second.items()}
 
 
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions")

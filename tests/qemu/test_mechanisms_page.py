@@ -14,17 +14,24 @@ from orchestrator.run.boot import ReadyGuest
 
 PAGE = data_dir("docs") / "mechanisms.md"
 CONFIG = data_dir("configs") / "today.yaml"
-KERNELS = ["lab-x86_64-smp-bpf", "lab-x86_64-smp-bpf@6.12", "lab-i386-smp-bpf", "lab-i386-smp-bpf@6.12"]
+KERNELS = [
+    "lab-x86_64-smp-bpf",
+    "lab-x86_64-smp-bpf@6.12",
+    "lab-i386-smp-bpf",
+    "lab-i386-smp-bpf@6.12",
+    "debian-amd64@7.3",
+]
 LACKING = "64 bits only"
 
 
 def figures(kernel: str) -> Mapping[str, str]:
-    """A kernel's column of the page's first table, by the probe."""
-    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
-    rows = [
-        [part.strip(" `") for part in line.strip("|").split("|")]
-        for line in lines[: lines.index("| probe | why i386 lacks it |")]
+    """A kernel's column of the page's only table that has it, by the probe."""
+    tables = [
+        [[part.strip(" `") for part in line.strip("|").split("|")] for line in paragraph.splitlines()]
+        for paragraph in PAGE.read_text().split("\n\n")
+        if paragraph.startswith("| probe |")
     ]
+    (rows,) = (table for table in tables if kernel in table[0])
     column = rows[0].index(kernel)
     return {row[0]: row[column] for row in rows[2:]}
 

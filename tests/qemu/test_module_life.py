@@ -12,7 +12,8 @@ from djprobe_trial import insert
 from module_maker import ModuleMaker
 
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.modules import Module, ModuleSource, Value, render
+from orchestrator.artifacts.module_source import ModuleSource, Value, render
+from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import CommandFailed, GuestError
 from orchestrator.guest.guest import Guest
@@ -79,7 +80,7 @@ def test_a_sample_is_not_taken_before_init_has_ended(
     shared_guest.check_console(mark)
 
 
-@pytest.mark.guest(kernel=UP, timing="tcg", fresh=True)
+@pytest.mark.guest(kernel=UP, timing="tcg")
 def test_a_probe_cannot_be_armed_before_init(guest: Guest, guest_kernel: Kernel, modules: ModuleMaker) -> None:
     module = modules.built(probe_source("tracepoint", guest_kernel))
     with pytest.raises(CommandFailed):
@@ -94,13 +95,11 @@ def test_a_probe_cannot_be_armed_before_init(guest: Guest, guest_kernel: Kernel,
 @pytest.mark.parametrize(
     ("template", "name", "value"),
     [
-        pytest.param("tracepoint", "armed", "1", marks=pytest.mark.guest(kernel=UP, timing="tcg", fresh=True)),
-        pytest.param("kprobe", "handler", "count", marks=pytest.mark.guest(kernel=UP, timing="tcg", fresh=True)),
-        pytest.param(
-            "markers", "armed", "static_key key_count", marks=pytest.mark.guest(kernel=UP, timing="tcg", fresh=True)
-        ),
-        pytest.param("kpcache_driver", "do", "total 5", marks=pytest.mark.guest(kernel=UP, timing="tcg", fresh=True)),
-        pytest.param("ftrace", "handler", "count", marks=pytest.mark.guest(kernel=TRACED, timing="tcg", fresh=True)),
+        pytest.param("tracepoint", "armed", "1", marks=pytest.mark.guest(kernel=UP, timing="tcg")),
+        pytest.param("kprobe", "handler", "count", marks=pytest.mark.guest(kernel=UP, timing="tcg")),
+        pytest.param("markers", "armed", "static_key key_count", marks=pytest.mark.guest(kernel=UP, timing="tcg")),
+        pytest.param("kpcache_driver", "do", "total 5", marks=pytest.mark.guest(kernel=UP, timing="tcg")),
+        pytest.param("ftrace", "handler", "count", marks=pytest.mark.guest(kernel=TRACED, timing="tcg")),
     ],
 )
 def test_a_module_that_has_ended_takes_no_parameter(

@@ -13,9 +13,9 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel
+from orchestrator.files import Entry, archive
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.guest_files import Entry, archive
-from orchestrator.run.guests import Hardware, machine_for
+from orchestrator.run.machines import Hardware, machine_for
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
 

@@ -142,18 +142,23 @@ def test_nights(config: Path, tmp_path: Path, hook: Hook) -> None:
     accepted = command.run(*shlex.split(said["to accept it as it is"])[1:])
     assert accepted.returncode == 0, accepted.stderr
 
-    # A server that does not answer does not fail the night; a site that cannot be made does, and loses nothing.
+    # A server that does not answer does not fail the night.
     hook.server.server_close()
-    (tmp_path / "file").write_text("no site")
     third = command.run(*night)
     assert third.returncode == 0, third.stderr
     assert "the webhook at 127.0.0.1 was not notified" in third.stderr
-    fourth = command.run(*night, "--site", tmp_path / "file", "--webhook", "")
-    assert fourth.returncode == 3, fourth.stderr
-    assert "problem: site: " in fourth.stdout
+
+
+@pytest.mark.nightly("another night: three seconds")
+def test_a_site_that_cannot_be_made_fails_the_night_and_loses_nothing(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no site")
+    done = CommandLine(tmp_path / "lab").run("nightly", config, *NEVER, "--site", tmp_path / "file")
+    assert done.returncode == 3, done.stderr
+    assert "problem: site: " in done.stdout
     assert (tmp_path / "file").read_text() == "no site"
 
 
+@pytest.mark.nightly("two more nights: five seconds")
 def test_what_was_measured_and_not_told_is_told(config: Path, tmp_path: Path) -> None:
     lab = tmp_path / "lab"
     command = CommandLine(lab)

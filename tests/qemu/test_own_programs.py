@@ -20,6 +20,7 @@ from orchestrator.results.contract import CellRecord
 from orchestrator.run.boot import ReadyGuest
 
 PROGRAMS = Path(__file__).parent / "programs"
+WRONG_ALSO = pytest.mark.nightly("other programs that are wrong: a second each")
 READING = {"name": "syscall", "call": "read", "arguments": [0, 0, 0], "calls": 1000, "repeats": 2}
 
 pytestmark = pytest.mark.guest(kernel="debian-amd64", cpu="xeon-e5410", timing="instructions")
@@ -66,9 +67,9 @@ def test_programs_run_at_each_call_and_are_gone_afterwards(
     [
         ("verifier.bpf.c", "R2 invalid mem access 'scalar'"),
         ("no_function.bpf.c", "failed to create kprobe 'vfs_raed+0x0' perf event: No such file or directory"),
-        ("no_fentry.bpf.c", "failed to find kernel BTF type ID of 'vfs_raed'"),
-        ("section.bpf.c", "missing BPF prog type, check ELF section name 'nonsense/vfs_read'"),
-        ("net.bpf.c", "libbpf attaches nothing by itself for the section xdp"),
+        pytest.param("no_fentry.bpf.c", "failed to find kernel BTF type ID of 'vfs_raed'", marks=WRONG_ALSO),
+        pytest.param("section.bpf.c", "check ELF section name 'nonsense/vfs_read'", marks=WRONG_ALSO),
+        pytest.param("net.bpf.c", "libbpf attaches nothing by itself for the section xdp", marks=WRONG_ALSO),
         ("elsewhere.bpf.c", "program elsewhere is attached to vfs_write, and the point is vfs_read"),
         ("rare.bpf.c", "the BPF program rare (tp/syscalls/sys_enter_write) ran "),
     ],
@@ -96,17 +97,19 @@ def test_few_hits_may_be_runs_for_others(ready: ReadyGuest, workshop: BuildConte
 @pytest.mark.parametrize(
     ("program", "words"),
     [
-        ("syntax.bpf.c", "syntax.bpf.c:7: syntax.bpf.c does not compile"),
-        ("syntax.bpf.c", "error: use of undeclared identifier 'nowhere'"),
-        ("no_program.bpf.c", "this object has no program"),
+        (
+            "syntax.bpf.c",
+            ("syntax.bpf.c:7: syntax.bpf.c does not compile", "error: use of undeclared identifier 'nowhere'"),
+        ),
+        pytest.param("no_program.bpf.c", ("this object has no program",), marks=WRONG_ALSO),
     ],
 )
 def test_a_source_that_makes_no_program_fails_before_any_call(
-    ready: ReadyGuest, workshop: BuildContext, program: str, words: str
+    ready: ReadyGuest, workshop: BuildContext, program: str, words: tuple[str, ...]
 ) -> None:
     record = measured(ready, workshop, program)
     assert record.status == "failed"
-    assert words in str(record.reason)
+    assert [each for each in words if each not in str(record.reason)] == []
 
 
 def test_programs_do_not_record(ready: ReadyGuest, workshop: BuildContext) -> None:

@@ -148,7 +148,7 @@ def test_none(): pass
 def test_lists_make_tests_and_settings_are_defaults(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_lists=LISTS)
     pytester.makeini("[pytest]\nqemu_cpu = pentium-m\nqemu_kernel = debian-686\n")
-    listed = pytester.runpytest_subprocess("--qemu-list", "--qemu-kernel=lab-i386-up", "-q", "-n", "2")
+    listed = pytester.runpytest_subprocess("--qemu-list", "--qemu-kernel=lab-i386-up", "-q", "-n", "1")
     assert listed.ret == 0
     listed.stdout.fnmatch_lines(
         [
@@ -166,14 +166,14 @@ def test_lists_make_tests_and_settings_are_defaults(pytester: pytest.Pytester) -
         ],
         consecutive=True,
     )
-    collected = pytester.runpytest_subprocess("--collect-only", "-q")
+    collected = pytester.runpytest_inprocess("--collect-only", "-q")
     names = ["lab-i386-up-64M", "lab-i386-up-128M", "debian-686-64M", "debian-686-128M"]
     collected.stdout.fnmatch_lines([f"test_lists.py::test_each[[]{name}]" for name in names], consecutive=True)
     chosen = pytester.runpytest_subprocess(
         "--qemu", "--qemu-kernel=lab-i386-up", "-k", "lab-i386-up-64M or test_settings or fresh_and", "-n", "1", "-rA"
     )
     chosen.assert_outcomes(passed=4)
-    wrong = pytester.runpytest_subprocess("--qemu", "--qemu-kernel=lab-i386-pu", "-k", "fresh")
+    wrong = pytester.runpytest_inprocess("--qemu", "--qemu-kernel=lab-i386-pu", "-k", "fresh")
     assert wrong.ret == pytest.ExitCode.USAGE_ERROR
     wrong.stderr.fnmatch_lines(["*::test_fresh: mark guest: *unknown kernel 'lab-i386-pu'*"])
 
@@ -189,7 +189,7 @@ def test_a_workers_wrong_mark_is_a_failed_test_with_its_sentence(pytester: pytes
         def test_right(guest): pass
         """
     )
-    result = pytester.runpytest_subprocess("--qemu", "-n", "2")
+    result = pytester.runpytest_subprocess("--qemu", "-n", "1")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*::test_wrong: mark guest: cpu: found 'pentum4'*did you mean 'pentium4'[?]"])
     assert "INTERNALERROR" not in result.stdout.str() + result.stderr.str()

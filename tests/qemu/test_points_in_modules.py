@@ -18,7 +18,7 @@ pytestmark = [
 ]
 
 WORKLOAD = Path(__file__).with_name("workloads") / "refused.c"
-PROBES = ["none", "kprobe", "kprobe-ftrace", "djprobe", "kretprobe-event", "ftrace"]
+PROBES = ["none", "kprobe", "djprobe", "kretprobe-event"]
 EXPERIMENT = f"""\
 name: in-a-module
 kernels: [debian-686, lab-i386-up]

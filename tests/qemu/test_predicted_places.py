@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Is what is said of a function's instructions before a boot what the running kernel does with probes there?"""
+"""Is what the image says of a function's instructions so in the running kernel, and does a guest answer the rest?"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,15 +14,10 @@ from djprobe_trial import Trial, insert, trial_module
 from module_maker import ModuleMaker
 
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.modules import Module, ModuleSource
 from orchestrator.guest.guest import Guest
-from orchestrator.paths import data_dir
-from orchestrator.probes.placement import FunctionPlaces, Means, function_places
-from orchestrator.probes.point import wrong_point_reason
+from orchestrator.probes.evidence import KPROBES_LIST
+from orchestrator.probes.placement import MEANS, UNKNOWN, FunctionPlaces, ProbePlace, answered, places_of
 from orchestrator.results.contract import RunRecord
-
-HERE = Path(__file__).parent
-SCRIPT = HERE / "probe_places.sh"
 
 EACH = """\
 name: each
@@ -39,6 +35,7 @@ MACHINES = {
     "debian-686": "pentium4",
     "debian-amd64": "xeon-e5410",
     "debian-amd64@6.12": "xeon-e5410",
+    "debian-amd64@7.3": "xeon-e5410",
 }
 KERNELS = [
     pytest.param(
@@ -50,64 +47,69 @@ KERNELS = [
     )
     for name, cpu in MACHINES.items()
 ]
-FUNCTIONS = (
-    *("ksys_read", "schedule", "__get_user_4", "get_kprobe", "do_syscall_64", "do_int80_syscall_32"),
-    "kfree",
-)
+FUNCTIONS = ("ksys_read", "schedule", "__get_user_4", "get_kprobe", "do_syscall_64", "do_int80_syscall_32", "kfree")
 """With calls, loops and a WARN; an access that may fault; those that are not to be probed; a static branch."""
+CALL, JUMPS, BUG = 0xE8, range(0x70, 0x80), b"\x0f\x0b"
+BRANCHES = (bytes.fromhex("0f1f440000"), bytes.fromhex("3e8d742600"))
 
 
-def predicted(kernel: Kernel) -> Iterator[FunctionPlaces]:
-    """What is said of those functions that the kernel has."""
+def functions(kernel: Kernel) -> Iterator[FunctionPlaces]:
+    """What the image says of those functions that the kernel has."""
     code = kernel.code
     assert code is not None
-    for symbol in FUNCTIONS:
-        if wrong_point_reason(code, symbol, None) is None:
-            yield function_places(code, kernel.config, symbol, kernel.spec.version)
+    return filter(None, (places_of(code, kernel.config, symbol) for symbol in FUNCTIONS))
 
 
-def trial_of_kprobes(modules: ModuleMaker) -> Module:
-    """The module that puts a kprobe at one address after the other."""
-    files = {"probe_places.c": HERE / "modules" / "probe_places.c", "step.h": data_dir("kmods") / "lib" / "step.h"}
-    sources = {name: file.read_text() for name, file in files.items()}
-    return modules.built(ModuleSource("probe_places", {**sources, "Kbuild": "obj-m := probe_places.o\n"}))
+def unsaid(function: FunctionPlaces) -> FunctionPlaces:
+    """The function as if its image said nothing, so that the guest alone answers."""
+    return replace(function, places=[replace(one, verdicts=dict.fromkeys(MEANS, UNKNOWN)) for one in function.places])
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_what_kprobes_do_at_each_instruction(
     kernel: str, shared_guest: Guest, guest_kernel: Kernel, modules: ModuleMaker
 ) -> None:
-    insert(shared_guest, trial_of_kprobes(modules))
-    places = {
-        function.address + place.offset: (f"{function.symbol}+{place.offset:#x}", place)
-        for function in predicted(guest_kernel)
-        for place in function.places
-    }
-    shared_guest.put("".join(f"{address:x}\n" for address in places).encode(), "/tmp/places")
-    shared_guest.put(SCRIPT.read_bytes(), "/tmp/probe_places.sh")
-    tried = shared_guest.succeed(["sh", "/tmp/probe_places.sh"], time_limit=600).text.splitlines()
-    shared_guest.succeed(["rmmod", "probe_places"])
-    assert len(tried) == len(places)
-    wrong, seen = [], set()
-    for line in tried:
-        address, error, step, *flags = line.split()
-        name, place = places[int(address, 16)]
-        is_armed_by_int3 = error == "0" and "listed" in flags and "[FTRACE]" not in flags
-        found: dict[Means, bool] = {"kprobe": is_armed_by_int3, "optimised": "[OPTIMIZED]" in flags}
-        said = {means: place.verdicts[means] for means in found}
-        seen |= {(means, said[means].is_possible) for means in found} | {place.step}
-        wrong += [
-            f"{name} {means}: {said[means]}, and the kernel has {line}"
-            for means, is_possible in found.items()
-            if said[means].is_possible not in (None, is_possible)
-        ]
-        if is_armed_by_int3 and place.step not in (None, step):
-            wrong.append(f"{name}: {place.step}, and the kernel has {line}")
+    module = modules.rendered("places", {})
+    said = list(functions(guest_kernel))
+    assert {"ksys_read", "kfree"} <= {one.symbol for one in said}
+    answers = {one.symbol: answered(shared_guest, module, unsaid(one)).places for one in said}
+    # What the image refuses, the kernel does: it takes none, puts it elsewhere, or leaves it to the tracer.
+    wrong = [
+        f"{function.symbol}+{before.offset:#x}: {before.verdicts['kprobe'].reason}, and the kernel takes one"
+        for function in said
+        for before, after in zip(function.places, answers[function.symbol], strict=True)
+        if before.verdicts["kprobe"].is_possible is False and after.verdicts["kprobe"].is_possible
+    ]
     assert not wrong, "\n".join(wrong)
-    assert seen >= {(means, is_possible) for means in ("kprobe", "optimised") for is_possible in (True, False)}
-    assert "emulated" in seen
-    # Only a kernel that is not preemptible boosts.
+    assert {one.verdicts["kprobe"].is_possible for function in said for one in function.places} == {None, False}
+    check_rules(answers)
+    seen = {one.step for places in answers.values() for one in places}
+    # Only a kernel that is not preemptible boosts, and only one whose compiler keeps to an order has no other step.
     assert ("boosted" in seen) is (kernel == "lab-i386-up")
+    assert {"emulated", "single-stepped", None} <= seen
+    assert shared_guest.get(KPROBES_LIST) == b""
+
+
+def check_rules(answers: dict[str, Sequence[ProbePlace]]) -> None:
+    """What each kernel makes of calls, jumps, BUGs, static branches, and of functions that take no jump or kprobe."""
+    branches = 0
+    for symbol, places in answers.items():
+        for one in places:
+            takes, jump = one.verdicts["kprobe"], one.verdicts["optimised"]
+            if one.code[0] == CALL or one.code[0] in JUMPS:
+                assert one.step == "emulated" or not takes.is_possible or one.step == "boosted"
+                assert not jump.is_possible or one.step == "boosted"
+            if one.code == BUG:
+                assert takes.is_possible is False
+            branches += one.code in BRANCHES and takes.is_possible is False and not one.is_entry
+            assert takes.is_possible or not jump.is_possible
+        if symbol in ("get_kprobe", "do_syscall_64", "do_int80_syscall_32"):
+            assert {one.verdicts["kprobe"].is_possible for one in places} == {False}
+        if symbol == "__get_user_4":
+            assert {one.verdicts["optimised"].is_possible for one in places} == {False}
+    optimised = {one.verdicts["optimised"].is_possible for one in answers["ksys_read"]}
+    assert optimised == {True, False}
+    assert branches
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -117,12 +119,14 @@ def test_what_djprobes_do_at_functions(
     insert(shared_guest, trial_module(modules))
     trial = Trial(shared_guest)
     said = {
-        one.symbol: {place.verdicts["djprobe"].is_possible for place in one.places} for one in predicted(guest_kernel)
+        one.symbol: {place.verdicts["djprobe"].is_possible for place in one.places} for one in functions(guest_kernel)
     }
-    refused = {symbol: trial.refusal(symbol) for symbol, found in said.items() if None not in found}
+    refused = {symbol: trial.refusal(symbol) for symbol in said}
     shared_guest.succeed(["rmmod", "djprobe_trial"])
-    assert {symbol: True in said[symbol] for symbol in refused} == {one: not why for one, why in refused.items()}
-    assert len({bool(why) for why in refused.values()}) == 2
+    # The image refuses whole functions; of the others the module refuses some, with its own words.
+    assert not {symbol for symbol, why in refused.items() if not why and None not in said[symbol]}
+    assert not refused["ksys_read"]
+    assert refused["__get_user_4"]
 
 
 @pytest.mark.kernels("debian-686")
@@ -147,14 +151,18 @@ def test_a_function_in_each_form(tmp_path: Path) -> None:
     command = CommandLine(tmp_path)
     (found,) = json.loads(command.run("disasm", "debian-686", "ksys_read+0..0x5", "--format", "json").stdout)
     assert [one["text"] for one in found["instructions"]] == ["call __fentry__", "push ebp"]
-    assert found["instructions"][1]["probes"]["djprobe"] == {"possible": True, "reason": None}
+    assert found["instructions"][1]["probes"]["kprobe"] == {"possible": True, "reason": None}
+    assert found["instructions"][1]["probes"]["djprobe"]["possible"] is None
+    assert [one["step"] for one in found["instructions"]] == [None, "single-stepped"]
     table = command.run("disasm", "debian-686", "ksys_read+0..0x5").stdout
     assert "call __fentry__" in table
-    assert "Predicted from the kernel's image" in table
-    assert (
-        "| +0x5  55          push ebp |"
-        in command.run("disasm", "debian-686", "ksys_read+0..0x5", "--format", "markdown").stdout
-    )
+    assert "Answered by a guest of this kernel on pentium4." in table
+    unasked = command.run("disasm", "debian-686", "ksys_read+0..0x5", "--no-guest", "--format", "markdown").stdout
+    assert "| +0x5  55          push ebp | ? " in unasked
+    assert "No guest was asked" in unasked
+    wrong = command.run("disasm", "debian-686", "ksys_read+0..0x5", "--cpu", "xeon-e5411")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "unknown CPU 'xeon-e5411'" in wrong.stderr
     assert command.run("disasm", "debian-6868", "ksys_read").returncode == 2
 
 

@@ -29,7 +29,8 @@ from orchestrator.run.boot import BootTask, Event, GuestBooted, Outcome, Session
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
 
 PROBES = ["none", "kprobe", "jprobe", "djprobe"]
-COUNTED = ("symbols", "classes")
+COUNTED = ("symbols", "classes", "stacks", "purposes")
+PLAIN = ["none", "kprobe"]
 
 
 @pytest.fixture(scope="module")
@@ -50,15 +51,18 @@ def boot(kernel: str = "lab-i386-up", *profile: str, cpu: str = "pentium4", **ta
 
 
 class Done:
-    """A boot that was done: its events, its records by probe, and their profiles."""
+    """A boot that was done: its events, its records by probe, and their profiles; of one ``row`` only where named."""
 
-    def __init__(self, context: BuildContext, wanted: Boot, directory: Path, *, fresh: bool = False) -> None:
+    def __init__(
+        self, context: BuildContext, wanted: Boot, directory: Path, *, fresh: bool = False, row: str | None = None
+    ) -> None:
         from orchestrator.benchmarks.registry import kinds
 
         self.directory = directory
         self.events: list[Event] = []
         artifacts = prepare(context, kinds().named(wanted.kind), wanted)
-        task = BootTask(kinds().named(wanted.kind), wanted, wanted.cells, artifacts.keys, directory, fresh=fresh)
+        cells = tuple(cell for cell in wanted.cells if row in (None, cell.row))
+        task = BootTask(kinds().named(wanted.kind), wanted, cells, artifacts.keys, directory, fresh=fresh)
         run_boot(Session(task, artifacts, context, self.events.append))
 
     @property
@@ -80,8 +84,9 @@ class Done:
 
 @pytest.fixture(scope="module")
 def counted(context: BuildContext, tmp_path_factory: pytest.TempPathFactory) -> Done:
-    """The quickstart's probes with details: several tests look at this one boot."""
-    return Done(context, boot("lab-i386-up", *COUNTED), tmp_path_factory.mktemp("counted"))
+    """The quickstart's probes with details, and one that returns: several tests look at this one boot."""
+    wanted = boot("lab-i386-up", *COUNTED, probes=[*PROBES, "kretprobe-boosted"])
+    return Done(context, wanted, tmp_path_factory.mktemp("counted"))
 
 
 def by_symbol(profile: CellProfile) -> dict[str, float]:
@@ -92,10 +97,12 @@ def test_the_sum_over_all_symbols_is_the_value_and_nothing_else_changes(
     context: BuildContext, counted: Done, tmp_path: Path
 ) -> None:
     """Both guests were restored from one saved guest: what counts in QEMU is no part of what is saved."""
-    plain = Done(context, boot(), tmp_path / "plain")
-    assert counted.values == plain.values == {"none": 360, "kprobe": 889, "jprobe": 1661, "djprobe": 399}
+    plain = Done(context, boot(probes=PLAIN), tmp_path / "plain")
+    exact = {probe: counted.values[probe] for probe in PROBES}
+    assert exact == {"none": 360, "kprobe": 889, "jprobe": 1661, "djprobe": 399}
+    assert plain.values == {probe: exact[probe] for probe in PLAIN}
     assert counted.restored_from == plain.restored_from != [None]
-    assert [record.profile for record in plain.records.values()] == [None] * 4
+    assert [record.profile for record in plain.records.values()] == [None] * len(PLAIN)
     for probe, profile in counted.profiles.items():
         record = counted.records[probe]
         assert profile.executed == profile.calls * (record.value or 0)
@@ -103,7 +110,7 @@ def test_the_sum_over_all_symbols_is_the_value_and_nothing_else_changes(
         assert record.evidence is not None
         assert record.profile.int3 / profile.calls == (record.evidence.int3 or 0) / record.evidence.calls
     int3 = {probe: one.profile.int3 // one.profile.calls for probe, one in counted.records.items() if one.profile}
-    assert int3 == {"none": 0, "kprobe": 2, "jprobe": 3, "djprobe": 0}
+    assert int3 == {"none": 0, "kprobe": 2, "jprobe": 3, "djprobe": 0, "kretprobe-boosted": 1}
 
 
 def test_each_instruction_is_where_it_belongs(counted: Done) -> None:
@@ -141,9 +148,9 @@ def test_loads_stores_and_taken_branches_are_those_of_the_instructions(counted: 
 
 def test_two_boots_execute_the_same_instructions(context: BuildContext, counted: Done, tmp_path: Path) -> None:
     """One was restored and the other booted, one with details and the other without."""
-    booted = Done(context, boot("lab-i386-up", "symbols"), tmp_path, fresh=True)
+    booted = Done(context, boot("lab-i386-up", "symbols", probes=PLAIN), tmp_path, fresh=True)
     assert counted.restored_from != [None] == booted.restored_from
-    for probe in PROBES:
+    for probe in PLAIN:
         first, second = counted.profiles[probe], booted.profiles[probe]
         assert [one.title for one in first.symbols] == [one.title for one in second.symbols]
         assert [(one.offset, one.code, one.executed) for one in first.instructions] == [
@@ -153,18 +160,16 @@ def test_two_boots_execute_the_same_instructions(context: BuildContext, counted:
         assert not second.has_details
 
 
-def test_stacks_lead_to_each_instruction(context: BuildContext, tmp_path: Path) -> None:
+def test_stacks_lead_to_each_instruction(counted: Done) -> None:
     """Through system calls, traps, retpolines, string instructions, and a handler that is left for another function."""
-    done = Done(context, boot("lab-i386-up", "stacks"), tmp_path)
-    assert done.values == {"none": 360, "kprobe": 889, "jprobe": 1661, "djprobe": 399}
-    for probe, profile in done.profiles.items():
+    for probe, profile in counted.profiles.items():
         folded = dict(profile.stacks)
         assert sum(folded.values()) == profile.executed
         called = "callbench;entry_SYSENTER_32;do_SYSENTER_32;do_fast_syscall_32;__do_fast_syscall_32;ia32_sys_call"
         assert folded["callbench"] == 13 * profile.calls
         entered = [stack for stack in folded if stack.startswith(f"{called};__ia32_sys_gettimeofday")]
         traps = [stack for stack in entered if "asm_exc_int3;" in stack]
-        assert bool(traps) == (probe in ("kprobe", "jprobe"))
+        assert bool(traps) == (probe in ("kprobe", "jprobe", "kretprobe-boosted"))
         lookups = [stack for stack in folded if stack.endswith(";kprobe_int3_handler;get_kprobe")]
         assert bool(lookups) == bool(traps)
         # Each call ends where it began: nothing is left on the stack for the next one.
@@ -183,6 +188,11 @@ LARGEST = {
 }
 
 
+def test_the_purposes_of_each_probe_add_up_to_its_overhead(counted: Done) -> None:
+    check_purposes(counted.records)
+
+
+@pytest.mark.nightly("the purposes of each kind of probe: half a minute")
 @pytest.mark.parametrize(
     ("kernel", "cpu"),
     [
@@ -190,12 +200,15 @@ LARGEST = {
         pytest.param("lab-x86_64-smp", "xeon-e5410", marks=pytest.mark.kernels("lab-x86_64-smp")),
     ],
 )
-def test_the_purposes_of_each_probe_add_up_to_its_overhead(
-    context: BuildContext, tmp_path: Path, kernel: str, cpu: str
-) -> None:
+def test_the_purposes_of_every_kind_add_up(context: BuildContext, tmp_path: Path, kernel: str, cpu: str) -> None:
     records = Done(context, boot(kernel, "purposes", cpu=cpu, probes=["none", *KINDS]), tmp_path).records
+    assert set(records) == {"none", *KINDS}
+    check_purposes(records)
+
+
+def check_purposes(records: dict[str, CellRecord]) -> None:
     assert not records["none"].purposes
-    for probe in KINDS:
+    for probe in records.keys() - {"none"}:
         spent = records[probe].purposes
         assert sum(spent.values()) == records[probe].overhead, records[probe].reason
         largest = max(spent, key=lambda name: spent[name])
@@ -211,15 +224,13 @@ def test_caches_miss_the_same_in_two_guests(context: BuildContext, tmp_path: Pat
     Where a record's line is, and so what it evicts, depends on how many were written before: on batches that an
     interrupt fell into.
     """
-    table: dict[str, Any] = {"probes": ["none", "kprobe"], "handlers": ["noop", "record"]}
+    table: dict[str, Any] = {"probes": ["kprobe"], "handlers": ["noop", "record"]}
     cells: list[dict[str, CellProfile]] = []
     for name in ("first", "second"):
-        done = Done(context, boot("lab-i386-up", "caches", **table), tmp_path / name)
+        done = Done(context, boot("lab-i386-up", "caches", **table), tmp_path / name, row="kprobe")
         records = [event.record for event in done.events if isinstance(event, Outcome)]
         assert {record.id: record.value or record.reason for record in records} == {
-            "pentium4/lab-i386-up/none/noop": 360,
             "pentium4/lab-i386-up/kprobe/noop": 889,
-            "pentium4/lab-i386-up/none/record": 360,
             "pentium4/lab-i386-up/kprobe/record": 964,
         }
         cells.append({record.id: load_profile(done.directory, record) for record in records})
@@ -324,25 +335,24 @@ def test_a_function_of_the_users(context: BuildContext, tmp_path: Path) -> None:
 
 def test_a_module_of_the_users_and_a_workload_of_his(context: BuildContext, tmp_path: Path) -> None:
     """What his module executes is the handler, but for what the lab's own modules have in common with it."""
-    workload = tmp_path / "getpid.c"
-    workload.write_text('#include "workload.h"\nvoid workload(void)\n{\n\tsys0(SYS_getpid);\n}\n')
+    workload = Path(__file__).with_name("workloads") / "getting.c"
     module = tmp_path / "mine.c.j2"
     shutil.copy(data_dir("kmods") / "templates" / "kprobe.c.j2", module)
     wanted = boot(
         "lab-i386-up",
         "symbols",
         "purposes",
-        points=["__task_pid_nr_ns"],
+        points=["__ia32_sys_getppid"],
         probes=["none", str(module), "djprobe"],
-        benchmark={"name": "workload", "file": str(workload), "repeats": 2},
+        benchmark={"name": "workload", "file": str(workload), "hits": 2, "repeats": 2},
     )
     done = Done(context, wanted, tmp_path / "run")
     mine = done.records["mine.c.j2"]
     assert mine.status == "ok", mine.reason
-    assert by_symbol(done.profiles["mine.c.j2"])["kprobe_func [own_mine]"] == 2
+    assert by_symbol(done.profiles["mine.c.j2"])["kprobe_func [own_mine]"] == 2 * 2
     assert mine.profile is not None
     assert mine.profile.purposes is not None
-    assert mine.profile.purposes["handler"] == 2 * mine.profile.calls
+    assert mine.profile.purposes["handler"] == 2 * 2 * mine.profile.calls
     assert "djprobe_hit [lab_djprobe]" in by_symbol(done.profiles["djprobe"])
 
 
@@ -414,6 +424,7 @@ def test_a_plugin_that_qemu_cannot_load_ends_the_guest(context: BuildContext, tm
         pytest.fail("QEMU has loaded what is no plugin")
 
 
+@pytest.mark.nightly("Debian's kernel: three seconds; a difference on the command line is made every day")
 def test_from_the_experiment_to_the_difference(tmp_path: Path) -> None:
     """On the command line, with Debian's kernel: the figures of the quickstart, and where they come from."""
     command = CommandLine(tmp_path)

@@ -64,7 +64,7 @@ def test_without_the_option_qemu_tests_are_skipped_with_a_reason(pytester: pytes
         def test_without(): pass
         """
     )
-    result = pytester.runpytest_subprocess("-rs", "--strict-markers")
+    result = pytester.runpytest_inprocess("-rs", "--strict-markers")
     result.assert_outcomes(passed=1, skipped=3)
     assert SKIPPED in result.stdout.str()
 
@@ -95,7 +95,7 @@ WRONG = {
 def test_wrong_markers_are_bad_usage_all_at_once(pytester: pytest.Pytester) -> None:
     tests = (f"@pytest.mark.guest({arguments})\ndef test_{n}(guest): pass" for n, arguments in enumerate(WRONG))
     pytester.makepyfile("\n".join(["import pytest", *tests, "def test_right(): pass"]))
-    result = pytester.runpytest_subprocess("--qemu")
+    result = pytester.runpytest_inprocess("--qemu")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
         [f"ERROR: *::test_{n}: mark guest: {sentence}" for n, sentence in enumerate(WRONG.values())]
@@ -107,7 +107,7 @@ def test_wrong_markers_are_bad_usage_all_at_once(pytester: pytest.Pytester) -> N
 def test_what_the_host_lacks_is_a_sentence(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     pytester.makepyfile("def test_it(guest): pass")
     monkeypatch.setenv("PATH", "/nonexistent")
-    result = pytester.runpytest_subprocess("--qemu")
+    result = pytester.runpytest_inprocess("--qemu")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["HostError: * is not installed", "hint: *"])
     assert "Traceback" not in result.stdout.str()
@@ -243,7 +243,7 @@ def test_wrong_expressions_are_bad_usage(pytester: pytest.Pytester) -> None:
     marks = ("", "'('", "5", "regex='x'", "''")
     tests = (f"@pytest.mark.allow_oops({mark})\ndef test_{n}(guest): pass" for n, mark in enumerate(marks))
     pytester.makepyfile("\n".join(["import pytest", "pytestmark = pytest.mark.guest()", *tests]))
-    result = pytester.runpytest_subprocess("--qemu")
+    result = pytester.runpytest_inprocess("--qemu")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
         [

@@ -12,7 +12,8 @@ import pytest
 from module_maker import ModuleMaker
 
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.modules import Module, ModuleSource, render
+from orchestrator.artifacts.module_source import ModuleSource, render
+from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.system import measurement as recording_cells
 from orchestrator.catalog.kernels import Arch
 from orchestrator.catalog.probes import recorder_kinds, standard_events
@@ -87,7 +88,8 @@ def trial(
     assert unsupported_reason(guest_kernel, mechanism) is None
     arch = guest_kernel.spec.arch
     mark = shared_guest.console.length()
-    yield Trial(shared_guest, arch, mechanism, modules.rendered(TEMPLATE, recorder_values(mechanism, arch)))
+    values = recorder_values(mechanism, arch, code=guest_kernel.code)
+    yield Trial(shared_guest, arch, mechanism, modules.rendered(TEMPLATE, values))
     shared_guest.check_console(mark)
     check_taint(int(shared_guest.get("/proc/sys/kernel/tainted")))
     assert shared_guest.get("/sys/kernel/debug/kprobes/list") == b""

@@ -14,7 +14,7 @@ from gettimeofday import gettimeofday
 from module_maker import ModuleMaker
 
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.modules import ModuleSource, Value, render
+from orchestrator.artifacts.module_source import ModuleSource, Value, render
 from orchestrator.benchmarks.calls.benchmarks import Entry, benchmarks
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError, GuestError

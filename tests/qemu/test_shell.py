@@ -96,7 +96,12 @@ def test_the_escape_key_leaves_at_once(tmp_path: Path) -> None:
     assert qemus_in(tmp_path) == []
 
 
-@pytest.mark.parametrize("command", ["reboot -f", "poweroff", "halt"])
+ANOTHER_END = pytest.mark.nightly("a guest that ends itself otherwise: a guest more")
+
+
+@pytest.mark.parametrize(
+    "command", ["poweroff", pytest.param("reboot -f", marks=ANOTHER_END), pytest.param("halt", marks=ANOTHER_END)]
+)
 def test_a_guest_that_ends_itself_has_ended(command: str, tmp_path: Path) -> None:
     with shell(tmp_path) as person:
         person.expect_exact(PROMPT)
@@ -117,6 +122,7 @@ def test_a_panic_is_an_error(tmp_path: Path) -> None:
     assert qemus_in(tmp_path) == []
 
 
+@pytest.mark.nightly("a guest more; commands hear of reports every day")
 def test_a_report_of_the_kernel_is_an_error(tmp_path: Path, late_oops: Path) -> None:
     with shell(tmp_path, "--module", str(late_oops), "--allow-oops", "WARNING: CPU") as person:
         person.expect_exact(PROMPT)

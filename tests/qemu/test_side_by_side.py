@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine
+from command_line import CommandLine, FinishedRun
 
 from orchestrator.results.contract import CellRecord, RunRecord
 
@@ -25,27 +25,30 @@ def cells(command: CommandLine) -> list[CellRecord]:
     return list(RunRecord.model_validate_json(answer.stdout, strict=False).cells)
 
 
-def test_jobs_change_no_exact_value(tmp_path: Path) -> None:
-    runs = []
-    for jobs in (1, 3):
-        command = CommandLine(tmp_path / str(jobs))
-        done = command.run("run", EXPERIMENT, "--jobs", str(jobs))
-        assert done.returncode == 0, done.stderr
-        assert command.qemus() == []
-        runs.append(cells(command))
-    one, three = runs
-    assert len(one) == CELLS
-    assert [(cell.id, cell.samples, cell.overhead) for cell in one] == [
-        (cell.id, cell.samples, cell.overhead) for cell in three
-    ]
-    assert {cell.table for cell in one} == {"p4", "k7", "recorded"}
-    for cell in one:
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
+    """A run of one guest at a time, with its events."""
+    folder = tmp_path_factory.mktemp("alone")
+    command = CommandLine(folder / "lab")
+    done = command.run("run", EXPERIMENT, "--jobs", "1", "--events", "--out", folder / "run")
+    assert done.returncode == 0, done.stderr
+    assert command.qemus() == []
+    return FinishedRun(command, folder / "run", done)
+
+
+def test_each_cell_is_proved(alone: FinishedRun) -> None:
+    found = cells(alone.command)
+    assert len(found) == CELLS
+    assert {cell.table for cell in found} == {"p4", "k7", "recorded"}
+    for cell in found:
         assert cell.evidence is not None
         assert cell.evidence.hits == (0 if cell.probe == "none" else cell.evidence.calls)
         assert cell.evidence.recorded == (1000 if cell.table == "recorded" and cell.probe != "none" else None)
 
 
-def test_an_interruption_ends_all_guests_and_the_run_goes_on(tmp_path: Path) -> None:
+def test_an_interruption_ends_all_guests_and_the_run_goes_on_to_the_same_values(
+    alone: FinishedRun, tmp_path: Path
+) -> None:
     command = CommandLine(tmp_path)
     process = command.start("run", EXPERIMENT, "--jobs", "3", stderr=subprocess.PIPE)
     with process:
@@ -67,16 +70,17 @@ def test_an_interruption_ends_all_guests_and_the_run_goes_on(tmp_path: Path) -> 
     assert len(finished) == CELLS
     assert all(finished[id_] == cell for id_, cell in stored.items())
     assert all(cell.overhead is not None for cell in finished.values())
+    assert [(cell.id, cell.samples, cell.overhead) for cell in cells(command)] == [
+        (cell.id, cell.samples, cell.overhead) for cell in cells(alone.command)
+    ]
 
 
-def test_what_was_recorded_is_kept_on_request(tmp_path: Path) -> None:
-    command = CommandLine(tmp_path)
-    done = command.run("run", EXPERIMENT, "--only", "table=recorded", "--events", "--out", tmp_path / "run")
-    assert done.returncode == 0, done.stderr
-    files = sorted(path.name for path in (tmp_path / "run" / "events").iterdir())
+def test_what_was_recorded_is_kept_on_request(alone: FinishedRun) -> None:
+    folder = alone.directory / "events"
+    files = sorted(path.name for path in folder.iterdir())
     assert files == [f"recorded.pentium-m.lab-i386-up.{probe}.record.csv" for probe in ("djprobe", "kprobe")]
     for name in files:
-        with (tmp_path / "run" / "events" / name).open(newline="") as file:
+        with (folder / name).open(newline="") as file:
             rows = list(csv.DictReader(file))
         assert len(rows) == 1000
         assert len({row["pid"] for row in rows}) == 1

@@ -7,7 +7,7 @@ import itertools
 from types import SimpleNamespace
 
 import pytest
-from channel_contract import ChannelContract
+from channel_contract import MEGABYTE, ChannelContract
 
 from orchestrator import deadline
 from orchestrator.deadline import Deadline
@@ -24,7 +24,9 @@ pytestmark = pytest.mark.guest(kernel="lab-i386-up", timing="tcg", image="debian
 
 
 class TestSshChannel(ChannelContract):
-    """The contract over SSH."""
+    """The contract over SSH, whose windows have two megabytes."""
+
+    LARGE = 4 * MEGABYTE
 
 
 def port_of(guest: Guest) -> int:

@@ -7,11 +7,12 @@ import re
 from pathlib import Path
 
 import pytest
+from elsewhere import ELSEWHERE
 from experiment_boot import boot_of, measured_call, prepared_for
 
 from orchestrator.artifacts.cache import BuildContext
-from orchestrator.artifacts.kernel_tables import Numbers, dispatched
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
+from orchestrator.artifacts.machine_code import Numbers, dispatched
 from orchestrator.benchmarks.calls.benchmarks import Entry
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.words import system_calls
@@ -26,7 +27,7 @@ _FUTEX_WAKE = "arguments: [{buffer: 4}, 1, 1]"
 
 KERNELS = [
     KERNEL,
-    "debian-686",
+    pytest.param("debian-686", marks=ELSEWHERE),
     "debian-amd64",
     *(
         pytest.param(name, marks=pytest.mark.kernels(name))
@@ -82,19 +83,19 @@ def test_a_table_that_the_kernel_keeps_says_the_same(workshop: BuildContext, ker
         assert dispatched(code, made.spec.arch, number) in code.names_at(pointer)
 
 
-def on(kernel: str, *values: str) -> object:
+def on(kernel: str, *values: str, marks: tuple[pytest.MarkDecorator, ...] = ()) -> object:
     """A test's parameters, with the guest that they need."""
     cpu = "pentium4" if "i386" in kernel or "686" in kernel else "xeon-e5410"
-    return pytest.param(*values, marks=pytest.mark.guest(kernel=kernel, cpu=cpu), id=f"{kernel}-{values[0]}")
+    return pytest.param(*values, marks=[pytest.mark.guest(kernel=kernel, cpu=cpu), *marks], id=f"{kernel}-{values[0]}")
 
 
 @pytest.mark.parametrize(
     ("call", "more", "function"),
     [
         on(KERNEL, "futex", _FUTEX_WAKE, "__ia32_sys_futex_time32"),
-        on("debian-686", "getuid", "entry: sysenter", "__ia32_sys_getuid16+0x5"),
+        on("debian-686", "getuid", "entry: sysenter", "__ia32_sys_getuid16+0x5", marks=(ELSEWHERE,)),
         on("debian-amd64", "getuid", "entry: int80", "__ia32_sys_getuid16+0x5"),
-        on("debian-amd64", "futex", f"entry: int80, {_FUTEX_WAKE}", "__ia32_sys_futex_time32+0x5"),
+        on("debian-amd64", "futex", f"entry: int80, {_FUTEX_WAKE}", "__ia32_sys_futex_time32+0x5", marks=(ELSEWHERE,)),
     ],
 )
 def test_every_call_hits_the_probe(

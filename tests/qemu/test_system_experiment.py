@@ -16,7 +16,7 @@ pytestmark = pytest.mark.qemu
 
 CONFIGS = data_dir("configs")
 MODULES = Path(__file__).with_name("modules")
-PACKETS = 400
+PACKETS = 200
 TICKING = "symbol=icmp_rcv"
 FLOOD = f"""\
 name: flood
@@ -49,14 +49,28 @@ def proof(cell: CellRecord) -> WorkEvidence:
     return cell.work
 
 
-@pytest.fixture(scope="module")
-def flooded(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
+ROWS = {
+    "none": "none",
+    "none/again1": "",
+    "idle.c": "./idle.c",
+    "ticking.c.symbol-icmp_rcv": f"./ticking.c {TICKING}",
+    "broken.c": "./broken.c",
+    "hook": "hook",
+    "djprobe": "djprobe",
+    "kprobe": "kprobe",
+}
+"""What stands beside the flood, by the cells' names; the baseline is booted again without being asked for."""
+SOME_ROWS = tuple(name for name in ROWS if name not in ("idle.c", "kprobe"))
+MORE_BOOTS = pytest.mark.nightly("a module that does nothing, and kprobes: two boots more")
+
+
+@pytest.fixture(scope="module", params=[SOME_ROWS, pytest.param(tuple(ROWS), marks=MORE_BOOTS)], ids=["some", "all"])
+def flooded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     """A run in which pings flood beside modules of the user's, a hook that the kernel lacks, and standard events."""
     folder = tmp_path_factory.mktemp("flood")
     for name in ("idle.c", "ticking.c", "broken.c"):
         shutil.copy(MODULES / name, folder)
-    probes = f"[none, ./idle.c, ./ticking.c {TICKING}, ./broken.c, hook, djprobe, kprobe]"
-    config = write(folder, f"{FLOOD}probes: {probes}\n")
+    config = write(folder, f"{FLOOD}probes: [{', '.join(filter(None, map(ROWS.get, request.param)))}]\n")
     command = CommandLine(folder / "lab")
     return FinishedRun(command, folder, command.run("run", config, "--jobs", "2"))
 
@@ -68,8 +82,7 @@ def by_row(run: FinishedRun) -> dict[str, CellRecord]:
 def test_the_same_boot_again_is_the_same_and_a_module_shows(flooded: FinishedRun) -> None:
     assert flooded.process.returncode == 1, flooded.process.stderr
     first = by_row(flooded)
-    rows = ["none", "none/again1", "idle.c", "ticking.c.symbol-icmp_rcv", "broken.c", "hook", "djprobe", "kprobe"]
-    assert list(first) == rows
+    assert tuple(first) in (SOME_ROWS, tuple(ROWS))
     base, again = first["none"], first["none/again1"]
     assert (proof(base).mechanism, proof(base).done, proof(base).runs) == ("none", PACKETS, 4)
     assert (base.overhead, len(base.samples), base.unit) == (0.0, 3, "instructions")
@@ -85,9 +98,10 @@ def test_the_same_boot_again_is_the_same_and_a_module_shows(flooded: FinishedRun
     assert ticking.overhead > PACKETS * 2 * 50
     assert ticking.verdict is None
     assert proof(ticking).mechanism == "module"
-    idle = first["idle.c"]
-    assert idle.overhead is not None
-    assert abs(idle.overhead) < 0.1 * ticking.overhead
+    idle = first.get("idle.c")
+    if idle is not None:
+        assert idle.overhead is not None
+        assert abs(idle.overhead) < 0.1 * ticking.overhead
     assert first["broken.c"].status == "failed"
     assert "cannot load the module" in str(first["broken.c"].reason)
     assert "there is nothing to look at" in str(first["broken.c"].reason)
@@ -101,13 +115,18 @@ def test_the_same_boot_again_is_the_same_and_a_module_shows(flooded: FinishedRun
 
 def test_the_standard_events_are_recorded_while_pings_flood(flooded: FinishedRun) -> None:
     cells = by_row(flooded)
-    djprobe, kprobe = cells["djprobe"], cells["kprobe"]
+    djprobe, kprobe = cells["djprobe"], cells.get("kprobe")
     assert djprobe.overhead is not None
+    assert djprobe.overhead > 0
+    check_recorded(djprobe)
+    assert float(djprobe.parameters["events_a_run"]) > PACKETS
+    for event in ("process_exec", "process_fork", "process_exit"):
+        assert int(djprobe.parameters[f"recorded_{event}"]) > 0
+    if kprobe is None:
+        return
+    check_recorded(kprobe)
     assert kprobe.overhead is not None
-    assert kprobe.overhead > 3 * djprobe.overhead > 0
-    for cell in (djprobe, kprobe):
-        check_recorded(cell)
-        assert float(cell.parameters["events_a_run"]) > PACKETS
+    assert kprobe.overhead > 3 * djprobe.overhead
     for event in ("process_exec", "process_fork", "process_exit"):
         assert djprobe.parameters[f"recorded_{event}"] == kprobe.parameters[f"recorded_{event}"]
 

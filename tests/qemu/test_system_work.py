@@ -28,7 +28,8 @@ from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
-from orchestrator.run.guests import Hardware, check_clocksource, machine_for
+from orchestrator.run.guests import check_clocksource
+from orchestrator.run.machines import Hardware, machine_for
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-smp")]
 

@@ -94,7 +94,7 @@ def test_what_is_wrong_with_a_module_is_a_sentence(
         shared_guest.unload("nothing")
 
 
-@pytest.mark.guest(kernel="debian-686", timing="tcg", fresh=True)
+@pytest.mark.guest(kernel="debian-686", timing="tcg", memory="256M")
 def test_a_module_of_another_kernel_is_not_supported(
     guest: TestedGuest, kmod: KernelModules, late_oops: Path, tmp_path: Path
 ) -> None:

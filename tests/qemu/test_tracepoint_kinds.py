@@ -26,6 +26,7 @@ PROBES = [
     "bpf-tracepoint.syscalls.sys_exit_gettimeofday",
     "bpf-raw-tracepoint.sys_exit",
 ]
+OTHERS = pytest.mark.nightly("the other handlers of each probe: five seconds")
 PLACES = dict(zip(PROBES[1:], ("exit", "enter", "exit", "exit", "exit"), strict=True))
 
 
@@ -44,7 +45,7 @@ def point(ready: ReadyGuest) -> ProbePoint:
         ),
     ],
 )
-@pytest.mark.parametrize("handler", ["noop", "count", "record"])
+@pytest.mark.parametrize("handler", [*(pytest.param(handler, marks=OTHERS) for handler in ("noop", "count")), "record"])
 def test_probes_at_tracepoints_by_name(
     ready: ReadyGuest, workshop: BuildContext, kernel: str, cpu: str, handler: str
 ) -> None:

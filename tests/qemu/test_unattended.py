@@ -20,18 +20,18 @@ from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel
 from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestHang, GuestPanic
+from orchestrator.files import Entry, archive
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.guest_files import Entry, archive
 from orchestrator.guest.qemu import cpus_without_interrupts
-from orchestrator.run.guests import Hardware, machine_for
+from orchestrator.run.machines import Hardware, machine_for
 from orchestrator.run.unattended import kernel_seconds
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
 
 BUSY = """
 i=0
-while [ $i -lt 300 ]; do ls -l /sys/kernel > /tmp/list; i=$((i + 1)); done
+while [ $i -lt 100 ]; do ls -l /sys/kernel > /tmp/list; i=$((i + 1)); done
 grep "now at" /proc/timer_list
 cat /proc/interrupts /proc/vmstat
 """
@@ -64,6 +64,7 @@ def busy_host() -> Iterator[None]:
             one.wait()
 
 
+@pytest.mark.nightly("keeps all processors busy: ten seconds; two boots agree every day, one of them looked at")
 def test_two_boots_agree_to_the_nanosecond_however_busy_the_host(workshop: BuildContext, tmp_path: Path) -> None:
     outputs = []
     with guest_with(workshop, tmp_path, BUSY, "idle") as guest:
@@ -135,7 +136,10 @@ def test_a_guest_that_dies_in_the_middle_has_reported_its_progress(workshop: Bui
     assert guest.pid is None
 
 
-@pytest.mark.parametrize("last_words", ["", "printf 'and no end of a line' > /dev/console\n"])
+NO_LAST_WORDS = pytest.param("", marks=pytest.mark.nightly("the same without last words: two seconds"))
+
+
+@pytest.mark.parametrize("last_words", [NO_LAST_WORDS, "printf 'and no end of a line' > /dev/console\n"])
 def test_a_guest_without_output_for_too_long_is_given_up(
     workshop: BuildContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last_words: str
 ) -> None:

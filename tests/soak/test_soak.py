@@ -27,7 +27,8 @@ from orchestrator.guest.guest import Guest
 from orchestrator.paths import cache_dir
 from orchestrator.report.drawing import svg_text
 from orchestrator.results.contract import RunRecord
-from orchestrator.run.guests import Hardware, machine_for, started
+from orchestrator.run.guests import started
+from orchestrator.run.machines import Hardware, machine_for
 
 EXPERIMENT = Path(__file__).with_name("experiment.yaml")
 LOOKS = 40

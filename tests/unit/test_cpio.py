@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import LabError
-from orchestrator.guest.guest_files import Entry, archive, write_archive
+from orchestrator.files import Entry, archive, write_archive
 
 TREE = [
     Entry.folder("dev"),

@@ -11,7 +11,7 @@ from pathlib import Path
 from host_toolchain import HOST_TOOLCHAIN
 
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.modules import ModuleSource
+from orchestrator.artifacts.module_source import ModuleSource
 from orchestrator.catalog.kernels import kernels
 
 _TINY = Path(__file__).parent / "artifacts" / "tiny"

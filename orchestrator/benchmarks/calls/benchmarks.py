@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The benchmarks that make calls, and the kernel function that each enters."""
+"""The benchmarks that make calls, the kinds of probe a call can have, and the capabilities of List 15."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from orchestrator.catalog import probes as catalogue
 from orchestrator.catalog.data import Fact, named, read
 from orchestrator.catalog.kernels import Arch
 from orchestrator.catalog.probes import ProbeKind, probes
+
+# The benchmarks that make calls, and the kernel function that each enters.
 
 Entry = Literal["auto", "int80", "sysenter", "syscall"]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The functions that a cell's calls execute without a probe, counted in a guest, and what keeps probes out of them."""
+"""What calls execute: functions and points found by counting, and why calls never came to a probe."""
 
 from __future__ import annotations
 
@@ -40,8 +40,11 @@ from orchestrator.program import PROGRAM
 from orchestrator.results.contract import Phrase, valid_result
 from orchestrator.results.stored_profile import CellProfile, FunctionName, SymbolProfile
 from orchestrator.run.boot import BootArtifacts, Obtain, ReadyGuest, Session, ready_guest
-from orchestrator.run.guests import machine_of, unwatched
+from orchestrator.run.guests import unwatched
+from orchestrator.run.machines import machine_of
 from orchestrator.steps import step
+
+# The functions that a cell's calls execute without a probe, counted in a guest, and what keeps probes out of them.
 
 _KIND = "executed-functions"
 _FILE = "executed.json"
@@ -276,7 +279,7 @@ def _places(kernel: Kernel, point: str) -> FunctionPlaces | None:
             f"the code of kernel {kernel.spec.name} is not at hand, so it is not known what {point} stands for",
             hint="a build tree of your own needs its vmlinux and System.map, or a bzImage packed by gzip, xz or zstd",
         )
-    found = places_of(kernel, code, symbol)
+    found = places_of(code, kernel.config, symbol)
     if found is not None and len(found.places) > MOST_INSTRUCTIONS:
         raise UsageError(
             f"{point} stands for {len(found.places)} instructions on {kernel.spec.name}, and {MOST_INSTRUCTIONS} are "

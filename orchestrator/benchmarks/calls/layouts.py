@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The layouts of tables of calls: lists of 2005, all functions that calls enter, kernels side by side."""
+"""The layouts of tables of calls: lists of 2005, all functions that calls enter, kernels side by side.
+
+One column per probe with the unprobed kernel first, and a row for each sample, the average and the overhead. The
+published figures are below the measured ones in the same rows and columns, in their own unit.
+"""
 
 from __future__ import annotations
 
@@ -278,9 +282,6 @@ def purpose_names(cells: Sequence[CellRecord]) -> Sequence[str]:
 
 
 # A table in the layout of the 2005 document's lists.
-#
-# One column per probe with the unprobed kernel first, and a row for each sample, the average and the overhead. The
-# published figures are below the measured ones in the same rows and columns, in their own unit.
 
 _COMPARED_WITH = "djprobe"
 

@@ -28,7 +28,7 @@ from orchestrator.benchmarks.calls.workload import (
     watched_parameters,
 )
 from orchestrator.catalog.probes import Extra, ProbeKind
-from orchestrator.errors import EvidenceError, NotEntered, OtherMechanism, UnsupportedError
+from orchestrator.errors import EvidenceError, NotEntered, OtherMechanism, PlaceRefused, UnsupportedError
 from orchestrator.experiment.table import FEWEST_WALL_REPEATS
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.monitor import INT3, Ring
@@ -336,13 +336,16 @@ def measure_call(
         else:
             figures, proof = _paired(work, events)
     except RefusedError as error:
-        if work.kind.capability is None and not cell.task.is_found:
+        # A capability may be verified by this refusal.
+        is_refused = cell.task.is_found or (_is_asked(work) and error.reason.startswith(f"{setup.symbol}+"))
+        if work.kind.capability is None and not is_refused:
             raise
-        # A capability may be verified by this refusal; and which found points take a probe is to be found out.
         raise UnsupportedError(error.reason) from None
+    except PlaceRefused as error:
+        raise (UnsupportedError if _is_asked(work) else PlaceRefused)(error.what, detail=error.detail) from None
     except OtherMechanism as error:
-        what = _explained(work, error)
-        raise (UnsupportedError if cell.task.is_found else OtherMechanism)(what, hint=error.hint) from None
+        what, is_answer = _explained(work, error)
+        raise (UnsupportedError if is_answer else OtherMechanism)(what, hint=error.hint) from None
     except NotEntered:
         ready.guest.check_console(mark)
         permitted_taint(ready.guest)
@@ -366,12 +369,22 @@ def _watched(work: _Work, proof: Proof) -> tuple[Proof, Sequence[str]]:
     return replace(proof, watched=found), ()
 
 
-def _explained(work: _Work, error: OtherMechanism) -> str:
-    """What the kernel did instead and, where it was to optimise a kprobe, why it has not, as far as that is known."""
-    guest, kernel = work.ready.guest, work.ready.artifacts.kernel
-    if work.kind.mechanism != "jump":
-        return error.what
-    return f"{error.what}; {why_not_optimised(guest, kernel.code, kernel.config, work.point)}"
+def _is_asked(work: _Work) -> bool:
+    """Whether the cell finds out if its place takes the lab's kind of probe: an instruction, or a point that was found.
+
+    A function that an experiment names has to take it at its entry, and so has the benchmark's own.
+    """
+    is_labs = work.kind.file is None and not work.kind.has_own_programs and work.setup.in_program is None
+    return work.cell.task.is_found or (is_labs and "+" in (work.cell.task.point or ""))
+
+
+def _explained(work: _Work, error: OtherMechanism) -> tuple[str, bool]:
+    """What the kernel did instead, with why it has not optimised a kprobe; whether that answers what the cell asks."""
+    if work.kind.mechanism not in ("jump", "detour"):
+        return error.what, _is_asked(work)
+    other = why_not_optimised(work.ready.guest, work.point)
+    is_answer = work.cell.task.is_found or (_is_asked(work) and other is None)
+    return f"{error.what}; {other or 'this kernel puts no jump at this place'}", is_answer
 
 
 def _find_point(ready: ReadyGuest, cell: CallCell, setup: CallSetup) -> ProbePoint:
@@ -517,6 +530,8 @@ def _proof(work: _Work, armed: _Armed, counted: Counted) -> Proof:
     extras = armed.attachment.extras()
     if extras and work.kind.extras == "removed":
         raise EvidenceError(f"while the calls were timed, hits passed the kernel's {extras[0]}")
+    if work.kind.mechanism == "int3" and work.kind.optimisation and "aggregator" not in extras:
+        raise OtherMechanism(f"for {work.kind.name} it must be a place where the kernel optimises a kprobe")
     return Proof(
         point=armed.attachment.point,
         seen=armed.seen,

@@ -14,7 +14,8 @@ from orchestrator.artifacts.bpf_objects import BpfObject, bpf_object
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import bpf_tool, compiled_workload
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.modules import Module, ModuleSource, check_parameters, render, render_own
+from orchestrator.artifacts.module_source import ModuleSource, check_parameters, render, render_own
+from orchestrator.artifacts.modules import Module
 from orchestrator.artifacts.program_code import SharedLibrary, find_in_library, find_in_program, obtain_library
 from orchestrator.artifacts.sources import OwnSource, own_file
 from orchestrator.benchmarks.calls import probe_setup
@@ -77,7 +78,7 @@ def prepare_calls(
         if reason is not None:
             prepared[cell.id] = unsupported(reason)
         else:
-            setups[cell.id] = probe_setup.set_up(kernel, cell, places)
+            setups[cell.id] = probe_setup.set_up(kernel, cell)
     wanted = {id_: _module_source(setup) for id_, setup in setups.items()}
     modules = module_outcomes(context, kernel, {id_: one for id_, one in wanted.items() if one is not None})
 

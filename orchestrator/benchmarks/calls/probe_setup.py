@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How a kind of probe is set up on a kernel: by the kernel's mechanism where it has one, else by the module's."""
+"""How a cell's probe is set up: its place, its function, and the kernel's or the module's mechanism."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.artifacts.kernel_code import KernelCode
-from orchestrator.artifacts.kernel_tables import UnknownDispatchError, dispatched
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.machine_code import entry_offset, tracer_place
+from orchestrator.artifacts.machine_code import UnknownDispatchError, dispatched, entry_offset, tracer_place
 from orchestrator.artifacts.module_files import loaded_code
-from orchestrator.artifacts.modules import Scalar, Value
+from orchestrator.artifacts.module_source import Scalar, Value
 from orchestrator.benchmarks.calls.benchmarks import ENTRIES, benchmarks, call_probe, capability_list
 from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.catalog.kernels import without_option
@@ -21,7 +20,7 @@ from orchestrator.catalog.probes import ProbeKind
 from orchestrator.catalog.user_files import find_library, find_workload
 from orchestrator.catalog.words import system_calls
 from orchestrator.experiment.fields import ProgramPoint, in_program
-from orchestrator.probes.placement import RULES_OF, ProbePlace, means_of, places_of, refusal_of
+from orchestrator.probes.placement import ProbePlace, means_of, places_of, refusal_of
 from orchestrator.run.boot import parameters_note, smp_note
 
 # The function of the kernel that a cell's system call enters.
@@ -94,40 +93,7 @@ def code_with(kernel: Kernel, cell: CallCell, symbol: str) -> KernelCode | None:
     return next(iter(loaded_code(kernel, cell.kernel_modules, symbol).values()), kernel.code)
 
 
-# What a kernel's image says of the places that cells probe, before anything boots.
-
-
-class KernelPlaces:
-    """The places of one boot's kernel and modules, each function decoded once."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        self._kernel = kernel
-        self._functions: dict[str, dict[int, ProbePlace]] = {}
-
-    @property
-    def are_certain(self) -> bool:
-        """Whether the rules are this kernel's: those of a user's own, or of another version, may be others."""
-        return self._kernel.spec.version in RULES_OF
-
-    def refusal(self, cell: CallCell) -> str | None:
-        """Why the running kernel would refuse the cell's kind of probe at the point that the experiment names.
-
-        None where it takes it, and where the boot decides.
-        """
-        kind = call_probe(cell.task.probe)
-        if cell.task.point is None or in_program(cell.task.point) is not None:
-            return None
-        place = None if means_of(kind) is None else self.at(cell, *probed_place(self._kernel, cell, kind))
-        return None if place is None else refusal_of(kind, place)
-
-    def at(self, cell: CallCell, symbol: str, offset: int) -> ProbePlace | None:
-        """The instruction at a cell's place; None where the code is not at hand, or has none there."""
-        if symbol not in self._functions:
-            code = code_with(self._kernel, cell, symbol)
-            found = None if code is None else places_of(self._kernel, code, symbol)
-            self._functions[symbol] = {} if found is None else {one.offset: one for one in found.places}
-        return self._functions[symbol].get(offset)
-
+# How a kind of probe is set up on a kernel: by the kernel's mechanism where it has one, else by the module's.
 
 _NEEDED_BY_OWN_PROGRAMS = (
     *("CONFIG_BPF_EVENTS", "CONFIG_BPF_JIT", "CONFIG_KPROBE_EVENTS"),
@@ -176,8 +142,8 @@ def unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
     return None
 
 
-def set_up(kernel: Kernel, cell: CallCell, places: KernelPlaces) -> ProbeSetup:
-    """How this kernel gets the cell's probe at one of its ``places``. Only for a cell that it supports."""
+def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
+    """How this kernel gets the cell's probe. Only for a cell that it supports."""
     kind = call_probe(cell.task.probe)
     symbol, offset = probed_place(kernel, cell, kind)
     point: Mapping[str, Scalar] = {"symbol": symbol, "offset": offset}
@@ -196,7 +162,7 @@ def set_up(kernel: Kernel, cell: CallCell, places: KernelPlaces) -> ProbeSetup:
     if _breakpoints(kind) == 2 and (has_booster(kernel) or kind.optimisation):
         values["single_step"] = 1
         if kind.extras != "removed":
-            notes.append(_stepping_note(kind, places, places.at(cell, symbol, offset)))
+            notes.append(_stepping_note(kind))
     if own_booster:
         values["own_booster"] = 1
         notes.append("boosted by the module's own booster: this kernel is preemptible, and such a kernel has none")
@@ -215,16 +181,10 @@ def set_up(kernel: Kernel, cell: CallCell, places: KernelPlaces) -> ProbeSetup:
     return ProbeSetup(symbol, offset, template, values, tuple(notes), kind.file, parameters)
 
 
-def _stepping_note(kind: ProbeKind, places: KernelPlaces, place: ProbePlace | None) -> str:
+def _stepping_note(kind: ProbeKind) -> str:
     """Why a kprobe is single-stepped on a kernel that would go on otherwise where the instruction allows it."""
     why = "it could be optimised" if kind.optimisation else "this kernel boosts kprobes"
-    verdict = None if place is None else place.verdicts["optimised" if kind.optimisation else "boosted"]
-    # Where the rules may be others, what they refuse may be possible.
-    if verdict is None or verdict.is_possible or (verdict.is_possible is None and places.are_certain):
-        return f"single-stepped because of a post-handler; without one {why}"
-    if kind.optimisation or not places.are_certain:
-        return "single-stepped because of a post-handler"
-    return f"single-stepped, and not for its post-handler alone: {verdict.reason}"
+    return f"single-stepped because of a post-handler; without one {why}"
 
 
 def _is_at_system_calls(kind: ProbeKind) -> bool:
@@ -357,3 +317,30 @@ def _behind_nop(kernel: Kernel, kind: ProbeKind) -> bool:
 
 def _preemptible(kernel: Kernel) -> str:
     return "lab-x86_64-smp-preempt" if kernel.spec.arch == "x86_64" else "lab-i386-smp-preempt"
+
+
+# What a kernel's image says of the places that cells probe, before anything boots.
+
+
+class KernelPlaces:
+    """The places of one boot's kernel and modules, each function decoded once."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._functions: dict[str, dict[int, ProbePlace]] = {}
+
+    def refusal(self, cell: CallCell) -> str | None:
+        """Why no kernel takes the cell's kind of probe at the point that the experiment names; None where one may."""
+        kind = call_probe(cell.task.probe)
+        if cell.task.point is None or in_program(cell.task.point) is not None:
+            return None
+        place = None if means_of(kind) is None else self._at(cell, *probed_place(self._kernel, cell, kind))
+        return None if place is None else refusal_of(kind, place)
+
+    def _at(self, cell: CallCell, symbol: str, offset: int) -> ProbePlace | None:
+        """The instruction at a cell's place; None where the code is not at hand, or has none there."""
+        if symbol not in self._functions:
+            code = code_with(self._kernel, cell, symbol)
+            found = None if code is None else places_of(code, self._kernel.config, symbol)
+            self._functions[symbol] = {} if found is None else {one.offset: one for one in found.places}
+        return self._functions[symbol].get(offset)

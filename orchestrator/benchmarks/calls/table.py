@@ -294,13 +294,20 @@ class CallsTable(ProbedTable):
         if self.whole_functions and (not points or any(one.place and one.hits is None for one in points)):
             named = ", ".join(self.whole_functions)
             return f"points: {named}: how often a call comes to each instruction, a guest has to count first"
+        if instructions := [one for one in self._listed if "+" in one and in_program(one) is None]:
+            return (
+                f"points: {', '.join(instructions)}: which probes an instruction takes, its kernel says as it is tried"
+            )
         return None
 
     @property
     def whole_functions(self) -> Sequence[str]:
         """The points ``SYMBOL+*``, each of which stands for every instruction of a function."""
-        points = () if self.points is None or self.points == EXECUTED else self.points
-        return [point for point in points if whole_function(point) is not None]
+        return [point for point in self._listed if whole_function(point) is not None]
+
+    @property
+    def _listed(self) -> Sequence[str]:
+        return () if self.points is None or self.points == EXECUTED else self.points
 
     @property
     def are_counted(self) -> bool:
@@ -354,9 +361,7 @@ class CallsTable(ProbedTable):
 
     def _program_conflicts(self) -> Iterator[Problem]:
         """Points in a program that has none to name."""
-        if self.points is None or self.points == EXECUTED or self.benchmark.own is not None:
-            return
-        for index, point in enumerate(self.points):
+        for index, point in enumerate(self._listed if self.benchmark.own is None else ()):
             if in_program(point) is not None:
                 why = "only the program of benchmark 'workload' has functions to name"
                 yield Problem(("points", index), f"found '{point}'; {why}", other=("benchmark", "name"))
@@ -375,7 +380,7 @@ class CallsTable(ProbedTable):
         if libraries and self.image is None:
             why = "what loads shared libraries is in an image: set image: debian-amd64, or debian-i386"
             yield Problem(where, f"found {', '.join(names)}; {why}")
-        for index, point in enumerate(() if self.points in (None, EXECUTED) else self.points):
+        for index, point in enumerate(self._listed):
             place = in_program(point)
             if place is not None and place.library is not None and place.library not in names:
                 why = f"the workload is linked with {', '.join(names) or 'no library'}: add it to benchmark.libraries"
@@ -384,7 +389,7 @@ class CallsTable(ProbedTable):
     def _counted_conflicts(self) -> Iterator[Problem]:
         """What does not go together with points that a profile finds."""
         points = ", ".join(self.whole_functions) or EXECUTED
-        for index, point in enumerate(() if self.points == EXECUTED else self.points or ()):
+        for index, point in enumerate(self._listed):
             symbol, plus, offset = point.partition("+")
             if plus and offset != "*" and f"{symbol}+*" in self.whole_functions:
                 yield Problem(("points", index), f"found '{point}'; {symbol}+* has it already")

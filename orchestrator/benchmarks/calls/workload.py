@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The interface of a workload: a program in the guest that enters the kernel repeatedly and can be timed."""
+"""A workload: the interface of what makes calls, the outcome of its calls, and the figures of its measurements."""
 
 from __future__ import annotations
 
@@ -149,6 +149,9 @@ def _whole(value: int) -> str:
 
 def _distinct(results: CallResults) -> int | str:
     return f"more than {MOST_VALUES}" if results.other else len(results.values)
+
+
+# The interface of a workload: a program in the guest that enters the kernel repeatedly and can be timed.
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Bytes that a marker of each flavour adds to an object."""
+"""Bytes that a marker of each flavour adds to an object: its code, annotated, beside the document of 2006."""
 
 from __future__ import annotations
 
@@ -309,6 +309,8 @@ def _line(one: Instruction, mark: str) -> str:
         notes.append("<-- call" if one.refers is None or one.refers == MARKER_DATA else "")
     return f"{one.at:4x}: {one.code.hex(' '):<30} {mark} {one.text} {' '.join(notes)}".rstrip()
 
+
+# Bytes that a marker of each flavour adds to an object.
 
 Flavour = Literal["optimized", "generic"]
 

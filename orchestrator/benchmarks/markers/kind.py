@@ -12,7 +12,8 @@ from pydantic import AfterValidator, ValidationInfo
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.modules import Module, build_modules, render
+from orchestrator.artifacts.module_source import render
+from orchestrator.artifacts.modules import Module, build_modules
 from orchestrator.benchmarks.markers.measurement import MarkerCell, MarkerTask, measure_marker
 from orchestrator.benchmarks.markers.rows import PREFIX, marker_benchmarks, marker_row
 from orchestrator.catalog.kernels import kernel as kernel_spec

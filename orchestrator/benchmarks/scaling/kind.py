@@ -11,7 +11,8 @@ from pydantic import AfterValidator, BeforeValidator
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.modules import Module, build_modules, render
+from orchestrator.artifacts.module_source import render
+from orchestrator.artifacts.modules import Module, build_modules
 from orchestrator.benchmarks.scaling.measurement import ScalingCell, ScalingTask, measure_rows
 from orchestrator.benchmarks.scaling.rows import kprobe_cache, scaling_benchmark, scaling_row
 from orchestrator.catalog.cpus import cpu_caches

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Thousands of kprobes in a kernel: a column for each kernel, which separates the hash's size from the cache."""
+"""The table of thousands of kprobes: its cells by kernel, row and number of probes, and growth exponents."""
 
 from __future__ import annotations
 
@@ -136,6 +136,8 @@ def growth_rows(label: str, found: Sequence[Growth | None]) -> list[Row]:
         rows.append(Row("    its interval", [f"{one[0]:.3f}-{one[1]:.3f}" if one else "" for one in intervals]))
     return rows
 
+
+# Thousands of kprobes in a kernel: a column for each kernel, which separates the hash's size from the cache.
 
 _EVENTS = "kpcache-events"
 _MAIL = "jump-optimization-2009/x86-32"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The report of benchmarks of many probes: a column for each kernel, a row for each number of probes."""
+"""The report of benchmarks of many probes: findings, charts, loads, and the model of the cache."""
 
 from __future__ import annotations
 
@@ -407,6 +407,8 @@ def _overheads(table: ScalingCells, kernel: str, row: str) -> list[tuple[float, 
 def _drawable(curves: Iterable[Curve]) -> list[Curve]:
     return [curve for curve in curves if len(curve.points) > 1]
 
+
+# The report of benchmarks of many probes: a column for each kernel, a row for each number of probes.
 
 _APART = ("probes", "image", "channel")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One boot of an unattended guest that runs a whole-system workload, with or without a module loaded."""
+"""One boot of an unattended guest that runs a whole-system workload: its module, its profile, its preparation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 from orchestrator.artifacts.boot_files import write_work
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.modules import Module, ModuleSource, render, render_own
+from orchestrator.artifacts.module_source import ModuleSource, render, render_own
+from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.system.work import (
     REPORT,
     REPORT_AFTER,
@@ -135,7 +136,8 @@ def unsupported_reason(kernel: Kernel, cell: SystemCell) -> str | None:
     sentence = None if kind is None else recorder.unsupported_reason(kernel, kind.module)
     if sentence is None or kind is None or kind.module != "marker":
         return sentence
-    own = f"{kernel.spec.name}-markers"
+    base, at, version = kernel.spec.name.partition("@")
+    own = f"{base}-markers{at}{version}"
     other = own if own in kernels() else _WITH_MARKERS[kernel.spec.arch]
     return f"{sentence}: hooks are in kernels that have markers, such as {other}"
 
@@ -144,7 +146,7 @@ def module_source(kernel: Kernel, cell: SystemCell) -> ModuleSource | Path | Non
     """The module that is loaded beside the cell's workload: as source, a user's .ko file, or none."""
     kind = recorder_of(cell)
     if kind is not None:
-        values = recorder.recorder_values(kind.module, kernel.spec.arch, cell.task.events or None)
+        values = recorder.recorder_values(kind.module, kernel.spec.arch, cell.task.events or None, kernel.code)
         return render(recorder.TEMPLATE, values)
     own = None if cell.task.probe == BASELINE else probe_kind(cell.task.probe).file
     return own if own is None or own.suffix == ".ko" else render_own(own, {})
@@ -323,6 +325,8 @@ def prepare_cell(context: BuildContext, kernel: Kernel, cell: SystemCell) -> Pre
     sources = own_sources(probe_kind(cell.task.probe), source, cell.task.image)
     return Ready(setup, () if module is None else (module,), notes, inputs.keys, sources)
 
+
+# One boot of an unattended guest that runs a whole-system workload, with or without a module loaded.
 
 _MOST_IDLE = 0.01
 """Idle fraction of a run's time, interrupts apart, above which a note is added."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The files that an unattended guest needs to run whole programs, and the reader of its output."""
+"""What an unattended guest needs to run whole programs, and the readers of their output."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from orchestrator.artifacts.boot_files import (
 )
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.images import EPOCH, Image, PackedImage, ready_image
-from orchestrator.artifacts.kernel_build import PackedSource, build_source
+from orchestrator.artifacts.kernel_source import PackedSource, build_source
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import module_content, unpacked_name, with_dependencies
 from orchestrator.benchmarks.system.workloads import WorkloadName, system_workloads
@@ -350,6 +350,8 @@ class SystemTask:
 
 SystemCell = Cell[SystemTask]
 
+
+# The files that an unattended guest needs to run whole programs, and the reader of its output.
 
 REPORT, REPORT_AFTER = f"{FOLDER}/report", f"{FOLDER}/report_after"
 """Guest files: the module's report after the runs, and its report after it was stopped."""

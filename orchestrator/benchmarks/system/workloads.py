@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The benchmarks of whole programs: what each runs, in which image, and the choices of its amount."""
+"""The benchmarks of whole programs, and the documents' figures of them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import Literal
 from orchestrator.catalog.data import Fact, read
 from orchestrator.catalog.kernels import Arch
 from orchestrator.catalog.probes import BASELINE
+
+# The benchmarks of whole programs: what each runs, in which image, and the choices of its amount.
 
 WorkloadName = Literal["kernel-build", "ping-flood", "command"]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The frame of all pages: head, style, script, navigation and footer, around a template's content.
+"""The frame of all pages, what a page carries with it, and how pages become files.
 
 A page needs nothing from outside. Its content security policy allows its own style and script, by their digests, and
 nothing else, so that text from a guest cannot do anything even where escaping it was forgotten.
@@ -25,6 +25,8 @@ from orchestrator.errors import LabError
 from orchestrator.files import write_whole
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.run_files import KeptFile
+
+# The frame of all pages: head, style, script, navigation and footer, around a template's content.
 
 _FOLDERS = ("html", "site")
 _MARK = re.compile(r"(?<= )\[(\d{1,4})\]")

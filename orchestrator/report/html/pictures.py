@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A chart as a part of a page."""
+"""Pictures in pages: charts, histories, and drawn pictures that follow the page's theme."""
 
 from __future__ import annotations
 
@@ -100,6 +100,8 @@ def _local(name: object) -> str:
     """A name without its namespace."""
     return str(name).rpartition("}")[2]
 
+
+# A chart as a part of a page.
 
 NOT_DRAWN = "Charts are drawn with matplotlib, which is not installed: pip install 'probe-lab[plots]'"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The pages that lead to the others: the first one, all runs, and one for each experiment."""
+"""The pages of a site: overviews, metrics, and their addresses."""
 
 from __future__ import annotations
 
@@ -241,6 +241,8 @@ class Addresses:
     def _to(self, target: str) -> str:
         return "../" * self.page.count("/") + target
 
+
+# The pages that lead to the others: the first one, all runs, and one for each experiment.
 
 RECENT = 100
 """Runs that are looked at for what changed lately."""

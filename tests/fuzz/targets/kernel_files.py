@@ -18,7 +18,7 @@ from orchestrator.benchmarks.markers.code_size import read_object
 from orchestrator.catalog.user_files import find_workload, modinfo
 from orchestrator.errors import LabError
 from orchestrator.probes.point import wrong_point_reason
-from orchestrator.probes.symbols import functions_at, marker_code
+from orchestrator.probes.symbols import code_at, marker_code
 
 _SYSTEM_MAP = b"""\
 c1000000 T _stext
@@ -90,7 +90,7 @@ def read_module(data: bytes) -> None:
     """A module or program that a user has built: its name, functions, parameters, markers, architecture."""
     module = file("module.ko", data)
     readers: Sequence[Callable[[], object]] = (
-        lambda: functions_at("module", module, lambda section: "0xc1000000"),
+        lambda: code_at("module", module, lambda section: "0xc1000000"),
         lambda: read_object(module),
         lambda: module_info(module),
         lambda: check_parameter_names(Module("module", module, "", None), ["value"]),

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from orchestrator.artifacts.cache import digest
-from orchestrator.artifacts.modules import Value, module_folders, render, templates
+from orchestrator.artifacts.module_source import Value, module_folders, render, templates
 from orchestrator.benchmarks.calls.benchmarks import capability_names
 from orchestrator.paths import cache_dir, data_dir
 from orchestrator.probes.recorder import MECHANISMS, recorder_values

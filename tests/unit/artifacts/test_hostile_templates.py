@@ -12,7 +12,7 @@ import pytest
 from hostile_texts import HOSTILE, hostile_texts
 from hypothesis import given
 
-from orchestrator.artifacts.modules import check_parameters, render_own
+from orchestrator.artifacts.module_source import check_parameters, render_own
 from orchestrator.errors import ConfigError, LabError, UsageError
 from orchestrator.paths import kbuild_takes
 

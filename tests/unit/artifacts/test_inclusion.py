@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.artifacts.modules import ModuleSource, render_own
+from orchestrator.artifacts.module_source import ModuleSource, render_own
 from orchestrator.artifacts.sources import included, included_as
 
 MAIN = "own_mine_main.c"

@@ -10,6 +10,7 @@ import pytest
 from orchestrator.artifacts.kernel_build import check_granted, features, merged, not_granted
 from orchestrator.catalog.kernels import kernel, kernels, read_config
 from orchestrator.errors import BuildError, ConfigError
+from orchestrator.paths import data_dir
 
 
 def test_every_lab_kernel_has_all_its_fragments() -> None:
@@ -19,14 +20,11 @@ def test_every_lab_kernel_has_all_its_fragments() -> None:
             assert "CONFIG_KPROBES=y" in merged(spec)
 
 
-def test_a_version_has_every_kernel_that_no_patch_ties_to_another() -> None:
+def test_another_version_has_every_kernel_of_the_first() -> None:
     named = kernels()
     other = {name.removesuffix("@6.12") for name in named if name.endswith("@6.12")}
     usual = {name for name, spec in named.items() if spec.version == "6.1" and "@" not in name}
-    tied = {
-        name for name in usual if named[name].patches or (named[name].packages is not None and name != "debian-amd64")
-    }
-    assert other == usual - tied
+    assert other == usual - {"debian-686", "debian-686-pae"}
     assert named["lab-i386-up@6.12"].source == "linux-source-6.12"
     assert "CONFIG_BASE_FULL=y" in merged(named["lab-i386-up"])
     assert "CONFIG_BASE_FULL" not in merged(named["lab-i386-up@6.12"])
@@ -35,7 +33,11 @@ def test_a_version_has_every_kernel_that_no_patch_ties_to_another() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("lab-i386-up-hook@6.12", "kernel 'lab-i386-up-hook' is of Linux 6.1, and not of 6.12"),
+        ("lab-i386-up-hook@7.2", "kernel 'lab-i386-up-hook' is of Linux 6.1, 6.12 or 7.3, and not of 7.2"),
+        (
+            "lab-i386-smp-kpcache@newest",
+            "kernel 'lab-i386-smp-kpcache' is of Linux 6.1, 6.12 or 7.3, and not of newest",
+        ),
         ("lab-i386-up@latest", "kernel 'lab-i386-up' is of Linux 6.1 or 6.12, and not of latest"),
         ("lab-i386-up@newest", "kernel 'lab-i386-up' is of Linux 6.1 or 6.12, and not of newest"),
         ("debian-amd64@7", "kernel 'debian-amd64' is of Linux 6.1 or 6.12, and not of 7"),
@@ -61,6 +63,25 @@ def test_a_version_without_an_entry_is_as_the_nearest_before_it() -> None:
     assert [one for one in lab.fragments if one != "lazy"] == known.fragments
     wanted = merged(lab)
     assert wanted.index("CONFIG_PREEMPT_LAZY=y") < wanted.index("CONFIG_PREEMPT_NONE=y")
+    assert lab.title.startswith("x86_64 for several CPUs, not or lazily preemptible, with the function tracer, ")
+    assert "CONFIG_KUNIT_AUTORUN_ENABLED=y" in merged(kernel("lab-i386-up-kunit@7.3"))
+
+
+def test_a_patched_kernel_takes_the_patches_of_its_version() -> None:
+    assert kernel("lab-i386-smp-kpcache@7.3").patches == [
+        "kprobe-hash-bits",
+        "7.3/kprobe-cache",
+        "kprobe-cache-aggregator",
+        "7.3/kprobe-cache-interrupts",
+        "kprobe-cache-nmi",
+    ]
+    assert kernel("lab-i386-smp-kpcache@6.12").patches == kernel("lab-i386-smp-kpcache").patches
+    folder = data_dir("images") / "patches"
+    used = set()
+    for spec in kernels().values():
+        for version in spec.patched:
+            used |= set(kernel(f"{spec.name.partition('@')[0]}@{version}").patches)
+    assert {str(file.relative_to(folder).with_suffix("")) for file in folder.rglob("*.patch")} == used
 
 
 def test_a_later_fragment_has_the_last_word() -> None:

@@ -9,7 +9,8 @@ import pytest
 from tiny_modules import tiny_kernel, tiny_module
 
 from orchestrator.artifacts.cache import BuildContext, Cache
-from orchestrator.artifacts.modules import Module, ModuleSource, build_modules, render_own
+from orchestrator.artifacts.module_source import ModuleSource, render_own
+from orchestrator.artifacts.modules import Module, build_modules
 from orchestrator.errors import BuildError
 from orchestrator.run.boot import compiler_note
 from orchestrator.steps import step_log

@@ -17,16 +17,15 @@ from hypothesis import strategies as st
 from tiny_modules import tiny_kernel, tiny_module
 
 from orchestrator.artifacts.cache import BuildContext, Cache
-from orchestrator.artifacts.modules import (
-    Module,
+from orchestrator.artifacts.module_source import (
     ModuleSource,
     Value,
-    build_modules,
     check_parameters,
     module_folders,
     render,
     templates,
 )
+from orchestrator.artifacts.modules import Module, build_modules
 from orchestrator.artifacts.sources import included
 from orchestrator.errors import BuildError, UsageError
 from orchestrator.paths import data_dir

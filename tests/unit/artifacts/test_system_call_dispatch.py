@@ -10,7 +10,7 @@ import pytest
 from built_code import build_tree
 
 from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree
-from orchestrator.artifacts.kernel_tables import UnknownDispatchError, dispatched
+from orchestrator.artifacts.machine_code import UnknownDispatchError, dispatched
 
 SOURCES = Path(__file__).parent / "dispatch"
 CALLS = {0, 1, 2, 3, 5, 6, 7, 9, 20, 21, 22, 40, 41, 43}

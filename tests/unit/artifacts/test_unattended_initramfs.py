@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 from orchestrator.artifacts.boot_files import unattended_scripts, with_work, write_work
-from orchestrator.guest.guest_files import Entry, archive
+from orchestrator.files import Entry, archive
 
 FIRST = archive([Entry.folder("bin")])
 

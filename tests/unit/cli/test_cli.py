@@ -30,13 +30,12 @@ from wrong_inputs import make_tree
 
 from orchestrator import __version__
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.modules import render, templates
+from orchestrator.artifacts.module_source import render, templates
 from orchestrator.catalog.cpus import cpu_caches
-from orchestrator.cli import one_guest
+from orchestrator.cli import execute, one_guest
 from orchestrator.cli.main import app
 from orchestrator.results.modelled import Costs
 from orchestrator.results.runs import RunIdentity, prepare_directory, write_results
-from orchestrator.run import guests
 
 PROGRAM = [sys.executable, "-c", "from orchestrator.cli.main import main; main()"]
 COMMANDS = [
@@ -419,7 +418,7 @@ def test_a_program_that_the_guest_lacks_is_named(
     def started(*_: object, **__: object) -> Iterator[MagicMock]:
         yield guest
 
-    monkeypatch.setattr(guests, "started", started)
+    monkeypatch.setattr(execute, "started", started)
     monkeypatch.setattr(one_guest.Choice, "machine", MagicMock())
     monkeypatch.setattr(one_guest, "unexpected_trouble", lambda _: None)
     result = orchestrator("exec", "--offline", *given)

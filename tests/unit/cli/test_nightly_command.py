@@ -11,7 +11,7 @@ from record_builders import cell
 from stored_profiles import store_run
 from typer.testing import CliRunner
 
-from orchestrator.cli import nightly, nightly_run
+from orchestrator.cli import nightly
 from orchestrator.cli.main import app
 from orchestrator.errors import BuildError, HostError
 from orchestrator.nightly import only_night
@@ -54,7 +54,7 @@ def test_what_a_compiler_printed_does_not_damage_the_xml(
     def fails(*_: object) -> object:
         raise BuildError("it does not build", detail=["\x1b[31merror:\x1b[0m \udcff", "x" * 100_000])
 
-    monkeypatch.setattr(nightly_run, "night_run", fails)
+    monkeypatch.setattr(nightly, "night_run", fails)
     junit = tmp_path / "junit.xml"
     ended = CliRunner().invoke(app, ["nightly", str(config), "--junit", str(junit)])
     assert ended.exit_code == BuildError.exit_status
@@ -76,7 +76,7 @@ def test_a_night_that_cannot_be_told_is_over(
     def broken(*_: object) -> str:
         raise error
 
-    monkeypatch.setattr(nightly_run, "night_run", measured)
+    monkeypatch.setattr(nightly, "night_run", measured)
     monkeypatch.setattr(nightly, "_site", lambda *_: "")
     monkeypatch.setattr(nightly, "_pruned", lambda *_: "")
     monkeypatch.setattr(nightly, "_keep_as_good", broken)

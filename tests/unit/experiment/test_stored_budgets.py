@@ -9,8 +9,8 @@ import pytest
 
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import ConfigError
-from orchestrator.experiment.file import load_experiment, stored_budgets
-from orchestrator.experiment.source import MAX_BYTES
+from orchestrator.experiment.file import load_experiment
+from orchestrator.experiment.source import MAX_BYTES, stored_budgets
 
 HEAD = """\
 name: large

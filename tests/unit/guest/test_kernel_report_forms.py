@@ -112,6 +112,15 @@ def test_a_log_without_time_stamps_says_the_same(name: str, prefix: str, tmp_pat
     assert meaning(reports_of(text, tmp_path)) == expected_meaning(name)
 
 
+@pytest.mark.parametrize(("above", "is_part"), [("[    6.017233] ", True), ("[    5.017233] ", False), ("", False)])
+def test_a_message_right_above_a_warning_is_part_of_it(above: str, is_part: bool) -> None:
+    message, *lines = text_of("faulty-warn-7.3").splitlines()[1:]
+    assert message == "[    6.017233] this is only a test"
+    (report,) = reports_in([f"{above}this is only a test", *lines])
+    assert report.is_expected([re.compile("only a test")]) == is_part
+    assert len(report.lines) == len(lines) + is_part
+
+
 def test_a_damaged_name_of_who_reports_a_panic_is_not_to_blame(tmp_path: Path) -> None:
     damaged = text_of("sysrq-32").replace(" dump_stack_lvl+", " dump_sstack_lvl+")
     assert damaged != text_of("sysrq-32")

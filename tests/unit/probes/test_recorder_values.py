@@ -8,8 +8,9 @@ from typing import get_args
 
 import pytest
 
-from orchestrator.artifacts.modules import render
-from orchestrator.catalog.kernels import Arch, kernels
+from orchestrator.artifacts.kernel_code import KernelCode, Symbol
+from orchestrator.artifacts.module_source import Value, render
+from orchestrator.catalog.kernels import Arch, kernel, kernels
 from orchestrator.catalog.probes import standard_events
 from orchestrator.errors import UsageError
 from orchestrator.paths import data_dir
@@ -66,6 +67,17 @@ def test_some_events_are_chosen_and_numbered_anew() -> None:
     }
 
 
+def test_the_function_of_an_event_is_the_one_that_the_kernel_has() -> None:
+    def closing(*functions: str) -> Value:
+        symbols = [Symbol(0xC1000000 + 16 * place, "T", name) for place, name in enumerate(functions)]
+        code = KernelCode(symbols, b"", 4, (), {})
+        return recorder_values("kprobe", "i386", ["file_close"], code)["symbols"]
+
+    assert closing("close_fd") == ("close_fd",)
+    assert closing("close_fd", "file_close_fd") == ("file_close_fd",)
+    assert closing("vfs_read") == ("file_close_fd",)
+
+
 @pytest.mark.parametrize(
     ("events", "reason"),
     [
@@ -79,23 +91,25 @@ def test_events_that_cannot_be_chosen_are_refused(events: list[str], reason: str
         recorder_values("kprobe", "i386", events)
 
 
-def test_every_marker_of_an_event_is_in_the_kernel_s_patch() -> None:
-    patch = (data_dir("images") / "patches" / "markers.patch").read_text()
+@pytest.mark.parametrize("version", ["6.1", "6.12", "7.3"])
+def test_every_marker_of_an_event_is_in_the_kernel_s_patch(version: str) -> None:
+    (name,) = kernel(f"lab-i386-up-markers@{version}").patches
+    patch = (data_dir("images") / "patches" / f"{name}.patch").read_text()
     placed = set(re.findall(r"^\+\s+KERNEL_MARK\((\w+), ", patch, re.MULTILINE))
     assert {event.marker for event in standard_events().values()} <= placed
     assert len(placed) == 14
 
 
 def test_kernels_with_markers_are_built_with_the_modules_own_files() -> None:
-    marked = [spec for name, spec in kernels().items() if name.endswith("-markers")]
-    assert len(marked) == 6
+    marked = [spec for name, spec in kernels().items() if name.partition("@")[0].endswith("-markers")]
+    assert len(marked) == 12
     for spec in marked:
-        assert "markers" in spec.patches
+        assert spec.patches in (["markers"], [f"{spec.version}/markers"])
         assert "markers" in spec.fragments
         assert ("preempt" in spec.fragments) == ("-preempt-" in spec.name)
         assert sorted(spec.files.values()) == ["lib/ktext.c", "lib/ktext.h", "marker/marker.c", "marker/marker.h"]
         assert all((data_dir("kmods") / name).is_file() for name in spec.files.values())
-    assert [spec.name for spec in kernels().values() if spec.files and not spec.name.endswith("-markers")] == []
+    assert all(spec in marked for spec in kernels().values() if spec.files)
 
 
 @pytest.mark.parametrize("bad", [("a b",), (1 << 40,), ("x",) * 2000, ('"; evil',), (True,), (("nested",),)])

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from orchestrator.probes.symbols import Symbols
+from orchestrator.probes.symbols import ModuleCode, ModuleMemory, Symbols, code_at
 from orchestrator.profile.counts import Code, Counts
-from orchestrator.profile.places import CodeRange, Function, Places, listed_code, made_at
+from orchestrator.profile.places import CodeRange, Function, OwnModule, Places, listed_code, made_at, places_of
 
 LISTING = b"""c1000000 T _stext
 c1000000 T startup
@@ -50,6 +52,29 @@ def places() -> Places:
 def test_the_owner_of_an_instruction(address: int, name: str, place: str) -> None:
     owner = places().owner(address)
     assert (owner.function.name, owner.place) == (name, place)
+
+
+def test_what_is_right_behind_a_module_s_code_is_not_the_module_s() -> None:
+    own = OwnModule("mine", 0xD0000000, ModuleCode({"mine_exit": 0xD0000010}, 0xD0000040))
+    found = places_of(Symbols(LISTING), [ModuleMemory(0xD0000000, 0xD0003000)], own, "callbench")
+    owners = [found.owner(address) for address in (0xD000003F, 0xD0000040, 0xC1000200)]
+    assert [(owner.function.name, owner.place) for owner in owners] == [
+        ("mine_exit", "module"),
+        ("generated code", "generated"),
+        ("inner", "kernel"),
+    ]
+
+
+def test_a_module_s_code_ends_with_its_last_section(tmp_path: Path) -> None:
+    source, file = tmp_path / "mine.s", tmp_path / "mine.ko"
+    source.write_text(
+        'first: .skip 48, 0x90\n.section .text.unlikely, "ax"\nlast: .skip 16, 0x90\n'
+        '.section .init.text, "ax"\ninit: .skip 64, 0x90\n.data\nvalue: .skip 4096\n'
+    )
+    subprocess.run(["gcc", "-c", "-o", file, source], check=True)
+    starts = {".text": "0xf8000000", ".text.unlikely": "0xf8000030"}
+    code = code_at("mine", file, starts.__getitem__)
+    assert code == ModuleCode({"first": 0xF8000000, "last": 0xF8000030}, 0xF8000040)
 
 
 MADE = b"""\

@@ -24,7 +24,7 @@ from orchestrator import program as requirements
 from orchestrator.artifacts import compiler
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.compiler import header_constant, workload_program
-from orchestrator.artifacts.modules import render_own
+from orchestrator.artifacts.module_source import render_own
 from orchestrator.benchmarks.calls import call_programs, measurement
 from orchestrator.benchmarks.calls.benchmarks import Buffer
 from orchestrator.benchmarks.calls.call_programs import (

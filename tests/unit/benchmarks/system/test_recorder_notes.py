@@ -10,16 +10,16 @@ from host_toolchain import HOST_TOOLCHAIN
 
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.registry import kinds
-from orchestrator.benchmarks.system.measurement import passed_notes
+from orchestrator.benchmarks.system.measurement import passed_notes, unsupported_reason
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import plan
 from orchestrator.paths import data_dir
 
 
-def a_kernel(config: dict[str, str]) -> Kernel:
+def a_kernel(config: dict[str, str], name: str = "lab-i386-up") -> Kernel:
     nowhere = Path("/nowhere")
-    spec = kernel_spec("lab-i386-up")
+    spec = kernel_spec(name)
     return Kernel(spec, "6.1", "key", nowhere, nowhere, nowhere, nowhere, {}, config, HOST_TOOLCHAIN)
 
 
@@ -40,3 +40,15 @@ def test_a_kprobe_s_note_names_what_a_hit_passes(probe: str, config: dict[str, s
     assert [note.startswith(f"a hit passes {word}") for note, word in zip(notes, words, strict=True)] == [True] * len(
         words
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [("lab-i386-up@6.12", "lab-i386-up-markers@6.12"), ("debian-686", "lab-i386-up-markers")],
+)
+def test_a_kernel_without_markers_names_one_that_has_them(name: str, other: str) -> None:
+    planned = plan(load_experiment(data_dir("configs") / "lkst-events-2005.yaml", kinds()))
+    (cell,) = (cell for cell in planned.cells if cell.row == "hook")
+    reason = unsupported_reason(a_kernel({"CONFIG_DEBUG_FS": "y"}, name), cell)
+    assert reason is not None
+    assert reason.endswith(f": hooks are in kernels that have markers, such as {other}")

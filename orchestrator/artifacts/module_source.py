@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The sources of a module: its rendered template and the files that this includes."""
+
+from __future__ import annotations
+
+import os
+import re
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+import jinja2
+from jinja2.sandbox import SandboxedEnvironment
+
+from orchestrator.artifacts.sources import included_as, read_c_source
+from orchestrator.catalog.data import unknown
+from orchestrator.errors import ConfigError, UsageError
+from orchestrator.paths import data_dir
+
+TEMPLATE = ".c.j2"
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,127}")
+_LARGEST = 1 << 31
+_LONGEST = 1024
+_LONGEST_NAME = 40
+"""Of a user's module: MODULE_NAME_LEN is 56 with the terminating zero on 64-bit kernels."""
+
+_SYNTAX = (
+    "{{ VALUE }} is replaced, {% if VALUE %}...{% endif %} chooses; "
+    "C that has such braces stands between {% raw %} and {% endraw %}"
+)
+
+_OWN = "own_"
+"""How the names of users' modules begin, which none of the kernel's has."""
+
+_MARKERS = "marker.h"
+_FORMAT_ERRORS = "-Werror=format -Werror=format-extra-args"
+"""A probe reads a marker's arguments as its format says: one that does not fit makes it read what was not passed."""
+
+_OWN_FOLDER = "-I$(src)"
+"""What the kernel's headers include of a module is found there, such as the header of its tracepoints."""
+
+Scalar = str | int
+Value = Scalar | tuple[Scalar, ...]
+
+
+@dataclass(frozen=True)
+class ModuleSource:
+    """A module's files by their paths in its folder, with its Kbuild. ``name`` is what the kernel lists.
+
+    A path may lead out of the folder (``../x.h``), or be absolute: that file stays where it is. ``origins`` has the
+    paths that the files come from, by the same: what messages on them name.
+    """
+
+    name: str
+    files: Mapping[str, str]
+    origins: Mapping[str, Path] = field(default_factory=dict)
+
+    def write(self, folder: Path) -> Path:
+        """Write the files in a folder, as deep in it as paths lead out; return where the module's folder is then."""
+        depth = max(Path(name).parts.count("..") for name in self.files)
+        place = folder.joinpath(*["module"] * depth)
+        for name, text in self.files.items():
+            if not Path(name).is_absolute():
+                file = Path(os.path.normpath(place / name))
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text)
+        return place
+
+
+@lru_cache(maxsize=1)
+def module_folders() -> Sequence[Path]:
+    """The folders of ``kmods``. A file is found by its name alone, which is unique among them."""
+    return sorted(path for path in data_dir("kmods").iterdir() if path.is_dir())
+
+
+@lru_cache(maxsize=1)
+def templates() -> Mapping[str, Path]:
+    """The lab's own modules, by name, with their templates: NAME of ``NAME.c.j2`` becomes ``lab_NAME.ko``."""
+    files = (file for folder in module_folders() for file in folder.glob(f"*{TEMPLATE}"))
+    return dict(sorted((file.name.removesuffix(TEMPLATE), file) for file in files))
+
+
+def render(template: str, values: Mapping[str, Value]) -> ModuleSource:
+    """Render one of the lab's modules. Raises UsageError for an unknown one, or for a bad or missing value.
+
+    ``symbol`` and ``offset`` may be missing: they are only the defaults of the module's parameters.
+
+    Every value reaches C, so it must be an identifier (a symbol's name), a whole number, or a tuple of these.
+    """
+    if template not in templates():
+        raise UsageError(unknown("module", template, templates()))
+    name = f"lab_{template.replace('-', '_')}"
+    file = templates()[template]
+    return _source(name, _rendered(file, module_folders(), values), module_folders(), file)
+
+
+def check_parameters(values: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
+    """Values that one of the lab's modules is loaded with. Raises UsageError for a bad one, as ``render`` does."""
+    for key, value in values.items():
+        _check_scalar(key, value)
+    return values
+
+
+def render_own(file: Path, values: Mapping[str, Value]) -> ModuleSource:
+    """Render a user's module, a template or a C file, which may include the lab's headers by their names.
+
+    ``NAME.c.j2`` and ``NAME.c`` become ``own_NAME.ko``. A header beside the file hides the lab's of that name.
+    Raises ConfigError for a file that cannot be read, UsageError for a missing value.
+    """
+    return render_as(user_name(file), file, values)
+
+
+def render_as(name: str, file: Path, values: Mapping[str, Value]) -> ModuleSource:
+    """Render a user's module as ``render_own`` does, and call it ``name``."""
+    folders = [file.parent, *module_folders()]
+    main = _rendered(file, folders, values) if file.name.endswith(TEMPLATE) else read_c_source(file)
+    return _source(name, main, folders, file, (_OWN_FOLDER,))
+
+
+def user_name(file: Path) -> str:
+    """The name of a user's module, as the kernel lists it."""
+    stem = file.name.removesuffix(TEMPLATE).removesuffix(".c")
+    return _OWN + re.sub(r"[^a-z0-9]", "_", stem.lower())[:_LONGEST_NAME]
+
+
+def source_name(module: Path) -> str:
+    """The C file that a user's .ko was probably built from: ``NAME.c`` of ``NAME.ko``, and of our ``own_NAME.ko``."""
+    return f"{module.stem.removeprefix(_OWN)}.c"
+
+
+def _rendered(file: Path, folders: Sequence[Path], values: Mapping[str, Value]) -> str:
+    for key, value in values.items():
+        _check(key, value)
+    environment = SandboxedEnvironment(
+        loader=jinja2.FileSystemLoader(folders),
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+    )
+    try:
+        return environment.from_string(read_c_source(file)).render(values)
+    except jinja2.UndefinedError as error:
+        hint = f"values here: {', '.join(values)}" if values else "exec and shell take values: --set NAME=VALUE"
+        what = f"the template needs a value that was not given: {error.message}"
+        raise UsageError(what, where=_place(file, error), hint=hint) from None
+    except jinja2.TemplateSyntaxError as error:
+        # One of another file has its name: the template has included it.
+        where = f"{error.filename or file}:{error.lineno}"
+        problem = (error.message or "").rstrip(".")
+        what = f"this is no template of Jinja's: {problem[:1].lower()}{problem[1:]}"
+        raise ConfigError(what, where=where, hint=_SYNTAX) from None
+    except jinja2.TemplateNotFound as error:
+        what = f"the template includes {error.name!r}, which is neither beside it nor among the lab's modules"
+        raise ConfigError(what, where=_place(file, error)) from None
+    except (
+        *(jinja2.TemplateError, ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError),
+        *(TypeError, ValueError),
+    ) as error:
+        raise ConfigError(f"the template fails: {error}", where=_place(file, error)) from None
+
+
+def _place(file: Path, error: Exception) -> str:
+    """Where in a template an expression has failed: Jinja gives its frames the template's lines."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "<template>"]
+    return f"{file}:{lines[0]}" if lines else str(file)
+
+
+def _source(name: str, main: str, folders: Sequence[Path], main_file: Path, flags: Sequence[str] = ()) -> ModuleSource:
+    """A module's files: the main one, and all that it includes. A header that no folder has is the kernel's.
+
+    Those of guests' programs come last: marks are the same in both (``region.h``).
+
+    ``main_file`` is where ``main`` comes from: a header of that name must not bring it in a second time.
+    """
+    found = included_as(main, [*folders, data_dir("images") / "guest"])
+    shared = {path: file for path, file in found.items() if not file.samefile(main_file)}
+    files = {f"{name}_main.c": main, **{path: read_c_source(file) for path, file in shared.items()}}
+    parts = [f"{name}_main.c", *(path for path in shared if _is_part(path, shared))]
+    objects = " ".join(str(Path(path).with_suffix(".o")) for path in parts)
+    flags = [*flags, *([_FORMAT_ERRORS] if _MARKERS in files else [])]
+    return ModuleSource(
+        name,
+        {**files, "Kbuild": f"obj-m := {name}.o\n{name}-y := {objects}\n{_ccflags(flags)}"},
+        {f"{name}_main.c": main_file, **shared},
+    )
+
+
+def _is_part(path: str, files: Mapping[str, Path]) -> bool:
+    """Whether a source is compiled by itself: with its header, and not as a part of the file that includes it."""
+    source = Path(path)
+    return source.suffix in (".c", ".S") and not source.is_absolute() and str(source.with_suffix(".h")) in files
+
+
+def _ccflags(flags: Sequence[str]) -> str:
+    return f"ccflags-y := {' '.join(flags)}\n" if flags else ""
+
+
+def _check(key: str, value: Value) -> None:
+    if isinstance(value, tuple):
+        if len(value) > _LONGEST:
+            raise UsageError(f"value {key} has {len(value)} elements, and {_LONGEST} are allowed")
+        for number, element in enumerate(value):
+            _check_scalar(f"{key}[{number}]", element)
+    else:
+        _check_scalar(key, value)
+
+
+def _check_scalar(key: str, value: Scalar) -> None:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise UsageError(f"value {key}={value!r} is neither an identifier nor a whole number")
+    if isinstance(value, int) and not -_LARGEST < value < _LARGEST:
+        raise UsageError(f"value {key}={value} is out of range")
+    if isinstance(value, str) and not _IDENTIFIER.fullmatch(value):
+        raise UsageError(
+            f"value {key}={value!r} is no identifier", hint="a whole number, or letters, digits, '_' and '.'"
+        )
