@@ -254,8 +254,10 @@ OVER_SSH = pytest.param("ssh", marks=pytest.mark.nightly("starts all of systemd,
 
 @pytest.mark.parametrize("channel", ["framed", OVER_SSH])
 def test_restored_guests_of_an_image_are_not_clones(
-    own: BuildContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, channel: ChannelKind
+    workshop: BuildContext, own: BuildContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, channel: ChannelKind
 ) -> None:
+    hardware, disks = Hardware(cpu("pentium4"), 1, 256, "tcg"), GuestDisks("debian-i386", channel)
+    machine_for(workshop, ready_kernel(workshop, kernels()["lab-i386-up"]), hardware, disks)  # see own_cache
     while_saving: set[str] = set()
 
     def keep_files(*arguments: Any) -> None:
@@ -264,7 +266,7 @@ def test_restored_guests_of_an_image_are_not_clones(
 
     monkeypatch.setattr(saving, "keep_files", keep_files)
     kernel = ready_kernel(own, kernels()["lab-i386-up"])
-    wanted = machine_for(own, kernel, Hardware(cpu("pentium4"), 1, 256, "tcg"), GuestDisks("debian-i386", channel))
+    wanted = machine_for(own, kernel, hardware, disks)
     with started(own, wanted, tmp_path, "one") as one, started(own, wanted, tmp_path, "other") as other:
         assert one.restored_from == other.restored_from
         assert one.restored_from is not None
