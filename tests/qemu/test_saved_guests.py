@@ -197,13 +197,10 @@ def test_a_restored_guest_does_not_write_to_the_saved_one(
 def check_date(guest: Guest) -> None:
     """The guest's date is not that of its saving, but today's: not behind the host's.
 
-    A hardware clock has whole seconds: a guest that took its time from it is late by less than one. It may be ahead: a
-    plain clock runs as fast as the kernel measured its TSC while it booted, and beside twenty busy processes one was
-    151 s ahead after 20.
+    A plain clock runs as fast as the kernel measured its TSC while it booted: beside twenty busy processes one guest was
+    151 s ahead after 20, and another one 2 s behind after 60.
     """
-    before = int(time.time())
-    date = int(guest.succeed(["date", "+%s"]).text)
-    assert before - 1 <= date < before + 86_400
+    assert abs(int(guest.succeed(["date", "+%s"]).text) - time.time()) < 3600
 
 
 def test_on_another_clock_the_time_is_right_and_the_pool_another(own: BuildContext, tmp_path: Path) -> None:
