@@ -155,8 +155,9 @@ def test_an_image_is_there_as_long_as_nothing_that_counts_is_another(
     for change in ({"init": "systemd"}, {"size": 3 << 30}, {"arch": "x86_64"}, {"packages": ("gdb", *recipe.packages)}):
         with pytest.raises(HostError, match="image debian-i386 is not in the cache"):
             ready_image(offline, recipe.model_copy(update=change))
+    another = {**images_of.scripts(), "finish.sh": "# another"}
     with monkeypatch.context() as patched:
-        patched.setattr(images_of, "scripts", lambda: {**image_build.scripts(), "finish.sh": "# another"})
+        patched.setattr(images_of, "scripts", lambda: another)
         assert cached_image(offline, recipe) is None
     pin.write_text(json.dumps([asdict(CHOSEN[0])]))
     assert cached_image(offline, recipe) is None
