@@ -119,7 +119,6 @@ class CellPair:
 
     @property
     def title(self) -> str:
-        """The cell's id, or both."""
         ids = dict.fromkeys(cell.id for cell in (self.before, self.after) if cell is not None)
         return " -> ".join(ids)
 
@@ -177,7 +176,6 @@ class CellChange:
 
     @property
     def failed_in_both(self) -> bool:
-        """Whether the cell has failed in both runs, which is no change."""
         return all(cell is not None and cell.status == "failed" for cell in (self.pair.before, self.pair.after))
 
     @property
@@ -220,17 +218,14 @@ class Comparison:
 
     @property
     def changed(self) -> Sequence[CellChange]:
-        """The cells that are to be listed: all but the unchanged ones."""
         return [one for one in self.cells if one.change != "unchanged" or one.beyond]
 
     @property
     def unchanged(self) -> Sequence[CellChange]:
-        """The others."""
         return [one for one in self.cells if one.change == "unchanged" and not one.beyond]
 
     @property
     def beyond(self) -> Sequence[CellChange]:
-        """The cells that are beyond their budget."""
         return [one for one in self.cells if one.beyond]
 
     @property

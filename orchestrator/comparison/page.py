@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from orchestrator.comparison.comparison import CellChange, Change, ComparedRuns, Comparison, HeldFigure
+from orchestrator.comparison.comparison import CellChange, Change, ComparedRuns, Comparison, HeldFigure, next_run
 from orchestrator.comparison.forms import (
     CellNames,
     budget_figure,
     common_parts,
-    compare_command,
     difference_figures,
     experiments,
     origin_sentences,
@@ -61,27 +60,22 @@ class ChangePart:
 
     @property
     def before(self) -> str:
-        """The value before, or the cell's state."""
         return side(self.change.pair.before)
 
     @property
     def after(self) -> str:
-        """The value after, or the cell's state."""
         return side(self.change.pair.after)
 
     @property
     def figures(self) -> tuple[str, str, str]:
-        """The change of the value: in its unit, in percent, and its interval."""
         return difference_figures(self.change.value, self.change.pair.first.unit)
 
     @property
     def overhead(self) -> str:
-        """The change of the overhead in its unit."""
         return difference_figures(self.change.overhead, self.change.pair.first.unit)[0]
 
     @property
     def budget(self) -> str:
-        """What the cell may grow by, and whether it did by more."""
         return budget_figure(self.change)
 
     @property
@@ -204,7 +198,7 @@ def comparison_page(compared: ComparedRuns) -> str:
         unchanged=unchanged_rows(unchanged) if unchanged else None,
         origin=origin,
         remarks=[*remarks(compared), *not_drawn],
-        next=compare_command(compared),
+        next=next_run(compared),
         runs=_runs(compared),
         program=PROGRAM,
     )
