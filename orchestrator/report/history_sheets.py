@@ -12,7 +12,7 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from orchestrator.plain_text import counted
-from orchestrator.program import PROGRAM
+from orchestrator.program import command
 from orchestrator.report.chart import BLOCKS, HistoryChart, HistoryPoint, Level, sparkline
 from orchestrator.report.sheet import (
     NOTHING,
@@ -26,6 +26,7 @@ from orchestrator.report.sheet import (
     signed_figure,
     unit_name,
 )
+from orchestrator.results.contract import Interval
 from orchestrator.results.history import History, Point
 from orchestrator.results.history_steps import Step, Steps
 from orchestrator.results.origin import Commit, Found, OriginDifference, Tried
@@ -43,6 +44,15 @@ class ExplainedStep:
     step: Step
     causes: Sequence[OriginDifference]
 
+    @property
+    def command(self) -> str:
+        return command("compare", self.step.before.run, self.step.after.run)
+
+    def sentences(self, most: int) -> list[str]:
+        """The first causes, and how many more there are."""
+        rest = len(self.causes) - most
+        return [*(cause.sentence for cause in self.causes[:most]), *([f"and {rest} more"] if rest > 0 else [])]
+
 
 @dataclass(frozen=True)
 class Traced:
@@ -59,7 +69,7 @@ def history_sheets(
     history = traced.history
     runs = _runs_grid(history, limit)
     head = [_facts(history), sparkline([history.of(point) for point in history.points], _LINE, characters)]
-    how = [traced.steps.how, *_left_out(history)]
+    how = [traced.steps.how, *left_out(history)]
     if not newest:
         return [Sheet(str(history.metric), head, runs, ["No step.", *how], [], [])]
     rows = [_step_row(one.step, history, mark) for mark, one in enumerate(newest, 1)]
@@ -110,12 +120,13 @@ def _facts(history: History) -> str:
     return f"{what} in {newest.unit}, {counted(count, 'run')} from {_day(first)} to {_day(last)}"
 
 
-def _left_out(history: History) -> Iterator[str]:
-    if history.other_units:
-        yield f"{counted(history.other_units, 'run')} measured something else and are left out."
-    without = len(history.points) - len(history.numbers)
-    if without:
-        yield f"{counted(without, 'run')} without a number."
+def left_out(history: History) -> list[str]:
+    """Sentences on runs that have no figure here."""
+    other, without = history.other_units, len(history.points) - len(history.numbers)
+    return [
+        *([f"{counted(other, 'run')} measured something else and are left out."] if other else []),
+        *([f"{counted(without, 'run')} without a number."] if without else []),
+    ]
 
 
 def _step_row(step: Step, history: History, mark: int) -> Row:
@@ -136,7 +147,7 @@ def _explanation(one: ExplainedStep) -> Iterator[str]:
         yield f"... and {len(one.causes) - _SHOWN_CAUSES} more"
     if one.step.missing:
         yield f"{counted(one.step.missing, 'run')} without a number between the two"
-    yield in_one_line(f"{PROGRAM} compare {one.step.before.run} {one.step.after.run}")
+    yield in_one_line(one.command)
 
 
 def _runs_grid(history: History, limit: int | None) -> Grid:
@@ -156,13 +167,18 @@ def _outcome(point: Point) -> tuple[object, ...]:
 
 def _run_row(group: Sequence[Point], history: History) -> Row:
     newest, oldest = group[0], group[-1]
-    low, high = newest.interval or (None, None)
-    interval = NOTHING if low == high else f"{figure(low, history.unit)} to {figure(high, history.unit)}"
+    interval = interval_figure(newest.interval, history.unit)
     if newest.verdict is not None:
         interval += ", undecided"
     value = newest.status if newest.value is None else figure(newest.value, history.unit)
     cells = [str(len(group)), _day(oldest), value, figure(newest.overhead, history.unit), interval]
     return Row(newest.run, cells, "red" if newest.status == "failed" else "")
+
+
+def interval_figure(interval: Interval | None, unit: str) -> str:
+    """Both ends; a dash for an interval without a width."""
+    low, high = interval or (None, None)
+    return NOTHING if low == high else f"{figure(low, unit)} to {figure(high, unit)}"
 
 
 def _day(point: Point) -> str:

@@ -64,7 +64,6 @@ class DrawnCharts:
         self._is_saved = True
 
     def picture(self, chart: Chart, name: str) -> Markup:
-        """A chart as an element of a page, whose ids begin with ``name``."""
         key = hashlib.sha256(repr((self._program, name, chart)).encode()).hexdigest()
         known = self._charts.pop(key, None)
         if known is None:
@@ -76,7 +75,6 @@ class DrawnCharts:
         return Markup(known)  # noqa: S704 (drawn above)
 
     def save(self) -> None:
-        """Keep them for the next build."""
         if not self._is_saved:
             with storage_faults(self._file):
                 write_whole(self._file, json.dumps(self._charts))
@@ -128,7 +126,6 @@ class SiteBuilt:
 
     @property
     def index(self) -> Path:
-        """The first page."""
         return self.directory / INDEX
 
 
@@ -170,7 +167,6 @@ class _Build:
         self._written = 0
 
     def done(self, progress: Callable[[int, int], None]) -> SiteBuilt:
-        """Make all pages, and remove those that are of nothing any more."""
         runs = {run_file(run.id): run for run in self._shown}
         metrics = {metric_file(metric): metric for metric in self._outcomes}
         experiments = {experiment_file(run.experiment): run.experiment for run in self._runs}

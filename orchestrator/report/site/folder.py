@@ -78,12 +78,10 @@ class SiteFolder:
         self.save()
 
     def is_current(self, path: str, made_from: str) -> bool:
-        """Whether the page was made from this, and is there."""
         page = self._state.pages.get(path)
         return page is not None and page.made_from == made_from and (self.directory / path).is_file()
 
     def line(self, path: str) -> Mapping[str, Any] | None:
-        """What was put with a page, for lists."""
         return self._state.pages[path].line
 
     def put(self, path: str, page: Page, made_from: str, line: dict[str, Any] | None = None) -> None:
@@ -121,7 +119,6 @@ class SiteFolder:
         return len(others)
 
     def save(self) -> None:
-        """Write down what the site has."""
         file = self.own / _STATE
         with storage_faults(file):
             write_whole(file, self._state.model_dump_json(exclude_defaults=True))
