@@ -33,16 +33,17 @@ from orchestrator.comparison.forms import summary as comparison_summary
 from orchestrator.comparison.verdicts import is_exact, resolvable
 from orchestrator.errors import HostError, UsageError
 from orchestrator.files import write_whole
-from orchestrator.plain_text import counted
+from orchestrator.plain_text import counted, cut, shown
 from orchestrator.program import command
 from orchestrator.report.exports import first_line
 from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.sheet import COUNTED, figure, unit_name
 from orchestrator.report.text import print_sheets, summary
+from orchestrator.results.budgets import only
 from orchestrator.results.contract import PER_CALL, PER_LOOP, CellRecord, Status, all_ok
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.origin import Origin, kernel_versions
-from orchestrator.results.runs import Run
+from orchestrator.results.runs import EXPERIMENT_FILE, Run
 from orchestrator.results.store import RunEntry, Store
 
 # A night: a run, beside the last good one.
@@ -68,12 +69,10 @@ class Night:
 
     @property
     def experiment(self) -> str:
-        """The name of what was measured."""
         return self.run.record.experiment
 
     @property
     def failed(self) -> Sequence[CellRecord]:
-        """The cells that failed."""
         return [cell for cell in self.run.record.cells if cell.status == "failed"]
 
     @property
@@ -104,7 +103,6 @@ class NightNote:
             write_whole(self._file, f"{(now or datetime.now(UTC)).isoformat()}\n")
 
     def end(self) -> None:
-        """The night is over, and was reported."""
         with storage_faults(self._file):
             self._file.unlink(missing_ok=True)
 
@@ -196,8 +194,7 @@ def against(night: Night) -> str:
 
 def subject(night: Night) -> str:
     """A line for a mailbox: what is wrong, the largest of it by name."""
-    text = f"[{night.experiment}] {word(night)}: {_in_short(night)}"
-    return text if len(text) <= _LONGEST_SUBJECT else f"{text[: _LONGEST_SUBJECT - 4]} ..."
+    return cut(f"[{night.experiment}] {word(night)}: {_in_short(night)}", _LONGEST_SUBJECT)
 
 
 def _in_short(night: Night) -> str:
@@ -260,10 +257,7 @@ def reproducers(night: Night) -> Iterator[str]:
     wrong = [one.pair.after for one in night.beyond if one.pair.after is not None] or list(night.failed)
     if not wrong:
         return
-    experiment = str(night.run.directory / "experiment.yaml")
-    # A comma in an id would part the filter.
-    only = [part for cell in wrong[:_NAMED] for part in ("--only", f"id={cell.id.replace(',', '?')}")]
-    yield command("run", experiment, *only)
+    yield command("run", str(night.run.directory / EXPERIMENT_FILE), *only(wrong[:_NAMED]))
     if night.compared is not None:
         yield command("compare", night.compared.before.record.run, night.run.record.run)
 
@@ -298,9 +292,7 @@ def _wrong(night: Night) -> Iterator[str]:
     listed = [f"beyond budget: {change_sentence(night, one)}" for one in night.beyond]
     if not listed:
         listed = [f"failed: {cell.id}: {first_line(cell)}" for cell in night.failed]
-    yield from listed[:_LISTED_SHORT]
-    if len(listed) > _LISTED_SHORT:
-        yield f"... and {len(listed) - _LISTED_SHORT} more"
+    yield from shown(listed, _LISTED_SHORT)
 
 
 # A night as a mail (RFC 5322) in plain ASCII: what changed, on which kernels and machines, how to see it again.
@@ -336,7 +328,7 @@ def _parts(night: Night, origin: Origin, registry: ReportRegistry) -> Iterator[s
     if night.compared is not None and night.compared.comparison.changed:
         yield _table(night)
     if night.failed:
-        yield _prose("Failed", _bounded([f"{cell.id}: {first_line(cell)}" for cell in night.failed]))
+        yield _prose("Failed", shown([f"{cell.id}: {first_line(cell)}" for cell in night.failed], _LISTED))
     yield _prose("Summary", summary(night.run.record, registry))
     if night.problems:
         yield _prose("Problems", night.problems)
@@ -368,11 +360,6 @@ def _wrapped(sentences: Iterable[str], indent: str) -> Iterator[str]:
         yield from textwrap.wrap(
             sentence, _PROSE, initial_indent=indent, subsequent_indent=hanging, break_long_words=False
         )
-
-
-def _bounded(lines: list[str]) -> list[str]:
-    more = [f"... and {len(lines) - _LISTED} more"] if len(lines) > _LISTED else []
-    return lines[:_LISTED] + more
 
 
 def _machines(night: Night, origin: Origin) -> Iterator[str]:
@@ -461,7 +448,6 @@ class Webhook:
 
     @property
     def host(self) -> str:
-        """The server's name."""
         return urlsplit(self.url).hostname or ""
 
     def post(self, content: Mapping[str, Any]) -> None:

@@ -23,10 +23,10 @@ from orchestrator.comparison.verdicts import (
 )
 from orchestrator.errors import LabError
 from orchestrator.program import command
-from orchestrator.results.budgets import Allowance, Budget, Budgets, Limit
+from orchestrator.results.budgets import Allowance, Budget, Budgets, Limit, only
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.origin import Origin, OriginDifference, host_differences, origin_differences
-from orchestrator.results.runs import Run
+from orchestrator.results.runs import EXPERIMENT_FILE, Run
 from orchestrator.results.stored_profile import CellProfile, ProfileDifference, difference, load_profile
 
 # Whether two cells can be compared, and what is to be said where they did not make the same calls.
@@ -362,7 +362,6 @@ MOST_REPEATS = 100
 """The most samples that a cell may have: ``benchmark.repeats``."""
 
 _NAMED_CELLS = 5
-_EXPERIMENT_FILE = "experiment.yaml"
 
 
 @dataclass(frozen=True)
@@ -419,10 +418,9 @@ def next_run(compared: ComparedRuns) -> str | None:
     repeats: dict[str | None, int] = {}
     for cell, count in wanted:
         repeats[cell.table] = max(count, repeats.get(cell.table, 0))
-    words = [*(compared.again or ("run", str(compared.after.directory / _EXPERIMENT_FILE)))]
+    words = [*(compared.again or ("run", str(compared.after.directory / EXPERIMENT_FILE)))]
     if len(wanted) <= _NAMED_CELLS:
-        # A comma in an id would part the filter.
-        words += [word for cell, _ in wanted for word in ("--only", f"id={cell.id.replace(',', '?')}")]
+        words += only(cell for cell, _ in wanted)
     for table, count in repeats.items():
         key = "benchmark.repeats" if table is None else f"tables.{table}.benchmark.repeats"
         words += ["--set", f"{key}={count}"]

@@ -21,7 +21,7 @@ from orchestrator.comparison.comparison import (
     unresolvable,
 )
 from orchestrator.comparison.verdicts import Difference
-from orchestrator.plain_text import counted
+from orchestrator.plain_text import counted, shown
 from orchestrator.report.profile_json import symbol_json
 from orchestrator.report.profile_sheets import mark, others, per_call, signed
 from orchestrator.report.sheet import NOTHING, Footnote, Grid, Row, Sheet, figure, shared_parts
@@ -144,16 +144,11 @@ def origin_sentences(compared: ComparedRuns) -> Iterator[str]:
 
 def remarks(compared: ComparedRuns) -> Iterator[str]:
     """What is not in the table: cells that were not compared or had failed before, what would decide undecided ones."""
-    refused = compared.comparison.not_compared
-    for one in refused[:_SHOWN]:
-        yield f"Not compared: {one.pair.title}: {one.reason}."
-    if len(refused) > _SHOWN:
-        yield f"Not compared: {len(refused) - _SHOWN} more."
-    failed = [one for one in compared.comparison.cells if one.failed_in_both]
-    for cell in failed[:_SHOWN]:
-        yield f"Failed in both: {cell.pair.title}: {first_line(cell.pair.first)}"
-    if len(failed) > _SHOWN:
-        yield f"Failed in both: {len(failed) - _SHOWN} more."
+    refused = [f"Not compared: {one.pair.title}: {one.reason}." for one in compared.comparison.not_compared]
+    yield from shown(refused, _SHOWN, "Not compared: {} more.")
+    failed = [one.pair for one in compared.comparison.cells if one.failed_in_both]
+    both = [f"Failed in both: {pair.title}: {first_line(pair.first)}" for pair in failed]
+    yield from shown(both, _SHOWN, "Failed in both: {} more.")
     unfinished = dict.fromkeys(one.unfinished_sentence for one in (compared.before, compared.after) if one.unfinished)
     yield from (f"{sentence}." for sentence in unfinished)
     hopeless = len(unresolvable(compared.comparison.cells))
@@ -195,7 +190,6 @@ def comparison_sheet(compared: ComparedRuns, limit: int | None = None) -> Sheet:
         grid=_grid(rows) if rows else _nothing_changed(compared),
         sentences=[*remarks(compared), *([f"To decide: {next_command}"] if next_command else [])],
         footnotes=[Footnote(number, text) for number, text in enumerate(said, start=1)],
-        proofs=[],
     )
 
 

@@ -22,6 +22,7 @@ from orchestrator.comparison.forms import (
     summary,
 )
 from orchestrator.comparison.verdicts import Difference
+from orchestrator.plain_text import cut
 from orchestrator.program import PROGRAM, command
 from orchestrator.report.chart import IntervalChart, IntervalRow, Tone
 from orchestrator.report.html.frame import Link, render
@@ -29,6 +30,7 @@ from orchestrator.report.html.pictures import NOT_DRAWN, can_draw, chart_picture
 from orchestrator.report.html.run_page import repeat_command
 from orchestrator.report.profile_sheets import difference_sheet
 from orchestrator.report.sheet import NOTHING, Grid, Row, Sheet, figure
+from orchestrator.results.budgets import only
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.stored_profile import ProfileDifference
 
@@ -41,14 +43,6 @@ _ALWAYS = 3
 
 
 @dataclass(frozen=True)
-class Command:
-    """A command, and what it is for."""
-
-    purpose: str
-    text: str
-
-
-@dataclass(frozen=True)
 class ChangePart:
     """A pair of cells with what the page adds; ``name`` is what it is called among the others."""
 
@@ -56,27 +50,8 @@ class ChangePart:
     anchor: str
     name: str
     symbols: Sheet | None
-    commands: Sequence[Command]
-
-    @property
-    def before(self) -> str:
-        return side(self.change.pair.before)
-
-    @property
-    def after(self) -> str:
-        return side(self.change.pair.after)
-
-    @property
-    def figures(self) -> tuple[str, str, str]:
-        return difference_figures(self.change.value, self.change.pair.first.unit)
-
-    @property
-    def overhead(self) -> str:
-        return difference_figures(self.change.overhead, self.change.pair.first.unit)[0]
-
-    @property
-    def budget(self) -> str:
-        return budget_figure(self.change)
+    commands: Mapping[str, str]
+    """By what they are for."""
 
     @property
     def grid(self) -> Grid | None:
@@ -100,7 +75,7 @@ def change_part(
 ) -> ChangePart:
     """The part of the ``place``-th change, from 1."""
     sheet = None if symbols is None else difference_sheet(symbols, _SYMBOLS)
-    return ChangePart(change, f"change-{place}", name, sheet, list(_commands(compared, change)))
+    return ChangePart(change, f"change-{place}", name, sheet, dict(_commands(compared, change)))
 
 
 def _figures(found: Difference, unit: str, held: HeldFigure | None) -> Sequence[str]:
@@ -112,20 +87,19 @@ def _figures(found: Difference, unit: str, held: HeldFigure | None) -> Sequence[
     return [*sides, *difference_figures(found, unit), superiority, p, allowed, verdict]
 
 
-def _commands(compared: ComparedRuns, change: CellChange) -> Iterator[Command]:
+def _commands(compared: ComparedRuns, change: CellChange) -> Iterator[tuple[str, str]]:
     before, after = change.pair.before, change.pair.after
     if before is not None and after is not None:
         names = [f"{run.record.run}:{cell.id}" for run, cell in ((compared.before, before), (compared.after, after))]
         if before.profile is not None and after.profile is not None:
-            yield Command("Every symbol that differs", command("diff", *names, "--limit", "0"))
+            yield "Every symbol that differs", command("diff", *names, "--limit", "0")
     if compared.again:
-        only = ["--only", f"id={change.pair.first.id.replace(',', '?')}"]
-        yield Command("Measure it again", command(*compared.again, *only))
+        yield "Measure it again", command(*compared.again, *only([change.pair.first]))
         return
     for which, run, cell in (("before", compared.before, before), ("after", compared.after, after)):
         again = None if cell is None else repeat_command(run.directory, cell)
         if again is not None:
-            yield Command(f"Measure it again as {which}", again)
+            yield f"Measure it again as {which}", again
 
 
 def unchanged_rows(cells: Sequence[tuple[str, CellRecord, str]]) -> Grid:
@@ -167,8 +141,7 @@ def _row(one: CellChange, found: Difference, name: str) -> IntervalRow | None:
         low, high = (100 * end / found.before for end in found.interval)
         bounds = low, high
     _, percent, _ = difference_figures(found, one.pair.first.unit)
-    label = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 4]} ..."
-    return IntervalRow(label, 100 * found.relative, percent, bounds, _TONES.get(one.change, "open"))
+    return IntervalRow(cut(name, _LONGEST), 100 * found.relative, percent, bounds, _TONES.get(one.change, "open"))
 
 
 def comparison_page(compared: ComparedRuns) -> str:
@@ -193,7 +166,10 @@ def comparison_page(compared: ComparedRuns) -> str:
         facts=[*runs_sentence(compared), *common_parts(compared)],
         pictures=pictures,
         changes=changes,
-        any_scatters=any(one.figures[2] for one in changes),
+        side=side,
+        figures=difference_figures,
+        budget=budget_figure,
+        any_scatters=any(difference_figures(one.change.value, "")[2] for one in changes),
         choices=_choices(changes),
         unchanged=unchanged_rows(unchanged) if unchanged else None,
         origin=origin,

@@ -57,7 +57,6 @@ class Difference:
 
     @property
     def value(self) -> float:
-        """What the second has more."""
         return self.after - self.before
 
     @property

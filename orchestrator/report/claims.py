@@ -166,14 +166,10 @@ def _ratio_of_bands(claim: RatioClaim, probe: str, facts: Facts) -> Comparison:
 def _traps(probe: str, expected: int, single_step: int, facts: Facts) -> list[Comparison]:
     label, without = f"{probe}: int3 a hit", f"{probe}: less the single step's"
     count = facts.traps.get(probe)
-    if count is None:
-        return [Comparison(label, NOTHING, None), Comparison(without, NOTHING, None, judged=False)]
     # Only what exceeds the document's count can be the single step's.
-    rest = number(count - single_step) if count > expected else NOTHING
-    return [
-        Comparison(label, number(count), count == expected),
-        Comparison(without, rest, None, judged=False),
-    ]
+    rest = NOTHING if count is None or count <= expected else number(count - single_step)
+    traps = Comparison(label, NOTHING, None) if count is None else Comparison(label, number(count), count == expected)
+    return [traps, Comparison(without, rest, None, judged=False)]
 
 
 def _size_comparisons(claim: SizeClaim, facts: Facts) -> list[Comparison]:
@@ -219,7 +215,6 @@ class Column:
 
     @property
     def decided(self) -> bool:
-        """Whether every figure that is judged could be."""
         return all(one.holds is not None for one in self.measured if one.judged)
 
 
@@ -261,11 +256,7 @@ def assess(run: RunRecord, registry: ReportRegistry) -> list[Assessment]:
         if panel.reference is not None:
             groups.setdefault((panel.reference.document_id, panel.first.clock), []).append(panel)
     return [
-        Assessment(
-            _title(found, clock),
-            [_outcome(claim, _judged(found, measured_facts), clock) for claim in _claims_of(document)],
-        )
-        for (document, clock), found in groups.items()
+        _assessment(found, clock, measured_facts, _claims_of(document)) for (document, clock), found in groups.items()
     ]
 
 
@@ -281,28 +272,16 @@ def assess_modelled(run: RunRecord, modelled: ModelledRun, registry: ReportRegis
         if panel.reference is not None and any(cell.id in times for cell in panel.cells):
             groups.setdefault(panel.reference.document_id, []).append(panel)
     return [
-        Assessment(
-            _title(found, "modelled"),
-            [
-                _outcome(claim, _judged(found, facts), "modelled")
-                for claim in _claims_of(document)
-                if isinstance(claim, RatioClaim)
-            ],
-        )
+        _assessment(found, "modelled", facts, [one for one in _claims_of(document) if isinstance(one, RatioClaim)])
         for document, found in groups.items()
     ]
 
 
-@dataclass(frozen=True)
-class _Judged:
-    """A panel with what is judged of it."""
-
-    panel: Panel
-    facts: Facts
-
-
-def _judged(found: Sequence[Panel], facts: Callable[[Panel], Facts]) -> list[_Judged]:
-    return [_Judged(panel, facts(panel)) for panel in found]
+def _assessment(
+    found: Sequence[Panel], clock: ClaimClock, facts: Callable[[Panel], Facts], wanted: Sequence[Claim]
+) -> Assessment:
+    judged = [(panel, facts(panel)) for panel in found]
+    return Assessment(_title(found, clock), [_outcome(claim, judged, clock) for claim in wanted])
 
 
 def _claims_of(document: str) -> list[Claim]:
@@ -315,17 +294,17 @@ def _title(found: Sequence[Panel], clock: ClaimClock) -> str:
     return f"Claims of {table.document}, {_CLOCKS[clock]}{indication}"
 
 
-def _outcome(claim: Claim, found: Sequence[_Judged], clock: ClaimClock) -> Outcome:
-    measured = [one for one in found if _reference(one.panel).name in claim.tables]
-    names = Counter(one.panel.name for one in measured)
+def _outcome(claim: Claim, found: Sequence[tuple[Panel, Facts]], clock: ClaimClock) -> Outcome:
+    measured = [one for one in found if _reference(one[0]).name in claim.tables]
+    names = Counter(panel.name for panel, _ in measured)
     columns = [
         Column(
-            name=_name(one.panel, names),
-            table=_reference(one.panel).name,
-            measured=compare(claim, one.facts),
-            published=compare(claim, published_facts(_reference(one.panel))),
+            name=_name(panel, names),
+            table=_reference(panel).name,
+            measured=compare(claim, facts),
+            published=compare(claim, published_facts(_reference(panel))),
         )
-        for one in measured
+        for panel, facts in measured
     ]
     return Outcome(claim, columns, clock)
 
@@ -341,8 +320,6 @@ def _reference(panel: Panel) -> ReferenceTable:
 
 
 # A claim and its figures, as they are printed.
-
-_STYLES = {Verdict.HOLDS: "green", Verdict.FAILS: "yellow", Verdict.UNKNOWN: "dim"}
 
 _OPTIONS: dict[ClaimClock, str] = {
     "instructions": "",
@@ -361,11 +338,6 @@ class Statement:
     grid: Grid | None
     remarks: Sequence[str]
 
-    @property
-    def style(self) -> str:
-        """The verdict's rich style."""
-        return _STYLES[self.verdict]
-
 
 @dataclass(frozen=True)
 class ClaimsPart:
@@ -380,10 +352,14 @@ ClaimsLayout = Callable[[Assessment, str], ClaimsPart]
 """How a document's claims are printed, judged by the run with this id."""
 
 
-def all_claims(assessment: Assessment, run: str) -> ClaimsPart:
+def all_claims(assessment: Assessment, run: str = "") -> ClaimsPart:
     """Every claim with its figures, whether it was decided or not."""
     del run
-    return ClaimsPart(assessment.title, statements(assessment), [])
+    return ClaimsPart(
+        assessment.title,
+        [Statement(one.verdict, one.claim.sentence, _grid(one), _remarks(one)) for one in assessment.outcomes],
+        [],
+    )
 
 
 def decided_claims(assessment: Assessment, run: str) -> ClaimsPart:
@@ -394,14 +370,6 @@ def decided_claims(assessment: Assessment, run: str) -> ClaimsPart:
         [Statement(one.verdict, one.claim.sentence, None, list(_contradiction(one))) for one in decided],
         list(_left_out(assessment, run)),
     )
-
-
-def statements(assessment: Assessment) -> list[Statement]:
-    """Return the assessment's claims as they are printed, in the document's order."""
-    return [
-        Statement(outcome.verdict, outcome.claim.sentence, _grid(outcome), _remarks(outcome))
-        for outcome in assessment.outcomes
-    ]
 
 
 def _contradiction(outcome: Outcome) -> Iterator[str]:
@@ -425,18 +393,13 @@ def _left_out(assessment: Assessment, run: str) -> Iterator[str]:
     unknown = [one for one in outcomes if one.verdict is Verdict.UNKNOWN]
     elsewhere = [one for one in unknown if not one.columns]
     if elsewhere:
-        command = _deciding(elsewhere[0].claim.document, elsewhere[0].clock)
-        yield f"{len(elsewhere)} of {len(outcomes)} claims need other tables: {command}"
+        config, options = f"configs/{elsewhere[0].claim.document}.yaml", _OPTIONS[elsewhere[0].clock]
+        yield f"{len(elsewhere)} of {len(outcomes)} claims need other tables: {PROGRAM} run {config}{options}"
     if len(unknown) > len(elsewhere):
         yield f"{len(unknown) - len(elsewhere)} of {len(outcomes)} claims are not decided by these tables' figures."
     if outcomes:
         clock = " --clock modelled" if outcomes[0].clock == "modelled" else ""
         yield f"The figures of all: {PROGRAM} report {run}{clock} --claims"
-
-
-def _deciding(document: str, clock: ClaimClock) -> str:
-    """The command that measures all of a document's tables for a clock."""
-    return f"{PROGRAM} run configs/{document}.yaml{_OPTIONS[clock]}"
 
 
 def _grid(outcome: Outcome) -> Grid | None:

@@ -11,7 +11,7 @@ from datetime import datetime
 from itertools import groupby, pairwise
 from typing import Any
 
-from orchestrator.plain_text import counted
+from orchestrator.plain_text import counted, shown
 from orchestrator.program import command
 from orchestrator.report.chart import BLOCKS, HistoryChart, HistoryPoint, Level, sparkline
 from orchestrator.report.sheet import (
@@ -50,8 +50,7 @@ class ExplainedStep:
 
     def sentences(self, most: int) -> list[str]:
         """The first causes, and how many more there are."""
-        rest = len(self.causes) - most
-        return [*(cause.sentence for cause in self.causes[:most]), *([f"and {rest} more"] if rest > 0 else [])]
+        return shown([cause.sentence for cause in self.causes], most, "and {} more")
 
 
 @dataclass(frozen=True)
@@ -71,15 +70,15 @@ def history_sheets(
     head = [_facts(history), sparkline([history.of(point) for point in history.points], _LINE, characters)]
     how = [traced.steps.how, *left_out(history)]
     if not newest:
-        return [Sheet(str(history.metric), head, runs, ["No step.", *how], [], [])]
+        return [Sheet(str(history.metric), head, runs, ["No step.", *how])]
     rows = [_step_row(one.step, history, mark) for mark, one in enumerate(newest, 1)]
     notes = [Footnote(mark, "\n".join(_explanation(one))) for mark, one in enumerate(newest, 1)]
     earlier = len(traced.steps.found) - len(newest)
     if earlier > 0:
         how.append(f"{counted(earlier, 'earlier step')}: --limit 0 lists all.")
     grid = Grid(["before", "after", "change", "%", ""], [rows], together=5)
-    steps = Sheet(str(history.metric), head, grid, how, notes, [])
-    return [steps, Sheet("Runs, the newest first", [], runs, [], [], [])]
+    steps = Sheet(str(history.metric), head, grid, how, notes)
+    return [steps, Sheet("Runs, the newest first", [], runs, [])]
 
 
 def overview_sheet(
@@ -92,7 +91,7 @@ def overview_sheet(
     common = ", ".join(part for part, out in zip(names[0], alike, strict=True) if out) if alike else ""
     rows = [Row(label, _overview_cells(one, characters)) for label, one in zip(labels, histories, strict=True)]
     grid = Grid(["course", "newest", "steps", "last step", "change"], [rows], together=3)
-    return Sheet(title, [f"all cells: {common}"] if common else [], grid, sentences, [], [])
+    return Sheet(title, [f"all cells: {common}"] if common else [], grid, sentences)
 
 
 def _without(name: Sequence[str], alike: Sequence[bool]) -> str:
@@ -141,10 +140,8 @@ def _step_row(step: Step, history: History, mark: int) -> Row:
 
 
 def _explanation(one: ExplainedStep) -> Iterator[str]:
-    shown = [cause.sentence for cause in one.causes[:_SHOWN_CAUSES]]
-    yield from shown or ["What both runs were made with is the same, as far as it was recorded."]
-    if len(one.causes) > _SHOWN_CAUSES:
-        yield f"... and {len(one.causes) - _SHOWN_CAUSES} more"
+    causes = [cause.sentence for cause in one.causes]
+    yield from shown(causes or ["What both runs were made with is the same, as far as it was recorded."], _SHOWN_CAUSES)
     if one.step.missing:
         yield f"{counted(one.step.missing, 'run')} without a number between the two"
     yield in_one_line(one.command)
@@ -153,9 +150,9 @@ def _explanation(one: ExplainedStep) -> Iterator[str]:
 def _runs_grid(history: History, limit: int | None) -> Grid:
     """Neighbours of equal outcome share a line, which names the newest of them."""
     groups = [list(group) for _, group in groupby(reversed(history.points), _outcome)]
-    shown = groups[:limit] if limit else groups
-    rows = [_run_row(group, history) for group in shown]
-    rest = [point for group in groups[len(shown) :] for point in group]
+    listed = groups[:limit] if limit else groups
+    rows = [_run_row(group, history) for group in listed]
+    rest = [point for group in groups[len(listed) :] for point in group]
     if rest:
         rows.append(Row(f"... {counted(len(rest), 'earlier run')}", [""] * 5))
     return Grid(["runs", "since", "value", "overhead", "95 %"], [rows], together=4)
@@ -312,7 +309,7 @@ def bisection_sheet(found: Found) -> Sheet:
     ]
     sentences = [f"A commit is bad from {number((good + bad) / 2)} on, halfway between both ends."]
     sentences += [f"{one.commit.short} was skipped: {one.why_skipped}" for one in found.skipped]
-    return Sheet(title, facts, Grid(["cost", "end"], [rows], together=2), sentences, [], [])
+    return Sheet(title, facts, Grid(["cost", "end"], [rows], together=2), sentences)
 
 
 def bisection_json(found: Found) -> dict[str, Any]:

@@ -43,7 +43,6 @@ class Agreement:
 
     @property
     def pairs(self) -> int:
-        """All pairs."""
         return self.kept + len(self.disputed) + len(self.lost)
 
 
@@ -185,8 +184,6 @@ def cost_sheet(costs: Costs) -> Sheet:
         facts=[f"in cycles; cost table {costs.cpu}, {declared}, SHA-256 {costs.sha256[:12]}..."],
         grid=Grid(["value", "from", "to", "source"], [rows], together=4),
         sentences=[*reason, *sources, *costs.remarks],
-        footnotes=[],
-        proofs=[],
     )
 
 
@@ -202,8 +199,6 @@ def _caches(name: str, caches: CpuCaches) -> Sheet:
         facts=[f"{caches.core}; entry {caches.name} of cpu_caches.yaml"],
         grid=Grid(["size", "ways", "bytes of a line or page"], [rows], together=3),
         sentences=[_NOT_PRICED, *_by_source(sources)],
-        footnotes=[],
-        proofs=[],
     )
 
 
@@ -300,8 +295,6 @@ def _times(table: _Table) -> Sheet:
         facts=facts,
         grid=Grid(headings, [[_row(cell) for cell in table.cells]], together=5),
         sentences=[source(table.published.id)] if table.published else [],
-        footnotes=[],
-        proofs=[],
     )
 
 
@@ -339,8 +332,6 @@ def _summary(tables: Sequence[_Table], cells: Sequence[ModelledCell]) -> Sheet:
             *_exclusions(cells),
             *_reasons(cells),
         ],
-        footnotes=[],
-        proofs=[],
     )
 
 

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import TypeVar
 
 from orchestrator.catalog.cpus import CacheName
+from orchestrator.plain_text import shown
 from orchestrator.report.sheet import NOTHING, Grid, Row, Sheet, number
 from orchestrator.results.stored_profile import (
     ZERO,
@@ -92,8 +93,6 @@ def profile_sheet(profile: CellProfile, classes: Mapping[str, Fraction], limit: 
         facts=[f"instructions per {unit}, {of}; each was counted by QEMU"],
         grid=Grid(headings, [block for block in (symbols, sums, by_class) if block], together=len(headings)),
         sentences=sentences,
-        footnotes=[],
-        proofs=[],
     )
 
 
@@ -112,8 +111,6 @@ def difference_sheet(difference: ProfileDifference, limit: int | None = None) ->
         facts=["instructions per call", *difference.notes],
         grid=Grid(["before", "after", "change", ""], [block for block in (rows, [sums]) if block], together=4),
         sentences=list(_equal(difference)),
-        footnotes=[],
-        proofs=[],
     )
 
 
@@ -129,8 +126,6 @@ def function_sheet(difference: ProfileDifference, function: FunctionDifference) 
         facts=["executions per call of each instruction", *difference.notes],
         grid=Grid(headings, [block for block in (rows, [sums]) if block], together=len(headings)),
         sentences=[f"{same} equal in both."],
-        footnotes=[],
-        proofs=[],
     )
 
 
@@ -159,8 +154,8 @@ def _equal(difference: ProfileDifference) -> Iterable[str]:
     yield f"{same} equal in both."
     other = difference.other_code
     if other:
-        named = ", ".join([*other[:_NAMED], *([f"{len(other) - _NAMED} more"] if len(other) > _NAMED else [])])
         what = "1 executes" if len(other) == 1 else f"{len(other)} execute"
+        named = ", ".join(shown(other, _NAMED, "{} more"))
         yield f"{what} as many instructions in both, but not the same ones: {named}."
 
 
@@ -187,11 +182,9 @@ class Cut:
     percent: float
 
     def least(self, whole: Fraction) -> Fraction:
-        """What a call has that is printed."""
         return Fraction(self.percent) / 100 * abs(whole)
 
     def sentence(self, whole: str) -> str:
-        """What is left out."""
         return f"Others: less than {self.percent:g} % of {whole} each. Calls more than {self.depth} deep are left out."
 
 
@@ -202,8 +195,6 @@ def tree_sheet(tree: CallCost, cut: Cut) -> Sheet:
         facts=["instructions per call: of a function with all that it calls, and its own"],
         grid=Grid(["with calls", "own", "share"], [list(_costs(tree, tree, cut, 0))], together=3),
         sentences=[cut.sentence("all instructions")],
-        footnotes=[],
-        proofs=[],
     )
 
 
@@ -235,8 +226,6 @@ def tree_difference_sheet(difference: ProfileDifference, tree: CallChange, cut: 
         facts=[what, *difference.notes],
         grid=Grid(["before", "after", "change", "own", ""], [block for block in (rows, [sums]) if block], together=5),
         sentences=[cut.sentence("all changes")],
-        footnotes=[],
-        proofs=[],
     )
 
 
@@ -297,8 +286,6 @@ def cache_sheets(profile: CellProfile) -> Sequence[Sheet]:
                 "Models with LRU, without prefetching: no measurement of a processor.",
                 *_repeated(profile),
             ],
-            footnotes=[],
-            proofs=[],
         )
     ]
 

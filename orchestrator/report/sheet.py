@@ -13,7 +13,7 @@ from itertools import groupby
 from rich.text import Text
 
 from orchestrator.catalog.probes import BASELINE
-from orchestrator.plain_text import counted
+from orchestrator.plain_text import counted, shown
 from orchestrator.results.contract import CellRecord, Evidence
 from orchestrator.results.statistics import ratio
 
@@ -38,7 +38,6 @@ class Row:
 
     @property
     def indented(self) -> str:
-        """The label as it is set in text."""
         return " " * self.depth + self.label
 
 
@@ -279,9 +278,8 @@ def listed(names: Sequence[str]) -> str:
     Where a name has a comma in it, semicolons part them.
     """
     known = list(dict.fromkeys(names))
-    shown, others = (known, 0) if len(known) <= _NAMED + 1 else (known[:_NAMED], len(known) - _NAMED)
-    *first, last = [*shown, *([f"{others} others"] if others else [])]
-    comma = "; " if any("," in name for name in shown) else ", "
+    *first, last = known if len(known) == _NAMED + 1 else shown(known, _NAMED, "{} others")
+    comma = "; " if any("," in name for name in (*first, last)) else ", "
     return f"{comma.join(first)} and {last}" if first else last
 
 
@@ -464,7 +462,6 @@ class Footnotes:
                     self._add(group, f"{listed([name(one) for one in group])}: ", sentence, failure=False)
 
     def all(self) -> Sequence[Footnote]:
-        """Every note: those that concern the whole table first."""
         return self._notes
 
     def marks(self, cell: CellRecord) -> str:
@@ -490,8 +487,8 @@ class Sheet:
     facts: Sequence[str]
     grid: Grid
     sentences: Sequence[str]
-    footnotes: Sequence[Footnote]
-    proofs: Sequence[ProofList]
+    footnotes: Sequence[Footnote] = ()
+    proofs: Sequence[ProofList] = ()
 
 
 # The parts that several names have in common, which a table need not repeat.

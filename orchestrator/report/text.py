@@ -8,12 +8,13 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from rich.console import Console
 from rich.text import Text
 
-from orchestrator.plain_text import counted
-from orchestrator.report.claims import Assessment, ClaimsLayout, ClaimsPart, Statement, Verdict, assess, decided_claims
+from orchestrator.plain_text import counted, cut, shown
+from orchestrator.report.claims import Assessment, ClaimsLayout, ClaimsPart, Verdict, assess, decided_claims
 from orchestrator.report.kind import ReportRegistry, groups
 from orchestrator.report.sheet import GAP, Finding, Footnote, Grid, ProofList, Rank, Row, Sheet, by_reason, shared_key
 from orchestrator.results.contract import CellRecord, RunRecord
@@ -61,10 +62,9 @@ def measured_by(run: RunRecord) -> str | None:
     if not cells:
         return None
     named = [f"{name} {counted(count, 'cell')}" for name, count in sorted(cells.items())]
-    rest = [f"{len(named) - _NAMED} more workers"] if len(named) > _NAMED else []
     here = sum(cell.worker is None for cell in run.cells)
     own = [f"{counted(here, 'cell')} by no worker"] if here else []
-    return f"Measured by a fleet: {', '.join([*named[:_NAMED], *rest, *own])}."
+    return f"Measured by a fleet: {', '.join([*shown(named, _NAMED, '{} more workers'), *own])}."
 
 
 # A run in its three most important sentences.
@@ -157,13 +157,12 @@ def _which(group: Sequence[CellRecord], failed: int) -> str:
 
 
 def _first_line(reason: str | None) -> str:
-    line: Sequence[str] = (reason or "").splitlines()
-    text = line[0] if line else "no reason"
-    return text if len(text) <= _LONGEST_REASON else f"{text[: _LONGEST_REASON - 4]} ..."
+    return cut((reason or "no reason").splitlines()[0], _LONGEST_REASON)
 
 
 NO_CELLS = "No cell of this run has an outcome yet."
 _WIDEST_PROSE = 100
+_STYLES = {Verdict.HOLDS: "green", Verdict.FAILS: "yellow", Verdict.UNKNOWN: "dim"}
 _UNBROKEN = "\N{NO-BREAK SPACE}"
 
 
@@ -178,20 +177,25 @@ def print_table(
         console.print(NO_CELLS, soft_wrap=True)
         return
     parts = [claims(assessment, run.run) for assessment in assess(run, registry)]
-    for index, lines in enumerate(_parts(console, sheets(run, registry), parts, summary(run, registry))):
-        if index:
-            console.print("\n")
-        _print(lines, console)
+    print_sheets(sheets(run, registry), console, parts, summary(run, registry), gap="\n\n")
 
 
 def print_sheets(
-    sheets: Sequence[Sheet], console: Console, claims: Sequence[ClaimsPart] = (), sentences: Sequence[str] = ()
+    sheets: Sequence[Sheet],
+    console: Console,
+    claims: Sequence[ClaimsPart] = (),
+    sentences: Sequence[str] = (),
+    gap: str = "\n",
 ) -> None:
-    """Print sheets that are of no run's tables, the outcome of claims and a summary's sentences, in the same way."""
+    """Print sheets, the outcome of claims and a summary's sentences in the same way, with a gap between them."""
     for index, lines in enumerate(_parts(console, sheets, claims, sentences)):
         if index:
-            console.print()
-        _print(lines, console)
+            console.print(gap, end="")
+        for line in lines:
+            if console.options.ascii_only:
+                line.plain = line.plain.encode("ascii", "replace").decode("ascii")
+            # The terminal wraps a line that is too long: cutting it would lose figures.
+            console.print(line, soft_wrap=True)
 
 
 def _parts(
@@ -201,15 +205,8 @@ def _parts(
     yield from (_sheet(sheet, width, rule) for sheet in sheets)
     yield from (_claims(part, width, rule) for part in claims)
     if sentences:
-        yield _summary(sentences, min(width, _WIDEST_PROSE))
-
-
-def _print(lines: Iterable[Text], console: Console) -> None:
-    for line in lines:
-        if console.options.ascii_only:
-            line.plain = line.plain.encode("ascii", "replace").decode("ascii")
-        # The terminal wraps a line that is too long: cutting it would lose figures.
-        console.print(line, soft_wrap=True)
+        lines = (_paragraph(f"- {sentence}", min(width, _WIDEST_PROSE), hanging="  ") for sentence in sentences)
+        yield chain([Text("Summary", style="bold")], *lines)
 
 
 def _sheet(sheet: Sheet, width: int, rule: str) -> Iterator[Text]:
@@ -257,27 +254,18 @@ def _claims(part: ClaimsPart, width: int, rule: str) -> Iterator[Text]:
     for statement in part.statements:
         if gap or statement.grid is not None:
             yield Text()
-        yield from _statement(statement, width, prose, rule)
+        verdict, style = f"{statement.verdict}: {statement.sentence}", _STYLES[statement.verdict]
+        yield from _paragraph(verdict, prose, hanging="  ", style=style)
+        if statement.grid is not None:
+            for line in statement.grid.lines(max(width - 4, 1), rule):
+                yield Text("    ") + line if line.plain else line
+        for sentence in statement.remarks:
+            yield from _paragraph(f"  {sentence}", prose, hanging="  ")
         gap = statement.grid is not None
     if part.sentences:
         yield Text()
     for sentence in part.sentences:
         yield from _paragraph(sentence, prose, hanging="  ")
-
-
-def _summary(sentences: Sequence[str], width: int) -> Iterator[Text]:
-    yield Text("Summary", style="bold")
-    for sentence in sentences:
-        yield from _paragraph(f"- {sentence}", width, hanging="  ")
-
-
-def _statement(statement: Statement, width: int, prose: int, rule: str) -> Iterator[Text]:
-    yield from _paragraph(f"{statement.verdict}: {statement.sentence}", prose, hanging="  ", style=statement.style)
-    if statement.grid is not None:
-        for line in statement.grid.lines(max(width - 4, 1), rule):
-            yield Text("    ") + line if line.plain else line
-    for sentence in statement.remarks:
-        yield from _paragraph(f"  {sentence}", prose, hanging="  ")
 
 
 def _paragraph(text: str, width: int, *, hanging: str = "", style: str = "") -> Iterator[Text]:
@@ -296,30 +284,25 @@ _LINKS = re.compile(r"(https?|ftp)://|www\.", re.IGNORECASE)
 
 def render_markdown(run: RunRecord, registry: ReportRegistry, claims: ClaimsLayout = decided_claims) -> str:
     """Return a run's summary, tables and claims. Text from a guest appears as text: no markup, link or mention."""
-    parts = [f"# {escaped(run.experiment)}\n\nRun `{run.run}`."]
-    if not run.cells:
-        parts.append(NO_CELLS)
-    parts += _markdown_summary(summary(run, registry))
-    for sheet in sheets(run, registry):
-        parts += _markdown_sheet(sheet)
-    for assessment in assess(run, registry):
-        parts += _markdown_claims(claims(assessment, run.run))
-    return "\n\n".join(parts) + "\n"
+    head = [f"Run `{run.run}`.", *([] if run.cells else [NO_CELLS])]
+    parts = [claims(one, run.run) for one in assess(run, registry)]
+    return render_sheets(run.experiment, sheets(run, registry), parts, summary(run, registry), head)
 
 
 def render_sheets(
-    title: str, sheets: Sequence[Sheet], claims: Sequence[ClaimsPart] = (), sentences: Sequence[str] = ()
+    title: str,
+    sheets: Sequence[Sheet],
+    claims: Sequence[ClaimsPart] = (),
+    sentences: Sequence[str] = (),
+    head: Sequence[str] = (),
 ) -> str:
     """Return a summary's sentences, sheets that are of no run's tables, and the outcome of claims, in the same way."""
-    parts = [*_markdown_summary(sentences)]
+    parts = [f"# {escaped(title)}", *head]
+    if sentences:
+        parts.append("\n".join(f"- {escaped(sentence)}" for sentence in sentences))
     parts += [part for sheet in sheets for part in _markdown_sheet(sheet)]
     parts += [part for one in claims for part in _markdown_claims(one)]
-    return "\n\n".join([f"# {escaped(title)}", *parts]) + "\n"
-
-
-def _markdown_summary(sentences: Sequence[str]) -> Iterator[str]:
-    if sentences:
-        yield "\n".join(f"- {escaped(sentence)}" for sentence in sentences)
+    return "\n\n".join(parts) + "\n"
 
 
 def escaped(text: str) -> str:
@@ -394,14 +377,10 @@ def _markdown_evidence(proofs: ProofList) -> str:
 def _markdown_claims(part: ClaimsPart) -> Iterator[str]:
     yield f"## {escaped(part.title)}"
     for statement in part.statements:
-        yield from _markdown_statement(statement)
+        yield f"**{statement.verdict.capitalize()}**: {escaped(statement.sentence)}"
+        if statement.grid is not None:
+            yield grid_table(statement.grid)
+        if statement.remarks:
+            yield paragraph(*statement.remarks)
     if part.sentences:
         yield paragraph(*part.sentences)
-
-
-def _markdown_statement(statement: Statement) -> Iterator[str]:
-    yield f"**{statement.verdict.capitalize()}**: {escaped(statement.sentence)}"
-    if statement.grid is not None:
-        yield grid_table(statement.grid)
-    if statement.remarks:
-        yield paragraph(*statement.remarks)

@@ -27,7 +27,7 @@ from pydantic import (
 
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import EvidenceError
-from orchestrator.plain_text import plain_text
+from orchestrator.plain_text import cut, plain_text
 from orchestrator.results.statistics import mean, median
 
 LONGEST_REASON = 4000
@@ -78,8 +78,7 @@ def _printable(text: object) -> object:
     """Make a sentence safe to store and to print: reasons quote the guest's output, which is untrusted."""
     if not isinstance(text, str):
         return text
-    clean = plain_text(text.expandtabs())
-    return clean if len(clean) <= LONGEST_REASON else clean[: LONGEST_REASON - 4] + " ..."
+    return cut(plain_text(text.expandtabs()), LONGEST_REASON)
 
 
 def _ordered(interval: tuple[float, float]) -> tuple[float, float]:

@@ -18,6 +18,7 @@ from orchestrator.errors import HostError, LabError
 from orchestrator.plain_text import counted
 from orchestrator.results.history import History, Metric, Point
 from orchestrator.results.origin import Origin, OriginDifference, host_differences, origin_differences, origin_of
+from orchestrator.results.runs import EXPERIMENT_FILE
 from orchestrator.results.statistics import median as sample_median
 from orchestrator.results.store import Store
 
@@ -169,7 +170,6 @@ class Step:
 
     @property
     def change(self) -> float:
-        """What it costs more."""
         return self.new - self.old
 
 
@@ -235,7 +235,6 @@ def _beyond_resolution(numbers: Sequence[tuple[Point, float]]) -> Iterator[int]:
 # What the two runs on either side of a step were not made with alike, as far as it reaches the cell.
 
 _KEPT = 16
-_EXPERIMENT = "experiment.yaml"  # of a run's directory
 
 
 class Origins:
@@ -265,7 +264,7 @@ def causes(origins: Origins, step: Step, metric: Metric) -> Sequence[OriginDiffe
     Other kernels and other cells' modules are left out: a run has many, and those did not change this cell's cost.
     """
     before, after = step.before, step.after
-    changed = [OriginDifference("experiment", detail=(_EXPERIMENT,))] if before.digest != after.digest else []
+    changed = [OriginDifference("experiment", detail=(EXPERIMENT_FILE,))] if before.digest != after.digest else []
     try:
         first, second = (_origin(origins, point, metric.cell) for point in (before, after))
     except LabError as error:

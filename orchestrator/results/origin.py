@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from orchestrator.errors import LabError
-from orchestrator.plain_text import plain_line
+from orchestrator.plain_text import cut, plain_line
 from orchestrator.results.faults import storage_faults
 
 FILE_NAME = "provenance.json"
@@ -29,8 +29,7 @@ _QEMU_OPTIONS = {"-append": "kernel command line", "-cpu": "CPU", "-machine": "m
 
 def _plain(value: object) -> str:
     """A value as a sentence quotes it: short and printable, since the file may come from elsewhere."""
-    text = plain_line(str(value))
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 4] + " ..."
+    return cut(plain_line(str(value)), _LONGEST)
 
 
 Text = Annotated[str, BeforeValidator(_plain)]
@@ -343,7 +342,6 @@ class Commit:
 
     @property
     def short(self) -> str:
-        """The hash as a person writes it."""
         return self.hash[:12]
 
 
@@ -368,5 +366,4 @@ class Found:
 
     @property
     def skipped(self) -> Sequence[Tried]:
-        """Those without a number."""
         return [one for one in self.tried if one.measured is None]

@@ -19,7 +19,7 @@ from pydantic_core import ErrorDetails
 from orchestrator.catalog.data import nearest
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.files import write_whole
-from orchestrator.plain_text import counted
+from orchestrator.plain_text import counted, shown
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import Name, RunRecord, json_text
 from orchestrator.results.faults import storage_faults
@@ -27,6 +27,7 @@ from orchestrator.results.store import FILE_NAME, LATEST, RunEntry, Store
 
 RUN_FILE = "run.json"
 RESULTS_FILE = "results.json"
+EXPERIMENT_FILE = "experiment.yaml"
 _RUN_IS = "RUN is a run's directory, a run's id or its beginning, 'latest', or a baseline's name"
 
 _COPY_AGAIN = "copy the directory again from where it was made, or name another run"
@@ -188,8 +189,7 @@ def _choose(name: str, entries: Sequence[RunEntry], baselines: Iterable[str], la
 
 
 def _listed(entries: Sequence[RunEntry]) -> list[str]:
-    more = ["..."] if len(entries) > _RECENT else []
-    return [entry.id for entry in entries[:_RECENT]] + more
+    return shown([entry.id for entry in entries], _RECENT, "...")
 
 
 def _no_runs_yet(lab: Path) -> UsageError:

@@ -70,7 +70,6 @@ class Ownership:
         return True
 
     def release(self, number: int) -> None:
-        """Release a run; nothing for one that was not taken."""
         if number in self._taken:
             with storage_faults(self._file):
                 fcntl.fcntl(self._opened(), fcntl.F_OFD_SETLK, _byte(fcntl.F_UNLCK, number))
@@ -94,7 +93,6 @@ class Ownership:
         return bool(_TYPE.unpack_from(found)[0] != fcntl.F_UNLCK)
 
     def close(self) -> None:
-        """Release all that was taken."""
         if self._descriptor is not None:
             os.close(self._descriptor)
         self._descriptor = None
@@ -495,7 +493,6 @@ class Store:
         return cast(dict[str, object], facts)
 
     def runs(self) -> list[RunEntry]:
-        """Return every run, the newest first."""
         return [self._entry(row) for row in self._rows("SELECT * FROM run_entries ORDER BY number DESC")]
 
     def select(self, query: str, *values: object) -> list[sqlite3.Row]:
@@ -538,7 +535,6 @@ class Store:
         return self._entry(rows[0]) if rows else None
 
     def baselines(self) -> Mapping[str, Baseline]:
-        """Return the baselines by their names."""
         rows = self._rows("SELECT name, run, since FROM baselines ORDER BY name")
         return {row["name"]: Baseline(row["name"], row["run"], row["since"]) for row in rows}
 

@@ -43,7 +43,6 @@ class Misses(NamedTuple):
     dtlb: _Count = 0
 
     def of(self, cache: CacheName) -> int:
-        """Those of one cache."""
         counts: dict[CacheName, int] = {
             "l1i": self.l1i,
             "l1d": self.l1d_loads + self.l1d_stores,
@@ -88,7 +87,6 @@ class CacheProfile(BaseModel):
 
     @property
     def hits(self) -> int:
-        """What was found in it."""
         return self.accesses - self.misses
 
     @model_validator(mode="after")
@@ -163,17 +161,14 @@ class SymbolProfile(_Stored):
 
     @cached_property
     def executed(self) -> int:
-        """Instructions that were executed in it."""
         return sum(one.executed for one in self.instructions)
 
     @cached_property
     def repetitions(self) -> int:
-        """Repetitions of string instructions among them."""
         return sum(one.repetitions for one in self.instructions)
 
     @cached_property
     def missed(self) -> Misses:
-        """What its instructions missed."""
         return sum_of(one.misses for one in self.misses)
 
     @property
@@ -211,22 +206,18 @@ class CellProfile(_Stored):
 
     @property
     def executed(self) -> int:
-        """Instructions of all calls together."""
         return sum(symbol.executed for symbol in self.symbols)
 
     @property
     def repetitions(self) -> int:
-        """Repetitions of string instructions among them."""
         return sum(symbol.repetitions for symbol in self.symbols)
 
     @property
     def instructions(self) -> Iterable[Instruction]:
-        """Those of all symbols."""
         return (one for symbol in self.symbols for one in symbol.instructions)
 
     @cached_property
     def missed(self) -> Misses:
-        """What all instructions missed."""
         return sum_of(symbol.missed for symbol in self.symbols)
 
     @model_validator(mode="after")
@@ -361,12 +352,10 @@ class CallChange:
 
     @property
     def change(self) -> Fraction:
-        """What it executes more, with what it called."""
         return self.totals[1] - self.totals[0]
 
     @property
     def own_change(self) -> Fraction:
-        """What it executes more itself."""
         return own_change(self.before, self.after)
 
 
@@ -446,7 +435,6 @@ class SymbolDifference:
 
     @property
     def change(self) -> Fraction:
-        """What the second has more."""
         return (self.after or Fraction(0)) - (self.before or Fraction(0))
 
 
@@ -465,7 +453,6 @@ class InstructionDifference:
 
     @property
     def change(self) -> Fraction:
-        """What the second has more."""
         return (self.after or Fraction(0)) - (self.before or Fraction(0))
 
 
@@ -495,7 +482,6 @@ class ProfileDifference:
 
     @property
     def totals(self) -> tuple[Fraction, Fraction]:
-        """Instructions per call of both."""
         return Fraction(self.before.executed, self.before.calls), Fraction(self.after.executed, self.after.calls)
 
 

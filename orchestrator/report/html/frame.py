@@ -138,7 +138,6 @@ class Attachments:
 
     @property
     def all(self) -> Sequence[Attachment]:
-        """Every attachment."""
         return [one for one in self._by_path.values() if one is not None]
 
 
