@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from orchestrator.comparison.verdicts import (
     Difference,
@@ -92,18 +92,8 @@ def _different(facts: dict[str, tuple[str, ...]]) -> Iterator[str]:
             yield f"different {what}: {first} and {second}"
 
 
-Change = Literal["dearer", "cheaper", "appeared", "vanished", "failed", "mended", "undecided", "unchanged"]
-
-CHANGES: tuple[Change, ...] = (
-    "failed",
-    "vanished",
-    "dearer",
-    "cheaper",
-    "undecided",
-    "mended",
-    "appeared",
-    "unchanged",
-)
+Change = Literal["failed", "vanished", "dearer", "cheaper", "undecided", "mended", "appeared", "unchanged"]
+CHANGES: tuple[Change, ...] = get_args(Change)
 """In the order in which they are reported; dearer and cheaper cells are mixed, the largest difference first."""
 
 UNBUDGETED = Budget(value=Allowance(0, percent=False))
@@ -196,19 +186,14 @@ class CellChange:
 
 
 @dataclass(frozen=True)
-class NotCompared:
-    """A pair of cells whose difference would mean nothing, and why."""
-
-    pair: CellPair
-    reason: str
-
-
-@dataclass(frozen=True)
 class Comparison:
-    """All pairs of cells, the largest relative difference first in each kind of change."""
+    """All pairs of cells, the largest relative difference first in each kind of change.
+
+    ``not_compared`` are those whose difference would mean nothing, and why.
+    """
 
     cells: Sequence[CellChange]
-    not_compared: Sequence[NotCompared]
+    not_compared: Sequence[tuple[CellPair, str]] = ()
 
     @property
     def counts(self) -> Mapping[Change, int]:
@@ -263,14 +248,14 @@ def compare(
     """
     runs = ({cell.id: cell for cell in before}, {cell.id: cell for cell in after})
     done: list[CellChange] = []
-    refused: list[NotCompared] = []
+    refused: list[tuple[CellPair, str]] = []
     scattered: list[tuple[CellPair, CellRecord, CellRecord]] = []
     for pair in pairs:
         both = _numbers(pair)
         if both is None:
             done.append(_without_number(pair, budgets))
         elif (why := why_not_compared(*both)) is not None:
-            refused.append(NotCompared(pair, why))
+            refused.append((pair, why))
         elif is_exact(both[0]) and is_exact(both[1]):
             found = exact_difference(both[0].value or 0.0, both[1].value or 0.0)
             done.append(_judged(pair, both, found, budgets))

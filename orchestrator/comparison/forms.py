@@ -144,7 +144,7 @@ def origin_sentences(compared: ComparedRuns) -> Iterator[str]:
 
 def remarks(compared: ComparedRuns) -> Iterator[str]:
     """What is not in the table: cells that were not compared or had failed before, what would decide undecided ones."""
-    refused = [f"Not compared: {one.pair.title}: {one.reason}." for one in compared.comparison.not_compared]
+    refused = [f"Not compared: {pair.title}: {why}." for pair, why in compared.comparison.not_compared]
     yield from shown(refused, _SHOWN, "Not compared: {} more.")
     failed = [one.pair for one in compared.comparison.cells if one.failed_in_both]
     both = [f"Failed in both: {pair.title}: {first_line(pair.first)}" for pair in failed]
@@ -286,7 +286,7 @@ def comparison_text(compared: ComparedRuns) -> str:
         "beyond": bool(comparison.beyond),
         "counts": comparison.counts,
         "cells": [_cell(one, symbols.get(one.pair.title)) for one in comparison.cells],
-        "not_compared": [{**_ids(one.pair), "reason": one.reason} for one in comparison.not_compared],
+        "not_compared": [{**_ids(pair), "reason": why} for pair, why in comparison.not_compared],
         "differs": [asdict(one) for one in compared.origin],
         "next": next_run(compared),
     }

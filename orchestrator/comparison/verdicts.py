@@ -265,11 +265,6 @@ class SampleDifference:
     superiority: float
     p: float | None
 
-    @property
-    def cliffs_delta(self) -> float:
-        """Cliff's delta: 1 where every sample after is larger, -1 where every one is smaller."""
-        return 2 * self.superiority - 1
-
     @classmethod
     def of(cls, before: Sequence[float], after: Sequence[float]) -> SampleDifference:
         """Compare two groups. Raises ValueError for fewer than two samples in one, HostError without scipy."""
@@ -283,12 +278,6 @@ class SampleDifference:
             superiority(before, after),
             mann_whitney(before, after),
         )
-
-
-def median_bootstrap_interval(samples: Sequence[float]) -> tuple[float, float]:
-    """The 95 % interval of the median by the BCa bootstrap, in the samples' unit. Raises as ``SampleDifference.of``."""
-    numpy = _numpy()
-    return _interval([samples], numpy.median)
 
 
 def difference_interval(before: Sequence[float], after: Sequence[float]) -> tuple[float, float]:

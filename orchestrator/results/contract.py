@@ -91,11 +91,13 @@ Reason = Annotated[str, BeforeValidator(_printable), StringConstraints(strip_whi
 Interval = Annotated[tuple[Number, Number], AfterValidator(_ordered)]
 
 
-class _Record(BaseModel):
+class Record(BaseModel):
+    """A part of a result: it never changes, and has no key that this version does not know."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Evidence(_Record):
+class Evidence(Record):
     """The proof that a cell measured what its name states."""
 
     mechanism: Name
@@ -136,7 +138,7 @@ class Evidence(_Record):
     """Hits by processes other than the one that made the calls; None where they were not counted."""
 
 
-class WorkEvidence(_Record):
+class WorkEvidence(Record):
     """The proof that each run of a whole-system workload did the same work, with or without a module beside it."""
 
     mechanism: Name
@@ -177,7 +179,7 @@ class WorkEvidence(_Record):
         return None
 
 
-class SwitchedBranch(_Record):
+class SwitchedBranch(Record):
     """A static branch in the kernel's text that the kernel switched: between a nop and a jump."""
 
     place: Symbol
@@ -190,7 +192,7 @@ class SwitchedBranch(_Record):
     """The bytes after the cell."""
 
 
-class TextEvidence(_Record):
+class TextEvidence(Record):
     """The proof that a cell left the kernel's text as it was; QEMU reads it from outside."""
 
     digest: HexBytes
@@ -205,7 +207,7 @@ class TextEvidence(_Record):
     """Of earlier runs' guests that worked unattended: what a boot had patched in the image's text, by kind."""
 
 
-class ProfileEvidence(_Record):
+class ProfileEvidence(Record):
     """The proof of a cell's profile, which is a file of its own in the run's folder ``profiles``."""
 
     sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -255,7 +257,7 @@ class ProfileEvidence(_Record):
         return fields
 
 
-class ReferenceValue(_Record):
+class ReferenceValue(Record):
     """The published figures for the same cell, in their own unit."""
 
     table: CellId
@@ -268,7 +270,7 @@ class ReferenceValue(_Record):
     """The document's own, such as ``ns``."""
 
 
-class CellRecord(_Record):
+class CellRecord(Record):
     """One cell's outcome: a number with its evidence, or the reason why there is none."""
 
     id: CellId
@@ -392,7 +394,7 @@ class CellRecord(_Record):
         return fields
 
 
-class RunRecord(_Record):
+class RunRecord(Record):
     """One run: every cell that has an outcome so far, in the plan's order."""
 
     contract: Literal[1] = CONTRACT

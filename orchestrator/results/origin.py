@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path, PurePath
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from orchestrator.errors import LabError
 from orchestrator.plain_text import cut, plain_line
+from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
 
 FILE_NAME = "provenance.json"
@@ -87,28 +89,47 @@ class _Input(_Part):
     key: Text = ""
 
 
-class _Boot(_Part):
+class Boot(_Part):
+    """A guest that was booted: its ``name`` is its files' without suffix, ``qemu`` its command line."""
+
     name: Text = ""
-    qemu: tuple[str, ...] = ()
+    qemu: Annotated[tuple[str, ...], Field(max_length=1000)] = ()
     kernel: _Kernel = _Kernel()
     image: _Image | None = None
     work: Texts = {}
     initramfs_sha256: Text = ""
-    modules: dict[Text, _Module] = {}
-    inputs: dict[Text, dict[Text, _Input]] = {}
+    modules: dict[str, _Module] = {}
+    """By cell; of several of one cell, each has its name behind the cell's."""
+    inputs: dict[str, dict[Text, _Input]] = {}
     sources: dict[Text, Texts] = {}
+    cells: tuple[str, ...] = ()
+    """The cells of the guest; empty in runs of earlier versions, whose modules name those that have one."""
 
     @property
     def machine(self) -> str:
         """The guest's name without its number, ``pentium4-debian-686``: boots are numbered in a plan's order."""
         return PurePath(self.name).name.partition("-")[2]
 
+    @cached_property
+    def keys(self) -> Mapping[str, Sequence[str]]:
+        """The keys of each cell's modules, by the cell's id."""
+        found: dict[str, list[str]] = {}
+        for name, module in self.modules.items():
+            found.setdefault(name.partition(": ")[0], []).append(module.key)
+        return found
+
+    def has(self, cell: CellRecord) -> bool:
+        """Whether the cell was, or may have been, measured in this guest."""
+        if self.cells:
+            return cell.id in self.cells
+        return cell.id in self.keys or (cell.probe == "none" and self.name.endswith(f"-{cell.cpu}-{cell.kernel}"))
+
 
 class Origin(_Part):
     """What a run was made with: ``provenance.json``, or as much of it as there is."""
 
     sessions: tuple[_Session, ...] = ()
-    boots: tuple[_Boot, ...] = ()
+    boots: tuple[Boot, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -200,15 +221,15 @@ def _session(origin: Origin) -> _Session:
 
 
 def _both(
-    before: Origin, after: Origin, name: Callable[[_Boot], str | None]
-) -> Iterator[tuple[str, Sequence[_Boot], Sequence[_Boot]]]:
+    before: Origin, after: Origin, name: Callable[[Boot], str | None]
+) -> Iterator[tuple[str, Sequence[Boot], Sequence[Boot]]]:
     """The boots of both runs, by what ``name`` makes of them; those with None are left out."""
     first, second = (_by_name(origin.boots, name) for origin in (before, after))
     return ((key, first[key], second[key]) for key in first if key in second)
 
 
-def _by_name(boots: Iterable[_Boot], name: Callable[[_Boot], str | None]) -> Mapping[str, list[_Boot]]:
-    found: dict[str, list[_Boot]] = {}
+def _by_name(boots: Iterable[Boot], name: Callable[[Boot], str | None]) -> Mapping[str, list[Boot]]:
+    found: dict[str, list[Boot]] = {}
     for boot in boots:
         key = name(boot)
         if key is not None:
@@ -289,12 +310,12 @@ def _modules(before: Origin, after: Origin, *, same_tools: bool) -> Iterator[Ori
             rebuilt = one.key != other.key and same_tools and boot.kernel == other_boot.kernel
             changed = ["its sources"] if rebuilt else []
         if changed and not _has_named(boot, other_boot, cell):
-            found.setdefault(f"module {one.name or f'of {cell}'}", {}).update(dict.fromkeys(changed))
+            found.setdefault(f"module {one.name or f'of {_plain(cell)}'}", {}).update(dict.fromkeys(changed))
     for what, files in found.items():
         yield OriginDifference(what, detail=tuple(files))
 
 
-def _has_named(boot: _Boot, other: _Boot, cell: str) -> bool:
+def _has_named(boot: Boot, other: Boot, cell: str) -> bool:
     """Whether the user's own file of the cell's module differs, which is then named by itself."""
     one, another = (one.inputs.get(cell, {}).get("probe") for one in (boot, other))
     return one is not None and another is not None and one != another

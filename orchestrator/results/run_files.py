@@ -12,71 +12,20 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Any
-
-from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
 from orchestrator.errors import LabError
 from orchestrator.plain_text import plain_line, without_sequences
 from orchestrator.results.contract import CellRecord
+from orchestrator.results.origin import FILE_NAME, Boot, Origin, origin_of
 from orchestrator.results.store import RunEntry, Store
 from orchestrator.steps import LOG_NAME
 
-_PROVENANCE, _MODULES, _OWN = "provenance.json", "modules", "sources"
-_LARGEST_PROVENANCE = 64 << 20
+_MODULES, _OWN = "modules", "sources"
 _SOURCES = (".c", ".h", ".S", "Kbuild")
 _PLAIN = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9._+@-]*")
-
-Part = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z0-9_+-][A-Za-z0-9._+@-]*(/[A-Za-z0-9_+-][A-Za-z0-9._+@-]*)*$")
-]
-
-
-class _Kernel(BaseModel):
-    name: str = ""
-    release: str = ""
-    packages: dict[str, str] = {}
-
-
-class _Module(BaseModel):
-    key: str = ""
-
-
-class Boot(BaseModel):
-    """A guest that was booted: its ``name`` is its files' without suffix, ``qemu`` its command line."""
-
-    name: Part
-    qemu: Annotated[tuple[str, ...], Field(max_length=1000)] = ()
-    kernel: _Kernel = _Kernel()
-    modules: Mapping[str, _Module] = {}
-    inputs: Mapping[str, Mapping[str, _Module]] = {}
-    cells: tuple[str, ...] = ()
-    """The cells of the guest; empty in runs of earlier versions, whose modules name those that have one."""
-
-    @cached_property
-    def keys(self) -> Mapping[str, Sequence[str]]:
-        """The keys of each cell's modules, by the cell's id."""
-        found: dict[str, list[str]] = {}
-        for name, module in self.modules.items():
-            found.setdefault(name.partition(": ")[0], []).append(module.key)
-        return found
-
-    def has(self, cell: CellRecord) -> bool:
-        """Whether the cell was, or may have been, measured in this guest."""
-        if self.cells:
-            return cell.id in self.cells
-        return cell.id in self.keys or (cell.probe == "none" and self.name.endswith(f"-{cell.cpu}-{cell.kernel}"))
-
-
-class Provenance(BaseModel):
-    """What the run was made with, as far as it is known."""
-
-    sessions: tuple[dict[str, Any], ...] = ()
-    boots: tuple[Boot, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,15 +37,14 @@ class KeptFile:
     left_out: int = 0
 
 
-def provenance(directory: Path) -> Provenance:
-    """Read what the run was made with; what is missing or damaged counts as unknown."""
-    file = _inside(directory, directory / _PROVENANCE)
-    if file is None or file.stat().st_size > _LARGEST_PROVENANCE:
-        return Provenance()
+def provenance(directory: Path) -> Origin:
+    """Read what the run was made with; what is missing or damaged is unknown, as a guest without a plain name is."""
     try:
-        return Provenance.model_validate_json(file.read_bytes())
-    except (ValidationError, OSError):
-        return Provenance()
+        found = Origin() if _inside(directory, directory / FILE_NAME) is None else origin_of(directory)
+    except LabError:
+        return Origin()
+    named = [boot for boot in found.boots if all(map(_PLAIN.fullmatch, boot.name.split("/")))]
+    return found.model_copy(update={"boots": tuple(named)})
 
 
 def kept_file(directory: Path, path: str, most: int) -> KeptFile | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from orchestrator.catalog.data import nearest
@@ -21,7 +21,7 @@ from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.files import write_whole
 from orchestrator.plain_text import counted, shown
 from orchestrator.program import PROGRAM
-from orchestrator.results.contract import Name, RunRecord, json_text
+from orchestrator.results.contract import Name, Record, RunRecord, json_text
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.store import FILE_NAME, LATEST, RunEntry, Store
 
@@ -44,10 +44,8 @@ class UnknownRun(UsageError):
     guess: str | None = None
 
 
-class RunIdentity(BaseModel):
+class RunIdentity(Record):
     """The content of ``run.json``: the run that the directory belongs to."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     run: Name
     experiment: Name

@@ -19,28 +19,26 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import Field, StringConstraints, ValidationError, model_validator
 
 from orchestrator.catalog.cpus import CacheName
 from orchestrator.errors import LabError, UsageError
 from orchestrator.program import PROGRAM
-from orchestrator.results.contract import CellId, CellRecord, Phrase
+from orchestrator.results.contract import CellId, CellRecord, Count, Instructions, Phrase, Record
 from orchestrator.results.faults import storage_faults
 
 # What a cell's calls miss in models of caches: its types, as a profile stores them.
-
-_Count = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class Misses(NamedTuple):
     """How often something was not in a cache: fetches, loads and stores in level 1, all of them in level 2, TLBs."""
 
-    l1i: _Count = 0
-    l1d_loads: _Count = 0
-    l1d_stores: _Count = 0
-    l2: _Count = 0
-    itlb: _Count = 0
-    dtlb: _Count = 0
+    l1i: Count = 0
+    l1d_loads: Count = 0
+    l1d_stores: Count = 0
+    l2: Count = 0
+    itlb: Count = 0
+    dtlb: Count = 0
 
     def of(self, cache: CacheName) -> int:
         counts: dict[CacheName, int] = {
@@ -69,21 +67,19 @@ class InstructionMisses(NamedTuple):
     misses: Misses
 
 
-class CacheProfile(BaseModel):
+class CacheProfile(Record):
     """A cache that was modelled: bytes, lines of a set, bytes of a line; a TLB's lines are pages.
 
     ``accesses`` and ``misses`` are of all calls; ``repeated`` are the misses of as many calls again.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     name: CacheName
     size: Annotated[int, Field(ge=1)]
     ways: Annotated[int, Field(ge=1)]
     line: Annotated[int, Field(ge=1)]
-    accesses: _Count
-    misses: _Count
-    repeated: _Count
+    accesses: Count
+    misses: Count
+    repeated: Count
 
     @property
     def hits(self) -> int:
@@ -102,7 +98,6 @@ LARGEST_FILE = 16 << 20
 _LARGEST_TEXT = 256 << 20
 
 Place = Literal["kernel", "module", "user", "generated"]
-Number = Annotated[int, Field(gt=-(2**63), lt=2**63)]
 Offset = Annotated[int, Field(ge=0, lt=2**64)]
 Code = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2}){0,15}$")]
 FunctionName = Annotated[str, StringConstraints(pattern=r"^[ -~]+$", max_length=511)]
@@ -126,10 +121,10 @@ class Instruction(NamedTuple):
 
     offset: Offset
     code: Code
-    executed: Number
-    loads: Number = 0
-    stores: Number = 0
-    taken: Number = 0
+    executed: Instructions
+    loads: Instructions = 0
+    stores: Instructions = 0
+    taken: Instructions = 0
 
     @property
     def repetitions(self) -> int:
@@ -140,11 +135,7 @@ class Instruction(NamedTuple):
         return self.taken if _REPEATED.fullmatch(self.code) else 0
 
 
-class _Stored(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class SymbolProfile(_Stored):
+class SymbolProfile(Record):
     """A function of the kernel or of ``module``, a program in user space, or code that was made while the guest ran.
 
     ``address`` is where it begins, from the module's text on for a module's; 0 for a program and for generated code,
@@ -182,7 +173,7 @@ class SymbolProfile(_Stored):
         return self.title if self.module is None else f"{self.name} [{self.module}+{self.address:#x}]"
 
 
-class CellProfile(_Stored):
+class CellProfile(Record):
     """All that ``calls`` calls of a cell executed, the largest symbol first. ``has_details`` where all was counted.
 
     ``unit`` is what is counted as a call: of a whole system it is a run.
@@ -194,11 +185,11 @@ class CellProfile(_Stored):
     unit: Unit = "call"
     has_details: bool
     symbols: tuple[SymbolProfile, ...]
-    stacks: tuple[tuple[Folded, Number], ...] = ()
+    stacks: tuple[tuple[Folded, Instructions], ...] = ()
     """Folded: names with semicolons between, the program first, and the instructions of the last one in all calls."""
     caches: tuple[CacheProfile, ...] = ()
     """The caches that were modelled."""
-    names: dict[str, dict[Offset, FunctionPlace]] = {}
+    names: dict[str, dict[Offset, FunctionPlace]] = Field(default={})
     """The functions that instructions jump or refer to, by address: ``get_kprobe``, ``get_kprobe+0x5``.
 
     Of each module what its own instructions jump to, from its text on; under "" all others.
@@ -435,7 +426,7 @@ class SymbolDifference:
 
     @property
     def change(self) -> Fraction:
-        return (self.after or Fraction(0)) - (self.before or Fraction(0))
+        return (self.after or ZERO) - (self.before or ZERO)
 
 
 @dataclass(frozen=True)
@@ -453,7 +444,7 @@ class InstructionDifference:
 
     @property
     def change(self) -> Fraction:
-        return (self.after or Fraction(0)) - (self.before or Fraction(0))
+        return (self.after or ZERO) - (self.before or ZERO)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ from orchestrator.report.sheet import NOTHING, Sheet, figure, published_figure, 
 from orchestrator.report.text import summary
 from orchestrator.results.budgets import only
 from orchestrator.results.contract import CellRecord, RunRecord, TextEvidence
-from orchestrator.results.run_files import Boot, Provenance, kept_file, module_folders, module_source, provenance
+from orchestrator.results.origin import Boot, Origin
+from orchestrator.results.run_files import kept_file, module_folders, module_source, provenance
 from orchestrator.results.runs import EXPERIMENT_FILE, Run
 from orchestrator.results.stored_profile import CellProfile, load_profile
 
@@ -139,7 +140,7 @@ _STARTED = re.compile(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)\d\d-")
 _CLOCKS = {"instructions": "counted in instructions", "wall": "timed in nanoseconds of the guest's clock"}
 
 
-def run_sentences(run: RunRecord, made_with: Provenance, unfinished: int) -> Iterator[str]:
+def run_sentences(run: RunRecord, made_with: Origin, unfinished: int) -> Iterator[str]:
     """Yield what was measured, and with what outcome."""
     cells = run.cells
     if not cells:
@@ -161,8 +162,8 @@ def run_sentences(run: RunRecord, made_with: Provenance, unfinished: int) -> Ite
     yield f"Run {run.run}{_tools(made_with)}{when}: {states['ok']} with a number and its proof{rest}{open_cells}."
 
 
-def _tools(made_with: Provenance) -> str:
-    qemus = [str(session["qemu"]) for session in made_with.sessions if session.get("qemu")]
+def _tools(made_with: Origin) -> str:
+    qemus = [session.qemu for session in made_with.sessions if session.qemu]
     return f" by {_named(qemus)}" if qemus else ""
 
 
