@@ -23,7 +23,7 @@ from orchestrator.comparison.comparison import (
 from orchestrator.comparison.verdicts import Difference
 from orchestrator.plain_text import counted, shown
 from orchestrator.report.profile_json import symbol_json
-from orchestrator.report.profile_sheets import mark, others, per_call, signed
+from orchestrator.report.profile_sheets import change_figures, others, signed
 from orchestrator.report.sheet import NOTHING, Footnote, Grid, Row, Sheet, figure, shared_parts
 from orchestrator.report.text import escaped, grid_table, paragraph, quoted
 from orchestrator.results.contract import CellRecord
@@ -222,8 +222,7 @@ def _rows(change: CellChange, name: str, symbols: ProfileDifference | None, said
     rest = [""] * (len(_HEADINGS) - _ALWAYS)
     listed = symbols.symbols if symbols is not None else []
     for one in listed[:_SYMBOLS]:
-        sides = [per_call(one.before), per_call(one.after), signed(one.change)]
-        yield Row(one.title, [*sides, mark(one.before, one.after), *rest[1:]], depth=2)
+        yield Row(one.title, [*change_figures(one.before, one.after), *rest[1:]], depth=2)
     hidden = listed[_SYMBOLS:]
     if hidden:
         together = signed(sum((one.change for one in hidden), start=Fraction(0)))

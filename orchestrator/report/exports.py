@@ -151,11 +151,8 @@ def render_junit(
 def unmeasured_junit(experiment: str, reason: str) -> str:
     """A suite with one case, which says why nothing was measured: an earlier file would be taken for a good one."""
     suite = TestSuite(experiment)
-    case = TestCase("measurement", classname=experiment)
     error = Error(reason.splitlines()[0] if reason else "", "not measured")
-    error.text = reason
-    case.result = [error]
-    suite.append(case)
+    suite.append(_ended(TestCase("measurement", classname=experiment), error, reason))
     suite.tests, suite.failures, suite.errors, suite.skipped = 1, 0, 1, 0
     return f"{suite.tostring().decode()}\n"
 
@@ -175,15 +172,11 @@ def _properties(run: RunRecord, origin: Origin) -> Iterator[tuple[str, str]]:
 def _case(run: RunRecord, cell: CellRecord, console: str | None, beyond: Sequence[str]) -> TestCase:
     case = TestCase(cell.id, classname=".".join(filter(None, (run.experiment, cell.table, cell.benchmark))))
     if cell.status == "failed":
-        failure = Failure(first_line(cell), "failed")
-        failure.text = cell.reason or ""
-        case.result = [failure]
+        _ended(case, Failure(first_line(cell), "failed"), cell.reason)
     elif beyond:
         _dear(case, [*beyond, *([cell.reason] if cell.reason else [])])
     elif cell.status != "ok":
-        skipped = Skipped(first_line(cell), cell.status)
-        skipped.text = cell.reason or ""
-        case.result = [skipped]
+        _ended(case, Skipped(first_line(cell), cell.status), cell.reason)
     case.system_out = "\n".join(f"[[PROPERTY|{name}={value}]]" for name, value in _figures(cell))
     if console is not None:
         case.system_err = console
@@ -192,9 +185,12 @@ def _case(run: RunRecord, cell: CellRecord, console: str | None, beyond: Sequenc
 
 def _dear(case: TestCase, why: Sequence[str]) -> TestCase:
     """A case that is beyond its budget, which sentences say."""
-    failure = Failure(why[0], "beyond budget")
-    failure.text = "\n".join(why)
-    case.result = [failure]
+    return _ended(case, Failure(why[0], "beyond budget"), "\n".join(why))
+
+
+def _ended(case: TestCase, result: Failure | Skipped | Error, text: str | None) -> TestCase:
+    result.text = text or ""
+    case.result = [result]
     return case
 
 
@@ -252,13 +248,12 @@ def render_kcidb(run: RunRecord, origin: Origin, consoles: Mapping[str, str], sy
 
 
 def _checkout(run: RunRecord, origin: Origin, system: str, kernel: str) -> dict[str, Any]:
-    begun = started(run)
     packages = next((boot.kernel.packages for boot in origin.boots if boot.kernel.name == kernel), {})
     return {
         "id": _id(run, system, kernel),
         "origin": system,
         "comment": f"kernel {kernel}",
-        "start_time": None if begun is None else begun.isoformat(),
+        "start_time": _start_time(run),
         "valid": True,
         "misc": {"packages": packages},
     }
@@ -283,7 +278,6 @@ def _test(run: RunRecord, origin: Origin, system: str, cell: CellRecord) -> dict
     session = origin.sessions[-1] if origin.sessions else None
     proof = cell.evidence or cell.work
     machine = {"cpu": cell.cpu, "smp": cell.smp, "accelerator": cell.parameters.get("accelerator")}
-    begun = started(run)
     return {
         "id": _id(run, system, cell.id),
         "build_id": _id(run, system, cell.kernel),
@@ -292,7 +286,7 @@ def _test(run: RunRecord, origin: Origin, system: str, cell: CellRecord) -> dict
         "comment": f"{cell.metric}, clock {cell.clock}" if cell.reason is None else first_line(cell),
         "status": _STATUS[cell.status],
         "number": None if cell.value is None else {"value": cell.value, "unit": cell.unit},
-        "start_time": None if begun is None else begun.isoformat(),
+        "start_time": _start_time(run),
         "environment": {
             "comment": f"QEMU guest: {cell.cpu}, {processors(cell)}",
             "misc": {**machine, "qemu": session.qemu, "host": session.host} if session else machine,
@@ -314,6 +308,11 @@ def _excerpt(cell: CellRecord, consoles: Mapping[str, str]) -> str | None:
     """Why a cell has no number, and what its guest printed last."""
     parts = [part for part in (cell.reason, consoles.get(cell.id)) if part]
     return "\n\n".join(parts)[:_LONGEST_EXCERPT] or None
+
+
+def _start_time(run: RunRecord) -> str | None:
+    begun = started(run)
+    return None if begun is None else begun.isoformat()
 
 
 def _id(run: RunRecord, system: str, name: str) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations, groupby
 from statistics import median
+from typing import NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -51,9 +52,9 @@ def agreement(table: ReferenceTable, cells: Sequence[ModelledCell]) -> Agreement
     kept = in_band = 0
     disputed: list[str] = []
     lost: list[str] = []
-    for one, other in _pairs(cells):
-        in_band += _ratio_in_band(one, other)
-        if _difference(one.overhead, other.overhead) * _difference(one.published, other.published) >= 0:
+    for one, other in combinations(_judged(cells), 2):
+        in_band += one.ratio_in_band(other)
+        if (one.time - other.time) * (one.published - other.published) >= 0:
             kept += 1
         else:
             name = f"{one.probe} and {other.probe}"
@@ -62,24 +63,27 @@ def agreement(table: ReferenceTable, cells: Sequence[ModelledCell]) -> Agreement
     return Agreement(errors, kept, disputed, lost, in_band)
 
 
-def _pairs(cells: Sequence[ModelledCell]) -> Iterator[tuple[ModelledCell, ModelledCell]]:
-    return combinations([cell for cell in cells if cell.role != "excluded" and cell.error is not None], 2)
+class _Judged(NamedTuple):
+    """A cell with a modelled time, its band, and its published figure."""
+
+    probe: str
+    time: float
+    low: float
+    high: float
+    published: float
+
+    def ratio_in_band(self, other: _Judged) -> bool:
+        # Products, since a band may reach zero.
+        least = self.low * other.published <= self.published * other.high
+        return least and self.published * other.low <= self.high * other.published
 
 
-def _difference(one: float | None, other: float | None) -> float:
-    assert one is not None
-    assert other is not None
-    return one - other
-
-
-def _ratio_in_band(one: ModelledCell, other: ModelledCell) -> bool:
-    assert one.interval is not None
-    assert other.interval is not None
-    assert one.published is not None
-    assert other.published is not None
-    # Products, since a band may reach zero.
-    least = one.interval[0] * other.published <= one.published * other.interval[1]
-    return least and one.published * other.interval[0] <= one.interval[1] * other.published
+def _judged(cells: Sequence[ModelledCell]) -> Iterator[_Judged]:
+    for cell in cells:
+        if cell.role == "excluded" or cell.overhead is None or cell.interval is None or cell.published is None:
+            continue
+        if cell.published > 0:
+            yield _Judged(cell.probe, cell.overhead, *cell.interval, cell.published)
 
 
 def _is_disputed(table: ReferenceTable, one: str | None, other: str | None) -> bool:

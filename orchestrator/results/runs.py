@@ -107,9 +107,7 @@ def find_run(name: str, lab: Path) -> Run:
 
 def check_directory(directory: Path) -> None:
     """Raise UsageError for a directory that no new run can have."""
-    if (directory / RUN_FILE).is_file():
-        owner = _load(directory / RUN_FILE, RunIdentity)
-        raise UsageError(f"this directory belongs to run {owner.run}", where=str(directory), hint=_ANOTHER)
+    _check_owner(directory, None)
     if directory.exists() and not directory.is_dir():
         raise UsageError("a file, where a directory is to be", where=str(directory), hint="name another directory")
 
@@ -119,14 +117,18 @@ def prepare_directory(directory: Path, identity: RunIdentity) -> None:
 
     Raises ``UsageError`` for a directory of another run.
     """
-    path = directory / RUN_FILE
-    if path.exists():
-        owner = _load(path, RunIdentity)
-        if owner.run != identity.run:
-            raise UsageError(f"this directory belongs to run {owner.run}", where=str(directory), hint=_ANOTHER)
+    _check_owner(directory, identity.run)
     with storage_faults(directory):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_whole(path, identity.model_dump_json(indent=2) + "\n")
+        write_whole(directory / RUN_FILE, identity.model_dump_json(indent=2) + "\n")
+
+
+def _check_owner(directory: Path, run: str | None) -> None:
+    """Raise UsageError for a directory of another run than this one."""
+    if (directory / RUN_FILE).exists():
+        owner = _load(directory / RUN_FILE, RunIdentity).run
+        if owner != run:
+            raise UsageError(f"this directory belongs to run {owner}", where=str(directory), hint=_ANOTHER)
 
 
 def write_results(directory: Path, record: RunRecord) -> None:

@@ -136,22 +136,6 @@ _MOST = 1e300
 
 
 @dataclass(frozen=True)
-class Tick:
-    """A label of an axis, at this place in pixels."""
-
-    place: float
-    text: str
-
-
-@dataclass(frozen=True)
-class StepMark:
-    """A step: a line through the whole height, with its change above, which is empty where others would cover it."""
-
-    place: float
-    change: str
-
-
-@dataclass(frozen=True)
 class _Scale:
     """From the values of an axis to pixels; what is outside is at its end."""
 
@@ -173,7 +157,7 @@ def history_picture(chart: HistoryChart, name: str) -> Markup:
     """
     heights = _ticks(*_range(chart))
     left = 8 + _LETTER * max(len(text) for _, text in heights)
-    across = _Scale(*_span(chart), left, _WIDTH - _RIGHT)
+    across = _Scale(_seconds(chart.points[0].when), _seconds(chart.points[-1].when), left, _WIDTH - _RIGHT)
     upwards = _Scale(*_range(chart), _HEIGHT - _BOTTOM, _TOP)
     known = [
         (across(_seconds(one.when)), upwards(one.value))
@@ -192,8 +176,8 @@ def history_picture(chart: HistoryChart, name: str) -> Markup:
         right=_WIDTH - _RIGHT,
         top=_TOP,
         bottom=_HEIGHT - _BOTTOM,
-        across=[Tick(across(when), text) for when, text in _dates(chart)],
-        upwards=[Tick(upwards(value), text) for value, text in heights],
+        across=[(across(when), text) for when, text in _dates(chart)],
+        upwards=[(upwards(value), text) for value, text in heights],
         bands=list(_bands(chart.points, across, upwards)),
         # A line of no length has round ends: a point, in a fifth of the bytes of a circle.
         runs="".join(f"M{x:g} {y:g}h0" for x, y in dict.fromkeys(known)),
@@ -235,10 +219,6 @@ def _ticks(low: float, high: float) -> Sequence[tuple[float, str]]:
     return [(place * step, f"{place * step:{form}}") for place in places]
 
 
-def _span(chart: HistoryChart) -> tuple[float, float]:
-    return _seconds(chart.points[0].when), _seconds(chart.points[-1].when)
-
-
 def _dates(chart: HistoryChart) -> Iterator[tuple[float, str]]:
     """Some six moments from the first run to the last: midnights, or full hours of a short history; UTC."""
     first, last = (point.when.astimezone(UTC) for point in (chart.points[0], chart.points[-1]))
@@ -271,15 +251,15 @@ def _ends_of_equals(points: Sequence[HistoryPoint]) -> Iterator[HistoryPoint]:
         yield alike[-1]
 
 
-def _steps(chart: HistoryChart, across: _Scale) -> Sequence[StepMark]:
-    """The steps, the newest first. Of labels that would cover each other the newer one stays."""
-    found: list[StepMark] = []
+def _steps(chart: HistoryChart, across: _Scale) -> Sequence[tuple[float, str]]:
+    """The steps, the newest first, with their changes. Of labels that would cover each other the newer one stays."""
+    found: list[tuple[float, str]] = []
     free = float(_WIDTH)
     for level in reversed(chart.levels[1:]):
         place = across(_seconds(level.first))
         half = _LETTER * len(level.change) / 2
         fits = place + half <= free
-        found.append(StepMark(place, level.change if fits else ""))
+        found.append((place, level.change if fits else ""))
         free = place - half - _LETTER if fits else free
     return found
 
