@@ -453,45 +453,37 @@ class Webhook:
     def post(self, content: Mapping[str, Any]) -> None:
         """Send it, at most three times. Raises HostError with the last answer where none of them was taken."""
         body = json.dumps(content).encode()
-        answer = self._try(body)
-        for pause in self.pauses:
-            if answer.is_taken or not answer.may_change:
-                break
+        for pause in (*self.pauses, None):
+            refusal = self._refusal(body)
+            if refusal is None:
+                return
+            why, may_change = refusal
+            if pause is None or not may_change:
+                raise HostError(f"the webhook at {self.host} was not notified: {why}")
             time.sleep(pause)
-            answer = self._try(body)
-        if not answer.is_taken:
-            raise HostError(f"the webhook at {self.host} was not notified: {answer.what}")
 
-    def _try(self, body: bytes) -> _Answer:
-        answers: list[_Answer] = []
+    def _refusal(self, body: bytes) -> tuple[str, bool] | None:
+        """What one try came to, and whether another may come to something else; None where it was taken."""
+        answers: list[tuple[str, bool] | None] = []
         # A server that sends a byte now and then keeps a socket's own time limit from ever ending.
         thread = threading.Thread(target=lambda: answers.append(self._answer(body)), daemon=True)
         thread.start()
         thread.join(self.try_limit)
-        return answers[0] if answers else _Answer(f"no answer in {self.try_limit:g} s", may_change=True)
+        return answers[0] if answers else (f"no answer in {self.try_limit:g} s", True)
 
-    def _answer(self, body: bytes) -> _Answer:
+    def _answer(self, body: bytes) -> tuple[str, bool] | None:
         headers = {"Content-Type": "application/json", "User-Agent": f"probe-lab/{__version__}"}
         request = urllib.request.Request(self.url, body, headers, method="POST")  # noqa: S310  # checked: http or https
         try:
-            with _OPENER.open(request, timeout=self.try_limit) as answer:
-                return _Answer(f"status {answer.status}", is_taken=True)
+            with _OPENER.open(request, timeout=self.try_limit):
+                return None
         except urllib.error.HTTPError as error:
             with error:
-                return _Answer(f"status {error.code}", may_change=error.code in _TRIED_AGAIN)
+                return f"status {error.code}", error.code in _TRIED_AGAIN
         except urllib.error.URLError as error:
-            return _Answer(str(error.reason)[:200], may_change=True)
+            return str(error.reason)[:200], True
         except (OSError, ValueError, HTTPException) as error:  # a connection that breaks, an answer that is none
-            return _Answer(str(error)[:200] or type(error).__name__, may_change=True)
-
-
-@dataclass(frozen=True)
-class _Answer:
-    """What came of one try, and whether another one may come to something else."""
-
-    what: str
-    is_taken: bool = False
-    may_change: bool = False
+            return str(error)[:200] or type(error).__name__, True
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

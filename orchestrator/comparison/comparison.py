@@ -37,11 +37,13 @@ _WORK = ("call", "arguments", "workload", "scope", "packets", "command", "image"
 
 def why_not_compared(before: CellRecord, after: CellRecord) -> str | None:
     """Why the difference of two numbers means nothing: another unit, or other work; None where it does."""
+    # Two benchmarks that make one call are the same: ``gtodbench``, and ``syscall`` of gettimeofday.
+    are_calls = "call" in before.parameters and "call" in after.parameters
     facts = {
         "clocks": (before.clock, after.clock),
         "metrics": (before.metric, after.metric),
         "units": (before.unit, after.unit),
-        "benchmarks": _benchmarks(before, after),
+        "benchmarks": (None, None) if are_calls else (before.benchmark, after.benchmark),
         **{name: (before.parameters.get(name), after.parameters.get(name)) for name in _WORK},
     }
     for what, (first, second) in facts.items():
@@ -56,17 +58,14 @@ def why_not_compared(before: CellRecord, after: CellRecord) -> str | None:
 
 def record_notes(before: CellRecord, after: CellRecord) -> Iterator[str]:
     """Sentences on what else differs between two cells, as they were recorded."""
-    facts = {
-        "calls": tuple(calls_of(one) for one in (before, after)),
-        "entries into the kernel": tuple(str(one.parameters.get("entry", "")) for one in (before, after)),
-        "results of the calls": tuple(str(one.parameters.get("outcome", "")) for one in (before, after)),
-    }
-    yield from _different(facts)
+    yield from _different("calls", calls_of(before), calls_of(after))
+    for what, name in (("entries into the kernel", "entry"), ("results of the calls", "outcome")):
+        yield from _different(what, *(str(one.parameters.get(name, "")) for one in (before, after)))
 
 
 def notes(before: tuple[CellRecord, CellProfile], after: tuple[CellRecord, CellProfile]) -> Iterator[str]:
     """Sentences on what else differs between two cells than a probe, a handler, a kernel or a machine."""
-    yield from _different({"architectures": (before[1].arch, after[1].arch)})
+    yield from _different("architectures", before[1].arch, after[1].arch)
     yield from record_notes(before[0], after[0])
 
 
@@ -79,17 +78,9 @@ def calls_of(record: CellRecord) -> str:
     return record.benchmark if workload is None else str(workload)
 
 
-def _benchmarks(before: CellRecord, after: CellRecord) -> tuple[str, str]:
-    """Two benchmarks that make one call are the same: ``gtodbench``, and ``syscall`` of gettimeofday."""
-    if "call" in before.parameters and "call" in after.parameters:
-        return "", ""
-    return before.benchmark, after.benchmark
-
-
-def _different(facts: dict[str, tuple[str, ...]]) -> Iterator[str]:
-    for what, (first, second) in facts.items():
-        if first != second and first and second:
-            yield f"different {what}: {first} and {second}"
+def _different(what: str, first: str, second: str) -> Iterator[str]:
+    if first != second and first and second:
+        yield f"different {what}: {first} and {second}"
 
 
 Change = Literal["failed", "vanished", "dearer", "cheaper", "undecided", "mended", "appeared", "unchanged"]

@@ -24,7 +24,7 @@ from orchestrator.comparison.verdicts import Difference
 from orchestrator.plain_text import counted, shown
 from orchestrator.report.profile_json import symbol_json
 from orchestrator.report.profile_sheets import change_figures, others, signed
-from orchestrator.report.sheet import NOTHING, Footnote, Grid, Row, Sheet, figure, shared_parts
+from orchestrator.report.sheet import NOTHING, Footnote, Grid, Row, Sheet, figure, shared_parts, signed_figure
 from orchestrator.report.text import escaped, grid_table, paragraph, quoted
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.stored_profile import ProfileDifference
@@ -75,22 +75,13 @@ def difference_figures(difference: Difference | None, unit: str) -> tuple[str, s
     """A difference with its sign, in percent of what was before, and its interval where it is not exact."""
     if difference is None:
         return "", "", ""
-    text = figure(difference.value, unit)
-    return f"+{text}" if difference.value > 0 else text, _percent(difference), _interval(difference, unit)
-
-
-def _percent(difference: Difference) -> str:
-    if difference.relative is None or not difference.value:
-        return ""
-    percent = 100 * difference.relative
-    return f"{percent:+.1f} %" if abs(percent) >= 0.1 else f"{percent:+.2g} %"
-
-
-def _interval(difference: Difference, unit: str) -> str:
-    if difference.interval is None or difference.interval[0] == difference.interval[1]:
-        return ""
-    low, high = (figure(round(end, 1), unit) for end in difference.interval)
-    return f"{low} to {high}"
+    percent = interval = ""
+    if difference.relative is not None and difference.value:
+        share = 100 * difference.relative
+        percent = f"{share:+.1f} %" if abs(share) >= 0.1 else f"{share:+.2g} %"
+    if difference.interval is not None and difference.interval[0] != difference.interval[1]:
+        interval = " to ".join(figure(round(end, 1), unit) for end in difference.interval)
+    return signed_figure(difference.value, unit), percent, interval
 
 
 def budget_figure(change: CellChange) -> str:
@@ -184,10 +175,11 @@ def comparison_sheet(compared: ComparedRuns, limit: int | None = None) -> Sheet:
     if len(listed) < len(changed):
         rows.append(Row(others(len(changed) - len(listed)), [""] * len(_HEADINGS)))
     next_command = next_run(compared)
+    unchanged = Row("unchanged", [str(compared.comparison.counts.get("unchanged", 0))])
     return Sheet(
         title=experiments(compared),
         facts=[summary(compared), *runs_sentence(compared), *origin_sentences(compared), *common_parts(compared)],
-        grid=_grid(rows) if rows else _nothing_changed(compared),
+        grid=_grid(rows) if rows else Grid(["cells"], [[unchanged]]),
         sentences=[*remarks(compared), *([f"To decide: {next_command}"] if next_command else [])],
         footnotes=[Footnote(number, text) for number, text in enumerate(said, start=1)],
     )
@@ -198,10 +190,6 @@ def _grid(rows: Sequence[Row]) -> Grid:
     used = [index for index, _ in enumerate(_HEADINGS) if index < _ALWAYS or any(row.cells[index] for row in rows)]
     narrowed = [replace(row, cells=[row.cells[index] for index in used]) for row in rows]
     return Grid([_HEADINGS[index] for index in used], [narrowed], together=_TOGETHER, narrowest=_NARROWEST)
-
-
-def _nothing_changed(compared: ComparedRuns) -> Grid:
-    return Grid(["cells"], [[Row("unchanged", [str(compared.comparison.counts.get("unchanged", 0))])]])
 
 
 def _rows(change: CellChange, name: str, symbols: ProfileDifference | None, said: Sequence[str]) -> Iterator[Row]:

@@ -31,7 +31,7 @@ from orchestrator.report.html.run_page import repeat_command
 from orchestrator.report.profile_sheets import difference_sheet
 from orchestrator.report.sheet import NOTHING, Grid, Row, Sheet, figure
 from orchestrator.results.budgets import only
-from orchestrator.results.contract import CellRecord, RunRecord
+from orchestrator.results.contract import CellRecord
 from orchestrator.results.stored_profile import ProfileDifference
 
 # What a page says of a cell that changed: figures, budgets, symbols, and the commands that go on from there.
@@ -147,6 +147,7 @@ def _row(one: CellChange, found: Difference, name: str) -> IntervalRow | None:
 def comparison_page(compared: ComparedRuns) -> str:
     """Return the page. Profiles that are not there are left out."""
     comparison = compared.comparison
+    before, after = compared.before.record, compared.after.record
     names = CellNames(comparison)
     symbols = compared.symbols(comparison.changed)
     changes = [
@@ -170,20 +171,13 @@ def comparison_page(compared: ComparedRuns) -> str:
         figures=difference_figures,
         budget=budget_figure,
         any_scatters=any(difference_figures(one.change.value, "")[2] for one in changes),
-        choices=_choices(changes),
         unchanged=unchanged_rows(unchanged) if unchanged else None,
         origin=origin,
         remarks=[*remarks(compared), *not_drawn],
         next=next_run(compared),
-        runs=_runs(compared),
+        runs={"Before and after": after} if before.run == after.run else {"Before": before, "After": after},
         program=PROGRAM,
     )
-
-
-def _runs(compared: ComparedRuns) -> Mapping[str, RunRecord]:
-    """The runs by what they are here; one that was compared with itself is there once."""
-    before, after = compared.before.record, compared.after.record
-    return {"Before and after": after} if before.run == after.run else {"Before": before, "After": after}
 
 
 def _pictures(compared: ComparedRuns) -> tuple[Sequence[Markup], Sequence[str]]:
@@ -192,13 +186,3 @@ def _pictures(compared: ComparedRuns) -> tuple[Sequence[Markup], Sequence[str]]:
     if chart is None:
         return [], []
     return ([chart_picture(chart, "chart-1")], []) if can_draw() else ([], [NOT_DRAWN])
-
-
-def _choices(changes: Sequence[ChangePart]) -> Mapping[str, Sequence[str]]:
-    """What the list of changes can be filtered by, with the values that occur."""
-    cells = [one.change.pair.first for one in changes]
-    return {
-        "change": list(dict.fromkeys(one.change.change for one in changes)),
-        "probe": sorted({cell.probe for cell in cells}),
-        "kernel": sorted({cell.kernel for cell in cells}),
-    }

@@ -104,7 +104,7 @@ def _bytes(cell: CellRecord, name: str) -> int | None:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ClaimFigure:
     """One figure of a claim: its label, its printed text, and whether the claim holds for it.
 
     ``holds`` is None where the figure is missing; a figure that is only printed beside others is not ``judged``.
@@ -116,7 +116,7 @@ class Comparison:
     judged: bool = True
 
 
-def compare(claim: Claim, facts: Facts) -> list[Comparison]:
+def compare(claim: Claim, facts: Facts) -> list[ClaimFigure]:
     """Return the claim's figures: the same rows for any facts."""
     match claim:
         case RatioClaim():
@@ -133,60 +133,60 @@ def compare(claim: Claim, facts: Facts) -> list[Comparison]:
             return [_mechanism(claim, facts)]
 
 
-def _ratio(claim: RatioClaim, probe: str, facts: Facts) -> Comparison:
+def _ratio(claim: RatioClaim, probe: str, facts: Facts) -> ClaimFigure:
     label = f"{probe} / {claim.to}"
     value, base = facts.overheads.get(probe), facts.overheads.get(claim.to)
     if value is None or base is None:
-        return Comparison(label, NOTHING, None)
+        return ClaimFigure(label, NOTHING, None)
     if {probe, claim.to} & facts.undecided:
-        return Comparison(label, UNDECIDED, None)
+        return ClaimFigure(label, UNDECIDED, None)
     if probe in facts.bands and claim.to in facts.bands:
         return _ratio_of_bands(claim, probe, facts)
     # The product, unlike the quotient, is also correct for a base below zero.
     enough = claim.at_least is None or value >= claim.at_least * base
     small = claim.at_most is None or value <= claim.at_most * base
-    return Comparison(label, ratio_figure(value, base) if base > 0 else BELOW_ZERO, enough and small)
+    return ClaimFigure(label, ratio_figure(value, base) if base > 0 else BELOW_ZERO, enough and small)
 
 
-def _ratio_of_bands(claim: RatioClaim, probe: str, facts: Facts) -> Comparison:
+def _ratio_of_bands(claim: RatioClaim, probe: str, facts: Facts) -> ClaimFigure:
     """Decided where the claim holds, or does not, for every pair of values within the two bands."""
     (low, high), (base_low, base_high) = facts.bands[probe], facts.bands[claim.to]
     label = f"{probe} / {claim.to}"
     text = ratio_figure(facts.overheads[probe], facts.overheads[claim.to])
     if low <= 0 or base_low <= 0:
-        return Comparison(label, text, None)
+        return ClaimFigure(label, text, None)
     least, most = low / base_high, high / base_low
     at_least, at_most = claim.at_least or 0.0, claim.at_most or inf
     holds = True if at_least <= least and most <= at_most else None
     if most < at_least or least > at_most:
         holds = False
-    return Comparison(label, f"{text} ({least:.2f} to {most:.2f})", holds)
+    return ClaimFigure(label, f"{text} ({least:.2f} to {most:.2f})", holds)
 
 
-def _traps(probe: str, expected: int, single_step: int, facts: Facts) -> list[Comparison]:
+def _traps(probe: str, expected: int, single_step: int, facts: Facts) -> list[ClaimFigure]:
     label, without = f"{probe}: int3 a hit", f"{probe}: less the single step's"
     count = facts.traps.get(probe)
     # Only what exceeds the document's count can be the single step's.
     rest = NOTHING if count is None or count <= expected else number(count - single_step)
-    traps = Comparison(label, NOTHING, None) if count is None else Comparison(label, number(count), count == expected)
-    return [traps, Comparison(without, rest, None, judged=False)]
+    traps = ClaimFigure(label, NOTHING, None) if count is None else ClaimFigure(label, number(count), count == expected)
+    return [traps, ClaimFigure(without, rest, None, judged=False)]
 
 
-def _size_comparisons(claim: SizeClaim, facts: Facts) -> list[Comparison]:
+def _size_comparisons(claim: SizeClaim, facts: Facts) -> list[ClaimFigure]:
     size, extra = facts.sizes.get(claim.of), facts.extra_bytes.get(claim.of)
-    more = Comparison(f"{claim.of}: bytes more", NOTHING if extra is None else str(extra), None, judged=False)
+    more = ClaimFigure(f"{claim.of}: bytes more", NOTHING if extra is None else str(extra), None, judged=False)
     if size is None:
-        return [Comparison(f"{claim.of}: times the size", NOTHING, None), more]
+        return [ClaimFigure(f"{claim.of}: times the size", NOTHING, None), more]
     holds = claim.at_least <= size <= claim.at_most
-    return [Comparison(f"{claim.of}: times the size", f"{size:.2f}", holds), more]
+    return [ClaimFigure(f"{claim.of}: times the size", f"{size:.2f}", holds), more]
 
 
-def _mechanism(claim: MechanismClaim, facts: Facts) -> Comparison:
+def _mechanism(claim: MechanismClaim, facts: Facts) -> ClaimFigure:
     mechanism, traps = facts.mechanisms.get(claim.probe), facts.traps.get(claim.probe)
     if mechanism is None or traps is None:
-        return Comparison(claim.probe, NOTHING, None)
+        return ClaimFigure(claim.probe, NOTHING, None)
     holds = mechanism == claim.mechanism and traps == claim.int3_per_hit
-    return Comparison(claim.probe, f"{mechanism}, {number(traps)} int3", holds)
+    return ClaimFigure(claim.probe, f"{mechanism}, {number(traps)} int3", holds)
 
 
 _CLOCKS: dict[ClaimClock, str] = {
@@ -210,8 +210,8 @@ class Column:
 
     name: str
     table: str
-    measured: Sequence[Comparison]
-    published: Sequence[Comparison]
+    measured: Sequence[ClaimFigure]
+    published: Sequence[ClaimFigure]
 
     @property
     def decided(self) -> bool:
@@ -280,18 +280,16 @@ def assess_modelled(run: RunRecord, modelled: ModelledRun, registry: ReportRegis
 def _assessment(
     found: Sequence[Panel], clock: ClaimClock, facts: Callable[[Panel], Facts], wanted: Sequence[Claim]
 ) -> Assessment:
+    indication = f", {INDICATION}" if any(panel.emulated for panel in found) else ""
     judged = [(panel, facts(panel)) for panel in found]
-    return Assessment(_title(found, clock), [_outcome(claim, judged, clock) for claim in wanted])
+    return Assessment(
+        f"Claims of {_reference(found[0]).document}, {_CLOCKS[clock]}{indication}",
+        [_outcome(claim, judged, clock) for claim in wanted],
+    )
 
 
 def _claims_of(document: str) -> list[Claim]:
     return [claim for claim in claims().values() if claim.document == document]
-
-
-def _title(found: Sequence[Panel], clock: ClaimClock) -> str:
-    table = _reference(found[0])
-    indication = f", {INDICATION}" if any(panel.emulated for panel in found) else ""
-    return f"Claims of {table.document}, {_CLOCKS[clock]}{indication}"
 
 
 def _outcome(claim: Claim, found: Sequence[tuple[Panel, Facts]], clock: ClaimClock) -> Outcome:

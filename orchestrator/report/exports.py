@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 from collections import Counter
@@ -19,6 +17,7 @@ from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import UsageError
 from orchestrator.program import PROGRAM
 from orchestrator.report.kind import processors
+from orchestrator.report.sheet import csv_text
 from orchestrator.results.contract import CellRecord, Evidence, ReferenceValue, RunRecord, Status, WorkEvidence
 from orchestrator.results.origin import Origin
 
@@ -69,12 +68,8 @@ def render_csv(run: RunRecord) -> str:
     Samples are joined by blanks, notes by lines. A text that a spreadsheet would take for a formula is led by an
     apostrophe; figures are left as they are.
     """
-    file = io.StringIO(newline="")
-    writer = csv.DictWriter(file, _columns(), restval="", lineterminator="\r\n")
-    writer.writeheader()
-    for cell in run.cells:
-        writer.writerow({"run": run.run, "experiment": run.experiment, **_row(cell)})
-    return file.getvalue()
+    names = {"run": run.run, "experiment": run.experiment}
+    return csv_text(_columns(), ({**names, **_row(cell)} for cell in run.cells))
 
 
 def _columns() -> list[str]:
@@ -242,7 +237,7 @@ def render_kcidb(run: RunRecord, origin: Origin, consoles: Mapping[str, str], sy
         "version": {"major": 5, "minor": 3},
         "checkouts": [_checkout(run, origin, system, name) for name in names],
         "builds": [_build(run, origin, system, name) for name in names],
-        "tests": [{**_test(run, origin, system, cell), "log_excerpt": _excerpt(cell, consoles)} for cell in run.cells],
+        "tests": [_test(run, origin, system, cell, consoles.get(cell.id)) for cell in run.cells],
     }
     return json.dumps(_known(report), indent=2) + "\n"
 
@@ -274,15 +269,16 @@ def _build(run: RunRecord, origin: Origin, system: str, kernel: str) -> dict[str
     }
 
 
-def _test(run: RunRecord, origin: Origin, system: str, cell: CellRecord) -> dict[str, Any]:
+def _test(run: RunRecord, origin: Origin, system: str, cell: CellRecord, console: str | None) -> dict[str, Any]:
     session = origin.sessions[-1] if origin.sessions else None
     proof = cell.evidence or cell.work
+    tree = (run.experiment, cell.table, cell.benchmark, cell.probe, cell.handler)
     machine = {"cpu": cell.cpu, "smp": cell.smp, "accelerator": cell.parameters.get("accelerator")}
     return {
         "id": _id(run, system, cell.id),
         "build_id": _id(run, system, cell.kernel),
         "origin": system,
-        "path": _path(run, cell),
+        "path": ".".join(_NOT_OF_A_PATH.sub("_", name) for name in tree if name),
         "comment": f"{cell.metric}, clock {cell.clock}" if cell.reason is None else first_line(cell),
         "status": _STATUS[cell.status],
         "number": None if cell.value is None else {"value": cell.value, "unit": cell.unit},
@@ -301,13 +297,8 @@ def _test(run: RunRecord, origin: Origin, system: str, cell: CellRecord) -> dict
             "parameters": cell.parameters,
             "evidence": None if proof is None else proof.model_dump(mode="json"),
         },
+        "log_excerpt": "\n\n".join(filter(None, (cell.reason, console)))[:_LONGEST_EXCERPT] or None,
     }
-
-
-def _excerpt(cell: CellRecord, consoles: Mapping[str, str]) -> str | None:
-    """Why a cell has no number, and what its guest printed last."""
-    parts = [part for part in (cell.reason, consoles.get(cell.id)) if part]
-    return "\n\n".join(parts)[:_LONGEST_EXCERPT] or None
 
 
 def _start_time(run: RunRecord) -> str | None:
@@ -317,12 +308,6 @@ def _start_time(run: RunRecord) -> str | None:
 
 def _id(run: RunRecord, system: str, name: str) -> str:
     return f"{system}:{run.run}:{name}"
-
-
-def _path(run: RunRecord, cell: CellRecord) -> str:
-    """Experiment, table, benchmark, probe and handler, as the names of a tree."""
-    names = (run.experiment, cell.table, cell.benchmark, cell.probe, cell.handler)
-    return ".".join(_NOT_OF_A_PATH.sub("_", name) for name in names if name)
 
 
 def _known(value: Any) -> Any:

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from itertools import groupby, pairwise
+from itertools import compress, groupby, pairwise
+from operator import attrgetter, not_
 from typing import Any
 
 from orchestrator.plain_text import counted, shown
@@ -20,6 +19,7 @@ from orchestrator.report.sheet import (
     Grid,
     Row,
     Sheet,
+    csv_text,
     figure,
     number,
     shared_parts,
@@ -35,6 +35,8 @@ from orchestrator.results.statistics import median
 _LINE = 80  # characters of a history's sparkline
 _SHORT_LINE = 24
 _SHOWN_CAUSES = 12
+_OUTCOME = attrgetter("status", "value", "overhead", "interval", "verdict")
+_POINT = ("run", "started", "status", "value", "overhead", "interval", "verdict", "reason", "digest")
 
 
 @dataclass(frozen=True)
@@ -87,15 +89,15 @@ def overview_sheet(
     """A line for each of several histories, of which there is one at least: its course and its last step."""
     names = [(one.history.metric.experiment, *one.history.metric.cell.split("/")) for one in histories]
     alike = shared_parts(names) if len(histories) > 1 else []
-    labels = [_without(name, alike) for name in names] if alike else [str(one.history.metric) for one in histories]
-    common = ", ".join(part for part, out in zip(names[0], alike, strict=True) if out) if alike else ""
+    labels = (
+        ["/".join(compress(name, map(not_, alike))) for name in names]
+        if alike
+        else [str(one.history.metric) for one in histories]
+    )
+    common = ", ".join(compress(names[0], alike))
     rows = [Row(label, _overview_cells(one, characters)) for label, one in zip(labels, histories, strict=True)]
     grid = Grid(["course", "newest", "steps", "last step", "change"], [rows], together=3)
     return Sheet(title, [f"all cells: {common}"] if common else [], grid, sentences)
-
-
-def _without(name: Sequence[str], alike: Sequence[bool]) -> str:
-    return "/".join(part for part, out in zip(name, alike, strict=True) if not out)
 
 
 def _overview_cells(traced: Traced, characters: str) -> Sequence[str]:
@@ -149,17 +151,13 @@ def _explanation(one: ExplainedStep) -> Iterator[str]:
 
 def _runs_grid(history: History, limit: int | None) -> Grid:
     """Neighbours of equal outcome share a line, which names the newest of them."""
-    groups = [list(group) for _, group in groupby(reversed(history.points), _outcome)]
+    groups = [list(group) for _, group in groupby(reversed(history.points), _OUTCOME)]
     listed = groups[:limit] if limit else groups
     rows = [_run_row(group, history) for group in listed]
     rest = [point for group in groups[len(listed) :] for point in group]
     if rest:
         rows.append(Row(f"... {counted(len(rest), 'earlier run')}", [""] * 5))
     return Grid(["runs", "since", "value", "overhead", "95 %"], [rows], together=4)
-
-
-def _outcome(point: Point) -> tuple[object, ...]:
-    return point.status, point.value, point.overhead, point.interval, point.verdict
 
 
 def _run_row(group: Sequence[Point], history: History) -> Row:
@@ -207,24 +205,22 @@ def history_json(history: History, steps: Steps, explained: Sequence[ExplainedSt
         "exact": history.is_exact,
         "how": steps.how,
         "steps": [_step(one) for one in explained],
-        "points": [_point(point) for point in history.points],
+        "points": [{name: getattr(point, name) for name in _POINT} for point in history.points],
         "other_units": history.other_units,
     }
 
 
 def histories_csv(histories: Sequence[tuple[History, Steps]]) -> str:
-    """Return RFC 4180 text with a header line; ``step`` is what changed at the run, empty where it is no step."""
-    file = io.StringIO(newline="")
-    writer = csv.writer(file, lineterminator="\r\n")
-    writer.writerow(COLUMNS)
+    """A row for each run of each history; ``step`` is what changed at the run, empty where it is no step."""
+    rows = []
     for history, steps in histories:
         changes = {step.after.run: step.change for step in steps.found}
         for point in history.points:
             low, high = point.interval or (None, None)
-            figures = (point.value, point.overhead, low, high)
             names = (history.metric.experiment, history.metric.cell, point.run, point.started, point.status)
-            writer.writerow([*names, *figures, point.unit, point.verdict, changes.get(point.run)])
-    return file.getvalue()
+            figures = (point.value, point.overhead, low, high, point.unit, point.verdict, changes.get(point.run))
+            rows.append(dict(zip(COLUMNS, (*names, *figures), strict=True)))
+    return csv_text(COLUMNS, rows)
 
 
 def _step(one: ExplainedStep) -> dict[str, Any]:
@@ -239,11 +235,6 @@ def _step(one: ExplainedStep) -> dict[str, Any]:
         "missing": step.missing,
         "causes": [{**asdict(cause), "sentence": cause.sentence} for cause in one.causes],
     }
-
-
-def _point(point: Point) -> dict[str, Any]:
-    names = ("run", "started", "status", "value", "overhead", "interval", "verdict", "reason", "digest")
-    return {name: getattr(point, name) for name in names}
 
 
 # The chart of a history.

@@ -203,18 +203,15 @@ class PlainReport:
     """Uses the result contract only: rows are named by the cells' ids, which are unique in a run."""
 
     def owns(self, benchmark: str) -> bool:
-        del benchmark
         return True
 
     def apart(self, cell: CellRecord) -> None:
         """Return None: ids distinguish the rows."""
-        del cell
 
     def panels(self, cells: Sequence[CellRecord]) -> list[Panel]:
         return [Panel(cells, cells[0].kernel)]
 
     def joins(self, panel: Panel, group: Group) -> bool:
-        del panel, group
         return False
 
     def sheet(self, group: Group) -> Sheet:
@@ -242,7 +239,6 @@ class PlainReport:
 
     def charts(self, group: Group) -> Mapping[str, Chart]:
         """None: only its kind can choose the cells that a chart compares."""
-        del group
         return {}
 
 

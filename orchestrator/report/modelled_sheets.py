@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,7 +18,7 @@ from orchestrator.catalog.probes import probes, published_column
 from orchestrator.catalog.reference import ReferenceTable, reference_tables
 from orchestrator.report.claims import Assessment
 from orchestrator.report.kind import source
-from orchestrator.report.sheet import NOTHING, Finding, Grid, Rank, Row, Sheet, published_figure
+from orchestrator.report.sheet import NOTHING, Finding, Grid, Rank, Row, Sheet, csv_text, published_figure
 from orchestrator.report.text import contradicted, most_important
 from orchestrator.results.modelled import Costs, ModelledCell, ModelledRun
 
@@ -147,17 +145,15 @@ _IDENTITY = ("id", "table", "cpu", "kernel", "probe", "handler", "benchmark", "c
 
 def render_modelled_csv(modelled: ModelledRun) -> str:
     """Return the run's modelled times as RFC 4180 text with a header line; ``error`` is relative."""
-    file = io.StringIO(newline="")
     evidence = ("cost_table", "cost_table_sha256", "profile_sha256", "baseline", "baseline_profile_sha256")
     figures = ("published", "overhead", "low", "high", "error", "cycles", "role", "calibration_kernel", "reason")
     names = ["run", "experiment", *_IDENTITY, *figures, *(f"evidence.{name}" for name in evidence)]
-    writer = csv.DictWriter(file, names, restval="", lineterminator="\r\n")
-    writer.writeheader()
+    rows = []
     for cell in modelled.cells:
         found = cell.evidence
         shown = {} if found is None else {f"evidence.{name}": getattr(found, name) for name in evidence}
-        writer.writerow({"run": modelled.run, "experiment": modelled.experiment, **_figures(cell), **shown})
-    return file.getvalue()
+        rows.append({"run": modelled.run, "experiment": modelled.experiment, **_figures(cell), **shown})
+    return csv_text(names, rows)
 
 
 def _figures(cell: ModelledCell) -> dict[str, str | float]:
@@ -333,7 +329,7 @@ def _summary(tables: Sequence[_Table], cells: Sequence[ModelledCell]) -> Sheet:
             *_other_kernels(tables),
             *errors,
             *_orders(tables),
-            *_exclusions(cells),
+            *(f"{one.table or one.id}, {one.probe} is excluded: {one.exclusion}" for one in cells if one.exclusion),
             *_reasons(cells),
         ],
     )
@@ -386,12 +382,6 @@ def _other_kernels(tables: Sequence[_Table]) -> Iterator[str]:
                 f"{table.name}, {errors}: predicted from the counts of kernel {kernel}; the costs were fitted to these "
                 f"figures with the counts of {fitted_to}."
             )
-
-
-def _exclusions(cells: Sequence[ModelledCell]) -> Iterator[str]:
-    for cell in cells:
-        if cell.exclusion is not None:
-            yield f"{cell.table or cell.id}, {cell.probe} is excluded: {cell.exclusion}"
 
 
 def _reasons(cells: Sequence[ModelledCell]) -> Iterator[str]:

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import groupby
@@ -186,6 +188,15 @@ def ratio_figure(value: float | None, base: float | None) -> str:
 def unit_name(unit: str) -> str:
     """Return a unit as the documents spell it."""
     return _AS_IN_THE_DOCUMENTS.get(unit, unit)
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
+    """Return RFC 4180 text with a header line; a row lacks what it has no figure for."""
+    file = io.StringIO(newline="")
+    writer = csv.DictWriter(file, columns, restval="", lineterminator="\r\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue()
 
 
 # Sentences on what a table shows, each with what makes it more or less important than others.

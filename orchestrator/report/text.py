@@ -16,7 +16,7 @@ from rich.text import Text
 from orchestrator.plain_text import counted, cut, shown
 from orchestrator.report.claims import Assessment, ClaimsLayout, ClaimsPart, Verdict, assess, decided_claims
 from orchestrator.report.kind import ReportRegistry, groups
-from orchestrator.report.sheet import GAP, Finding, Footnote, Grid, ProofList, Rank, Row, Sheet, by_reason, shared_key
+from orchestrator.report.sheet import GAP, Finding, Footnote, Grid, ProofList, Rank, Sheet, by_reason, shared_key
 from orchestrator.results.contract import CellRecord, RunRecord
 
 # The tables that a run is printed as.
@@ -324,7 +324,9 @@ def _markdown_sheet(sheet: Sheet) -> Iterator[str]:
     yield grid_table(sheet.grid)
     yield paragraph(*sheet.sentences)
     for footnote in sheet.footnotes:
-        yield _markdown_footnote(footnote)
+        first, *others = footnote.text.splitlines()
+        mark = "" if footnote.mark is None else f"\\[{footnote.mark}\\] "
+        yield mark + paragraph(first) + ("\n\n" + quoted(others) if others else "")
     for proofs in sheet.proofs:
         yield _markdown_evidence(proofs)
 
@@ -338,24 +340,15 @@ def grid_table(grid: Grid) -> str:
             rows.append(["", *blank])
         for row in block:
             bold = "**" if row.style == "bold" and row.label else ""
-            rows.append([f"{bold}{_label(row)}{bold}", *(escaped(cell) for cell in row.cells)])
+            # Markdown drops spaces at the beginning of a label.
+            label = f"{bold}{'&nbsp;' * row.depth}{escaped(row.label)}{bold}"
+            rows.append([label, *(escaped(cell) for cell in row.cells)])
     rows[0] = [escaped(text) for text in rows[0]]
     return "\n".join(map(_table_row, rows))
 
 
-def _label(row: Row) -> str:
-    """A row's label; Markdown drops spaces at the beginning of one."""
-    return "&nbsp;" * row.depth + escaped(row.label)
-
-
 def _table_row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.strip() for cell in cells) + " |"
-
-
-def _markdown_footnote(footnote: Footnote) -> str:
-    first, *others = footnote.text.splitlines()
-    mark = "" if footnote.mark is None else f"\\[{footnote.mark}\\] "
-    return mark + paragraph(first) + ("\n\n" + quoted(others) if others else "")
 
 
 def quoted(lines: Sequence[str], language: str = "text") -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from statistics import NormalDist, fmean, mean, median
 
@@ -240,22 +241,16 @@ _KEPT = 16
 class Origins:
     """What the runs of a store were made with; the last ones that were asked for are not read again.
 
-    A provenance of 10 000 cells has 3 MB, and the metrics of an experiment have their steps at the same runs.
+    A provenance of 10 000 cells has 3 MB, and the metrics of an experiment have their steps at the same runs. ``of``
+    raises as ``origin_of`` does.
     """
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._known: dict[str, Origin] = {}
+        self.of = lru_cache(maxsize=_KEPT)(self._read)
 
-    def of(self, run: str) -> Origin:
-        """What a run was made with. Raises as ``origin_of`` does."""
-        origin = self._known.pop(run, None)
-        if origin is None:
-            origin = origin_of(self.store.entry(run).directory, self.store.provenance(run))
-        self._known[run] = origin
-        if len(self._known) > _KEPT:
-            del self._known[next(iter(self._known))]
-        return origin
+    def _read(self, run: str) -> Origin:
+        return origin_of(self.store.entry(run).directory, self.store.provenance(run))
 
 
 def causes(origins: Origins, step: Step, metric: Metric) -> Sequence[OriginDifference]:

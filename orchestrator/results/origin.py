@@ -220,26 +220,19 @@ def _session(origin: Origin) -> _Session:
     return origin.sessions[-1] if origin.sessions else _Session()
 
 
-def _both(
-    before: Origin, after: Origin, name: Callable[[Boot], str | None]
-) -> Iterator[tuple[str, Sequence[Boot], Sequence[Boot]]]:
-    """The boots of both runs, by what ``name`` makes of them; those with None are left out."""
-    first, second = (_by_name(origin.boots, name) for origin in (before, after))
-    return ((key, first[key], second[key]) for key in first if key in second)
-
-
-def _by_name(boots: Iterable[Boot], name: Callable[[Boot], str | None]) -> Mapping[str, list[Boot]]:
-    found: dict[str, list[Boot]] = {}
-    for boot in boots:
-        key = name(boot)
-        if key is not None:
-            found.setdefault(key, []).append(boot)
-    return found
+def _both(before: Origin, after: Origin, name: Callable[[Boot], str | None]) -> Iterator[tuple[str, Boot, Boot]]:
+    """The first boot of both runs by what ``name`` makes of it; one that has no name is left out."""
+    first: dict[str | None, Boot] = {}
+    second: dict[str | None, Boot] = {}
+    for origin, found in ((before, first), (after, second)):
+        for boot in origin.boots:
+            found.setdefault(name(boot), boot)
+    return ((key, first[key], second[key]) for key in first if key and key in second)
 
 
 def _kernels(before: Origin, after: Origin) -> Iterator[OriginDifference]:
-    for name, ones, others in _both(before, after, lambda boot: boot.kernel.name or None):
-        one, other = ones[0].kernel, others[0].kernel
+    for name, first, second in _both(before, after, lambda boot: boot.kernel.name):
+        one, other = first.kernel, second.kernel
         what = f"kernel {name}"
         if one.version != other.version:
             yield OriginDifference(what, one.version, other.version)
@@ -247,25 +240,25 @@ def _kernels(before: Origin, after: Origin) -> Iterator[OriginDifference]:
             yield OriginDifference(what, detail=_differing(one.packages, other.packages))
         elif one.image_sha256 != other.image_sha256:
             yield OriginDifference(what, detail=("its image",))
-        elif ones[0].initramfs_sha256 != others[0].initramfs_sha256:
+        elif first.initramfs_sha256 != second.initramfs_sha256:
             yield OriginDifference(f"programs in guests with kernel {name}")
 
 
 def _images(before: Origin, after: Origin) -> Iterator[OriginDifference]:
-    for name, ones, others in _both(before, after, lambda boot: boot.image.name if boot.image else None):
-        one, other = ones[0].image, others[0].image
+    for name, first, second in _both(before, after, lambda boot: boot.image.name if boot.image else None):
+        one, other = first.image, second.image
         if one is not None and other is not None and one.key != other.key:
             yield OriginDifference(f"image {name}", detail=_differing(one.packages, other.packages))
 
 
 def _machines(before: Origin, after: Origin) -> Iterator[OriginDifference]:
-    for name, ones, others in _both(before, after, lambda boot: boot.machine or None):
-        one, other = (_options(boots[0].qemu) for boots in (ones, others))
+    for name, first, second in _both(before, after, lambda boot: boot.machine):
+        one, other = _options(first.qemu), _options(second.qemu)
         for option, what in _QEMU_OPTIONS.items():
             if one.get(option) != other.get(option) and one and other:
                 yield OriginDifference(f"{what} of {name}", one.get(option, ""), other.get(option, ""))
-        changed = tuple(key for key in ones[0].work if ones[0].work[key] != others[0].work.get(key))
-        if changed and ones[0].work.get("name") == others[0].work.get("name"):
+        changed = tuple(key for key in first.work if first.work[key] != second.work.get(key))
+        if changed and first.work.get("name") == second.work.get("name"):
             yield OriginDifference(f"work in {name}", detail=changed)
 
 

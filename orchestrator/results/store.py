@@ -304,8 +304,9 @@ class RunEntry:
 class Store:
     """A lab's results. Get one from ``Store.open``; it belongs to the thread that opened it.
 
-    Each write is one transaction. Every method raises ``HostError`` when the disk is full or not writable, and
-    ``LabError`` when the file is damaged or another process keeps it locked; nothing stored before is lost then.
+    Each write is one transaction. Every method raises ``HostError`` when the disk is full or not writable, ``LabError``
+    when the file is damaged or another process keeps it locked, and ``UsageError`` for the id of an unknown run;
+    nothing stored before is lost then.
     """
 
     def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
@@ -370,10 +371,7 @@ class Store:
 
     @contextmanager
     def working_on(self, run: str) -> Iterator[None]:
-        """Own a run, so that it counts as running, and no other process works on it.
-
-        Raises ``UsageError`` for an unknown run, and where another process works on it.
-        """
+        """Own a run, so that it counts as running. Raises ``UsageError`` where another process works on it."""
         number = self._number(run)
         if not self._ownership.take(number):
             raise UsageError(
@@ -422,11 +420,11 @@ class Store:
                 raise LabError(f"cell {cell} of run {run} has no outcome to withdraw", where=str(self.path))
 
     def resume_run(self, run: str) -> None:
-        """Mark a run as running again, for the process that works on it. Raises ``UsageError`` for an unknown run."""
+        """Mark a run as running again, for the process that works on it."""
         self._set_status(run, "running", None)
 
     def finish_run(self, run: str, status: RunStatus) -> None:
-        """Store how a run ended, and that it ended now. Raises ``UsageError`` for an unknown run."""
+        """Store how a run ended, and that it ended now."""
         self._set_status(run, status, datetime.now(UTC).isoformat())
 
     def forget_run(self, run: str) -> None:
@@ -440,20 +438,14 @@ class Store:
             connection.execute("DELETE FROM runs WHERE id = ?", (run,))
 
     def unfinished_cells(self, run: str) -> list[str]:
-        """Return the ids of the cells without an outcome, in the plan's order.
-
-        Raises ``UsageError`` for an unknown run.
-        """
+        """Return the ids of the cells without an outcome, in the plan's order."""
         with self._reading():
             self.entry(run)
             rows = self.select("SELECT id FROM cells WHERE run = ? AND status = 'planned' ORDER BY position", run)
         return [row["id"] for row in rows]
 
     def load_run(self, run: str) -> RunRecord:
-        """Return every cell of a run that has an outcome, in the plan's order.
-
-        Raises ``UsageError`` for an unknown run.
-        """
+        """Return every cell of a run that has an outcome, in the plan's order."""
         with self._reading():
             entry = self.entry(run)
             cells = self.select("SELECT id, record FROM cells WHERE run = ? AND record NOT NULL ORDER BY position", run)
@@ -474,14 +466,14 @@ class Store:
             ) from error
 
     def entry(self, run: str) -> RunEntry:
-        """Return the run with exactly this id. Raises ``UsageError`` when there is none."""
+        """Return the run with exactly this id."""
         rows = self.select("SELECT * FROM run_entries WHERE id = ?", run)
         if not rows:
             raise UsageError(f"unknown run '{run}'", where=str(self.path), hint=f"See: {PROGRAM} list runs")
         return self._entry(rows[0])
 
     def provenance(self, run: str) -> dict[str, object]:
-        """Return what a run was made with, as ``begin_run`` got it. Raises ``UsageError`` for an unknown run."""
+        """Return what a run was made with, as ``begin_run`` got it."""
         self.entry(run)
         row = self.select("SELECT provenance FROM runs WHERE id = ?", run)[0]
         try:
@@ -516,10 +508,7 @@ class Store:
         return self._newest(wanted, experiment, unfinished)
 
     def previous(self, run: str) -> RunEntry | None:
-        """Return the newest complete run of the same experiment that began before this one.
-
-        Raises ``UsageError`` for an unknown run.
-        """
+        """Return the newest complete run of the same experiment that began before this one."""
         experiment = self.entry(run).experiment
         return self._newest(
             "experiment = ? AND status = 'complete' AND number < (SELECT number FROM runs WHERE id = ?)",
@@ -537,10 +526,7 @@ class Store:
         return {row["name"]: Baseline(row["name"], row["run"], row["since"]) for row in rows}
 
     def set_baseline(self, name: str, run: str) -> None:
-        """Give a run a name, which another run has no longer then.
-
-        Raises ``UsageError`` for a word that is no name, and for an unknown run.
-        """
+        """Give a run a name, which another run has no longer then. Raises ``UsageError`` for a word that is no name."""
         check_baseline_name(name)
         with self._writing() as connection:
             self.entry(run)

@@ -388,23 +388,17 @@ def check_stacks(profile: CellProfile) -> None:
         raise UsageError(f"the profile of cell {profile.cell} has no stacks", hint=hint)
 
 
-def compared_trees(before: CallCost, after: CallCost) -> CallChange:
+def compared_trees(before: CallCost | None, after: CallCost | None) -> CallChange:
     """Two trees as one; calls of one name from one caller are the same call, clones of a compiler's too."""
-    return _compared(after.name, before, after)
-
-
-def _compared(name: str, before: CallCost | None, after: CallCost | None) -> CallChange:
     first = {} if before is None else {one.name: one for one in before.called}
     second = {} if after is None else {one.name: one for one in after.called}
     called = [
-        _compared(
-            other or one or "",
-            None if one is None else first[one],
-            None if other is None else second[other],
-        )
+        compared_trees(None if one is None else first[one], None if other is None else second[other])
         for one, other in paired(first, second)
     ]
     moved = sum((one.moved for one in called), start=abs(own_change(before, after)))
+    either = after or before
+    name = "" if either is None else either.name
     return CallChange(name, before, after, sorted(called, key=lambda one: one.name), moved)
 
 

@@ -157,14 +157,14 @@ def history_picture(chart: HistoryChart, name: str) -> Markup:
     """
     heights = _ticks(*_range(chart))
     left = 8 + _LETTER * max(len(text) for _, text in heights)
-    across = _Scale(_seconds(chart.points[0].when), _seconds(chart.points[-1].when), left, _WIDTH - _RIGHT)
+    across = _Scale(chart.points[0].when.timestamp(), chart.points[-1].when.timestamp(), left, _WIDTH - _RIGHT)
     upwards = _Scale(*_range(chart), _HEIGHT - _BOTTOM, _TOP)
     known = [
-        (across(_seconds(one.when)), upwards(one.value))
+        (across(one.when.timestamp()), upwards(one.value))
         for one in _ends_of_equals([point for point in chart.points if point.value is not None])
         if one.value is not None
     ]
-    failed = [across(_seconds(one.when)) for one in chart.points if one.value is None]
+    failed = [across(one.when.timestamp()) for one in chart.points if one.value is None]
     return part(
         "history.svg.j2",
         name=name,
@@ -183,7 +183,7 @@ def history_picture(chart: HistoryChart, name: str) -> Markup:
         runs="".join(f"M{x:g} {y:g}h0" for x, y in dict.fromkeys(known)),
         size=3 if len(known) > _MANY else 6,
         levels="".join(
-            f"M{across(_seconds(one.first)):g} {upwards(one.value):g}H{across(_seconds(one.last)):g}"
+            f"M{across(one.first.timestamp()):g} {upwards(one.value):g}H{across(one.last.timestamp()):g}"
             for one in chart.levels
         ),
         steps=_steps(chart, across),
@@ -226,11 +226,11 @@ def _dates(chart: HistoryChart) -> Iterator[tuple[float, str]]:
     unit, form = (timedelta(hours=1), "%m-%d %H:%M") if is_short else (timedelta(days=1), "%Y-%m-%d")
     when = first.replace(hour=first.hour if is_short else 0, minute=0, second=0, microsecond=0) + unit
     if when > last:
-        yield _seconds(first), f"{first:%Y-%m-%d %H:%M}"
+        yield first.timestamp(), f"{first:%Y-%m-%d %H:%M}"
         return
     stride = unit * math.ceil((last - when) / unit / _TICKS or 1)
     while when <= last:
-        yield _seconds(when), f"{when:{form}}"
+        yield when.timestamp(), f"{when:{form}}"
         when += stride
 
 
@@ -238,7 +238,9 @@ def _bands(points: Sequence[HistoryPoint], across: _Scale, upwards: _Scale) -> I
     """The intervals of each row of neighbours that have one: nothing is drawn across a run that has none."""
     for has_bounds, group in groupby(points, lambda one: one.bounds is not None):
         if has_bounds:
-            ends = [(across(_seconds(one.when)), *map(upwards, one.bounds)) for one in group if one.bounds is not None]
+            ends = [
+                (across(one.when.timestamp()), *map(upwards, one.bounds)) for one in group if one.bounds is not None
+            ]
             outline = [*((x, high) for x, _, high in ends), *((x, low) for x, low, _ in reversed(ends))]
             yield "M" + "L".join(f"{x:g} {y:g}" for x, y in outline) + "Z"
 
@@ -256,7 +258,7 @@ def _steps(chart: HistoryChart, across: _Scale) -> Sequence[tuple[float, str]]:
     found: list[tuple[float, str]] = []
     free = float(_WIDTH)
     for level in reversed(chart.levels[1:]):
-        place = across(_seconds(level.first))
+        place = across(level.first.timestamp())
         half = _LETTER * len(level.change) / 2
         fits = place + half <= free
         found.append((place, level.change if fits else ""))
@@ -266,7 +268,3 @@ def _steps(chart: HistoryChart, across: _Scale) -> Sequence[tuple[float, str]]:
 
 def _day(when: datetime) -> str:
     return f"{when.astimezone(UTC):%Y-%m-%d}"
-
-
-def _seconds(when: datetime) -> float:
-    return when.timestamp()

@@ -20,7 +20,7 @@ from orchestrator.program import PROGRAM, command
 from orchestrator.report.chart import Chart
 from orchestrator.report.claims import Assessment, all_claims, assess
 from orchestrator.report.flames import flame_graph
-from orchestrator.report.html.frame import Attachment, Attachments, Beside, Link, Page, render
+from orchestrator.report.html.frame import Attachments, Beside, Link, Page, render
 from orchestrator.report.html.pictures import NOT_DRAWN, can_draw, chart_picture, inline_picture
 from orchestrator.report.kind import ReportRegistry, groups
 from orchestrator.report.profile_sheets import profile_sheet
@@ -159,12 +159,9 @@ def run_sentences(run: RunRecord, made_with: Origin, unfinished: int) -> Iterato
     open_cells = f"; {unfinished} not measured yet" if unfinished else ""
     started = _STARTED.match(run.run)
     when = "" if started is None else " on {}-{}-{} at {}:{}".format(*started.groups())
-    yield f"Run {run.run}{_tools(made_with)}{when}: {states['ok']} with a number and its proof{rest}{open_cells}."
-
-
-def _tools(made_with: Origin) -> str:
     qemus = [session.qemu for session in made_with.sessions if session.qemu]
-    return f" by {_named(qemus)}" if qemus else ""
+    tools = f" by {_named(qemus)}" if qemus else ""
+    yield f"Run {run.run}{tools}{when}: {states['ok']} with a number and its proof{rest}{open_cells}."
 
 
 def _named(names: Iterable[str]) -> str:
@@ -213,43 +210,19 @@ _SYMBOLS, _FEW_SYMBOLS = 20, 5
 _MANY_CELLS = 100
 
 
-@dataclass(frozen=True)
-class _Content:
-    """All that a page is made of; tables have their charts, ``flames`` are flame graphs as SVG, by cell."""
-
-    run: Run
-    links: Sequence[Link]
-    summary: Sequence[str]
-    tables: Sequence[tuple[Sheet, Sequence[Markup]]]
-    remarks: Sequence[str]
-    cells: Sequence[CellPart]
-    boots: Sequence[Boot]
-    attachments: Sequence[Attachment]
-    flames: Mapping[str, str]
-
-
 def run_page(run: Run, registry: ReportRegistry, folder: str | None = None, surroundings: Surroundings = ALONE) -> Page:
     """Return the page of a run. Parts of the run that are not there are left out.
 
     Above ``LARGEST_PAGE`` bytes, consoles, C and flame graphs go into ``folder`` beside the page; without one they
     stay in the page, however large it is. Raises LabError for a damaged profile.
     """
-    content = _content(run, registry, surroundings)
-    text = _render(content, registry, None)
-    if folder is None or len(text.encode()) <= LARGEST_PAGE:
-        return Page(text)
-    beside = Beside(folder)
-    text = _render(content, registry, beside)
-    return Page(text, folder, beside.files)
-
-
-def _content(run: Run, registry: ReportRegistry, surroundings: Surroundings) -> _Content:
     made_with = provenance(run.directory)
     attachments = Attachments()
-    flames: dict[str, str] = {}
     remarks: list[str] = []
     tables = list(_tables(run, registry, remarks, surroundings))
-    cells = []
+    claims = [all_claims(one) for one in assess(run.record, registry)]
+    cells: list[CellPart] = []
+    flames: dict[str, str] = {}
     for number, record in enumerate(run.record.cells, 1):
         history = surroundings.history(record.id)
         links = [Link(history, "Its history")] if history is not None else []
@@ -259,44 +232,31 @@ def _content(run: Run, registry: ReportRegistry, surroundings: Surroundings) -> 
                 links += _files_of(run, boot, record, attachments)
         part = CellPart(record, f"cell-{number}", repeat_command(run.directory, record), links)
         cells.append(_with_profile(part, run, flames))
-    return _Content(
-        run=run,
-        links=surroundings.links,
-        summary=[*run_sentences(run.record, made_with, run.unfinished), *surroundings.remarks],
-        tables=tables,
-        remarks=remarks,
-        cells=cells,
-        boots=made_with.boots,
-        attachments=attachments.all,
-        flames=flames,
-    )
 
+    def text(beside: Beside | None) -> str:
+        files = attachments.all
+        there = {"Tables": tables, "Claims": claims, "Cells": cells, "Guests": made_with.boots, "Files": files}
+        return render(
+            "run.html.j2",
+            run.record.experiment,
+            [*surroundings.links, *(Link(f"#{name.lower()}", name) for name, parts in there.items() if parts)],
+            summary=[*run_sentences(run.record, made_with, run.unfinished), *surroundings.remarks],
+            findings=summary(run.record, registry),
+            tables=tables,
+            remarks=remarks,
+            claims=claims,
+            cells=[_with_flames(cell, flames.get(cell.record.id), beside) for cell in cells],
+            boots=made_with.boots,
+            shell=shlex.join,
+            files=[(one, beside.put(one.name, one.file.content) if beside else None) for one in files],
+            size=_size,
+        )
 
-def _render(content: _Content, registry: ReportRegistry, beside: Beside | None) -> str:
-    claims = [all_claims(one) for one in assess(content.run.record, registry)]
-    there = {
-        "Tables": content.tables,
-        "Claims": claims,
-        "Cells": content.cells,
-        "Guests": content.boots,
-        "Files": content.attachments,
-    }
-    return render(
-        "run.html.j2",
-        content.run.record.experiment,
-        [*content.links, *(Link(f"#{name.lower()}", name) for name, parts in there.items() if parts)],
-        summary=content.summary,
-        findings=summary(content.run.record, registry),
-        tables=content.tables,
-        remarks=content.remarks,
-        claims=claims,
-        cells=[_with_flames(cell, content.flames.get(cell.record.id), beside) for cell in content.cells],
-        choices=_choices(content.cells),
-        boots=content.boots,
-        shell=shlex.join,
-        files=[(one, beside.put(one.name, one.file.content) if beside else None) for one in content.attachments],
-        size=_size,
-    )
+    page = text(None)
+    if folder is None or len(page.encode()) <= LARGEST_PAGE:
+        return Page(page)
+    beside = Beside(folder)
+    return Page(text(beside), folder, beside.files)
 
 
 def _tables(
@@ -371,12 +331,3 @@ def _with_flames(cell: CellPart, svg: str | None, beside: Beside | None) -> Cell
 
 def _size(count: int) -> str:
     return f"{count} bytes" if count < 10_000 else f"{count / 1000:.0f} kB"
-
-
-def _choices(cells: Sequence[CellPart]) -> Mapping[str, Sequence[str]]:
-    """What the list of cells can be filtered by, with the values that occur."""
-    return {
-        "status": sorted({cell.record.status for cell in cells}),
-        "probe": sorted({cell.record.probe for cell in cells}),
-        "kernel": sorted({cell.record.kernel for cell in cells}),
-    }

@@ -129,16 +129,12 @@ class SiteBuilt:
         return self.directory / INDEX
 
 
-def _ignore(done: int, pages: int) -> None:
-    del done, pages
-
-
 def build_site(
     store: Store,
     directory: Path,
     registry: ReportRegistry,
     most_runs: int | None = None,
-    progress: Callable[[int, int], None] = _ignore,
+    progress: Callable[[int, int], None] = lambda done, pages: None,
 ) -> SiteBuilt:
     """Bring the site in ``directory`` up to date with the store; the newest ``most_runs`` runs have a page, or all.
 
