@@ -35,7 +35,6 @@ from orchestrator.errors import HostError, UsageError
 from orchestrator.files import write_whole
 from orchestrator.plain_text import counted, cut, shown
 from orchestrator.program import command
-from orchestrator.report.exports import first_line
 from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.sheet import COUNTED, figure, unit_name
 from orchestrator.report.text import print_sheets, summary
@@ -98,7 +97,7 @@ class NightNote:
         self._file = file
 
     def begin(self, now: datetime | None = None) -> None:
-        """A night begins, with ``now``; what is left of an earlier one is no longer gone on with."""
+        """Note that a night begins, at ``now``; what an earlier one left is not resumed any more."""
         with storage_faults(self._file):
             write_whole(self._file, f"{(now or datetime.now(UTC)).isoformat()}\n")
 
@@ -182,7 +181,7 @@ def verdict(night: Night) -> str:
 
 
 def against(night: Night) -> str:
-    """What it was compared with, and what that comes to."""
+    """What it was compared with, and the summary of that."""
     if night.doubt:
         return f"Not compared with the last good night: {night.doubt}"
     if night.compared is None:
@@ -291,7 +290,7 @@ def night_lines(night: Night, registry: ReportRegistry) -> Iterator[str]:
 def _wrong(night: Night) -> Iterator[str]:
     listed = [f"beyond budget: {change_sentence(night, one)}" for one in night.beyond]
     if not listed:
-        listed = [f"failed: {cell.id}: {first_line(cell)}" for cell in night.failed]
+        listed = [f"failed: {cell.id}: {cell.first_line}" for cell in night.failed]
     yield from shown(listed, _LISTED_SHORT)
 
 
@@ -328,7 +327,7 @@ def _parts(night: Night, origin: Origin, registry: ReportRegistry) -> Iterator[s
     if night.compared is not None and night.compared.comparison.changed:
         yield _table(night)
     if night.failed:
-        yield _prose("Failed", shown([f"{cell.id}: {first_line(cell)}" for cell in night.failed], _LISTED))
+        yield _prose("Failed", shown([f"{cell.id}: {cell.first_line}" for cell in night.failed], _LISTED))
     yield _prose("Summary", summary(night.run.record, registry))
     if night.problems:
         yield _prose("Problems", night.problems)
@@ -403,7 +402,7 @@ def night_json(night: Night) -> Mapping[str, Any]:
         "beyond": [
             {"cell": one.pair.title, "change": one.change, "why": list(one.beyond)} for one in night.beyond[:_LISTED]
         ],
-        "failed": [{"cell": cell.id, "reason": first_line(cell)} for cell in night.failed[:_LISTED]],
+        "failed": [{"cell": cell.id, "reason": cell.first_line} for cell in night.failed[:_LISTED]],
         "problems": list(night.problems),
     }
 
@@ -463,7 +462,7 @@ class Webhook:
             time.sleep(pause)
 
     def _refusal(self, body: bytes) -> tuple[str, bool] | None:
-        """What one try came to, and whether another may come to something else; None where it was taken."""
+        """Why the server did not take it, and whether another try may succeed; None where it did."""
         answers: list[tuple[str, bool] | None] = []
         # A server that sends a byte now and then keeps a socket's own time limit from ever ending.
         thread = threading.Thread(target=lambda: answers.append(self._answer(body)), daemon=True)

@@ -29,7 +29,7 @@ from orchestrator.results.origin import Origin, OriginDifference, host_differenc
 from orchestrator.results.runs import EXPERIMENT_FILE, Run
 from orchestrator.results.stored_profile import CellProfile, ProfileDifference, difference, load_profile
 
-# Whether two cells can be compared, and what is to be said where they did not make the same calls.
+# Whether two cells can be compared, and notes on cells that did not make the same calls.
 
 _WORK = ("call", "arguments", "workload", "scope", "packets", "command", "image", "kernel_modules", "rounds")
 """Parameters that say what a cell does; an earlier version may have recorded fewer of them."""
@@ -137,7 +137,7 @@ class HeldFigure:
 
 @dataclass(frozen=True)
 class CellChange:
-    """What a pair of cells comes to. ``reason`` is a sentence, empty where there is nothing to say.
+    """How a pair of cells changed. ``reason`` is a sentence, empty where there is nothing to say.
 
     ``value`` and ``overhead`` are None where a cell has no number. ``held`` are the figures that have a budget.
     """
@@ -273,8 +273,8 @@ def _without_number(pair: CellPair, budgets: Budgets) -> CellChange:
     before, after = pair.before, pair.after
     held = () if after is None else _held(after, budgets.of_cell(after), {"value": None, "overhead": None})
     was, now = (None if cell is None else cell.status for cell in (before, after))
-    had = "" if before is None else f"it was {before.status}: {first_line(before)}"
-    has = "" if after is None else f"{after.status}: {first_line(after)}"
+    had = "" if before is None else f"it was {before.status}: {before.first_line}"
+    has = "" if after is None else f"{after.status}: {after.first_line}"
     if now == "failed" and was != "failed":
         return CellChange(pair, "failed", has)
     if was is None:
@@ -298,11 +298,6 @@ def _held(after: CellRecord, own: Budget | None, found: Mapping[Figure, Differen
         if allowance is not None and difference is not None:
             held.append(HeldFigure(figure, difference, allowance, own is not None))
     return tuple(held)
-
-
-def first_line(cell: CellRecord) -> str:
-    """The first line of the reason why a cell has no number."""
-    return (cell.reason or "").partition("\n")[0]
 
 
 def _judged(pair: CellPair, both: tuple[CellRecord, CellRecord], value: Difference, budgets: Budgets) -> CellChange:

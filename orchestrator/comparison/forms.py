@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
@@ -16,7 +16,6 @@ from orchestrator.comparison.comparison import (
     CellPair,
     ComparedRuns,
     Comparison,
-    first_line,
     next_run,
     unresolvable,
 )
@@ -24,7 +23,17 @@ from orchestrator.comparison.verdicts import Difference
 from orchestrator.plain_text import counted, shown
 from orchestrator.report.profile_json import symbol_json
 from orchestrator.report.profile_sheets import change_figures, others, signed
-from orchestrator.report.sheet import NOTHING, Footnote, Grid, Row, Sheet, figure, shared_parts, signed_figure
+from orchestrator.report.sheet import (
+    NOTHING,
+    Footnote,
+    Grid,
+    Row,
+    Sheet,
+    figure,
+    shared_parts,
+    signed_figure,
+    used_columns,
+)
 from orchestrator.report.text import escaped, grid_table, paragraph, quoted
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.stored_profile import ProfileDifference
@@ -138,7 +147,7 @@ def remarks(compared: ComparedRuns) -> Iterator[str]:
     refused = [f"Not compared: {pair.title}: {why}." for pair, why in compared.comparison.not_compared]
     yield from shown(refused, _SHOWN, "Not compared: {} more.")
     failed = [one.pair for one in compared.comparison.cells if one.failed_in_both]
-    both = [f"Failed in both: {pair.title}: {first_line(pair.first)}" for pair in failed]
+    both = [f"Failed in both: {pair.title}: {pair.first.first_line}" for pair in failed]
     yield from shown(both, _SHOWN, "Failed in both: {} more.")
     unfinished = dict.fromkeys(one.unfinished_sentence for one in (compared.before, compared.after) if one.unfinished)
     yield from (f"{sentence}." for sentence in unfinished)
@@ -175,21 +184,16 @@ def comparison_sheet(compared: ComparedRuns, limit: int | None = None) -> Sheet:
     if len(listed) < len(changed):
         rows.append(Row(others(len(changed) - len(listed)), [""] * len(_HEADINGS)))
     next_command = next_run(compared)
+    headings, narrowed = used_columns(_HEADINGS, rows, _ALWAYS)
+    grid = Grid(headings, [narrowed], together=_TOGETHER, narrowest=_NARROWEST)
     unchanged = Row("unchanged", [str(compared.comparison.counts.get("unchanged", 0))])
     return Sheet(
         title=experiments(compared),
         facts=[summary(compared), *runs_sentence(compared), *origin_sentences(compared), *common_parts(compared)],
-        grid=_grid(rows) if rows else Grid(["cells"], [[unchanged]]),
+        grid=grid if rows else Grid(["cells"], [[unchanged]]),
         sentences=[*remarks(compared), *([f"To decide: {next_command}"] if next_command else [])],
         footnotes=[Footnote(number, text) for number, text in enumerate(said, start=1)],
     )
-
-
-def _grid(rows: Sequence[Row]) -> Grid:
-    """The rows without the columns that no cell here has a figure for."""
-    used = [index for index, _ in enumerate(_HEADINGS) if index < _ALWAYS or any(row.cells[index] for row in rows)]
-    narrowed = [replace(row, cells=[row.cells[index] for index in used]) for row in rows]
-    return Grid([_HEADINGS[index] for index in used], [narrowed], together=_TOGETHER, narrowest=_NARROWEST)
 
 
 def _rows(change: CellChange, name: str, symbols: ProfileDifference | None, said: Sequence[str]) -> Iterator[Row]:
@@ -217,7 +221,7 @@ def _rows(change: CellChange, name: str, symbols: ProfileDifference | None, said
         yield Row(f"{others(len(hidden))}, by symbol", ["", "", together, *rest], depth=2)
 
 
-# A comparison as a comment of a review: a line that says what it comes to, what changed, and the rest folded away.
+# A comparison as a comment of a review: its summary in a line, what changed, and the rest folded away.
 
 _BEYOND, _WITHIN = "❌", "✅"
 _LISTED = 100

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A comparison as one page: what it comes to, each changed cell with what explains it, and what to run next."""
+"""A comparison as one page: its summary, each changed cell with what explains it, and what to run next."""
 
 from __future__ import annotations
 
@@ -29,10 +29,8 @@ from orchestrator.report.html.frame import Link, render
 from orchestrator.report.html.pictures import NOT_DRAWN, can_draw, chart_picture
 from orchestrator.report.html.run_page import repeat_command
 from orchestrator.report.profile_sheets import difference_sheet
-from orchestrator.report.sheet import NOTHING, Grid, Row, Sheet, figure
+from orchestrator.report.sheet import NOTHING, Grid, Row, Sheet, figure, used_columns
 from orchestrator.results.budgets import only
-from orchestrator.results.contract import CellRecord
-from orchestrator.results.stored_profile import ProfileDifference
 
 # What a page says of a cell that changed: figures, budgets, symbols, and the commands that go on from there.
 
@@ -65,17 +63,8 @@ class ChangePart:
         ]
         if not rows:
             return None
-        used = [place for place in range(len(_HEADINGS)) if place < _ALWAYS or any(row.cells[place] for row in rows)]
-        narrowed = [Row(row.label, [row.cells[place] for place in used]) for row in rows]
-        return Grid([_HEADINGS[place] for place in used], [narrowed])
-
-
-def change_part(
-    compared: ComparedRuns, change: CellChange, place: int, name: str, symbols: ProfileDifference | None
-) -> ChangePart:
-    """The part of the ``place``-th change, from 1."""
-    sheet = None if symbols is None else difference_sheet(symbols, _SYMBOLS)
-    return ChangePart(change, f"change-{place}", name, sheet, dict(_commands(compared, change)))
+        headings, narrowed = used_columns(_HEADINGS, rows, _ALWAYS)
+        return Grid(headings, [narrowed])
 
 
 def _figures(found: Difference, unit: str, held: HeldFigure | None) -> Sequence[str]:
@@ -100,12 +89,6 @@ def _commands(compared: ComparedRuns, change: CellChange) -> Iterator[tuple[str,
         again = None if cell is None else repeat_command(run.directory, cell)
         if again is not None:
             yield f"Measure it again as {which}", again
-
-
-def unchanged_rows(cells: Sequence[tuple[str, CellRecord, str]]) -> Grid:
-    """The cells that did not change, by name, with their value and the reason that is given."""
-    rows = [Row(name, [side(cell), cell.unit, reason]) for name, cell, reason in cells]
-    return Grid(["value", "unit", "remark"], [rows])
 
 
 # The chart of a comparison: by how many percent each cell changed, with the interval of that.
@@ -150,13 +133,15 @@ def comparison_page(compared: ComparedRuns) -> str:
     before, after = compared.before.record, compared.after.record
     names = CellNames(comparison)
     symbols = compared.symbols(comparison.changed)
-    changes = [
-        change_part(compared, one, place, names.of(one), symbols.get(one.pair.title))
-        for place, one in enumerate(comparison.changed, 1)
+    changes = []
+    for place, one in enumerate(comparison.changed, 1):
+        found = symbols.get(one.pair.title)
+        sheet = None if found is None else difference_sheet(found, _SYMBOLS)
+        changes.append(ChangePart(one, f"change-{place}", names.of(one), sheet, dict(_commands(compared, one))))
+    unchanged = [
+        Row(names.of(one), [side(one.pair.first), one.pair.first.unit, one.reason]) for one in comparison.unchanged
     ]
-    unchanged = [(names.of(one), one.pair.first, one.reason) for one in comparison.unchanged]
     pictures, not_drawn = _pictures(compared)
-    origin = list(origin_sentences(compared))
     there = {"Changes": changes, "Unchanged": unchanged, "Runs": True}
     return render(
         "comparison.html.j2",
@@ -171,8 +156,8 @@ def comparison_page(compared: ComparedRuns) -> str:
         figures=difference_figures,
         budget=budget_figure,
         any_scatters=any(difference_figures(one.change.value, "")[2] for one in changes),
-        unchanged=unchanged_rows(unchanged) if unchanged else None,
-        origin=origin,
+        unchanged=Grid(["value", "unit", "remark"], [unchanged]) if unchanged else None,
+        origin=list(origin_sentences(compared)),
         remarks=[*remarks(compared), *not_drawn],
         next=next_run(compared),
         runs={"Before and after": after} if before.run == after.run else {"Before": before, "After": after},

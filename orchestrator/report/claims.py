@@ -36,7 +36,7 @@ _Fact = TypeVar("_Fact")
 
 
 @dataclass(frozen=True)
-class Facts:
+class ClaimInputs:
     """By kind of probe: overhead, breakpoint traps a hit, size to that of a plain probe, bytes more than it, mechanism.
 
     ``undecided`` are the probes whose overhead the host's drift hides, ``bands`` those of modelled overheads.
@@ -51,10 +51,10 @@ class Facts:
     bands: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
-def measured_facts(panel: Panel) -> Facts:
+def measured_facts(panel: Panel) -> ClaimInputs:
     """Return the figures of the panel's valid cells."""
     cells = {cell.probe: cell for cell in panel.cells if cell.status == "ok" and cell.probe != BASELINE}
-    return Facts(
+    return ClaimInputs(
         overheads=_known(cells, lambda cell: cell.overhead),
         traps=_known(cells, traps_per_hit),
         sizes=_known(cells, _relative_size),
@@ -64,9 +64,9 @@ def measured_facts(panel: Panel) -> Facts:
     )
 
 
-def modelled_facts(cells: Sequence[ModelledCell]) -> Facts:
+def modelled_facts(cells: Sequence[ModelledCell]) -> ClaimInputs:
     """Return the modelled times of cells, in nanoseconds."""
-    return Facts(
+    return ClaimInputs(
         overheads={cell.probe: cell.overhead for cell in cells if cell.overhead is not None},
         traps={},
         sizes={},
@@ -75,10 +75,10 @@ def modelled_facts(cells: Sequence[ModelledCell]) -> Facts:
     )
 
 
-def published_facts(table: ReferenceTable) -> Facts:
+def published_facts(table: ReferenceTable) -> ClaimInputs:
     """Return the document's figures."""
     names = {kind.column: kind.name for kind in probes().values() if kind.column is not None}
-    return Facts(
+    return ClaimInputs(
         overheads={names[column]: table.overhead(column) for column in table.columns if column in names},
         traps={names[column]: count for column, count in table.int3_per_hit.items()},
         sizes={names[column]: ratio for column, ratio in table.size_ratio.items()},
@@ -116,7 +116,7 @@ class ClaimFigure:
     judged: bool = True
 
 
-def compare(claim: Claim, facts: Facts) -> list[ClaimFigure]:
+def compare(claim: Claim, facts: ClaimInputs) -> list[ClaimFigure]:
     """Return the claim's figures: the same rows for any facts."""
     match claim:
         case RatioClaim():
@@ -133,7 +133,7 @@ def compare(claim: Claim, facts: Facts) -> list[ClaimFigure]:
             return [_mechanism(claim, facts)]
 
 
-def _ratio(claim: RatioClaim, probe: str, facts: Facts) -> ClaimFigure:
+def _ratio(claim: RatioClaim, probe: str, facts: ClaimInputs) -> ClaimFigure:
     label = f"{probe} / {claim.to}"
     value, base = facts.overheads.get(probe), facts.overheads.get(claim.to)
     if value is None or base is None:
@@ -148,7 +148,7 @@ def _ratio(claim: RatioClaim, probe: str, facts: Facts) -> ClaimFigure:
     return ClaimFigure(label, ratio_figure(value, base) if base > 0 else BELOW_ZERO, enough and small)
 
 
-def _ratio_of_bands(claim: RatioClaim, probe: str, facts: Facts) -> ClaimFigure:
+def _ratio_of_bands(claim: RatioClaim, probe: str, facts: ClaimInputs) -> ClaimFigure:
     """Decided where the claim holds, or does not, for every pair of values within the two bands."""
     (low, high), (base_low, base_high) = facts.bands[probe], facts.bands[claim.to]
     label = f"{probe} / {claim.to}"
@@ -163,7 +163,7 @@ def _ratio_of_bands(claim: RatioClaim, probe: str, facts: Facts) -> ClaimFigure:
     return ClaimFigure(label, f"{text} ({least:.2f} to {most:.2f})", holds)
 
 
-def _traps(probe: str, expected: int, single_step: int, facts: Facts) -> list[ClaimFigure]:
+def _traps(probe: str, expected: int, single_step: int, facts: ClaimInputs) -> list[ClaimFigure]:
     label, without = f"{probe}: int3 a hit", f"{probe}: less the single step's"
     count = facts.traps.get(probe)
     # Only what exceeds the document's count can be the single step's.
@@ -172,7 +172,7 @@ def _traps(probe: str, expected: int, single_step: int, facts: Facts) -> list[Cl
     return [traps, ClaimFigure(without, rest, None, judged=False)]
 
 
-def _size_comparisons(claim: SizeClaim, facts: Facts) -> list[ClaimFigure]:
+def _size_comparisons(claim: SizeClaim, facts: ClaimInputs) -> list[ClaimFigure]:
     size, extra = facts.sizes.get(claim.of), facts.extra_bytes.get(claim.of)
     more = ClaimFigure(f"{claim.of}: bytes more", NOTHING if extra is None else str(extra), None, judged=False)
     if size is None:
@@ -181,7 +181,7 @@ def _size_comparisons(claim: SizeClaim, facts: Facts) -> list[ClaimFigure]:
     return [ClaimFigure(f"{claim.of}: times the size", f"{size:.2f}", holds), more]
 
 
-def _mechanism(claim: MechanismClaim, facts: Facts) -> ClaimFigure:
+def _mechanism(claim: MechanismClaim, facts: ClaimInputs) -> ClaimFigure:
     mechanism, traps = facts.mechanisms.get(claim.probe), facts.traps.get(claim.probe)
     if mechanism is None or traps is None:
         return ClaimFigure(claim.probe, NOTHING, None)
@@ -264,7 +264,7 @@ def assess_modelled(run: RunRecord, modelled: ModelledRun, registry: ReportRegis
     """Judge the ratios that each document claims by the modelled times of the run, within their bands."""
     times = {cell.id: cell for cell in modelled.cells if cell.overhead is not None}
 
-    def facts(panel: Panel) -> Facts:
+    def facts(panel: Panel) -> ClaimInputs:
         return modelled_facts([times[cell.id] for cell in panel.cells if cell.id in times])
 
     groups: dict[str, list[Panel]] = {}
@@ -278,7 +278,7 @@ def assess_modelled(run: RunRecord, modelled: ModelledRun, registry: ReportRegis
 
 
 def _assessment(
-    found: Sequence[Panel], clock: ClaimClock, facts: Callable[[Panel], Facts], wanted: Sequence[Claim]
+    found: Sequence[Panel], clock: ClaimClock, facts: Callable[[Panel], ClaimInputs], wanted: Sequence[Claim]
 ) -> Assessment:
     indication = f", {INDICATION}" if any(panel.emulated for panel in found) else ""
     judged = [(panel, facts(panel)) for panel in found]
@@ -292,7 +292,7 @@ def _claims_of(document: str) -> list[Claim]:
     return [claim for claim in claims().values() if claim.document == document]
 
 
-def _outcome(claim: Claim, found: Sequence[tuple[Panel, Facts]], clock: ClaimClock) -> Outcome:
+def _outcome(claim: Claim, found: Sequence[tuple[Panel, ClaimInputs]], clock: ClaimClock) -> Outcome:
     measured = [one for one in found if _reference(one[0]).name in claim.tables]
     names = Counter(panel.name for panel, _ in measured)
     columns = [

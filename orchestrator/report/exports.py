@@ -42,11 +42,6 @@ def started(run: RunRecord) -> datetime | None:
         return None
 
 
-def first_line(cell: CellRecord) -> str:
-    """The first line of the reason why a cell has no number."""
-    return (cell.reason or cell.status).splitlines()[0]
-
-
 # A run for spreadsheets and statistics programs: one row per cell, in columns that are the same for every run.
 
 _NESTED: dict[str, type[BaseModel]] = {"evidence": Evidence, "work": WorkEvidence, "reference": ReferenceValue}
@@ -154,11 +149,10 @@ def unmeasured_junit(experiment: str, reason: str) -> str:
 
 def _properties(run: RunRecord, origin: Origin) -> Iterator[tuple[str, str]]:
     yield "run", run.run
-    if origin.sessions:
-        session = origin.sessions[-1]
-        tools = {"orchestrator": session.orchestrator, "qemu": session.qemu, "compiler": session.compiler}
-        yield from ((name, text) for name, text in {**tools, "guests": session.guests}.items() if text)
-        yield from ((f"host.{name}", text) for name, text in session.host.items())
+    for name in ("orchestrator", "qemu", "compiler", "guests"):
+        if text := getattr(origin.session, name):
+            yield name, text
+    yield from ((f"host.{name}", text) for name, text in origin.session.host.items())
     for kernel in {boot.kernel.name: boot.kernel for boot in origin.boots}.values():
         yield f"kernel.{kernel.name}", kernel.release
         yield from ((f"kernel.{kernel.name}.{package}", version) for package, version in kernel.packages.items())
@@ -167,11 +161,11 @@ def _properties(run: RunRecord, origin: Origin) -> Iterator[tuple[str, str]]:
 def _case(run: RunRecord, cell: CellRecord, console: str | None, beyond: Sequence[str]) -> TestCase:
     case = TestCase(cell.id, classname=".".join(filter(None, (run.experiment, cell.table, cell.benchmark))))
     if cell.status == "failed":
-        _ended(case, Failure(first_line(cell), "failed"), cell.reason)
+        _ended(case, Failure(cell.first_line, "failed"), cell.reason)
     elif beyond:
         _dear(case, [*beyond, *([cell.reason] if cell.reason else [])])
     elif cell.status != "ok":
-        _ended(case, Skipped(first_line(cell), cell.status), cell.reason)
+        _ended(case, Skipped(cell.first_line, cell.status), cell.reason)
     case.system_out = "\n".join(f"[[PROPERTY|{name}={value}]]" for name, value in _figures(cell))
     if console is not None:
         case.system_err = console
@@ -190,14 +184,10 @@ def _ended(case: TestCase, result: Failure | Skipped | Error, text: str | None) 
 
 
 def _figures(cell: CellRecord) -> Iterator[tuple[str, str]]:
-    yield "status", cell.status
-    yield "metric", cell.metric
-    yield "clock", cell.clock
-    yield "unit", cell.unit
-    if cell.value is not None:
-        yield "value", repr(cell.value)
-    if cell.overhead is not None:
-        yield "overhead", repr(cell.overhead)
+    yield from {"status": cell.status, "metric": cell.metric, "clock": cell.clock, "unit": cell.unit}.items()
+    for name, one in (("value", cell.value), ("overhead", cell.overhead)):
+        if one is not None:
+            yield name, repr(one)
     if cell.interval is not None:
         yield "interval", " ".join(map(repr, cell.interval))
     if cell.verdict is not None:
@@ -279,7 +269,7 @@ def _test(run: RunRecord, origin: Origin, system: str, cell: CellRecord, console
         "build_id": _id(run, system, cell.kernel),
         "origin": system,
         "path": ".".join(_NOT_OF_A_PATH.sub("_", name) for name in tree if name),
-        "comment": f"{cell.metric}, clock {cell.clock}" if cell.reason is None else first_line(cell),
+        "comment": f"{cell.metric}, clock {cell.clock}" if cell.reason is None else cell.first_line,
         "status": _STATUS[cell.status],
         "number": None if cell.value is None else {"value": cell.value, "unit": cell.unit},
         "start_time": _start_time(run),

@@ -8,7 +8,7 @@ import io
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import groupby
 
@@ -502,7 +502,14 @@ class Sheet:
     proofs: Sequence[ProofList] = ()
 
 
-# The parts that several names have in common, which a table need not repeat.
+# What a table need not print: columns without a figure, and the parts that all names have in common.
+
+
+def used_columns(headings: Sequence[str], rows: Sequence[Row], always: int) -> tuple[list[str], list[Row]]:
+    """The first columns, which are there even without a figure, and those in which a row has one."""
+    used = [place for place in range(len(headings)) if place < always or any(row.cells[place] for row in rows)]
+    narrowed = [replace(row, cells=[row.cells[place] for place in used]) for row in rows]
+    return [headings[place] for place in used], narrowed
 
 
 def shared_parts(names: Sequence[Sequence[str]]) -> Sequence[bool]:

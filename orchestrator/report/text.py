@@ -30,10 +30,10 @@ def sheets(run: RunRecord, registry: ReportRegistry) -> list[Sheet]:
 
     What a note of an earlier table has said at length, a later one refers to.
     """
-    return said_once([kind.sheet(group) for kind, group in groups(run, registry)])
+    return dedupe_footnotes([kind.sheet(group) for kind, group in groups(run, registry)])
 
 
-def said_once(tables: Sequence[Sheet]) -> list[Sheet]:
+def dedupe_footnotes(tables: Sequence[Sheet]) -> list[Sheet]:
     """The tables, each long reason of a note in the first one that has it; the others name its mark there."""
     said: dict[str, str] = {}
     return [replace(sheet, footnotes=_shortened(sheet, number, said)) for number, sheet in enumerate(tables, 1)]
@@ -131,16 +131,16 @@ def _without_number(run: RunRecord) -> Iterator[Finding]:
         most = max(failed, key=len)
         count = sum(map(len, failed))
         how_many = f"Failed: {count} of {counted(len(run.cells), 'cell')}"
-        yield Finding(Rank.FAILED, f"{how_many}, {_which(most, count)}: {_first_line(most[0].reason)}")
+        yield Finding(Rank.FAILED, f"{how_many}, {_which(most, count)}: {cut(most[0].first_line, _LONGEST_REASON)}")
     others = by_reason(cell for cell in run.cells if cell.status in ("skipped", "unsupported"))
     if others:
         rank = Rank.OTHER if any(cell.status == "ok" for cell in run.cells) else Rank.FAILED
         by_status = Counter(cell.status for group in others for cell in group)
         states = ", ".join(f"{count} {status}" for status, count in by_status.items())
-        reasons = [
-            f"{group[0].id if len(group) == 1 else counted(len(group), 'cell')}: {_first_line(group[0].reason)}"
-            for group in sorted(others, key=len, reverse=True)
-        ]
+        reasons = []
+        for group in sorted(others, key=len, reverse=True):
+            which = group[0].id if len(group) == 1 else counted(len(group), "cell")
+            reasons.append(f"{which}: {cut(group[0].first_line, _LONGEST_REASON)}")
         more = f"; {counted(len(reasons) - _REASONS, 'more reason')}" if len(reasons) > _REASONS else ""
         how_many = f"Without a number: {by_status.total()} of {counted(len(run.cells), 'cell')} ({states})"
         yield Finding(rank, f"{how_many}. {'; '.join(reasons[:_REASONS])}{more}.")
@@ -154,10 +154,6 @@ def _which(group: Sequence[CellRecord], failed: int) -> str:
     if len(group) == 1:
         return f"the first {first}"
     return f"{'all' if len(group) == failed else f'{len(group)} of them'} for one reason, the first {first}"
-
-
-def _first_line(reason: str | None) -> str:
-    return cut((reason or "no reason").splitlines()[0], _LONGEST_REASON)
 
 
 NO_CELLS = "No cell of this run has an outcome yet."

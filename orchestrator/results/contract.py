@@ -331,6 +331,11 @@ class CellRecord(Record):
     reference: ReferenceValue | None = None
     """The published figures of the same cell, where there are some."""
 
+    @property
+    def first_line(self) -> str:
+        """The first line of the reason, or the status where there is none."""
+        return (self.reason or self.status).splitlines()[0]
+
     @model_validator(mode="after")
     def _unit_of_the_clock(self) -> Self:
         if self.unit != UNITS[self.clock]:

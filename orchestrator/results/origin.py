@@ -131,6 +131,11 @@ class Origin(_Part):
     sessions: tuple[_Session, ...] = ()
     boots: tuple[Boot, ...] = ()
 
+    @property
+    def session(self) -> _Session:
+        """The last one; an empty one where none is known."""
+        return self.sessions[-1] if self.sessions else _Session()
+
 
 @dataclass(frozen=True)
 class OriginDifference:
@@ -186,7 +191,7 @@ def origin_differences(
 
     The sources come first, of the ``pairs`` of cells that are compared: by default those of one id.
     """
-    first, second = _session(before), _session(after)
+    first, second = before.session, after.session
     tools = [
         ("this program", first.orchestrator, second.orchestrator),
         ("QEMU", first.qemu, second.qemu),
@@ -208,16 +213,12 @@ def origin_differences(
 
 def host_differences(before: Origin, after: Origin) -> Sequence[OriginDifference]:
     """What differs of the hosts, which only times of the wall clock depend on."""
-    first, second = _session(before).host, _session(after).host
+    first, second = before.session.host, after.session.host
     return [
         OriginDifference(f"host's {name}", first[name], second[name])
         for name in first
         if name in second and first[name] != second[name]
     ]
-
-
-def _session(origin: Origin) -> _Session:
-    return origin.sessions[-1] if origin.sessions else _Session()
 
 
 def _both(before: Origin, after: Origin, name: Callable[[Boot], str | None]) -> Iterator[tuple[str, Boot, Boot]]:

@@ -220,7 +220,7 @@ def logged_durations(lines: Iterable[str]) -> Mapping[str, float]:
     found: dict[str, float] = defaultdict(float)
     boots: dict[str, _Boot] = {}
     for line in lines:
-        if line.startswith("#"):  # another process goes on with the run
+        if line.startswith("#"):  # another process resumes the run
             boots.clear()
         step = _TIMED_LINE.match(line)
         if step is None:

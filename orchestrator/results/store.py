@@ -406,7 +406,7 @@ class Store:
             )
 
     def withdraw(self, run: str, cell: str) -> None:
-        """Remove the outcome of a cell, which is then planned again: what measured it is not believed any more.
+        """Remove the outcome of a cell, which is then planned again: what measured it is not trusted any more.
 
         Raises ``LabError`` for a cell without an outcome.
         """

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
+from pydantic import TypeAdapter
 
 from orchestrator import __version__
 from orchestrator.errors import HostError, LabError, UsageError
@@ -85,10 +86,9 @@ def _loaded(file: Path) -> dict[str, str]:
     """What is kept; nothing where it is missing or damaged."""
     try:
         with file.open("rb") as opened:
-            found = json.loads(opened.read(_LARGEST_FILE))
+            return TypeAdapter(dict[str, str]).validate_json(opened.read(_LARGEST_FILE))
     except (OSError, ValueError):
         return {}
-    return {key: one for key, one in found.items() if isinstance(one, str)} if isinstance(found, dict) else {}
 
 
 # What makes the pages: another version of it makes all of them anew.

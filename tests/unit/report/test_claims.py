@@ -33,7 +33,16 @@ from orchestrator.catalog.reference import (
     reference_table,
     reference_tables,
 )
-from orchestrator.report.claims import Assessment, Facts, Outcome, Verdict, all_claims, assess, compare, published_facts
+from orchestrator.report.claims import (
+    Assessment,
+    ClaimInputs,
+    Outcome,
+    Verdict,
+    all_claims,
+    assess,
+    compare,
+    published_facts,
+)
 from orchestrator.results.contract import CellRecord
 
 LIST5 = "djprobe-2005/list5"
@@ -229,7 +238,7 @@ def test_a_ratio_is_judged_as_it_is_printed(value: float, base: float, bound: fl
             "at_least": bound,
         }
     )
-    (comparison,) = compare(claim, Facts({"kprobe": value, "djprobe": base}, {}, {}, {}))
+    (comparison,) = compare(claim, ClaimInputs({"kprobe": value, "djprobe": base}, {}, {}, {}))
     assert comparison.text == f"{value / base:.2f}"
     if abs(value / base - bound) > 1e-6 * bound:
         assert comparison.holds is (value / base > bound)
