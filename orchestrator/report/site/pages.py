@@ -241,6 +241,11 @@ class Addresses:
     def metric(self, metric: Metric) -> str | None:
         return self._to(metric_file(metric)) if metric in self.metrics else None
 
+    def above(self, experiment: str) -> list[Link]:
+        """Links to the lists that have an experiment's runs and metrics."""
+        links = [Link(self.index, "Overview"), Link(self.all_runs, "All runs")]
+        return [*links, Link(self.experiment(experiment), f"Experiment {experiment}")]
+
     def _to(self, target: str) -> str:
         return "../" * self.page.count("/") + target
 
@@ -391,14 +396,7 @@ def metric_page(traced: Traced, explained: Sequence[ExplainedStep], lacking: str
     text = _page(
         "metric.html.j2",
         str(metric),
-        [
-            Link(addresses.index, "Overview"),
-            Link(addresses.all_runs, "All runs"),
-            Link(addresses.experiment(metric.experiment), f"Experiment {metric.experiment}"),
-            Link("#course", "Course"),
-            Link("#steps", "Steps"),
-            Link("#runs", "Runs"),
-        ],
+        [*addresses.above(metric.experiment), *(Link(f"#{one.lower()}", one) for one in ("Course", "Steps", "Runs"))],
         addresses,
         summary=list(_sentences(history)),
         picture=history_picture(history_chart(history, steps), "chart"),
