@@ -152,15 +152,10 @@ def render_modelled_csv(modelled: ModelledRun) -> str:
     for cell in modelled.cells:
         found = cell.evidence
         shown = {} if found is None else {f"evidence.{name}": getattr(found, name) for name in evidence}
-        rows.append({"run": modelled.run, "experiment": modelled.experiment, **_figures(cell), **shown})
+        low, high = cell.interval or (None, None)
+        own = {name: getattr(cell, name, None) for name in (*_IDENTITY, *figures)}
+        rows.append({"run": modelled.run, "experiment": modelled.experiment, **own, "low": low, "high": high, **shown})
     return csv_text(names, rows)
-
-
-def _figures(cell: ModelledCell) -> dict[str, str | float]:
-    low, high = cell.interval or (None, None)
-    names = (*_IDENTITY, "published", "overhead", "error", "cycles", "role", "calibration_kernel", "reason")
-    found = {**{name: getattr(cell, name) for name in names}, "low": low, "high": high}
-    return {name: value for name, value in found.items() if value is not None}
 
 
 # A cost table as it is printed: what a CPU takes for what is counted, and its caches, each figure with its source.

@@ -76,17 +76,8 @@ class CellFilter:
 
 def names_of(cell: CellRecord) -> NameOf:
     """The names of a stored cell."""
-    names = {
-        "table": cell.table or "",
-        "cpu": cell.cpu,
-        "kernel": cell.kernel,
-        "point": str(cell.parameters.get("at", "")),
-        "probe": cell.probe,
-        "handler": cell.handler,
-        "benchmark": cell.benchmark,
-        "id": cell.id,
-    }
-    return names.__getitem__
+    own = {key: str(getattr(cell, key)) for key in KEYS if key not in ("table", "point")}
+    return {**own, "table": cell.table or "", "point": str(cell.parameters.get("at", ""))}.__getitem__
 
 
 def only(cells: Iterable[CellRecord]) -> list[str]:

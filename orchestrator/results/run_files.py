@@ -115,13 +115,12 @@ def consoles(directory: Path) -> Mapping[str, str]:
     A cell of an interrupted run has its last guest. Empty where there is no log.
     """
     try:
-        with (directory / LOG_NAME).open("rb") as log:
-            text = log.read(_LARGEST_LOG).decode("utf-8", errors="replace")
+        lines = _log_lines(directory, _LARGEST_LOG)
     except OSError:
         return {}
     guests: dict[str, str] = {}
     found: dict[str, str] = {}
-    for line in text.splitlines():
+    for line in lines:
         step = _GUEST_LINE.match(line)
         if step is None:
             continue
@@ -197,7 +196,7 @@ def _logged(entries: Iterable[RunEntry]) -> list[RunEntry]:
 def _of_run(store: Store, entry: RunEntry) -> Iterator[tuple[str, str, float]]:
     """Each cell of a run with its benchmark and its seconds."""
     try:
-        record, lines = store.load_run(entry.id), _log_lines(entry.directory / LOG_NAME)
+        record, lines = store.load_run(entry.id), _log_lines(entry.directory, _LARGEST_TIMED_LOG)
     except (LabError, OSError):
         return
     benchmarks = {cell.id: cell.benchmark for cell in record.cells}
@@ -206,9 +205,9 @@ def _of_run(store: Store, entry: RunEntry) -> Iterator[tuple[str, str, float]]:
             yield cell, benchmarks[cell], seconds
 
 
-def _log_lines(file: Path) -> Sequence[str]:
-    with file.open("rb") as log:
-        return log.read(_LARGEST_TIMED_LOG).decode("utf-8", errors="replace").splitlines()
+def _log_lines(directory: Path, most: int) -> Sequence[str]:
+    with (directory / LOG_NAME).open("rb") as log:
+        return log.read(most).decode("utf-8", errors="replace").splitlines()
 
 
 def logged_durations(lines: Iterable[str]) -> Mapping[str, float]:

@@ -19,19 +19,18 @@ from orchestrator.errors import LabError, UsageError
 from orchestrator.files import write_whole
 from orchestrator.report.html.frame import Page
 from orchestrator.report.site.pages import SitePath
+from orchestrator.results.contract import Record
 from orchestrator.results.faults import storage_faults
 
 # What a site remembers: which files are its own, and what each page was made from.
 
 
-class KeptPage(BaseModel):
+class KeptPage(Record):
     """A page of the site.
 
     ``made_from`` is a digest of all that it shows and of the program, empty of a page that was not finished. ``files``
     belong to it. ``line`` is what lists have of it, in the form of the program that made it.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     made_from: str = ""
     files: tuple[SitePath, ...] = ()

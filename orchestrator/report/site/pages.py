@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import StringConstraints
 
 from orchestrator.plain_text import counted
 from orchestrator.report.chart import sparkline
@@ -29,6 +29,7 @@ from orchestrator.report.history_sheets import (
 from orchestrator.report.html.frame import Link, Page, render
 from orchestrator.report.html.pictures import history_picture
 from orchestrator.report.sheet import figure, signed_figure
+from orchestrator.results.contract import Record
 from orchestrator.results.history import History, Metric, Point
 from orchestrator.results.store import RunEntry
 
@@ -40,15 +41,12 @@ NO_NUMBER = "!"
 _CAUSES = 3
 
 
-class LastStep(BaseModel):
-    """The newest step: the runs on either side, when the later one began, what it costs more, and why.
+class LastStep(Record):
+    """The newest step: the run behind it, when that began, what it costs more, and why.
 
     ``change`` is a text, ``size`` the figure without its sign.
     """
 
-    model_config = ConfigDict(frozen=True)
-
-    before: str
     after: str
     started: str
     change: str
@@ -56,13 +54,11 @@ class LastStep(BaseModel):
     causes: list[str]
 
 
-class MetricSummary(BaseModel):
+class MetricSummary(Record):
     """A metric's line. ``course`` has a hexadecimal digit for its height at each point, ``!`` where it has no number.
 
     ``fitted`` is False where the library that finds its steps was missing.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     experiment: str
     cell: str
@@ -96,7 +92,6 @@ def summary_of(traced: Traced, explained: Sequence[ExplainedStep], *, fitted: bo
 def _last(newest: ExplainedStep, unit: str) -> LastStep:
     step = newest.step
     return LastStep(
-        before=step.before.run,
         after=step.after.run,
         started=step.after.started,
         change=signed_figure(step.change, unit),
