@@ -33,16 +33,16 @@ from orchestrator.comparison.forms import summary as comparison_summary
 from orchestrator.comparison.verdicts import is_exact, resolvable
 from orchestrator.errors import HostError, UsageError
 from orchestrator.files import write_whole
-from orchestrator.plain_text import counted
+from orchestrator.plain_text import counted, cut, shown
 from orchestrator.program import command
-from orchestrator.report.exports import first_line
 from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.sheet import COUNTED, figure, unit_name
 from orchestrator.report.text import print_sheets, summary
+from orchestrator.results.budgets import only
 from orchestrator.results.contract import PER_CALL, PER_LOOP, CellRecord, Status, all_ok
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.origin import Origin, kernel_versions
-from orchestrator.results.runs import Run
+from orchestrator.results.runs import EXPERIMENT_FILE, Run
 from orchestrator.results.store import RunEntry, Store
 
 # A night: a run, beside the last good one.
@@ -68,12 +68,10 @@ class Night:
 
     @property
     def experiment(self) -> str:
-        """The name of what was measured."""
         return self.run.record.experiment
 
     @property
     def failed(self) -> Sequence[CellRecord]:
-        """The cells that failed."""
         return [cell for cell in self.run.record.cells if cell.status == "failed"]
 
     @property
@@ -99,12 +97,11 @@ class NightNote:
         self._file = file
 
     def begin(self, now: datetime | None = None) -> None:
-        """A night begins, with ``now``; what is left of an earlier one is no longer gone on with."""
+        """Note that a night begins, at ``now``; what an earlier one left is not resumed any more."""
         with storage_faults(self._file):
             write_whole(self._file, f"{(now or datetime.now(UTC)).isoformat()}\n")
 
     def end(self) -> None:
-        """The night is over, and was reported."""
         with storage_faults(self._file):
             self._file.unlink(missing_ok=True)
 
@@ -184,7 +181,7 @@ def verdict(night: Night) -> str:
 
 
 def against(night: Night) -> str:
-    """What it was compared with, and what that comes to."""
+    """What it was compared with, and the summary of that."""
     if night.doubt:
         return f"Not compared with the last good night: {night.doubt}"
     if night.compared is None:
@@ -196,8 +193,7 @@ def against(night: Night) -> str:
 
 def subject(night: Night) -> str:
     """A line for a mailbox: what is wrong, the largest of it by name."""
-    text = f"[{night.experiment}] {word(night)}: {_in_short(night)}"
-    return text if len(text) <= _LONGEST_SUBJECT else f"{text[: _LONGEST_SUBJECT - 4]} ..."
+    return cut(f"[{night.experiment}] {word(night)}: {_in_short(night)}", _LONGEST_SUBJECT)
 
 
 def _in_short(night: Night) -> str:
@@ -260,10 +256,7 @@ def reproducers(night: Night) -> Iterator[str]:
     wrong = [one.pair.after for one in night.beyond if one.pair.after is not None] or list(night.failed)
     if not wrong:
         return
-    experiment = str(night.run.directory / "experiment.yaml")
-    # A comma in an id would part the filter.
-    only = [part for cell in wrong[:_NAMED] for part in ("--only", f"id={cell.id.replace(',', '?')}")]
-    yield command("run", experiment, *only)
+    yield command("run", str(night.run.directory / EXPERIMENT_FILE), *only(wrong[:_NAMED]))
     if night.compared is not None:
         yield command("compare", night.compared.before.record.run, night.run.record.run)
 
@@ -297,10 +290,8 @@ def night_lines(night: Night, registry: ReportRegistry) -> Iterator[str]:
 def _wrong(night: Night) -> Iterator[str]:
     listed = [f"beyond budget: {change_sentence(night, one)}" for one in night.beyond]
     if not listed:
-        listed = [f"failed: {cell.id}: {first_line(cell)}" for cell in night.failed]
-    yield from listed[:_LISTED_SHORT]
-    if len(listed) > _LISTED_SHORT:
-        yield f"... and {len(listed) - _LISTED_SHORT} more"
+        listed = [f"failed: {cell.id}: {cell.first_line}" for cell in night.failed]
+    yield from shown(listed, _LISTED_SHORT)
 
 
 # A night as a mail (RFC 5322) in plain ASCII: what changed, on which kernels and machines, how to see it again.
@@ -336,7 +327,7 @@ def _parts(night: Night, origin: Origin, registry: ReportRegistry) -> Iterator[s
     if night.compared is not None and night.compared.comparison.changed:
         yield _table(night)
     if night.failed:
-        yield _prose("Failed", _bounded([f"{cell.id}: {first_line(cell)}" for cell in night.failed]))
+        yield _prose("Failed", shown([f"{cell.id}: {cell.first_line}" for cell in night.failed], _LISTED))
     yield _prose("Summary", summary(night.run.record, registry))
     if night.problems:
         yield _prose("Problems", night.problems)
@@ -368,11 +359,6 @@ def _wrapped(sentences: Iterable[str], indent: str) -> Iterator[str]:
         yield from textwrap.wrap(
             sentence, _PROSE, initial_indent=indent, subsequent_indent=hanging, break_long_words=False
         )
-
-
-def _bounded(lines: list[str]) -> list[str]:
-    more = [f"... and {len(lines) - _LISTED} more"] if len(lines) > _LISTED else []
-    return lines[:_LISTED] + more
 
 
 def _machines(night: Night, origin: Origin) -> Iterator[str]:
@@ -416,7 +402,7 @@ def night_json(night: Night) -> Mapping[str, Any]:
         "beyond": [
             {"cell": one.pair.title, "change": one.change, "why": list(one.beyond)} for one in night.beyond[:_LISTED]
         ],
-        "failed": [{"cell": cell.id, "reason": first_line(cell)} for cell in night.failed[:_LISTED]],
+        "failed": [{"cell": cell.id, "reason": cell.first_line} for cell in night.failed[:_LISTED]],
         "problems": list(night.problems),
     }
 
@@ -461,51 +447,42 @@ class Webhook:
 
     @property
     def host(self) -> str:
-        """The server's name."""
         return urlsplit(self.url).hostname or ""
 
     def post(self, content: Mapping[str, Any]) -> None:
         """Send it, at most three times. Raises HostError with the last answer where none of them was taken."""
         body = json.dumps(content).encode()
-        answer = self._try(body)
-        for pause in self.pauses:
-            if answer.is_taken or not answer.may_change:
-                break
+        for pause in (*self.pauses, None):
+            refusal = self._refusal(body)
+            if refusal is None:
+                return
+            why, may_change = refusal
+            if pause is None or not may_change:
+                raise HostError(f"the webhook at {self.host} was not notified: {why}")
             time.sleep(pause)
-            answer = self._try(body)
-        if not answer.is_taken:
-            raise HostError(f"the webhook at {self.host} was not notified: {answer.what}")
 
-    def _try(self, body: bytes) -> _Answer:
-        answers: list[_Answer] = []
+    def _refusal(self, body: bytes) -> tuple[str, bool] | None:
+        """Why the server did not take it, and whether another try may succeed; None where it did."""
+        answers: list[tuple[str, bool] | None] = []
         # A server that sends a byte now and then keeps a socket's own time limit from ever ending.
         thread = threading.Thread(target=lambda: answers.append(self._answer(body)), daemon=True)
         thread.start()
         thread.join(self.try_limit)
-        return answers[0] if answers else _Answer(f"no answer in {self.try_limit:g} s", may_change=True)
+        return answers[0] if answers else (f"no answer in {self.try_limit:g} s", True)
 
-    def _answer(self, body: bytes) -> _Answer:
+    def _answer(self, body: bytes) -> tuple[str, bool] | None:
         headers = {"Content-Type": "application/json", "User-Agent": f"probe-lab/{__version__}"}
         request = urllib.request.Request(self.url, body, headers, method="POST")  # noqa: S310  # checked: http or https
         try:
-            with _OPENER.open(request, timeout=self.try_limit) as answer:
-                return _Answer(f"status {answer.status}", is_taken=True)
+            with _OPENER.open(request, timeout=self.try_limit):
+                return None
         except urllib.error.HTTPError as error:
             with error:
-                return _Answer(f"status {error.code}", may_change=error.code in _TRIED_AGAIN)
+                return f"status {error.code}", error.code in _TRIED_AGAIN
         except urllib.error.URLError as error:
-            return _Answer(str(error.reason)[:200], may_change=True)
+            return str(error.reason)[:200], True
         except (OSError, ValueError, HTTPException) as error:  # a connection that breaks, an answer that is none
-            return _Answer(str(error)[:200] or type(error).__name__, may_change=True)
-
-
-@dataclass(frozen=True)
-class _Answer:
-    """What came of one try, and whether another one may come to something else."""
-
-    what: str
-    is_taken: bool = False
-    may_change: bool = False
+            return str(error)[:200] or type(error).__name__, True
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

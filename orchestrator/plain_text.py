@@ -8,6 +8,7 @@ right-to-left override (CVE-2021-42574) ``\u202e``, a byte that is no text ``\ud
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 # Text that a terminal, a log or a page only shows, and never obeys: guests, files and programs write much of it.
 
@@ -56,12 +57,23 @@ def _visible(text: str) -> str:
     return text.translate(_shown)
 
 
-# A number of things in words.
+# A number of things in words, and as many of them as a reader wants to see.
 
 
 def counted(count: int, noun: str) -> str:
     """``1 cell``, ``2 cells``: a noun whose plural ends in s."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def shown(items: Sequence[str], most: int, rest: str = "... and {} more") -> list[str]:
+    """The first items, and behind them how many more there are."""
+    more = len(items) - most
+    return [*items[:most], *([rest.format(more)] if more > 0 else [])]
+
+
+def cut(text: str, most: int) -> str:
+    """A text in at most so many characters."""
+    return text if len(text) <= most else f"{text[: most - 4]} ..."
 
 
 # Sizes of memory as people write them, such as ``256M`` and ``1G``.

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from unittest.mock import patch
 
 from typer.testing import CliRunner
@@ -30,6 +33,11 @@ QUICKSTART = data_dir("configs") / "quickstart.yaml"
 REDUCED = ("--set", "benchmark.repeats=2", "--set", "benchmark.calls=1000")
 _LIMIT = 3600.0
 """Seconds for a command that may build a kernel first: five minutes on two idle cores, 18 were seen on a busy host."""
+
+
+def objects(answer: str) -> Any:
+    """What a command has printed as JSON, with its keys as attributes."""
+    return json.loads(answer, object_hook=lambda keys: SimpleNamespace(**keys))
 
 
 @dataclass(frozen=True)

@@ -147,7 +147,7 @@ def _compared(before: Run, after: Run, pairs: Sequence[CellPair], only: Sequence
     selected = _selected(pairs, only)
     comparison = compare(selected, stored_budgets(after.directory), before.record.cells, after.record.cells)
     if comparison.is_empty:
-        refused = [f"{one.pair.title}: {one.reason}" for one in comparison.not_compared]
+        refused = [f"{pair.title}: {why}" for pair, why in comparison.not_compared]
         refused += [f"{one.pair.title}: {one.reason}" for one in comparison.cells if one.has_no_number]
         raise _nothing(before, after, selected, refused)
     same = before.record.run == after.record.run

@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from orchestrator.comparison.verdicts import (
     Difference,
@@ -23,13 +23,13 @@ from orchestrator.comparison.verdicts import (
 )
 from orchestrator.errors import LabError
 from orchestrator.program import command
-from orchestrator.results.budgets import Allowance, Budget, Budgets, Limit
+from orchestrator.results.budgets import Allowance, Budget, Budgets, Limit, only
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.origin import Origin, OriginDifference, host_differences, origin_differences
-from orchestrator.results.runs import Run
+from orchestrator.results.runs import EXPERIMENT_FILE, Run
 from orchestrator.results.stored_profile import CellProfile, ProfileDifference, difference, load_profile
 
-# Whether two cells can be compared, and what is to be said where they did not make the same calls.
+# Whether two cells can be compared, and notes on cells that did not make the same calls.
 
 _WORK = ("call", "arguments", "workload", "scope", "packets", "command", "image", "kernel_modules", "rounds")
 """Parameters that say what a cell does; an earlier version may have recorded fewer of them."""
@@ -37,11 +37,13 @@ _WORK = ("call", "arguments", "workload", "scope", "packets", "command", "image"
 
 def why_not_compared(before: CellRecord, after: CellRecord) -> str | None:
     """Why the difference of two numbers means nothing: another unit, or other work; None where it does."""
+    # Two benchmarks that make one call are the same: ``gtodbench``, and ``syscall`` of gettimeofday.
+    are_calls = "call" in before.parameters and "call" in after.parameters
     facts = {
         "clocks": (before.clock, after.clock),
         "metrics": (before.metric, after.metric),
         "units": (before.unit, after.unit),
-        "benchmarks": _benchmarks(before, after),
+        "benchmarks": (None, None) if are_calls else (before.benchmark, after.benchmark),
         **{name: (before.parameters.get(name), after.parameters.get(name)) for name in _WORK},
     }
     for what, (first, second) in facts.items():
@@ -56,17 +58,14 @@ def why_not_compared(before: CellRecord, after: CellRecord) -> str | None:
 
 def record_notes(before: CellRecord, after: CellRecord) -> Iterator[str]:
     """Sentences on what else differs between two cells, as they were recorded."""
-    facts = {
-        "calls": tuple(calls_of(one) for one in (before, after)),
-        "entries into the kernel": tuple(str(one.parameters.get("entry", "")) for one in (before, after)),
-        "results of the calls": tuple(str(one.parameters.get("outcome", "")) for one in (before, after)),
-    }
-    yield from _different(facts)
+    yield from _different("calls", calls_of(before), calls_of(after))
+    for what, name in (("entries into the kernel", "entry"), ("results of the calls", "outcome")):
+        yield from _different(what, *(str(one.parameters.get(name, "")) for one in (before, after)))
 
 
 def notes(before: tuple[CellRecord, CellProfile], after: tuple[CellRecord, CellProfile]) -> Iterator[str]:
     """Sentences on what else differs between two cells than a probe, a handler, a kernel or a machine."""
-    yield from _different({"architectures": (before[1].arch, after[1].arch)})
+    yield from _different("architectures", before[1].arch, after[1].arch)
     yield from record_notes(before[0], after[0])
 
 
@@ -79,33 +78,13 @@ def calls_of(record: CellRecord) -> str:
     return record.benchmark if workload is None else str(workload)
 
 
-def _benchmarks(before: CellRecord, after: CellRecord) -> tuple[str, str]:
-    """Two benchmarks that make one call are the same: ``gtodbench``, and ``syscall`` of gettimeofday."""
-    if "call" in before.parameters and "call" in after.parameters:
-        return "", ""
-    return before.benchmark, after.benchmark
+def _different(what: str, first: str, second: str) -> Iterator[str]:
+    if first != second and first and second:
+        yield f"different {what}: {first} and {second}"
 
 
-def _different(facts: dict[str, tuple[str, ...]]) -> Iterator[str]:
-    for what, (first, second) in facts.items():
-        if first != second and first and second:
-            yield f"different {what}: {first} and {second}"
-
-
-# Two runs compared cell by cell: what became dearer, cheaper, appeared, vanished or failed, what is beyond budget.
-
-Change = Literal["dearer", "cheaper", "appeared", "vanished", "failed", "mended", "undecided", "unchanged"]
-
-CHANGES: tuple[Change, ...] = (
-    "failed",
-    "vanished",
-    "dearer",
-    "cheaper",
-    "undecided",
-    "mended",
-    "appeared",
-    "unchanged",
-)
+Change = Literal["failed", "vanished", "dearer", "cheaper", "undecided", "mended", "appeared", "unchanged"]
+CHANGES: tuple[Change, ...] = get_args(Change)
 """In the order in which they are reported; dearer and cheaper cells are mixed, the largest difference first."""
 
 UNBUDGETED = Budget(value=Allowance(0, percent=False))
@@ -121,7 +100,6 @@ class CellPair:
 
     @property
     def title(self) -> str:
-        """The cell's id, or both."""
         ids = dict.fromkeys(cell.id for cell in (self.before, self.after) if cell is not None)
         return " -> ".join(ids)
 
@@ -159,7 +137,7 @@ class HeldFigure:
 
 @dataclass(frozen=True)
 class CellChange:
-    """What a pair of cells comes to. ``reason`` is a sentence, empty where there is nothing to say.
+    """How a pair of cells changed. ``reason`` is a sentence, empty where there is nothing to say.
 
     ``value`` and ``overhead`` are None where a cell has no number. ``held`` are the figures that have a budget.
     """
@@ -179,7 +157,6 @@ class CellChange:
 
     @property
     def failed_in_both(self) -> bool:
-        """Whether the cell has failed in both runs, which is no change."""
         return all(cell is not None and cell.status == "failed" for cell in (self.pair.before, self.pair.after))
 
     @property
@@ -200,19 +177,14 @@ class CellChange:
 
 
 @dataclass(frozen=True)
-class NotCompared:
-    """A pair of cells whose difference would mean nothing, and why."""
-
-    pair: CellPair
-    reason: str
-
-
-@dataclass(frozen=True)
 class Comparison:
-    """All pairs of cells, the largest relative difference first in each kind of change."""
+    """All pairs of cells, the largest relative difference first in each kind of change.
+
+    ``not_compared`` are those whose difference would mean nothing, and why.
+    """
 
     cells: Sequence[CellChange]
-    not_compared: Sequence[NotCompared]
+    not_compared: Sequence[tuple[CellPair, str]] = ()
 
     @property
     def counts(self) -> Mapping[Change, int]:
@@ -222,17 +194,14 @@ class Comparison:
 
     @property
     def changed(self) -> Sequence[CellChange]:
-        """The cells that are to be listed: all but the unchanged ones."""
         return [one for one in self.cells if one.change != "unchanged" or one.beyond]
 
     @property
     def unchanged(self) -> Sequence[CellChange]:
-        """The others."""
         return [one for one in self.cells if one.change == "unchanged" and not one.beyond]
 
     @property
     def beyond(self) -> Sequence[CellChange]:
-        """The cells that are beyond their budget."""
         return [one for one in self.cells if one.beyond]
 
     @property
@@ -270,14 +239,14 @@ def compare(
     """
     runs = ({cell.id: cell for cell in before}, {cell.id: cell for cell in after})
     done: list[CellChange] = []
-    refused: list[NotCompared] = []
+    refused: list[tuple[CellPair, str]] = []
     scattered: list[tuple[CellPair, CellRecord, CellRecord]] = []
     for pair in pairs:
         both = _numbers(pair)
         if both is None:
             done.append(_without_number(pair, budgets))
         elif (why := why_not_compared(*both)) is not None:
-            refused.append(NotCompared(pair, why))
+            refused.append((pair, why))
         elif is_exact(both[0]) and is_exact(both[1]):
             found = exact_difference(both[0].value or 0.0, both[1].value or 0.0)
             done.append(_judged(pair, both, found, budgets))
@@ -304,8 +273,8 @@ def _without_number(pair: CellPair, budgets: Budgets) -> CellChange:
     before, after = pair.before, pair.after
     held = () if after is None else _held(after, budgets.of_cell(after), {"value": None, "overhead": None})
     was, now = (None if cell is None else cell.status for cell in (before, after))
-    had = "" if before is None else f"it was {before.status}: {first_line(before)}"
-    has = "" if after is None else f"{after.status}: {first_line(after)}"
+    had = "" if before is None else f"it was {before.status}: {before.first_line}"
+    has = "" if after is None else f"{after.status}: {after.first_line}"
     if now == "failed" and was != "failed":
         return CellChange(pair, "failed", has)
     if was is None:
@@ -329,11 +298,6 @@ def _held(after: CellRecord, own: Budget | None, found: Mapping[Figure, Differen
         if allowance is not None and difference is not None:
             held.append(HeldFigure(figure, difference, allowance, own is not None))
     return tuple(held)
-
-
-def first_line(cell: CellRecord) -> str:
-    """The first line of the reason why a cell has no number."""
-    return (cell.reason or "").partition("\n")[0]
 
 
 def _judged(pair: CellPair, both: tuple[CellRecord, CellRecord], value: Difference, budgets: Budgets) -> CellChange:
@@ -369,7 +333,6 @@ MOST_REPEATS = 100
 """The most samples that a cell may have: ``benchmark.repeats``."""
 
 _NAMED_CELLS = 5
-_EXPERIMENT_FILE = "experiment.yaml"
 
 
 @dataclass(frozen=True)
@@ -426,10 +389,9 @@ def next_run(compared: ComparedRuns) -> str | None:
     repeats: dict[str | None, int] = {}
     for cell, count in wanted:
         repeats[cell.table] = max(count, repeats.get(cell.table, 0))
-    words = [*(compared.again or ("run", str(compared.after.directory / _EXPERIMENT_FILE)))]
+    words = [*(compared.again or ("run", str(compared.after.directory / EXPERIMENT_FILE)))]
     if len(wanted) <= _NAMED_CELLS:
-        # A comma in an id would part the filter.
-        words += [word for cell, _ in wanted for word in ("--only", f"id={cell.id.replace(',', '?')}")]
+        words += only(cell for cell, _ in wanted)
     for table, count in repeats.items():
         key = "benchmark.repeats" if table is None else f"tables.{table}.benchmark.repeats"
         words += ["--set", f"{key}={count}"]

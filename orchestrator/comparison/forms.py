@@ -4,26 +4,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict
 from fractions import Fraction
-from typing import Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic_core import to_json
 
 from orchestrator.comparison.comparison import (
     MOST_REPEATS,
     CellChange,
-    Change,
+    CellPair,
     ComparedRuns,
     Comparison,
-    first_line,
     next_run,
     unresolvable,
 )
 from orchestrator.comparison.verdicts import Difference
-from orchestrator.plain_text import counted
-from orchestrator.report.profile_sheets import mark, others, per_call, signed
-from orchestrator.report.sheet import NOTHING, Footnote, Grid, Row, Sheet, figure, shared_parts
+from orchestrator.plain_text import counted, shown
+from orchestrator.report.profile_json import symbol_json
+from orchestrator.report.profile_sheets import change_figures, others, signed
+from orchestrator.report.sheet import (
+    NOTHING,
+    Footnote,
+    Grid,
+    Row,
+    Sheet,
+    figure,
+    shared_parts,
+    signed_figure,
+    used_columns,
+)
 from orchestrator.report.text import escaped, grid_table, paragraph, quoted
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.stored_profile import ProfileDifference
@@ -48,7 +58,6 @@ class CellNames:
         self.common = tuple(part for part, out in zip(parts[0], alike, strict=True) if out) if alike else ()
 
     def of(self, change: CellChange) -> str:
-        """The name of a pair of cells."""
         parts = _parts(change)
         if self._left_out:
             parts = tuple(part for part, out in zip(parts, self._left_out, strict=True) if not out)
@@ -75,22 +84,13 @@ def difference_figures(difference: Difference | None, unit: str) -> tuple[str, s
     """A difference with its sign, in percent of what was before, and its interval where it is not exact."""
     if difference is None:
         return "", "", ""
-    text = figure(difference.value, unit)
-    return f"+{text}" if difference.value > 0 else text, _percent(difference), _interval(difference, unit)
-
-
-def _percent(difference: Difference) -> str:
-    if difference.relative is None or not difference.value:
-        return ""
-    percent = 100 * difference.relative
-    return f"{percent:+.1f} %" if abs(percent) >= 0.1 else f"{percent:+.2g} %"
-
-
-def _interval(difference: Difference, unit: str) -> str:
-    if difference.interval is None or difference.interval[0] == difference.interval[1]:
-        return ""
-    low, high = (figure(round(end, 1), unit) for end in difference.interval)
-    return f"{low} to {high}"
+    percent = interval = ""
+    if difference.relative is not None and difference.value:
+        share = 100 * difference.relative
+        percent = f"{share:+.1f} %" if abs(share) >= 0.1 else f"{share:+.2g} %"
+    if difference.interval is not None and difference.interval[0] != difference.interval[1]:
+        interval = " to ".join(figure(round(end, 1), unit) for end in difference.interval)
+    return signed_figure(difference.value, unit), percent, interval
 
 
 def budget_figure(change: CellChange) -> str:
@@ -144,26 +144,16 @@ def origin_sentences(compared: ComparedRuns) -> Iterator[str]:
 
 def remarks(compared: ComparedRuns) -> Iterator[str]:
     """What is not in the table: cells that were not compared or had failed before, what would decide undecided ones."""
-    refused = compared.comparison.not_compared
-    for one in refused[:_SHOWN]:
-        yield f"Not compared: {one.pair.title}: {one.reason}."
-    if len(refused) > _SHOWN:
-        yield f"Not compared: {len(refused) - _SHOWN} more."
-    failed = [one for one in compared.comparison.cells if one.failed_in_both]
-    for cell in failed[:_SHOWN]:
-        yield f"Failed in both: {cell.pair.title}: {first_line(cell.pair.first)}"
-    if len(failed) > _SHOWN:
-        yield f"Failed in both: {len(failed) - _SHOWN} more."
+    refused = [f"Not compared: {pair.title}: {why}." for pair, why in compared.comparison.not_compared]
+    yield from shown(refused, _SHOWN, "Not compared: {} more.")
+    failed = [one.pair for one in compared.comparison.cells if one.failed_in_both]
+    both = [f"Failed in both: {pair.title}: {pair.first.first_line}" for pair in failed]
+    yield from shown(both, _SHOWN, "Failed in both: {} more.")
     unfinished = dict.fromkeys(one.unfinished_sentence for one in (compared.before, compared.after) if one.unfinished)
     yield from (f"{sentence}." for sentence in unfinished)
     hopeless = len(unresolvable(compared.comparison.cells))
     if hopeless:
         yield f"{counted(hopeless, 'cell')} would need more than {MOST_REPEATS} samples: their scatter is too large."
-
-
-def compare_command(compared: ComparedRuns) -> str | None:
-    """The command that would decide what is undecided."""
-    return next_run(compared)
 
 
 def reasons(changes: Sequence[CellChange]) -> Sequence[str]:
@@ -195,26 +185,17 @@ def comparison_sheet(compared: ComparedRuns, limit: int | None = None) -> Sheet:
     rows = [row for one in listed for row in _rows(one, names.of(one), symbols.get(one.pair.title), said)]
     if len(listed) < len(changed):
         rows.append(Row(others(len(changed) - len(listed)), [""] * len(_HEADINGS)))
-    next_command = compare_command(compared)
+    next_command = next_run(compared)
+    headings, narrowed = used_columns(_HEADINGS, rows, _ALWAYS)
+    grid = Grid(headings, [narrowed], together=_TOGETHER, narrowest=_NARROWEST)
+    unchanged = Row("unchanged", [str(compared.comparison.counts.get("unchanged", 0))])
     return Sheet(
         title=experiments(compared),
         facts=[summary(compared), *runs_sentence(compared), *origin_sentences(compared), *common_parts(compared)],
-        grid=_grid(rows) if rows else _nothing_changed(compared),
+        grid=grid if rows else Grid(["cells"], [[unchanged]]),
         sentences=[*remarks(compared), *([f"To decide: {next_command}"] if next_command else [])],
         footnotes=[Footnote(number, text) for number, text in enumerate(said, start=1)],
-        proofs=[],
     )
-
-
-def _grid(rows: Sequence[Row]) -> Grid:
-    """The rows without the columns that no cell here has a figure for."""
-    used = [index for index, _ in enumerate(_HEADINGS) if index < _ALWAYS or any(row.cells[index] for row in rows)]
-    narrowed = [replace(row, cells=[row.cells[index] for index in used]) for row in rows]
-    return Grid([_HEADINGS[index] for index in used], [narrowed], together=_TOGETHER, narrowest=_NARROWEST)
-
-
-def _nothing_changed(compared: ComparedRuns) -> Grid:
-    return Grid(["cells"], [[Row("unchanged", [str(compared.comparison.counts.get("unchanged", 0))])]])
 
 
 def _rows(change: CellChange, name: str, symbols: ProfileDifference | None, said: Sequence[str]) -> Iterator[Row]:
@@ -235,15 +216,14 @@ def _rows(change: CellChange, name: str, symbols: ProfileDifference | None, said
     rest = [""] * (len(_HEADINGS) - _ALWAYS)
     listed = symbols.symbols if symbols is not None else []
     for one in listed[:_SYMBOLS]:
-        sides = [per_call(one.before), per_call(one.after), signed(one.change)]
-        yield Row(one.title, [*sides, mark(one.before, one.after), *rest[1:]], depth=2)
+        yield Row(one.title, [*change_figures(one.before, one.after), *rest[1:]], depth=2)
     hidden = listed[_SYMBOLS:]
     if hidden:
         together = signed(sum((one.change for one in hidden), start=Fraction(0)))
         yield Row(f"{others(len(hidden))}, by symbol", ["", "", together, *rest], depth=2)
 
 
-# A comparison as a comment of a review: a line that says what it comes to, what changed, and the rest folded away.
+# A comparison as a comment of a review: its summary in a line, what changed, and the rest folded away.
 
 _BEYOND, _WITHIN = "❌", "✅"
 _LISTED = 100
@@ -277,178 +257,63 @@ def _rest(compared: ComparedRuns) -> Iterator[str]:
     unchanged = [one for one in compared.comparison.cells if one.change == "unchanged"]
     if unchanged:
         yield f"{len(unchanged)} unchanged: " + ", ".join(escaped(one.pair.title) for one in unchanged[:_LISTED])
-    next_command = compare_command(compared)
+    next_command = next_run(compared)
     if next_command:
         yield f"To decide what is undecided:\n\n{quoted(next_command.splitlines(), 'sh')}"
 
 
-# A comparison for programs, by documented models. Figures are in the cell's unit.
-
-
-class _Answer(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class FigureChangeJson(_Answer):
-    """A figure in both runs, null where one has none.
-
-    ``relative`` is the difference to the figure before. ``interval`` (95 %), ``p`` (corrected for all cells) and
-    ``superiority`` (the probability that a sample after is larger) are of the difference; ``undecided`` says why it
-    allows no verdict, and ``repeats`` how many samples would.
-    """
-
-    before: float | None
-    after: float | None
-    difference: float | None
-    relative: float | None
-    interval: tuple[float, float] | None
-    superiority: float | None
-    p: float | None
-    undecided: str
-    repeats: int | None
-
-
-class BudgetJson(_Answer):
-    """What a figure may grow by."""
-
-    figure: Literal["value", "overhead"]
-    allowed: str
-    beyond: bool
-
-
-class SymbolChangeJson(_Answer):
-    """A symbol's instructions per call, null where it executes nothing."""
-
-    symbol: str
-    before: float | None
-    after: float | None
-    change: float
-
-
-class CellChangeJson(_Answer):
-    """A cell in both runs; an id is null where a run has no such cell."""
-
-    before: str | None
-    after: str | None
-    change: Change
-    reason: str
-    unit: str
-    value: FigureChangeJson
-    overhead: FigureChangeJson
-    budgets: list[BudgetJson]
-    beyond: list[str]
-    symbols: list[SymbolChangeJson]
-
-
-class RunJson(_Answer):
-    """A run that was compared."""
-
-    run: str
-    experiment: str
-    unfinished: int
-
-
-class OriginJson(_Answer):
-    """Something that the runs were not made with alike; versions are empty where only content tells them apart."""
-
-    what: str
-    before: str
-    after: str
-    detail: list[str]
-
-
-class NotComparedJson(_Answer):
-    """A pair of cells whose difference would mean nothing."""
-
-    before: str | None
-    after: str | None
-    reason: str
-
-
-class ComparisonJson(_Answer):
-    """A comparison: all cells, the largest relative change of each kind first."""
-
-    before: RunJson
-    after: RunJson
-    beyond: bool
-    counts: dict[Change, int]
-    cells: list[CellChangeJson]
-    not_compared: list[NotComparedJson]
-    differs: list[OriginJson]
-    next: str | None
-
-
-def comparison_json(compared: ComparedRuns) -> ComparisonJson:
-    """The comparison as a model."""
-    comparison = compared.comparison
-    symbols = compared.symbols(comparison.changed)
-    before, after = (
-        RunJson(run=run.record.run, experiment=run.record.experiment, unfinished=run.unfinished)
-        for run in (compared.before, compared.after)
-    )
-    return ComparisonJson(
-        before=before,
-        after=after,
-        beyond=bool(comparison.beyond),
-        counts=dict(comparison.counts),
-        cells=[_cell(one, symbols.get(one.pair.title)) for one in comparison.cells],
-        not_compared=[
-            NotComparedJson(before=_id(one.pair.before), after=_id(one.pair.after), reason=one.reason)
-            for one in comparison.not_compared
-        ],
-        differs=[
-            OriginJson(what=one.what, before=one.before, after=one.after, detail=list(one.detail))
-            for one in compared.origin
-        ],
-        next=compare_command(compared),
-    )
+# A comparison for programs, as docs/comparing.md has it. Figures are in the cell's unit.
 
 
 def comparison_text(compared: ComparedRuns) -> str:
-    """The model as text, with one newline at the end."""
-    return comparison_json(compared).model_dump_json(indent=2) + "\n"
-
-
-def _cell(change: CellChange, symbols: ProfileDifference | None) -> CellChangeJson:
-    pair = change.pair
-    sides = (pair.before, pair.after)
-    return CellChangeJson(
-        before=_id(pair.before),
-        after=_id(pair.after),
-        change=change.change,
-        reason=change.reason,
-        unit=pair.first.unit,
-        value=_figure(change.value, *(None if one is None else one.value for one in sides)),
-        overhead=_figure(change.overhead, *(None if one is None else one.overhead for one in sides)),
-        budgets=[
-            BudgetJson(figure=one.figure, allowed=str(one.allowance), beyond=one.is_beyond) for one in change.held
-        ],
-        beyond=list(change.beyond),
-        symbols=[
-            SymbolChangeJson(
-                symbol=one.title,
-                before=None if one.before is None else float(one.before),
-                after=None if one.after is None else float(one.after),
-                change=float(one.change),
-            )
-            for one in (symbols.symbols if symbols is not None else ())
-        ],
+    """All cells, the largest relative change of each kind first, as JSON with one newline at the end."""
+    comparison = compared.comparison
+    symbols = compared.symbols(comparison.changed)
+    before, after = (
+        {"run": run.record.run, "experiment": run.record.experiment, "unfinished": run.unfinished}
+        for run in (compared.before, compared.after)
     )
+    found = {
+        "before": before,
+        "after": after,
+        "beyond": bool(comparison.beyond),
+        "counts": comparison.counts,
+        "cells": [_cell(one, symbols.get(one.pair.title)) for one in comparison.cells],
+        "not_compared": [{**_ids(pair), "reason": why} for pair, why in comparison.not_compared],
+        "differs": [asdict(one) for one in compared.origin],
+        "next": next_run(compared),
+    }
+    return to_json(found, indent=2).decode() + "\n"
 
 
-def _figure(found: Difference | None, before: float | None, after: float | None) -> FigureChangeJson:
-    return FigureChangeJson(
-        before=before,
-        after=after,
-        difference=None if found is None else found.value,
-        relative=None if found is None else found.relative,
-        interval=None if found is None else found.interval,
-        superiority=None if found is None else found.superiority,
-        p=None if found is None else found.p,
-        undecided="" if found is None else found.undecided,
-        repeats=None if found is None else found.repeats,
-    )
+def _cell(change: CellChange, symbols: ProfileDifference | None) -> dict[str, Any]:
+    sides = (change.pair.before, change.pair.after)
+    return {
+        **_ids(change.pair),
+        "change": change.change,
+        "reason": change.reason,
+        "unit": change.pair.first.unit,
+        "value": _figure(change.value, *(None if one is None else one.value for one in sides)),
+        "overhead": _figure(change.overhead, *(None if one is None else one.overhead for one in sides)),
+        "budgets": [
+            {"figure": one.figure, "allowed": str(one.allowance), "beyond": one.is_beyond} for one in change.held
+        ],
+        "beyond": change.beyond,
+        "symbols": [symbol_json(one) for one in (symbols.symbols if symbols is not None else ())],
+    }
 
 
-def _id(cell: CellRecord | None) -> str | None:
-    return None if cell is None else cell.id
+def _ids(pair: CellPair) -> dict[str, str | None]:
+    return {side: None if cell is None else cell.id for side, cell in (("before", pair.before), ("after", pair.after))}
+
+
+def _figure(found: Difference | None, before: float | None, after: float | None) -> dict[str, Any]:
+    """A figure in both runs, and what is known of its difference; null where there is none."""
+    return {
+        "before": before,
+        "after": after,
+        "difference": None if found is None else found.value,
+        **{name: getattr(found, name, None) for name in ("relative", "interval", "superiority", "p")},
+        "undecided": "" if found is None else found.undecided,
+        "repeats": None if found is None else found.repeats,
+    }

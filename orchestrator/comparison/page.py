@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A comparison as one page: its chart, and each changed cell with what explains it."""
+"""A comparison as one page: its summary, each changed cell with what explains it, and what to run next."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from orchestrator.comparison.comparison import CellChange, Change, ComparedRuns, Comparison, HeldFigure
+from orchestrator.comparison.comparison import CellChange, Change, ComparedRuns, Comparison, HeldFigure, next_run
 from orchestrator.comparison.forms import (
     CellNames,
     budget_figure,
     common_parts,
-    compare_command,
     difference_figures,
     experiments,
     origin_sentences,
@@ -23,15 +22,15 @@ from orchestrator.comparison.forms import (
     summary,
 )
 from orchestrator.comparison.verdicts import Difference
+from orchestrator.plain_text import cut
 from orchestrator.program import PROGRAM, command
 from orchestrator.report.chart import IntervalChart, IntervalRow, Tone
 from orchestrator.report.html.frame import Link, render
 from orchestrator.report.html.pictures import NOT_DRAWN, can_draw, chart_picture
 from orchestrator.report.html.run_page import repeat_command
 from orchestrator.report.profile_sheets import difference_sheet
-from orchestrator.report.sheet import NOTHING, Grid, Row, Sheet, figure
-from orchestrator.results.contract import CellRecord, RunRecord
-from orchestrator.results.stored_profile import ProfileDifference
+from orchestrator.report.sheet import NOTHING, Grid, Row, Sheet, figure, used_columns
+from orchestrator.results.budgets import only
 
 # What a page says of a cell that changed: figures, budgets, symbols, and the commands that go on from there.
 
@@ -42,14 +41,6 @@ _ALWAYS = 3
 
 
 @dataclass(frozen=True)
-class Command:
-    """A command, and what it is for."""
-
-    purpose: str
-    text: str
-
-
-@dataclass(frozen=True)
 class ChangePart:
     """A pair of cells with what the page adds; ``name`` is what it is called among the others."""
 
@@ -57,32 +48,8 @@ class ChangePart:
     anchor: str
     name: str
     symbols: Sheet | None
-    commands: Sequence[Command]
-
-    @property
-    def before(self) -> str:
-        """The value before, or the cell's state."""
-        return side(self.change.pair.before)
-
-    @property
-    def after(self) -> str:
-        """The value after, or the cell's state."""
-        return side(self.change.pair.after)
-
-    @property
-    def figures(self) -> tuple[str, str, str]:
-        """The change of the value: in its unit, in percent, and its interval."""
-        return difference_figures(self.change.value, self.change.pair.first.unit)
-
-    @property
-    def overhead(self) -> str:
-        """The change of the overhead in its unit."""
-        return difference_figures(self.change.overhead, self.change.pair.first.unit)[0]
-
-    @property
-    def budget(self) -> str:
-        """What the cell may grow by, and whether it did by more."""
-        return budget_figure(self.change)
+    commands: Mapping[str, str]
+    """By what they are for."""
 
     @property
     def grid(self) -> Grid | None:
@@ -96,17 +63,8 @@ class ChangePart:
         ]
         if not rows:
             return None
-        used = [place for place in range(len(_HEADINGS)) if place < _ALWAYS or any(row.cells[place] for row in rows)]
-        narrowed = [Row(row.label, [row.cells[place] for place in used]) for row in rows]
-        return Grid([_HEADINGS[place] for place in used], [narrowed])
-
-
-def change_part(
-    compared: ComparedRuns, change: CellChange, place: int, name: str, symbols: ProfileDifference | None
-) -> ChangePart:
-    """The part of the ``place``-th change, from 1."""
-    sheet = None if symbols is None else difference_sheet(symbols, _SYMBOLS)
-    return ChangePart(change, f"change-{place}", name, sheet, list(_commands(compared, change)))
+        headings, narrowed = used_columns(_HEADINGS, rows, _ALWAYS)
+        return Grid(headings, [narrowed])
 
 
 def _figures(found: Difference, unit: str, held: HeldFigure | None) -> Sequence[str]:
@@ -118,26 +76,19 @@ def _figures(found: Difference, unit: str, held: HeldFigure | None) -> Sequence[
     return [*sides, *difference_figures(found, unit), superiority, p, allowed, verdict]
 
 
-def _commands(compared: ComparedRuns, change: CellChange) -> Iterator[Command]:
+def _commands(compared: ComparedRuns, change: CellChange) -> Iterator[tuple[str, str]]:
     before, after = change.pair.before, change.pair.after
     if before is not None and after is not None:
         names = [f"{run.record.run}:{cell.id}" for run, cell in ((compared.before, before), (compared.after, after))]
         if before.profile is not None and after.profile is not None:
-            yield Command("Every symbol that differs", command("diff", *names, "--limit", "0"))
+            yield "Every symbol that differs", command("diff", *names, "--limit", "0")
     if compared.again:
-        only = ["--only", f"id={change.pair.first.id.replace(',', '?')}"]
-        yield Command("Measure it again", command(*compared.again, *only))
+        yield "Measure it again", command(*compared.again, *only([change.pair.first]))
         return
     for which, run, cell in (("before", compared.before, before), ("after", compared.after, after)):
         again = None if cell is None else repeat_command(run.directory, cell)
         if again is not None:
-            yield Command(f"Measure it again as {which}", again)
-
-
-def unchanged_rows(cells: Sequence[tuple[str, CellRecord, str]]) -> Grid:
-    """The cells that did not change, by name, with their value and the reason that is given."""
-    rows = [Row(name, [side(cell), cell.unit, reason]) for name, cell, reason in cells]
-    return Grid(["value", "unit", "remark"], [rows])
+            yield f"Measure it again as {which}", again
 
 
 # The chart of a comparison: by how many percent each cell changed, with the interval of that.
@@ -173,8 +124,7 @@ def _row(one: CellChange, found: Difference, name: str) -> IntervalRow | None:
         low, high = (100 * end / found.before for end in found.interval)
         bounds = low, high
     _, percent, _ = difference_figures(found, one.pair.first.unit)
-    label = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 4]} ..."
-    return IntervalRow(label, 100 * found.relative, percent, bounds, _TONES.get(one.change, "open"))
+    return IntervalRow(cut(name, _LONGEST), 100 * found.relative, percent, bounds, _TONES.get(one.change, "open"))
 
 
 # A comparison as one page: what it comes to, each changed cell with what explains it, and what to run next.
@@ -183,15 +133,18 @@ def _row(one: CellChange, found: Difference, name: str) -> IntervalRow | None:
 def comparison_page(compared: ComparedRuns) -> str:
     """Return the page. Profiles that are not there are left out."""
     comparison = compared.comparison
+    before, after = compared.before.record, compared.after.record
     names = CellNames(comparison)
     symbols = compared.symbols(comparison.changed)
-    changes = [
-        change_part(compared, one, place, names.of(one), symbols.get(one.pair.title))
-        for place, one in enumerate(comparison.changed, 1)
+    changes = []
+    for place, one in enumerate(comparison.changed, 1):
+        found = symbols.get(one.pair.title)
+        sheet = None if found is None else difference_sheet(found, _SYMBOLS)
+        changes.append(ChangePart(one, f"change-{place}", names.of(one), sheet, dict(_commands(compared, one))))
+    unchanged = [
+        Row(names.of(one), [side(one.pair.first), one.pair.first.unit, one.reason]) for one in comparison.unchanged
     ]
-    unchanged = [(names.of(one), one.pair.first, one.reason) for one in comparison.unchanged]
     pictures, not_drawn = _pictures(compared)
-    origin = list(origin_sentences(compared))
     there = {"Changes": changes, "Unchanged": unchanged, "Runs": True}
     return render(
         "comparison.html.j2",
@@ -202,21 +155,17 @@ def comparison_page(compared: ComparedRuns) -> str:
         facts=[*runs_sentence(compared), *common_parts(compared)],
         pictures=pictures,
         changes=changes,
-        any_scatters=any(one.figures[2] for one in changes),
-        choices=_choices(changes),
-        unchanged=unchanged_rows(unchanged) if unchanged else None,
-        origin=origin,
+        side=side,
+        figures=difference_figures,
+        budget=budget_figure,
+        any_scatters=any(difference_figures(one.change.value, "")[2] for one in changes),
+        unchanged=Grid(["value", "unit", "remark"], [unchanged]) if unchanged else None,
+        origin=list(origin_sentences(compared)),
         remarks=[*remarks(compared), *not_drawn],
-        next=compare_command(compared),
-        runs=_runs(compared),
+        next=next_run(compared),
+        runs={"Before and after": after} if before.run == after.run else {"Before": before, "After": after},
         program=PROGRAM,
     )
-
-
-def _runs(compared: ComparedRuns) -> Mapping[str, RunRecord]:
-    """The runs by what they are here; one that was compared with itself is there once."""
-    before, after = compared.before.record, compared.after.record
-    return {"Before and after": after} if before.run == after.run else {"Before": before, "After": after}
 
 
 def _pictures(compared: ComparedRuns) -> tuple[Sequence[Markup], Sequence[str]]:
@@ -225,13 +174,3 @@ def _pictures(compared: ComparedRuns) -> tuple[Sequence[Markup], Sequence[str]]:
     if chart is None:
         return [], []
     return ([chart_picture(chart, "chart-1")], []) if can_draw() else ([], [NOT_DRAWN])
-
-
-def _choices(changes: Sequence[ChangePart]) -> Mapping[str, Sequence[str]]:
-    """What the list of changes can be filtered by, with the values that occur."""
-    cells = [one.change.pair.first for one in changes]
-    return {
-        "change": list(dict.fromkeys(one.change.change for one in changes)),
-        "probe": sorted({cell.probe for cell in cells}),
-        "kernel": sorted({cell.kernel for cell in cells}),
-    }

@@ -21,7 +21,7 @@ from typing import Literal
 
 from orchestrator.errors import HostError
 from orchestrator.results.contract import PER_CALL, PER_RUN, CellRecord
-from orchestrator.results.statistics import FEWEST_RUNS, Resolution, median, median_interval, ratio
+from orchestrator.results.statistics import FEWEST_RUNS, Resolution, median, median_interval
 
 Interval = tuple[float, float]
 Figure = Literal["value", "overhead"]
@@ -57,7 +57,6 @@ class Difference:
 
     @property
     def value(self) -> float:
-        """What the second has more."""
         return self.after - self.before
 
     @property
@@ -161,15 +160,15 @@ def own_doubt(before: CellRecord, after: CellRecord) -> str:
 
 
 def _scattered(before: CellRecord, after: CellRecord) -> Difference:
-
     one, other = _values(before, after)
     fewest = min(len(before.samples), len(after.samples))
     if fewest < 2:
         return Difference(one, other, None, repeats=_USUAL_REPEATS)
-    found = SampleDifference.of(before.samples, after.samples)
-    repeats = repeats_to_resolve(found, fewest)
+    interval = difference_interval(before.samples, after.samples)
+    repeats = repeats_to_resolve(median(after.samples) - median(before.samples), interval, fewest)
     enough = max(_USUAL_REPEATS, repeats or 2 * fewest)
-    return Difference(one, other, found.interval, "", found.p, found.superiority, enough)
+    p, larger = mann_whitney(before.samples, after.samples), superiority(before.samples, after.samples)
+    return Difference(one, other, interval, "", p, larger, enough)
 
 
 def _judged(found: Difference, pair: tuple[CellRecord, CellRecord], tested: int) -> Difference:
@@ -250,51 +249,12 @@ _SEED = 2005
 """Fixed, so that the same samples always give the same interval."""
 
 
-@dataclass(frozen=True)
-class SampleDifference:
-    """What the samples after have more than those before.
-
-    ``difference`` (of the medians) and its ``interval`` are in the samples' unit; ``relative`` is to the median before,
-    None where that is not positive. ``superiority`` is the probability that a sample after is larger than one before,
-    with half of those that are equal: 0.5 where neither group tends to be larger. ``p`` is that of the Mann-Whitney
-    test, two-sided; None where so few samples cannot come below 5 % (``can_resolve``).
-    """
-
-    difference: float
-    relative: float | None
-    interval: tuple[float, float]
-    superiority: float
-    p: float | None
-
-    @property
-    def cliffs_delta(self) -> float:
-        """Cliff's delta: 1 where every sample after is larger, -1 where every one is smaller."""
-        return 2 * self.superiority - 1
-
-    @classmethod
-    def of(cls, before: Sequence[float], after: Sequence[float]) -> SampleDifference:
-        """Compare two groups. Raises ValueError for fewer than two samples in one, HostError without scipy."""
-        interval = difference_interval(before, after)
-        centre = median(before)
-        difference = median(after) - centre
-        return cls(
-            difference,
-            ratio(difference, centre),
-            interval,
-            superiority(before, after),
-            mann_whitney(before, after),
-        )
-
-
-def median_bootstrap_interval(samples: Sequence[float]) -> tuple[float, float]:
-    """The 95 % interval of the median by the BCa bootstrap, in the samples' unit. Raises as ``SampleDifference.of``."""
-    numpy = _numpy()
-    return _interval([samples], numpy.median)
-
-
 def difference_interval(before: Sequence[float], after: Sequence[float]) -> tuple[float, float]:
-    """The 95 % interval of the difference of the medians by the BCa bootstrap. Raises as ``SampleDifference.of``."""
-    numpy = _numpy()
+    """The 95 % interval of the difference of the medians by the BCa bootstrap.
+
+    Raises ValueError for fewer than two samples in one, HostError without scipy.
+    """
+    numpy, _ = _libraries()
 
     def statistic(first: object, second: object, axis: int) -> object:
         return numpy.median(second, axis=axis) - numpy.median(first, axis=axis)
@@ -329,7 +289,7 @@ def mann_whitney(before: Sequence[float], after: Sequence[float]) -> float | Non
     """
     if not can_resolve(len(before), len(after)):
         return None
-    return float(_stats().mannwhitneyu(after, before, alternative="two-sided").pvalue)
+    return float(_libraries()[1].mannwhitneyu(after, before, alternative="two-sided").pvalue)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -347,22 +307,20 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return corrected
 
 
-def repeats_to_resolve(found: SampleDifference, samples: int) -> int | None:
+def repeats_to_resolve(difference: float, interval: Interval, samples: int) -> int | None:
     """About how many samples of each group have an interval of half the difference; None without a difference.
 
     An interval's width falls with the square root of the number of samples.
     """
-    width = found.interval[1] - found.interval[0]
-    if not found.difference or not width:
-        return None
-    return math.ceil(samples * (width / abs(found.difference)) ** 2)
+    width = interval[1] - interval[0]
+    return math.ceil(samples * (width / abs(difference)) ** 2) if difference and width else None
 
 
 def _interval(groups: Sequence[Sequence[float]], statistic: object) -> tuple[float, float]:
     """The BCa interval; that of percentiles where BCa has none, because the jackknife's medians are all equal."""
     if any(len(samples) < 2 for samples in groups):
         raise ValueError("fewer than two samples have no interval")
-    numpy, stats = _numpy(), _stats()
+    numpy, stats = _libraries()
     for method in ("BCa", "percentile"):
         with warnings.catch_warnings(), numpy.errstate(all="ignore"):
             warnings.simplefilter("ignore")  # degenerate data are what the second method is for
@@ -381,20 +339,13 @@ def _interval(groups: Sequence[Sequence[float]], statistic: object) -> tuple[flo
     raise ValueError("the samples have no interval: they are not finite")
 
 
-def _numpy() -> ModuleType:
-    _stats()
-    import numpy
-
-    return numpy
-
-
-def _stats() -> ModuleType:
+def _libraries() -> tuple[ModuleType, ModuleType]:
     try:
+        import numpy
         from scipy import stats
     except ImportError:
         raise HostError(
             "times of the wall clock are compared with scipy, which is not installed",
             hint="pip install 'probe-lab[statistics]'",
         ) from None
-    module: ModuleType = stats
-    return module
+    return numpy, stats

@@ -173,12 +173,10 @@ class CostFile:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of all of it."""
         return _digest(self.text)
 
     @property
     def declaration(self) -> str:
-        """The SHA-256 of what was declared."""
         return _digest(self.declared)
 
     @property

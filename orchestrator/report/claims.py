@@ -36,7 +36,7 @@ _Fact = TypeVar("_Fact")
 
 
 @dataclass(frozen=True)
-class Facts:
+class ClaimInputs:
     """By kind of probe: overhead, breakpoint traps a hit, size to that of a plain probe, bytes more than it, mechanism.
 
     ``undecided`` are the probes whose overhead the host's drift hides, ``bands`` those of modelled overheads.
@@ -51,10 +51,10 @@ class Facts:
     bands: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
-def measured_facts(panel: Panel) -> Facts:
+def measured_facts(panel: Panel) -> ClaimInputs:
     """Return the figures of the panel's valid cells."""
     cells = {cell.probe: cell for cell in panel.cells if cell.status == "ok" and cell.probe != BASELINE}
-    return Facts(
+    return ClaimInputs(
         overheads=_known(cells, lambda cell: cell.overhead),
         traps=_known(cells, traps_per_hit),
         sizes=_known(cells, _relative_size),
@@ -64,9 +64,9 @@ def measured_facts(panel: Panel) -> Facts:
     )
 
 
-def modelled_facts(cells: Sequence[ModelledCell]) -> Facts:
+def modelled_facts(cells: Sequence[ModelledCell]) -> ClaimInputs:
     """Return the modelled times of cells, in nanoseconds."""
-    return Facts(
+    return ClaimInputs(
         overheads={cell.probe: cell.overhead for cell in cells if cell.overhead is not None},
         traps={},
         sizes={},
@@ -75,10 +75,10 @@ def modelled_facts(cells: Sequence[ModelledCell]) -> Facts:
     )
 
 
-def published_facts(table: ReferenceTable) -> Facts:
+def published_facts(table: ReferenceTable) -> ClaimInputs:
     """Return the document's figures."""
     names = {kind.column: kind.name for kind in probes().values() if kind.column is not None}
-    return Facts(
+    return ClaimInputs(
         overheads={names[column]: table.overhead(column) for column in table.columns if column in names},
         traps={names[column]: count for column, count in table.int3_per_hit.items()},
         sizes={names[column]: ratio for column, ratio in table.size_ratio.items()},
@@ -104,7 +104,7 @@ def _bytes(cell: CellRecord, name: str) -> int | None:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ClaimFigure:
     """One figure of a claim: its label, its printed text, and whether the claim holds for it.
 
     ``holds`` is None where the figure is missing; a figure that is only printed beside others is not ``judged``.
@@ -116,7 +116,7 @@ class Comparison:
     judged: bool = True
 
 
-def compare(claim: Claim, facts: Facts) -> list[Comparison]:
+def compare(claim: Claim, facts: ClaimInputs) -> list[ClaimFigure]:
     """Return the claim's figures: the same rows for any facts."""
     match claim:
         case RatioClaim():
@@ -133,64 +133,60 @@ def compare(claim: Claim, facts: Facts) -> list[Comparison]:
             return [_mechanism(claim, facts)]
 
 
-def _ratio(claim: RatioClaim, probe: str, facts: Facts) -> Comparison:
+def _ratio(claim: RatioClaim, probe: str, facts: ClaimInputs) -> ClaimFigure:
     label = f"{probe} / {claim.to}"
     value, base = facts.overheads.get(probe), facts.overheads.get(claim.to)
     if value is None or base is None:
-        return Comparison(label, NOTHING, None)
+        return ClaimFigure(label, NOTHING, None)
     if {probe, claim.to} & facts.undecided:
-        return Comparison(label, UNDECIDED, None)
+        return ClaimFigure(label, UNDECIDED, None)
     if probe in facts.bands and claim.to in facts.bands:
         return _ratio_of_bands(claim, probe, facts)
     # The product, unlike the quotient, is also correct for a base below zero.
     enough = claim.at_least is None or value >= claim.at_least * base
     small = claim.at_most is None or value <= claim.at_most * base
-    return Comparison(label, ratio_figure(value, base) if base > 0 else BELOW_ZERO, enough and small)
+    return ClaimFigure(label, ratio_figure(value, base) if base > 0 else BELOW_ZERO, enough and small)
 
 
-def _ratio_of_bands(claim: RatioClaim, probe: str, facts: Facts) -> Comparison:
+def _ratio_of_bands(claim: RatioClaim, probe: str, facts: ClaimInputs) -> ClaimFigure:
     """Decided where the claim holds, or does not, for every pair of values within the two bands."""
     (low, high), (base_low, base_high) = facts.bands[probe], facts.bands[claim.to]
     label = f"{probe} / {claim.to}"
     text = ratio_figure(facts.overheads[probe], facts.overheads[claim.to])
     if low <= 0 or base_low <= 0:
-        return Comparison(label, text, None)
+        return ClaimFigure(label, text, None)
     least, most = low / base_high, high / base_low
     at_least, at_most = claim.at_least or 0.0, claim.at_most or inf
     holds = True if at_least <= least and most <= at_most else None
     if most < at_least or least > at_most:
         holds = False
-    return Comparison(label, f"{text} ({least:.2f} to {most:.2f})", holds)
+    return ClaimFigure(label, f"{text} ({least:.2f} to {most:.2f})", holds)
 
 
-def _traps(probe: str, expected: int, single_step: int, facts: Facts) -> list[Comparison]:
+def _traps(probe: str, expected: int, single_step: int, facts: ClaimInputs) -> list[ClaimFigure]:
     label, without = f"{probe}: int3 a hit", f"{probe}: less the single step's"
     count = facts.traps.get(probe)
-    if count is None:
-        return [Comparison(label, NOTHING, None), Comparison(without, NOTHING, None, judged=False)]
     # Only what exceeds the document's count can be the single step's.
-    rest = number(count - single_step) if count > expected else NOTHING
-    return [
-        Comparison(label, number(count), count == expected),
-        Comparison(without, rest, None, judged=False),
-    ]
+    rest = NOTHING if count is None or count <= expected else number(count - single_step)
+    traps = ClaimFigure(label, NOTHING, None) if count is None else ClaimFigure(label, number(count), count == expected)
+    return [traps, ClaimFigure(without, rest, None, judged=False)]
 
 
-def _size_comparisons(claim: SizeClaim, facts: Facts) -> list[Comparison]:
+def _size_comparisons(claim: SizeClaim, facts: ClaimInputs) -> list[ClaimFigure]:
     size, extra = facts.sizes.get(claim.of), facts.extra_bytes.get(claim.of)
-    more = Comparison(f"{claim.of}: bytes more", NOTHING if extra is None else str(extra), None, judged=False)
+    more = ClaimFigure(f"{claim.of}: bytes more", NOTHING if extra is None else str(extra), None, judged=False)
     if size is None:
-        return [Comparison(f"{claim.of}: times the size", NOTHING, None), more]
+        return [ClaimFigure(f"{claim.of}: times the size", NOTHING, None), more]
     holds = claim.at_least <= size <= claim.at_most
-    return [Comparison(f"{claim.of}: times the size", f"{size:.2f}", holds), more]
+    return [ClaimFigure(f"{claim.of}: times the size", f"{size:.2f}", holds), more]
 
 
-def _mechanism(claim: MechanismClaim, facts: Facts) -> Comparison:
+def _mechanism(claim: MechanismClaim, facts: ClaimInputs) -> ClaimFigure:
     mechanism, traps = facts.mechanisms.get(claim.probe), facts.traps.get(claim.probe)
     if mechanism is None or traps is None:
-        return Comparison(claim.probe, NOTHING, None)
+        return ClaimFigure(claim.probe, NOTHING, None)
     holds = mechanism == claim.mechanism and traps == claim.int3_per_hit
-    return Comparison(claim.probe, f"{mechanism}, {number(traps)} int3", holds)
+    return ClaimFigure(claim.probe, f"{mechanism}, {number(traps)} int3", holds)
 
 
 _CLOCKS: dict[ClaimClock, str] = {
@@ -214,12 +210,11 @@ class Column:
 
     name: str
     table: str
-    measured: Sequence[Comparison]
-    published: Sequence[Comparison]
+    measured: Sequence[ClaimFigure]
+    published: Sequence[ClaimFigure]
 
     @property
     def decided(self) -> bool:
-        """Whether every figure that is judged could be."""
         return all(one.holds is not None for one in self.measured if one.judged)
 
 
@@ -261,11 +256,7 @@ def assess(run: RunRecord, registry: ReportRegistry) -> list[Assessment]:
         if panel.reference is not None:
             groups.setdefault((panel.reference.document_id, panel.first.clock), []).append(panel)
     return [
-        Assessment(
-            _title(found, clock),
-            [_outcome(claim, _judged(found, measured_facts), clock) for claim in _claims_of(document)],
-        )
-        for (document, clock), found in groups.items()
+        _assessment(found, clock, measured_facts, _claims_of(document)) for (document, clock), found in groups.items()
     ]
 
 
@@ -273,7 +264,7 @@ def assess_modelled(run: RunRecord, modelled: ModelledRun, registry: ReportRegis
     """Judge the ratios that each document claims by the modelled times of the run, within their bands."""
     times = {cell.id: cell for cell in modelled.cells if cell.overhead is not None}
 
-    def facts(panel: Panel) -> Facts:
+    def facts(panel: Panel) -> ClaimInputs:
         return modelled_facts([times[cell.id] for cell in panel.cells if cell.id in times])
 
     groups: dict[str, list[Panel]] = {}
@@ -281,51 +272,37 @@ def assess_modelled(run: RunRecord, modelled: ModelledRun, registry: ReportRegis
         if panel.reference is not None and any(cell.id in times for cell in panel.cells):
             groups.setdefault(panel.reference.document_id, []).append(panel)
     return [
-        Assessment(
-            _title(found, "modelled"),
-            [
-                _outcome(claim, _judged(found, facts), "modelled")
-                for claim in _claims_of(document)
-                if isinstance(claim, RatioClaim)
-            ],
-        )
+        _assessment(found, "modelled", facts, [one for one in _claims_of(document) if isinstance(one, RatioClaim)])
         for document, found in groups.items()
     ]
 
 
-@dataclass(frozen=True)
-class _Judged:
-    """A panel with what is judged of it."""
-
-    panel: Panel
-    facts: Facts
-
-
-def _judged(found: Sequence[Panel], facts: Callable[[Panel], Facts]) -> list[_Judged]:
-    return [_Judged(panel, facts(panel)) for panel in found]
+def _assessment(
+    found: Sequence[Panel], clock: ClaimClock, facts: Callable[[Panel], ClaimInputs], wanted: Sequence[Claim]
+) -> Assessment:
+    indication = f", {INDICATION}" if any(panel.emulated for panel in found) else ""
+    judged = [(panel, facts(panel)) for panel in found]
+    return Assessment(
+        f"Claims of {_reference(found[0]).document}, {_CLOCKS[clock]}{indication}",
+        [_outcome(claim, judged, clock) for claim in wanted],
+    )
 
 
 def _claims_of(document: str) -> list[Claim]:
     return [claim for claim in claims().values() if claim.document == document]
 
 
-def _title(found: Sequence[Panel], clock: ClaimClock) -> str:
-    table = _reference(found[0])
-    indication = f", {INDICATION}" if any(panel.emulated for panel in found) else ""
-    return f"Claims of {table.document}, {_CLOCKS[clock]}{indication}"
-
-
-def _outcome(claim: Claim, found: Sequence[_Judged], clock: ClaimClock) -> Outcome:
-    measured = [one for one in found if _reference(one.panel).name in claim.tables]
-    names = Counter(one.panel.name for one in measured)
+def _outcome(claim: Claim, found: Sequence[tuple[Panel, ClaimInputs]], clock: ClaimClock) -> Outcome:
+    measured = [one for one in found if _reference(one[0]).name in claim.tables]
+    names = Counter(panel.name for panel, _ in measured)
     columns = [
         Column(
-            name=_name(one.panel, names),
-            table=_reference(one.panel).name,
-            measured=compare(claim, one.facts),
-            published=compare(claim, published_facts(_reference(one.panel))),
+            name=_name(panel, names),
+            table=_reference(panel).name,
+            measured=compare(claim, facts),
+            published=compare(claim, published_facts(_reference(panel))),
         )
-        for one in measured
+        for panel, facts in measured
     ]
     return Outcome(claim, columns, clock)
 
@@ -341,8 +318,6 @@ def _reference(panel: Panel) -> ReferenceTable:
 
 
 # A claim and its figures, as they are printed.
-
-_STYLES = {Verdict.HOLDS: "green", Verdict.FAILS: "yellow", Verdict.UNKNOWN: "dim"}
 
 _OPTIONS: dict[ClaimClock, str] = {
     "instructions": "",
@@ -361,11 +336,6 @@ class Statement:
     grid: Grid | None
     remarks: Sequence[str]
 
-    @property
-    def style(self) -> str:
-        """The verdict's rich style."""
-        return _STYLES[self.verdict]
-
 
 @dataclass(frozen=True)
 class ClaimsPart:
@@ -380,10 +350,14 @@ ClaimsLayout = Callable[[Assessment, str], ClaimsPart]
 """How a document's claims are printed, judged by the run with this id."""
 
 
-def all_claims(assessment: Assessment, run: str) -> ClaimsPart:
+def all_claims(assessment: Assessment, run: str = "") -> ClaimsPart:
     """Every claim with its figures, whether it was decided or not."""
     del run
-    return ClaimsPart(assessment.title, statements(assessment), [])
+    return ClaimsPart(
+        assessment.title,
+        [Statement(one.verdict, one.claim.sentence, _grid(one), _remarks(one)) for one in assessment.outcomes],
+        [],
+    )
 
 
 def decided_claims(assessment: Assessment, run: str) -> ClaimsPart:
@@ -394,14 +368,6 @@ def decided_claims(assessment: Assessment, run: str) -> ClaimsPart:
         [Statement(one.verdict, one.claim.sentence, None, list(_contradiction(one))) for one in decided],
         list(_left_out(assessment, run)),
     )
-
-
-def statements(assessment: Assessment) -> list[Statement]:
-    """Return the assessment's claims as they are printed, in the document's order."""
-    return [
-        Statement(outcome.verdict, outcome.claim.sentence, _grid(outcome), _remarks(outcome))
-        for outcome in assessment.outcomes
-    ]
 
 
 def _contradiction(outcome: Outcome) -> Iterator[str]:
@@ -425,18 +391,13 @@ def _left_out(assessment: Assessment, run: str) -> Iterator[str]:
     unknown = [one for one in outcomes if one.verdict is Verdict.UNKNOWN]
     elsewhere = [one for one in unknown if not one.columns]
     if elsewhere:
-        command = _deciding(elsewhere[0].claim.document, elsewhere[0].clock)
-        yield f"{len(elsewhere)} of {len(outcomes)} claims need other tables: {command}"
+        config, options = f"configs/{elsewhere[0].claim.document}.yaml", _OPTIONS[elsewhere[0].clock]
+        yield f"{len(elsewhere)} of {len(outcomes)} claims need other tables: {PROGRAM} run {config}{options}"
     if len(unknown) > len(elsewhere):
         yield f"{len(unknown) - len(elsewhere)} of {len(outcomes)} claims are not decided by these tables' figures."
     if outcomes:
         clock = " --clock modelled" if outcomes[0].clock == "modelled" else ""
         yield f"The figures of all: {PROGRAM} report {run}{clock} --claims"
-
-
-def _deciding(document: str, clock: ClaimClock) -> str:
-    """The command that measures all of a document's tables for a clock."""
-    return f"{PROGRAM} run configs/{document}.yaml{_OPTIONS[clock]}"
 
 
 def _grid(outcome: Outcome) -> Grid | None:

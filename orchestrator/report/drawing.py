@@ -38,11 +38,9 @@ def draw_intervals(chart: IntervalChart, axis: Axes) -> None:
     """Draw a row for each figure: a point with its interval, its text behind it, and a line at 0."""
     axis.axvline(0, color=INK, linewidth=0.8)
     for place, row in enumerate(chart.rows):
-        low, high = row.bounds or (row.value, row.value)
+        _, high = row.bounds or (row.value, row.value)
         colour = TONES[row.tone]
-        # The median of the samples may lie outside an interval that was computed from other figures.
-        lengths = [[max(row.value - low, 0.0)], [max(high - row.value, 0.0)]]
-        error = None if row.bounds is None else lengths
+        error = None if row.bounds is None else _lengths(row.value, row.bounds)
         axis.errorbar(row.value, place, xerr=error, fmt="o", color=colour, capsize=3, linewidth=1.5, markersize=5)
         axis.annotate(
             row.text,
@@ -177,14 +175,17 @@ def _pane(axis: Axes, unit: str, labels: Sequence[str], series: Sequence[Series]
         axis.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 0.99), ncols=len(series), borderaxespad=0)
 
 
+def _lengths(value: float, bounds: tuple[float, float]) -> list[list[float]]:
+    """From a figure to the ends of its interval; a median may lie outside one computed from other figures."""
+    return [[max(value - bounds[0], 0.0)], [max(bounds[1] - value, 0.0)]]
+
+
 def _text(axis: Axes, place: float, bar: Bar, size: int) -> None:
     """Write the bar's text at its end, clear of its interval."""
     value = bar.value or 0.0
     low, high = bar.bounds or (value, value)
     if bar.bounds:
-        # A median may lie outside an interval that was computed from other figures.
-        lengths = [[max(value - low, 0.0)], [max(high - value, 0.0)]]
-        axis.errorbar(place, value, lengths, color=QUIET_INK, capsize=3, linewidth=1)
+        axis.errorbar(place, value, _lengths(value, bar.bounds), color=QUIET_INK, capsize=3, linewidth=1)
     down = value < 0
     axis.annotate(
         bar.text,

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 from collections import Counter
@@ -19,6 +17,7 @@ from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import UsageError
 from orchestrator.program import PROGRAM
 from orchestrator.report.kind import processors
+from orchestrator.report.sheet import csv_text
 from orchestrator.results.contract import CellRecord, Evidence, ReferenceValue, RunRecord, Status, WorkEvidence
 from orchestrator.results.origin import Origin
 
@@ -45,11 +44,6 @@ def started(run: RunRecord) -> datetime | None:
         return None
 
 
-def first_line(cell: CellRecord) -> str:
-    """The first line of the reason why a cell has no number."""
-    return (cell.reason or cell.status).splitlines()[0]
-
-
 # A run for spreadsheets and statistics programs: one row per cell, in columns that are the same for every run.
 
 _NESTED: dict[str, type[BaseModel]] = {"evidence": Evidence, "work": WorkEvidence, "reference": ReferenceValue}
@@ -71,12 +65,8 @@ def render_csv(run: RunRecord) -> str:
     Samples are joined by blanks, notes by lines. A text that a spreadsheet would take for a formula is led by an
     apostrophe; figures are left as they are.
     """
-    file = io.StringIO(newline="")
-    writer = csv.DictWriter(file, _columns(), restval="", lineterminator="\r\n")
-    writer.writeheader()
-    for cell in run.cells:
-        writer.writerow({"run": run.run, "experiment": run.experiment, **_row(cell)})
-    return file.getvalue()
+    names = {"run": run.run, "experiment": run.experiment}
+    return csv_text(_columns(), ({**names, **_row(cell)} for cell in run.cells))
 
 
 def _columns() -> list[str]:
@@ -153,22 +143,18 @@ def render_junit(
 def unmeasured_junit(experiment: str, reason: str) -> str:
     """A suite with one case, which says why nothing was measured: an earlier file would be taken for a good one."""
     suite = TestSuite(experiment)
-    case = TestCase("measurement", classname=experiment)
     error = Error(reason.splitlines()[0] if reason else "", "not measured")
-    error.text = reason
-    case.result = [error]
-    suite.append(case)
+    suite.append(_ended(TestCase("measurement", classname=experiment), error, reason))
     suite.tests, suite.failures, suite.errors, suite.skipped = 1, 0, 1, 0
     return f"{suite.tostring().decode()}\n"
 
 
 def _properties(run: RunRecord, origin: Origin) -> Iterator[tuple[str, str]]:
     yield "run", run.run
-    if origin.sessions:
-        session = origin.sessions[-1]
-        tools = {"orchestrator": session.orchestrator, "qemu": session.qemu, "compiler": session.compiler}
-        yield from ((name, text) for name, text in {**tools, "guests": session.guests}.items() if text)
-        yield from ((f"host.{name}", text) for name, text in session.host.items())
+    for name in ("orchestrator", "qemu", "compiler", "guests"):
+        if text := getattr(origin.session, name):
+            yield name, text
+    yield from ((f"host.{name}", text) for name, text in origin.session.host.items())
     for kernel in {boot.kernel.name: boot.kernel for boot in origin.boots}.values():
         yield f"kernel.{kernel.name}", kernel.release
         yield from ((f"kernel.{kernel.name}.{package}", version) for package, version in kernel.packages.items())
@@ -177,15 +163,11 @@ def _properties(run: RunRecord, origin: Origin) -> Iterator[tuple[str, str]]:
 def _case(run: RunRecord, cell: CellRecord, console: str | None, beyond: Sequence[str]) -> TestCase:
     case = TestCase(cell.id, classname=".".join(filter(None, (run.experiment, cell.table, cell.benchmark))))
     if cell.status == "failed":
-        failure = Failure(first_line(cell), "failed")
-        failure.text = cell.reason or ""
-        case.result = [failure]
+        _ended(case, Failure(cell.first_line, "failed"), cell.reason)
     elif beyond:
         _dear(case, [*beyond, *([cell.reason] if cell.reason else [])])
     elif cell.status != "ok":
-        skipped = Skipped(first_line(cell), cell.status)
-        skipped.text = cell.reason or ""
-        case.result = [skipped]
+        _ended(case, Skipped(cell.first_line, cell.status), cell.reason)
     case.system_out = "\n".join(f"[[PROPERTY|{name}={value}]]" for name, value in _figures(cell))
     if console is not None:
         case.system_err = console
@@ -194,21 +176,20 @@ def _case(run: RunRecord, cell: CellRecord, console: str | None, beyond: Sequenc
 
 def _dear(case: TestCase, why: Sequence[str]) -> TestCase:
     """A case that is beyond its budget, which sentences say."""
-    failure = Failure(why[0], "beyond budget")
-    failure.text = "\n".join(why)
-    case.result = [failure]
+    return _ended(case, Failure(why[0], "beyond budget"), "\n".join(why))
+
+
+def _ended(case: TestCase, result: Failure | Skipped | Error, text: str | None) -> TestCase:
+    result.text = text or ""
+    case.result = [result]
     return case
 
 
 def _figures(cell: CellRecord) -> Iterator[tuple[str, str]]:
-    yield "status", cell.status
-    yield "metric", cell.metric
-    yield "clock", cell.clock
-    yield "unit", cell.unit
-    if cell.value is not None:
-        yield "value", repr(cell.value)
-    if cell.overhead is not None:
-        yield "overhead", repr(cell.overhead)
+    yield from {"status": cell.status, "metric": cell.metric, "clock": cell.clock, "unit": cell.unit}.items()
+    for name, one in (("value", cell.value), ("overhead", cell.overhead)):
+        if one is not None:
+            yield name, repr(one)
     if cell.interval is not None:
         yield "interval", " ".join(map(repr, cell.interval))
     if cell.verdict is not None:
@@ -248,19 +229,18 @@ def render_kcidb(run: RunRecord, origin: Origin, consoles: Mapping[str, str], sy
         "version": {"major": 5, "minor": 3},
         "checkouts": [_checkout(run, origin, system, name) for name in names],
         "builds": [_build(run, origin, system, name) for name in names],
-        "tests": [{**_test(run, origin, system, cell), "log_excerpt": _excerpt(cell, consoles)} for cell in run.cells],
+        "tests": [_test(run, origin, system, cell, consoles.get(cell.id)) for cell in run.cells],
     }
     return json.dumps(_known(report), indent=2) + "\n"
 
 
 def _checkout(run: RunRecord, origin: Origin, system: str, kernel: str) -> dict[str, Any]:
-    begun = started(run)
     packages = next((boot.kernel.packages for boot in origin.boots if boot.kernel.name == kernel), {})
     return {
         "id": _id(run, system, kernel),
         "origin": system,
         "comment": f"kernel {kernel}",
-        "start_time": None if begun is None else begun.isoformat(),
+        "start_time": _start_time(run),
         "valid": True,
         "misc": {"packages": packages},
     }
@@ -281,20 +261,20 @@ def _build(run: RunRecord, origin: Origin, system: str, kernel: str) -> dict[str
     }
 
 
-def _test(run: RunRecord, origin: Origin, system: str, cell: CellRecord) -> dict[str, Any]:
+def _test(run: RunRecord, origin: Origin, system: str, cell: CellRecord, console: str | None) -> dict[str, Any]:
     session = origin.sessions[-1] if origin.sessions else None
     proof = cell.evidence or cell.work
+    tree = (run.experiment, cell.table, cell.benchmark, cell.probe, cell.handler)
     machine = {"cpu": cell.cpu, "smp": cell.smp, "accelerator": cell.parameters.get("accelerator")}
-    begun = started(run)
     return {
         "id": _id(run, system, cell.id),
         "build_id": _id(run, system, cell.kernel),
         "origin": system,
-        "path": _path(run, cell),
-        "comment": f"{cell.metric}, clock {cell.clock}" if cell.reason is None else first_line(cell),
+        "path": ".".join(_NOT_OF_A_PATH.sub("_", name) for name in tree if name),
+        "comment": f"{cell.metric}, clock {cell.clock}" if cell.reason is None else cell.first_line,
         "status": _STATUS[cell.status],
         "number": None if cell.value is None else {"value": cell.value, "unit": cell.unit},
-        "start_time": None if begun is None else begun.isoformat(),
+        "start_time": _start_time(run),
         "environment": {
             "comment": f"QEMU guest: {cell.cpu}, {processors(cell)}",
             "misc": {**machine, "qemu": session.qemu, "host": session.host} if session else machine,
@@ -309,23 +289,17 @@ def _test(run: RunRecord, origin: Origin, system: str, cell: CellRecord) -> dict
             "parameters": cell.parameters,
             "evidence": None if proof is None else proof.model_dump(mode="json"),
         },
+        "log_excerpt": "\n\n".join(filter(None, (cell.reason, console)))[:_LONGEST_EXCERPT] or None,
     }
 
 
-def _excerpt(cell: CellRecord, consoles: Mapping[str, str]) -> str | None:
-    """Why a cell has no number, and what its guest printed last."""
-    parts = [part for part in (cell.reason, consoles.get(cell.id)) if part]
-    return "\n\n".join(parts)[:_LONGEST_EXCERPT] or None
+def _start_time(run: RunRecord) -> str | None:
+    begun = started(run)
+    return None if begun is None else begun.isoformat()
 
 
 def _id(run: RunRecord, system: str, name: str) -> str:
     return f"{system}:{run.run}:{name}"
-
-
-def _path(run: RunRecord, cell: CellRecord) -> str:
-    """Experiment, table, benchmark, probe and handler, as the names of a tree."""
-    names = (run.experiment, cell.table, cell.benchmark, cell.probe, cell.handler)
-    return ".".join(_NOT_OF_A_PATH.sub("_", name) for name in names if name)
 
 
 def _known(value: Any) -> Any:

@@ -7,11 +7,9 @@ and refers to nothing outside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from operator import attrgetter
-from typing import Generic, TypeVar
 from xml.sax.saxutils import escape, quoteattr
 
 from orchestrator.report.chart import BOX_INK, INK, KERNEL, LESS, MODULE, MORE, PAPER, SAME, USER
@@ -36,66 +34,49 @@ _LETTER = 6.7
 _NARROWEST = 0.3
 """Pixels below which a box is left out."""
 
-CallT = TypeVar("CallT")
-
 
 @dataclass(frozen=True)
 class Box:
-    """How a call is drawn: its name, its ``width`` in instructions, its title, its colour (``#rrggbb``)."""
+    """How a call is drawn: its name, its ``width`` in instructions, title and colour; ``above`` is what it calls."""
 
     name: str
     width: Fraction
     title: str
     colour: str
-
-
-@dataclass(frozen=True)
-class Flames(Generic[CallT]):
-    """One heap of boxes below a ``heading``: what is ``called`` by a call is drawn as ``box`` says."""
-
-    heading: str
-    root: CallT
-    called: Callable[[CallT], Sequence[CallT]]
-    box: Callable[[CallT], Box]
-
-    @property
-    def width(self) -> Fraction:
-        """Instructions of all calls at the bottom."""
-        return sum((self.box(one).width for one in self.called(self.root)), start=Fraction(0))
+    above: Sequence[Box]
 
     @property
     def height(self) -> int:
-        """Rows of boxes."""
-        return self._height(self.root) - 1
-
-    def boxes(self, scale: float, bottom: float) -> Iterator[str]:
-        """The boxes as SVG, ``scale`` pixels wide for each instruction."""
-        return self._boxes(self.root, 0.0, bottom, scale)
-
-    def _height(self, call: CallT) -> int:
-        above = (self._height(one) for one in self.called(call) if self.box(one).width > 0)
-        return 1 + max(above, default=0)
-
-    def _boxes(self, caller: CallT, left: float, bottom: float, scale: float) -> Iterator[str]:
-        for call in self.called(caller):
-            box = self.box(call)
-            width = float(box.width) * scale
-            if width >= _NARROWEST:
-                yield _drawn(box, left, bottom - _ROW, width)
-                yield from self._boxes(call, left, bottom - _ROW, scale)
-            left += max(width, 0.0)
+        """Rows of boxes, its own among them."""
+        return 1 + max((one.height for one in self.above if one.width > 0), default=0)
 
 
-def picture(heaps: Sequence[Flames[CallT]], remark: str = "") -> str:
+@dataclass(frozen=True)
+class Heap:
+    """Boxes at the bottom, below a ``heading``."""
+
+    heading: str
+    boxes: Sequence[Box]
+
+    @property
+    def width(self) -> Fraction:
+        return sum((one.width for one in self.boxes), start=ZERO)
+
+    @property
+    def height(self) -> int:
+        return max((one.height for one in self.boxes if one.width > 0), default=0)
+
+
+def picture(heaps: Sequence[Heap], remark: str = "") -> str:
     """The heaps one below the other, at one scale: the widest has the whole width. ``remark`` stands at the end."""
-    widest = max((heap.width for heap in heaps), default=Fraction(0))
+    widest = max((heap.width for heap in heaps), default=ZERO)
     scale = _WIDTH / float(widest) if widest > 0 else 0.0
     parts: list[str] = []
     bottom = 0
     for heap in heaps:
         parts.append(_text(heap.heading, bottom + 18, 13))
         bottom += _MARGIN + heap.height * _ROW
-        parts += heap.boxes(scale, bottom)
+        parts += _boxes(heap.boxes, 0.0, bottom, scale)
     if remark:
         parts.append(_text(remark, bottom + 18, 11))
     height = bottom + _MARGIN
@@ -108,6 +89,15 @@ def picture(heaps: Sequence[Flames[CallT]], remark: str = "") -> str:
             "</svg>\n",
         ]
     )
+
+
+def _boxes(boxes: Sequence[Box], left: float, bottom: float, scale: float) -> Iterator[str]:
+    for box in boxes:
+        width = float(box.width) * scale
+        if width >= _NARROWEST:
+            yield _drawn(box, left, bottom - _ROW, width)
+            yield from _boxes(box.above, left, bottom - _ROW, scale)
+        left += max(width, 0.0)
 
 
 def _text(text: str, baseline: int, size: int) -> str:
@@ -141,10 +131,10 @@ def flame_graph(profile: CellProfile) -> str:
     def box(call: CallCost) -> Box:
         title = f"{call.name}: {per_call(call.total)} instructions per call, {per_call(call.own)} of its own"
         colour = MODULE if call.name.endswith("]") else USER if call.name in programs else KERNEL
-        return Box(call.name, call.total, title, colour)
+        return Box(call.name, call.total, title, colour, [box(one) for one in call.called])
 
     heading = f"{profile.cell}: {per_call(tree.total)} instructions per call"
-    return picture([Flames(heading, tree, attrgetter("called"), box)], _PROFILE_REMARK)
+    return picture([Heap(heading, [box(one) for one in tree.called])], _PROFILE_REMARK)
 
 
 # A flame graph of what differs between two profiles: red where a function executes more itself, blue where less.
@@ -163,14 +153,15 @@ def difference_flame_graph(before: CellProfile, after: CellProfile) -> str:
     tree = compared_trees(call_tree(before), call_tree(after))
     largest = _largest(tree)
 
-    def heap(side: int, profile: CellProfile, which: str) -> Flames[CallChange]:
+    def heap(side: int, profile: CellProfile, which: str) -> Heap:
         def box(call: CallChange) -> Box:
-            return Box(call.name, call.totals[side], _title(call), _colour(call.own_change, largest))
+            above = [box(one) for one in call.called]
+            return Box(call.name, call.totals[side], _title(call), _colour(call.own_change, largest), above)
 
         heading = f"{which}: {profile.cell}, {per_call(tree.totals[side])} instructions per call"
         if side:
             heading += f" ({signed(tree.change)})"
-        return Flames(heading, tree, attrgetter("called"), box)
+        return Heap(heading, [box(one) for one in tree.called])
 
     return picture([heap(1, after, "after"), heap(0, before, "before")], _DIFFERENCE_REMARK)
 

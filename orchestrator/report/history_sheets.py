@@ -3,16 +3,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from itertools import groupby, pairwise
+from itertools import compress, groupby, pairwise
+from operator import attrgetter, not_
 from typing import Any
 
-from orchestrator.plain_text import counted
-from orchestrator.program import PROGRAM
+from orchestrator.plain_text import counted, shown
+from orchestrator.program import command
 from orchestrator.report.chart import BLOCKS, HistoryChart, HistoryPoint, Level, sparkline
 from orchestrator.report.sheet import (
     NOTHING,
@@ -20,12 +19,14 @@ from orchestrator.report.sheet import (
     Grid,
     Row,
     Sheet,
+    csv_text,
     figure,
     number,
     shared_parts,
     signed_figure,
     unit_name,
 )
+from orchestrator.results.contract import Interval
 from orchestrator.results.history import History, Point
 from orchestrator.results.history_steps import Step, Steps
 from orchestrator.results.origin import Commit, Found, OriginDifference, Tried
@@ -36,6 +37,8 @@ from orchestrator.results.statistics import median
 _LINE = 80  # characters of a history's sparkline
 _SHORT_LINE = 24
 _SHOWN_CAUSES = 12
+_OUTCOME = attrgetter("status", "value", "overhead", "interval", "verdict")
+_POINT = ("run", "started", "status", "value", "overhead", "interval", "verdict", "reason", "digest")
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,14 @@ class ExplainedStep:
 
     step: Step
     causes: Sequence[OriginDifference]
+
+    @property
+    def command(self) -> str:
+        return command("compare", self.step.before.run, self.step.after.run)
+
+    def sentences(self, most: int) -> list[str]:
+        """The first causes, and how many more there are."""
+        return shown([cause.sentence for cause in self.causes], most, "and {} more")
 
 
 @dataclass(frozen=True)
@@ -61,17 +72,17 @@ def history_sheets(
     history = traced.history
     runs = _runs_grid(history, limit)
     head = [_facts(history), sparkline([history.of(point) for point in history.points], _LINE, characters)]
-    how = [traced.steps.how, *_left_out(history)]
+    how = [traced.steps.how, *left_out(history)]
     if not newest:
-        return [Sheet(str(history.metric), head, runs, ["No step.", *how], [], [])]
+        return [Sheet(str(history.metric), head, runs, ["No step.", *how])]
     rows = [_step_row(one.step, history, mark) for mark, one in enumerate(newest, 1)]
     notes = [Footnote(mark, "\n".join(_explanation(one))) for mark, one in enumerate(newest, 1)]
     earlier = len(traced.steps.found) - len(newest)
     if earlier > 0:
         how.append(f"{counted(earlier, 'earlier step')}: --limit 0 lists all.")
     grid = Grid(["before", "after", "change", "%", ""], [rows], together=5)
-    steps = Sheet(str(history.metric), head, grid, how, notes, [])
-    return [steps, Sheet("Runs, the newest first", [], runs, [], [], [])]
+    steps = Sheet(str(history.metric), head, grid, how, notes)
+    return [steps, Sheet("Runs, the newest first", [], runs, [])]
 
 
 def overview_sheet(
@@ -80,15 +91,15 @@ def overview_sheet(
     """A line for each of several histories, of which there is one at least: its course and its last step."""
     names = [(one.history.metric.experiment, *one.history.metric.cell.split("/")) for one in histories]
     alike = shared_parts(names) if len(histories) > 1 else []
-    labels = [_without(name, alike) for name in names] if alike else [str(one.history.metric) for one in histories]
-    common = ", ".join(part for part, out in zip(names[0], alike, strict=True) if out) if alike else ""
+    labels = (
+        ["/".join(compress(name, map(not_, alike))) for name in names]
+        if alike
+        else [str(one.history.metric) for one in histories]
+    )
+    common = ", ".join(compress(names[0], alike))
     rows = [Row(label, _overview_cells(one, characters)) for label, one in zip(labels, histories, strict=True)]
     grid = Grid(["course", "newest", "steps", "last step", "change"], [rows], together=3)
-    return Sheet(title, [f"all cells: {common}"] if common else [], grid, sentences, [], [])
-
-
-def _without(name: Sequence[str], alike: Sequence[bool]) -> str:
-    return "/".join(part for part, out in zip(name, alike, strict=True) if not out)
+    return Sheet(title, [f"all cells: {common}"] if common else [], grid, sentences)
 
 
 def _overview_cells(traced: Traced, characters: str) -> Sequence[str]:
@@ -112,12 +123,13 @@ def _facts(history: History) -> str:
     return f"{what} in {newest.unit}, {counted(count, 'run')} from {_day(first)} to {_day(last)}"
 
 
-def _left_out(history: History) -> Iterator[str]:
-    if history.other_units:
-        yield f"{counted(history.other_units, 'run')} measured something else and are left out."
-    without = len(history.points) - len(history.numbers)
-    if without:
-        yield f"{counted(without, 'run')} without a number."
+def left_out(history: History) -> list[str]:
+    """Sentences on runs that have no figure here."""
+    other, without = history.other_units, len(history.points) - len(history.numbers)
+    return [
+        *([f"{counted(other, 'run')} measured something else and are left out."] if other else []),
+        *([f"{counted(without, 'run')} without a number."] if without else []),
+    ]
 
 
 def _step_row(step: Step, history: History, mark: int) -> Row:
@@ -132,39 +144,38 @@ def _step_row(step: Step, history: History, mark: int) -> Row:
 
 
 def _explanation(one: ExplainedStep) -> Iterator[str]:
-    shown = [cause.sentence for cause in one.causes[:_SHOWN_CAUSES]]
-    yield from shown or ["What both runs were made with is the same, as far as it was recorded."]
-    if len(one.causes) > _SHOWN_CAUSES:
-        yield f"... and {len(one.causes) - _SHOWN_CAUSES} more"
+    causes = [cause.sentence for cause in one.causes]
+    yield from shown(causes or ["What both runs were made with is the same, as far as it was recorded."], _SHOWN_CAUSES)
     if one.step.missing:
         yield f"{counted(one.step.missing, 'run')} without a number between the two"
-    yield in_one_line(f"{PROGRAM} compare {one.step.before.run} {one.step.after.run}")
+    yield in_one_line(one.command)
 
 
 def _runs_grid(history: History, limit: int | None) -> Grid:
     """Neighbours of equal outcome share a line, which names the newest of them."""
-    groups = [list(group) for _, group in groupby(reversed(history.points), _outcome)]
-    shown = groups[:limit] if limit else groups
-    rows = [_run_row(group, history) for group in shown]
-    rest = [point for group in groups[len(shown) :] for point in group]
+    groups = [list(group) for _, group in groupby(reversed(history.points), _OUTCOME)]
+    listed = groups[:limit] if limit else groups
+    rows = [_run_row(group, history) for group in listed]
+    rest = [point for group in groups[len(listed) :] for point in group]
     if rest:
         rows.append(Row(f"... {counted(len(rest), 'earlier run')}", [""] * 5))
     return Grid(["runs", "since", "value", "overhead", "95 %"], [rows], together=4)
 
 
-def _outcome(point: Point) -> tuple[object, ...]:
-    return point.status, point.value, point.overhead, point.interval, point.verdict
-
-
 def _run_row(group: Sequence[Point], history: History) -> Row:
     newest, oldest = group[0], group[-1]
-    low, high = newest.interval or (None, None)
-    interval = NOTHING if low == high else f"{figure(low, history.unit)} to {figure(high, history.unit)}"
+    interval = interval_figure(newest.interval, history.unit)
     if newest.verdict is not None:
         interval += ", undecided"
     value = newest.status if newest.value is None else figure(newest.value, history.unit)
     cells = [str(len(group)), _day(oldest), value, figure(newest.overhead, history.unit), interval]
     return Row(newest.run, cells, "red" if newest.status == "failed" else "")
+
+
+def interval_figure(interval: Interval | None, unit: str) -> str:
+    """Both ends; a dash for an interval without a width."""
+    low, high = interval or (None, None)
+    return NOTHING if low == high else f"{figure(low, unit)} to {figure(high, unit)}"
 
 
 def _day(point: Point) -> str:
@@ -196,24 +207,22 @@ def history_json(history: History, steps: Steps, explained: Sequence[ExplainedSt
         "exact": history.is_exact,
         "how": steps.how,
         "steps": [_step(one) for one in explained],
-        "points": [_point(point) for point in history.points],
+        "points": [{name: getattr(point, name) for name in _POINT} for point in history.points],
         "other_units": history.other_units,
     }
 
 
 def histories_csv(histories: Sequence[tuple[History, Steps]]) -> str:
-    """Return RFC 4180 text with a header line; ``step`` is what changed at the run, empty where it is no step."""
-    file = io.StringIO(newline="")
-    writer = csv.writer(file, lineterminator="\r\n")
-    writer.writerow(COLUMNS)
+    """A row for each run of each history; ``step`` is what changed at the run, empty where it is no step."""
+    rows = []
     for history, steps in histories:
         changes = {step.after.run: step.change for step in steps.found}
         for point in history.points:
             low, high = point.interval or (None, None)
-            figures = (point.value, point.overhead, low, high)
             names = (history.metric.experiment, history.metric.cell, point.run, point.started, point.status)
-            writer.writerow([*names, *figures, point.unit, point.verdict, changes.get(point.run)])
-    return file.getvalue()
+            figures = (point.value, point.overhead, low, high, point.unit, point.verdict, changes.get(point.run))
+            rows.append(dict(zip(COLUMNS, (*names, *figures), strict=True)))
+    return csv_text(COLUMNS, rows)
 
 
 def _step(one: ExplainedStep) -> dict[str, Any]:
@@ -228,11 +237,6 @@ def _step(one: ExplainedStep) -> dict[str, Any]:
         "missing": step.missing,
         "causes": [{**asdict(cause), "sentence": cause.sentence} for cause in one.causes],
     }
-
-
-def _point(point: Point) -> dict[str, Any]:
-    names = ("run", "started", "status", "value", "overhead", "interval", "verdict", "reason", "digest")
-    return {name: getattr(point, name) for name in names}
 
 
 # The chart of a history.
@@ -298,7 +302,7 @@ def bisection_sheet(found: Found) -> Sheet:
     ]
     sentences = [f"A commit is bad from {number((good + bad) / 2)} on, halfway between both ends."]
     sentences += [f"{one.commit.short} was skipped: {one.why_skipped}" for one in found.skipped]
-    return Sheet(title, facts, Grid(["cost", "end"], [rows], together=2), sentences, [], [])
+    return Sheet(title, facts, Grid(["cost", "end"], [rows], together=2), sentences)
 
 
 def bisection_json(found: Found) -> dict[str, Any]:

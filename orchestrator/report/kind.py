@@ -75,7 +75,6 @@ class Panel:
         return self.first.clock == "wall" and any(cell.parameters.get("accelerator") == "tcg" for cell in self.cells)
 
     def elsewhere(self, cell: CellRecord) -> bool:
-        """Whether the cell was measured on another kernel than most."""
         return cell.kernel != self.kernel
 
 
@@ -204,25 +203,18 @@ class PlainReport:
     """Uses the result contract only: rows are named by the cells' ids, which are unique in a run."""
 
     def owns(self, benchmark: str) -> bool:
-        """Every benchmark."""
-        del benchmark
         return True
 
     def apart(self, cell: CellRecord) -> None:
         """Return None: ids distinguish the rows."""
-        del cell
 
     def panels(self, cells: Sequence[CellRecord]) -> list[Panel]:
-        """Return one panel, across kernels."""
         return [Panel(cells, cells[0].kernel)]
 
     def joins(self, panel: Panel, group: Group) -> bool:
-        """Never."""
-        del panel, group
         return False
 
     def sheet(self, group: Group) -> Sheet:
-        """Return the group's only panel as a table of values and overheads."""
         (panel,) = group
         first, unit = panel.first, unit_name(panel.first.unit)
         footnotes = Footnotes(panel.cells, _name, lambda _: None)
@@ -241,14 +233,12 @@ class PlainReport:
         )
 
     def findings(self, group: Group) -> Iterator[Finding]:
-        """Return the largest overhead, and what is not decided."""
         return overhead_findings(
             [cell for panel in group for cell in panel.cells], _name, group[0].place(group[0].first.table)
         )
 
     def charts(self, group: Group) -> Mapping[str, Chart]:
         """None: only its kind can choose the cells that a chart compares."""
-        del group
         return {}
 
 

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations, groupby
 from statistics import median
+from typing import NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -19,7 +18,7 @@ from orchestrator.catalog.probes import probes, published_column
 from orchestrator.catalog.reference import ReferenceTable, reference_tables
 from orchestrator.report.claims import Assessment
 from orchestrator.report.kind import source
-from orchestrator.report.sheet import NOTHING, Finding, Grid, Rank, Row, Sheet, published_figure
+from orchestrator.report.sheet import NOTHING, Finding, Grid, Rank, Row, Sheet, csv_text, published_figure
 from orchestrator.report.text import contradicted, most_important
 from orchestrator.results.modelled import Costs, ModelledCell, ModelledRun
 
@@ -43,7 +42,6 @@ class Agreement:
 
     @property
     def pairs(self) -> int:
-        """All pairs."""
         return self.kept + len(self.disputed) + len(self.lost)
 
 
@@ -52,9 +50,9 @@ def agreement(table: ReferenceTable, cells: Sequence[ModelledCell]) -> Agreement
     kept = in_band = 0
     disputed: list[str] = []
     lost: list[str] = []
-    for one, other in _pairs(cells):
-        in_band += _ratio_in_band(one, other)
-        if _difference(one.overhead, other.overhead) * _difference(one.published, other.published) >= 0:
+    for one, other in combinations(_judged(cells), 2):
+        in_band += one.ratio_in_band(other)
+        if (one.time - other.time) * (one.published - other.published) >= 0:
             kept += 1
         else:
             name = f"{one.probe} and {other.probe}"
@@ -63,24 +61,27 @@ def agreement(table: ReferenceTable, cells: Sequence[ModelledCell]) -> Agreement
     return Agreement(errors, kept, disputed, lost, in_band)
 
 
-def _pairs(cells: Sequence[ModelledCell]) -> Iterator[tuple[ModelledCell, ModelledCell]]:
-    return combinations([cell for cell in cells if cell.role != "excluded" and cell.error is not None], 2)
+class _Judged(NamedTuple):
+    """A cell with a modelled time, its band, and its published figure."""
+
+    probe: str
+    time: float
+    low: float
+    high: float
+    published: float
+
+    def ratio_in_band(self, other: _Judged) -> bool:
+        # Products, since a band may reach zero.
+        least = self.low * other.published <= self.published * other.high
+        return least and self.published * other.low <= self.high * other.published
 
 
-def _difference(one: float | None, other: float | None) -> float:
-    assert one is not None
-    assert other is not None
-    return one - other
-
-
-def _ratio_in_band(one: ModelledCell, other: ModelledCell) -> bool:
-    assert one.interval is not None
-    assert other.interval is not None
-    assert one.published is not None
-    assert other.published is not None
-    # Products, since a band may reach zero.
-    least = one.interval[0] * other.published <= one.published * other.interval[1]
-    return least and one.published * other.interval[0] <= one.interval[1] * other.published
+def _judged(cells: Sequence[ModelledCell]) -> Iterator[_Judged]:
+    for cell in cells:
+        if cell.role == "excluded" or cell.overhead is None or cell.interval is None or cell.published is None:
+            continue
+        if cell.published > 0:
+            yield _Judged(cell.probe, cell.overhead, *cell.interval, cell.published)
 
 
 def _is_disputed(table: ReferenceTable, one: str | None, other: str | None) -> bool:
@@ -144,24 +145,17 @@ _IDENTITY = ("id", "table", "cpu", "kernel", "probe", "handler", "benchmark", "c
 
 def render_modelled_csv(modelled: ModelledRun) -> str:
     """Return the run's modelled times as RFC 4180 text with a header line; ``error`` is relative."""
-    file = io.StringIO(newline="")
     evidence = ("cost_table", "cost_table_sha256", "profile_sha256", "baseline", "baseline_profile_sha256")
     figures = ("published", "overhead", "low", "high", "error", "cycles", "role", "calibration_kernel", "reason")
     names = ["run", "experiment", *_IDENTITY, *figures, *(f"evidence.{name}" for name in evidence)]
-    writer = csv.DictWriter(file, names, restval="", lineterminator="\r\n")
-    writer.writeheader()
+    rows = []
     for cell in modelled.cells:
         found = cell.evidence
         shown = {} if found is None else {f"evidence.{name}": getattr(found, name) for name in evidence}
-        writer.writerow({"run": modelled.run, "experiment": modelled.experiment, **_figures(cell), **shown})
-    return file.getvalue()
-
-
-def _figures(cell: ModelledCell) -> dict[str, str | float]:
-    low, high = cell.interval or (None, None)
-    names = (*_IDENTITY, "published", "overhead", "error", "cycles", "role", "calibration_kernel", "reason")
-    found = {**{name: getattr(cell, name) for name in names}, "low": low, "high": high}
-    return {name: value for name, value in found.items() if value is not None}
+        low, high = cell.interval or (None, None)
+        own = {name: getattr(cell, name, None) for name in (*_IDENTITY, *figures)}
+        rows.append({"run": modelled.run, "experiment": modelled.experiment, **own, "low": low, "high": high, **shown})
+    return csv_text(names, rows)
 
 
 # A cost table as it is printed: what a CPU takes for what is counted, and its caches, each figure with its source.
@@ -185,8 +179,6 @@ def cost_sheet(costs: Costs) -> Sheet:
         facts=[f"in cycles; cost table {costs.cpu}, {declared}, SHA-256 {costs.sha256[:12]}..."],
         grid=Grid(["value", "from", "to", "source"], [rows], together=4),
         sentences=[*reason, *sources, *costs.remarks],
-        footnotes=[],
-        proofs=[],
     )
 
 
@@ -202,8 +194,6 @@ def _caches(name: str, caches: CpuCaches) -> Sheet:
         facts=[f"{caches.core}; entry {caches.name} of cpu_caches.yaml"],
         grid=Grid(["size", "ways", "bytes of a line or page"], [rows], together=3),
         sentences=[_NOT_PRICED, *_by_source(sources)],
-        footnotes=[],
-        proofs=[],
     )
 
 
@@ -302,8 +292,6 @@ def _times(table: _Table) -> Sheet:
         facts=facts,
         grid=Grid(headings, [[_row(cell) for cell in table.cells]], together=5),
         sentences=[source(table.published.id)] if table.published else [],
-        footnotes=[],
-        proofs=[],
     )
 
 
@@ -338,11 +326,9 @@ def _summary(tables: Sequence[_Table], cells: Sequence[ModelledCell]) -> Sheet:
             *_other_kernels(tables),
             *errors,
             *_orders(tables),
-            *_exclusions(cells),
+            *(f"{one.table or one.id}, {one.probe} is excluded: {one.exclusion}" for one in cells if one.exclusion),
             *_reasons(cells),
         ],
-        footnotes=[],
-        proofs=[],
     )
 
 
@@ -393,12 +379,6 @@ def _other_kernels(tables: Sequence[_Table]) -> Iterator[str]:
                 f"{table.name}, {errors}: predicted from the counts of kernel {kernel}; the costs were fitted to these "
                 f"figures with the counts of {fitted_to}."
             )
-
-
-def _exclusions(cells: Sequence[ModelledCell]) -> Iterator[str]:
-    for cell in cells:
-        if cell.exclusion is not None:
-            yield f"{cell.table or cell.id}, {cell.probe} is excluded: {cell.exclusion}"
 
 
 def _reasons(cells: Sequence[ModelledCell]) -> Iterator[str]:

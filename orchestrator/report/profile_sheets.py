@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from orchestrator.catalog.cpus import CacheName
+from orchestrator.plain_text import shown
 from orchestrator.report.sheet import NOTHING, Grid, Row, Sheet, number
 from orchestrator.results.stored_profile import (
     ZERO,
@@ -17,10 +18,8 @@ from orchestrator.results.stored_profile import (
     CallCost,
     CellProfile,
     FunctionDifference,
-    InstructionDifference,
     Misses,
     ProfileDifference,
-    SymbolDifference,
     SymbolProfile,
 )
 
@@ -45,6 +44,11 @@ def share(part: Fraction | int, whole: Fraction | int) -> str:
 def mark(before: object | None, after: object | None) -> str:
     """What is said of something that only one side has."""
     return "new" if before is None else "gone" if after is None else ""
+
+
+def change_figures(before: Fraction | None, after: Fraction | None) -> list[str]:
+    """Both sides, how much more the second has, and the mark."""
+    return [per_call(before), per_call(after), signed((after or ZERO) - (before or ZERO)), mark(before, after)]
 
 
 def others(count: int) -> str:
@@ -94,8 +98,6 @@ def profile_sheet(profile: CellProfile, classes: Mapping[str, Fraction], limit: 
         facts=[f"instructions per {unit}, {of}; each was counted by QEMU"],
         grid=Grid(headings, [block for block in (symbols, sums, by_class) if block], together=len(headings)),
         sentences=sentences,
-        footnotes=[],
-        proofs=[],
     )
 
 
@@ -103,27 +105,28 @@ def difference_sheet(difference: ProfileDifference, limit: int | None = None) ->
     """The symbols that differ, the largest change first; those behind the first ``limit`` share a row."""
     before, after = difference.totals
     listed, rest = _split(difference.symbols, limit)
-    rows = [_symbol_row(one) for one in listed]
+    rows = [Row(one.title, change_figures(one.before, one.after)) for one in listed]
     if rest:
-        sides = [sum((side or Fraction(0) for side in sides), start=Fraction(0)) for sides in _sides(rest)]
-        figures = [*map(per_call, sides), signed(sides[1] - sides[0])]
-        rows.append(Row(others(len(rest)), [*figures, ""]))
-    sums = Row("all", [per_call(before), per_call(after), signed(after - before), ""], "bold")
+        sums_before = sum((one.before or ZERO for one in rest), start=ZERO)
+        sums_after = sum((one.after or ZERO for one in rest), start=ZERO)
+        rows.append(Row(others(len(rest)), change_figures(sums_before, sums_after)))
+    sums = Row("all", change_figures(before, after), "bold")
     return Sheet(
         title=difference_title(difference),
         facts=["instructions per call", *difference.notes],
         grid=Grid(["before", "after", "change", ""], [block for block in (rows, [sums]) if block], together=4),
         sentences=list(_equal(difference)),
-        footnotes=[],
-        proofs=[],
     )
 
 
 def function_sheet(difference: ProfileDifference, function: FunctionDifference) -> Sheet:
     """The instructions of a function that differ, in their order."""
     symbol = function.symbol
-    rows = [_instruction_row(one) for one in function.instructions]
-    sums = Row("all", ["", per_call(symbol.before), per_call(symbol.after), signed(symbol.change), ""], "bold")
+    rows = []
+    for one in function.instructions:
+        offset = one.before_offset if one.after_offset is None else one.after_offset
+        rows.append(Row(one.text, [f"+{offset or 0:#x}", *change_figures(one.before, one.after)]))
+    sums = Row("all", ["", *change_figures(symbol.before, symbol.after)[:-1], ""], "bold")
     headings = ["at", "before", "after", "change", ""]
     same = "1 instruction is" if function.equal == 1 else f"{function.equal} instructions are"
     return Sheet(
@@ -131,8 +134,6 @@ def function_sheet(difference: ProfileDifference, function: FunctionDifference) 
         facts=["executions per call of each instruction", *difference.notes],
         grid=Grid(headings, [block for block in (rows, [sums]) if block], together=len(headings)),
         sentences=[f"{same} equal in both."],
-        footnotes=[],
-        proofs=[],
     )
 
 
@@ -141,28 +142,13 @@ def difference_title(difference: ProfileDifference) -> str:
     return f"{difference.before.cell} -> {difference.after.cell}"
 
 
-def _symbol_row(one: SymbolDifference) -> Row:
-    figures = [per_call(one.before), per_call(one.after), signed(one.change)]
-    return Row(one.title, [*figures, mark(one.before, one.after)])
-
-
-def _instruction_row(one: InstructionDifference) -> Row:
-    offset = one.before_offset if one.after_offset is None else one.after_offset
-    figures = [per_call(one.before), per_call(one.after), signed(one.change), mark(one.before, one.after)]
-    return Row(one.text, [f"+{offset or 0:#x}", *figures])
-
-
-def _sides(symbols: Sequence[SymbolDifference]) -> Iterable[Iterable[Fraction | None]]:
-    return (one.before for one in symbols), (one.after for one in symbols)
-
-
 def _equal(difference: ProfileDifference) -> Iterable[str]:
     same = "1 symbol is" if difference.equal == 1 else f"{difference.equal} symbols are"
     yield f"{same} equal in both."
     other = difference.other_code
     if other:
-        named = ", ".join([*other[:_NAMED], *([f"{len(other) - _NAMED} more"] if len(other) > _NAMED else [])])
         what = "1 executes" if len(other) == 1 else f"{len(other)} execute"
+        named = ", ".join(shown(other, _NAMED, "{} more"))
         yield f"{what} as many instructions in both, but not the same ones: {named}."
 
 
@@ -181,6 +167,9 @@ def symbol_title(symbol: SymbolProfile) -> str:
 # Trees of calls with their inclusive cost, and what differs between two, as tables: a row for each call.
 
 
+_Call = TypeVar("_Call", CallCost, CallChange)
+
+
 @dataclass(frozen=True)
 class Cut:
     """What of a tree is printed: calls up to ``depth`` below the program, with ``percent`` of the whole or more."""
@@ -188,90 +177,71 @@ class Cut:
     depth: int
     percent: float
 
-    def least(self, whole: Fraction) -> Fraction:
-        """What a call has that is printed."""
-        return Fraction(self.percent) / 100 * abs(whole)
+    def rows(
+        self,
+        tree: _Call,
+        weight: Callable[[_Call], Fraction],
+        order: Callable[[_Call], tuple[Any, ...]],
+        figures: Callable[[Sequence[_Call]], Sequence[str]],
+    ) -> list[Row]:
+        """A row for each call that is printed, and one for all others of its caller; ``figures`` are of one or more."""
+        least = Fraction(self.percent) / 100 * weight(tree)
+
+        def below(caller: _Call, depth: int) -> Iterator[Row]:
+            heavy: list[_Call] = []
+            light: list[_Call] = []
+            for one in caller.called:
+                (heavy if weight(one) and weight(one) >= least else light).append(one)
+            for one in sorted(heavy, key=order):
+                yield Row(one.name, figures([one]), depth=depth)
+                if depth < self.depth:
+                    yield from below(one, depth + 1)
+            if light:
+                yield Row(light[0].name if len(light) == 1 else others(len(light)), figures(light), depth=depth)
+
+        return list(below(tree, 0))
 
     def sentence(self, whole: str) -> str:
-        """What is left out."""
         return f"Others: less than {self.percent:g} % of {whole} each. Calls more than {self.depth} deep are left out."
 
 
 def tree_sheet(tree: CallCost, cut: Cut) -> Sheet:
     """The calls of a profile; of each caller's the largest comes first."""
+
+    def figures(calls: Sequence[CallCost]) -> Sequence[str]:
+        total = sum((one.total for one in calls), start=ZERO)
+        return [per_call(total), per_call(calls[0].own) if len(calls) == 1 else "", share(total, tree.total)]
+
+    rows = cut.rows(tree, lambda one: abs(one.total), lambda one: (-one.total, one.name), figures)
     return Sheet(
         title=tree.name,
         facts=["instructions per call: of a function with all that it calls, and its own"],
-        grid=Grid(["with calls", "own", "share"], [list(_costs(tree, tree, cut, 0))], together=3),
+        grid=Grid(["with calls", "own", "share"], [rows], together=3),
         sentences=[cut.sentence("all instructions")],
-        footnotes=[],
-        proofs=[],
     )
-
-
-def _costs(caller: CallCost, tree: CallCost, cut: Cut, depth: int) -> Iterator[Row]:
-    shown, rest = _parted(caller.called, [abs(one.total) for one in caller.called], cut.least(tree.total))
-    for one in sorted(shown, key=lambda one: (-one.total, one.name)):
-        yield _cost(one, tree, depth)
-        if depth < cut.depth:
-            yield from _costs(one, tree, cut, depth + 1)
-    if len(rest) == 1:
-        yield _cost(rest[0], tree, depth)
-    elif rest:
-        total = sum((one.total for one in rest), start=ZERO)
-        yield Row(others(len(rest)), [per_call(total), "", share(total, tree.total)], depth=depth)
-
-
-def _cost(call: CallCost, tree: CallCost, depth: int) -> Row:
-    return Row(call.name, [per_call(call.total), per_call(call.own), share(call.total, tree.total)], depth=depth)
 
 
 def tree_difference_sheet(difference: ProfileDifference, tree: CallChange, cut: Cut) -> Sheet:
     """The calls that differ; of each caller's the largest change comes first."""
-    before, after = tree.totals
-    rows = list(_changes(tree, tree, cut, 0))
-    sums = Row("all", [per_call(before), per_call(after), signed(tree.change), "", ""], "bold")
+
+    def figures(calls: Sequence[CallChange]) -> Sequence[str]:
+        if len(calls) == 1:
+            one = calls[0]
+            sides = (None if side is None else side.total for side in (one.before, one.after))
+            *figures, only = change_figures(*sides)
+            return [*figures, signed(one.own_change), only]
+        before, after = (sum((one.totals[side] for one in calls), start=ZERO) for side in (0, 1))
+        return [*change_figures(before, after), ""]
+
+    rows = cut.rows(tree, lambda one: one.moved, lambda one: (-abs(one.change), -one.moved, one.name), figures)
+    sums = Row("all", [*change_figures(*tree.totals), ""], "bold")
     what = "instructions per call: of a function with all that it calls; own: the change of its own"
     return Sheet(
         title=difference_title(difference),
         facts=[what, *difference.notes],
         grid=Grid(["before", "after", "change", "own", ""], [block for block in (rows, [sums]) if block], together=5),
         sentences=[cut.sentence("all changes")],
-        footnotes=[],
-        proofs=[],
     )
-
-
-def _changes(caller: CallChange, tree: CallChange, cut: Cut, depth: int) -> Iterator[Row]:
-    shown, rest = _parted(caller.called, [one.moved for one in caller.called], cut.least(tree.moved))
-    for one in sorted(shown, key=lambda one: (-abs(one.change), -one.moved, one.name)):
-        yield _change(one, depth)
-        if depth < cut.depth:
-            yield from _changes(one, tree, cut, depth + 1)
-    if len(rest) == 1:
-        yield _change(rest[0], depth)
-    elif rest:
-        before, after = (sum((one.totals[side] for one in rest), start=ZERO) for side in (0, 1))
-        figures = [per_call(before), per_call(after), signed(after - before), "", ""]
-        yield Row(others(len(rest)), figures, depth=depth)
-
-
-def _change(call: CallChange, depth: int) -> Row:
-    before, after = (None if side is None else side.total for side in (call.before, call.after))
-    figures = [per_call(before), per_call(after), signed(call.change), signed(call.own_change)]
-    return Row(call.name, [*figures, mark(call.before, call.after)], depth=depth)
-
-
-_Call = TypeVar("_Call", CallCost, CallChange)
-
-
-def _parted(calls: Sequence[_Call], weights: Sequence[Fraction], least: Fraction) -> tuple[list[_Call], list[_Call]]:
-    """The calls of at least this weight, and the rest; what weighs nothing is of the rest."""
-    shown: list[_Call] = []
-    rest: list[_Call] = []
-    for one, weight in zip(calls, weights, strict=True):
-        (shown if weight and weight >= least else rest).append(one)
-    return shown, rest
 
 
 # What a cell's calls miss in models of caches, by symbol, as tables.
@@ -299,8 +269,6 @@ def cache_sheets(profile: CellProfile) -> Sequence[Sheet]:
                 "Models with LRU, without prefetching: no measurement of a processor.",
                 *_repeated(profile),
             ],
-            footnotes=[],
-            proofs=[],
         )
     ]
 

@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import groupby
 
 from rich.text import Text
 
 from orchestrator.catalog.probes import BASELINE
-from orchestrator.plain_text import counted
+from orchestrator.plain_text import counted, shown
 from orchestrator.results.contract import CellRecord, Evidence
 from orchestrator.results.statistics import ratio
 
@@ -38,7 +40,6 @@ class Row:
 
     @property
     def indented(self) -> str:
-        """The label as it is set in text."""
         return " " * self.depth + self.label
 
 
@@ -189,6 +190,15 @@ def unit_name(unit: str) -> str:
     return _AS_IN_THE_DOCUMENTS.get(unit, unit)
 
 
+def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
+    """Return RFC 4180 text with a header line; a row lacks what it has no figure for."""
+    file = io.StringIO(newline="")
+    writer = csv.DictWriter(file, columns, restval="", lineterminator="\r\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue()
+
+
 # Sentences on what a table shows, each with what makes it more or less important than others.
 
 _NAMED = 3
@@ -279,9 +289,8 @@ def listed(names: Sequence[str]) -> str:
     Where a name has a comma in it, semicolons part them.
     """
     known = list(dict.fromkeys(names))
-    shown, others = (known, 0) if len(known) <= _NAMED + 1 else (known[:_NAMED], len(known) - _NAMED)
-    *first, last = [*shown, *([f"{others} others"] if others else [])]
-    comma = "; " if any("," in name for name in shown) else ", "
+    *first, last = known if len(known) == _NAMED + 1 else shown(known, _NAMED, "{} others")
+    comma = "; " if any("," in name for name in (*first, last)) else ", "
     return f"{comma.join(first)} and {last}" if first else last
 
 
@@ -464,7 +473,6 @@ class Footnotes:
                     self._add(group, f"{listed([name(one) for one in group])}: ", sentence, failure=False)
 
     def all(self) -> Sequence[Footnote]:
-        """Every note: those that concern the whole table first."""
         return self._notes
 
     def marks(self, cell: CellRecord) -> str:
@@ -493,11 +501,18 @@ class Sheet:
     facts: Sequence[str]
     grid: Grid
     sentences: Sequence[str]
-    footnotes: Sequence[Footnote]
-    proofs: Sequence[ProofList]
+    footnotes: Sequence[Footnote] = ()
+    proofs: Sequence[ProofList] = ()
 
 
-# The parts that several names have in common, which a table need not repeat.
+# What a table need not print: columns without a figure, and the parts that all names have in common.
+
+
+def used_columns(headings: Sequence[str], rows: Sequence[Row], always: int) -> tuple[list[str], list[Row]]:
+    """The first columns, which are there even without a figure, and those in which a row has one."""
+    used = [place for place in range(len(headings)) if place < always or any(row.cells[place] for row in rows)]
+    narrowed = [replace(row, cells=[row.cells[place] for place in used]) for row in rows]
+    return [headings[place] for place in used], narrowed
 
 
 def shared_parts(names: Sequence[Sequence[str]]) -> Sequence[bool]:

@@ -8,14 +8,15 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from rich.console import Console
 from rich.text import Text
 
-from orchestrator.plain_text import counted
-from orchestrator.report.claims import Assessment, ClaimsLayout, ClaimsPart, Statement, Verdict, assess, decided_claims
+from orchestrator.plain_text import counted, cut, shown
+from orchestrator.report.claims import Assessment, ClaimsLayout, ClaimsPart, Verdict, assess, decided_claims
 from orchestrator.report.kind import ReportRegistry, groups
-from orchestrator.report.sheet import GAP, Finding, Footnote, Grid, ProofList, Rank, Row, Sheet, by_reason, shared_key
+from orchestrator.report.sheet import GAP, Finding, Footnote, Grid, ProofList, Rank, Sheet, by_reason, shared_key
 from orchestrator.results.contract import CellRecord, RunRecord
 
 # The tables that a run is printed as.
@@ -29,10 +30,10 @@ def sheets(run: RunRecord, registry: ReportRegistry) -> list[Sheet]:
 
     What a note of an earlier table has said at length, a later one refers to.
     """
-    return said_once([kind.sheet(group) for kind, group in groups(run, registry)])
+    return dedupe_footnotes([kind.sheet(group) for kind, group in groups(run, registry)])
 
 
-def said_once(tables: Sequence[Sheet]) -> list[Sheet]:
+def dedupe_footnotes(tables: Sequence[Sheet]) -> list[Sheet]:
     """The tables, each long reason of a note in the first one that has it; the others name its mark there."""
     said: dict[str, str] = {}
     return [replace(sheet, footnotes=_shortened(sheet, number, said)) for number, sheet in enumerate(tables, 1)]
@@ -61,10 +62,9 @@ def measured_by(run: RunRecord) -> str | None:
     if not cells:
         return None
     named = [f"{name} {counted(count, 'cell')}" for name, count in sorted(cells.items())]
-    rest = [f"{len(named) - _NAMED} more workers"] if len(named) > _NAMED else []
     here = sum(cell.worker is None for cell in run.cells)
     own = [f"{counted(here, 'cell')} by no worker"] if here else []
-    return f"Measured by a fleet: {', '.join([*named[:_NAMED], *rest, *own])}."
+    return f"Measured by a fleet: {', '.join([*shown(named, _NAMED, '{} more workers'), *own])}."
 
 
 # A run in its three most important sentences.
@@ -131,16 +131,16 @@ def _without_number(run: RunRecord) -> Iterator[Finding]:
         most = max(failed, key=len)
         count = sum(map(len, failed))
         how_many = f"Failed: {count} of {counted(len(run.cells), 'cell')}"
-        yield Finding(Rank.FAILED, f"{how_many}, {_which(most, count)}: {_first_line(most[0].reason)}")
+        yield Finding(Rank.FAILED, f"{how_many}, {_which(most, count)}: {cut(most[0].first_line, _LONGEST_REASON)}")
     others = by_reason(cell for cell in run.cells if cell.status in ("skipped", "unsupported"))
     if others:
         rank = Rank.OTHER if any(cell.status == "ok" for cell in run.cells) else Rank.FAILED
         by_status = Counter(cell.status for group in others for cell in group)
         states = ", ".join(f"{count} {status}" for status, count in by_status.items())
-        reasons = [
-            f"{group[0].id if len(group) == 1 else counted(len(group), 'cell')}: {_first_line(group[0].reason)}"
-            for group in sorted(others, key=len, reverse=True)
-        ]
+        reasons = []
+        for group in sorted(others, key=len, reverse=True):
+            which = group[0].id if len(group) == 1 else counted(len(group), "cell")
+            reasons.append(f"{which}: {cut(group[0].first_line, _LONGEST_REASON)}")
         more = f"; {counted(len(reasons) - _REASONS, 'more reason')}" if len(reasons) > _REASONS else ""
         how_many = f"Without a number: {by_status.total()} of {counted(len(run.cells), 'cell')} ({states})"
         yield Finding(rank, f"{how_many}. {'; '.join(reasons[:_REASONS])}{more}.")
@@ -156,16 +156,9 @@ def _which(group: Sequence[CellRecord], failed: int) -> str:
     return f"{'all' if len(group) == failed else f'{len(group)} of them'} for one reason, the first {first}"
 
 
-def _first_line(reason: str | None) -> str:
-    line: Sequence[str] = (reason or "").splitlines()
-    text = line[0] if line else "no reason"
-    return text if len(text) <= _LONGEST_REASON else f"{text[: _LONGEST_REASON - 4]} ..."
-
-
-# A run as tables for a terminal, in the layout of the documents it is compared with.
-
 NO_CELLS = "No cell of this run has an outcome yet."
 _WIDEST_PROSE = 100
+_STYLES = {Verdict.HOLDS: "green", Verdict.FAILS: "yellow", Verdict.UNKNOWN: "dim"}
 _UNBROKEN = "\N{NO-BREAK SPACE}"
 
 
@@ -180,20 +173,25 @@ def print_table(
         console.print(NO_CELLS, soft_wrap=True)
         return
     parts = [claims(assessment, run.run) for assessment in assess(run, registry)]
-    for index, lines in enumerate(_parts(console, sheets(run, registry), parts, summary(run, registry))):
-        if index:
-            console.print("\n")
-        _print(lines, console)
+    print_sheets(sheets(run, registry), console, parts, summary(run, registry), gap="\n\n")
 
 
 def print_sheets(
-    sheets: Sequence[Sheet], console: Console, claims: Sequence[ClaimsPart] = (), sentences: Sequence[str] = ()
+    sheets: Sequence[Sheet],
+    console: Console,
+    claims: Sequence[ClaimsPart] = (),
+    sentences: Sequence[str] = (),
+    gap: str = "\n",
 ) -> None:
-    """Print sheets that are of no run's tables, the outcome of claims and a summary's sentences, in the same way."""
+    """Print sheets, the outcome of claims and a summary's sentences in the same way, with a gap between them."""
     for index, lines in enumerate(_parts(console, sheets, claims, sentences)):
         if index:
-            console.print()
-        _print(lines, console)
+            console.print(gap, end="")
+        for line in lines:
+            if console.options.ascii_only:
+                line.plain = line.plain.encode("ascii", "replace").decode("ascii")
+            # The terminal wraps a line that is too long: cutting it would lose figures.
+            console.print(line, soft_wrap=True)
 
 
 def _parts(
@@ -203,15 +201,8 @@ def _parts(
     yield from (_sheet(sheet, width, rule) for sheet in sheets)
     yield from (_claims(part, width, rule) for part in claims)
     if sentences:
-        yield _summary(sentences, min(width, _WIDEST_PROSE))
-
-
-def _print(lines: Iterable[Text], console: Console) -> None:
-    for line in lines:
-        if console.options.ascii_only:
-            line.plain = line.plain.encode("ascii", "replace").decode("ascii")
-        # The terminal wraps a line that is too long: cutting it would lose figures.
-        console.print(line, soft_wrap=True)
+        lines = (_paragraph(f"- {sentence}", min(width, _WIDEST_PROSE), hanging="  ") for sentence in sentences)
+        yield chain([Text("Summary", style="bold")], *lines)
 
 
 def _sheet(sheet: Sheet, width: int, rule: str) -> Iterator[Text]:
@@ -259,27 +250,18 @@ def _claims(part: ClaimsPart, width: int, rule: str) -> Iterator[Text]:
     for statement in part.statements:
         if gap or statement.grid is not None:
             yield Text()
-        yield from _statement(statement, width, prose, rule)
+        verdict, style = f"{statement.verdict}: {statement.sentence}", _STYLES[statement.verdict]
+        yield from _paragraph(verdict, prose, hanging="  ", style=style)
+        if statement.grid is not None:
+            for line in statement.grid.lines(max(width - 4, 1), rule):
+                yield Text("    ") + line if line.plain else line
+        for sentence in statement.remarks:
+            yield from _paragraph(f"  {sentence}", prose, hanging="  ")
         gap = statement.grid is not None
     if part.sentences:
         yield Text()
     for sentence in part.sentences:
         yield from _paragraph(sentence, prose, hanging="  ")
-
-
-def _summary(sentences: Sequence[str], width: int) -> Iterator[Text]:
-    yield Text("Summary", style="bold")
-    for sentence in sentences:
-        yield from _paragraph(f"- {sentence}", width, hanging="  ")
-
-
-def _statement(statement: Statement, width: int, prose: int, rule: str) -> Iterator[Text]:
-    yield from _paragraph(f"{statement.verdict}: {statement.sentence}", prose, hanging="  ", style=statement.style)
-    if statement.grid is not None:
-        for line in statement.grid.lines(max(width - 4, 1), rule):
-            yield Text("    ") + line if line.plain else line
-    for sentence in statement.remarks:
-        yield from _paragraph(f"  {sentence}", prose, hanging="  ")
 
 
 def _paragraph(text: str, width: int, *, hanging: str = "", style: str = "") -> Iterator[Text]:
@@ -298,30 +280,25 @@ _LINKS = re.compile(r"(https?|ftp)://|www\.", re.IGNORECASE)
 
 def render_markdown(run: RunRecord, registry: ReportRegistry, claims: ClaimsLayout = decided_claims) -> str:
     """Return a run's summary, tables and claims. Text from a guest appears as text: no markup, link or mention."""
-    parts = [f"# {escaped(run.experiment)}\n\nRun `{run.run}`."]
-    if not run.cells:
-        parts.append(NO_CELLS)
-    parts += _markdown_summary(summary(run, registry))
-    for sheet in sheets(run, registry):
-        parts += _markdown_sheet(sheet)
-    for assessment in assess(run, registry):
-        parts += _markdown_claims(claims(assessment, run.run))
-    return "\n\n".join(parts) + "\n"
+    head = [f"Run `{run.run}`.", *([] if run.cells else [NO_CELLS])]
+    parts = [claims(one, run.run) for one in assess(run, registry)]
+    return render_sheets(run.experiment, sheets(run, registry), parts, summary(run, registry), head)
 
 
 def render_sheets(
-    title: str, sheets: Sequence[Sheet], claims: Sequence[ClaimsPart] = (), sentences: Sequence[str] = ()
+    title: str,
+    sheets: Sequence[Sheet],
+    claims: Sequence[ClaimsPart] = (),
+    sentences: Sequence[str] = (),
+    head: Sequence[str] = (),
 ) -> str:
     """Return a summary's sentences, sheets that are of no run's tables, and the outcome of claims, in the same way."""
-    parts = [*_markdown_summary(sentences)]
+    parts = [f"# {escaped(title)}", *head]
+    if sentences:
+        parts.append("\n".join(f"- {escaped(sentence)}" for sentence in sentences))
     parts += [part for sheet in sheets for part in _markdown_sheet(sheet)]
     parts += [part for one in claims for part in _markdown_claims(one)]
-    return "\n\n".join([f"# {escaped(title)}", *parts]) + "\n"
-
-
-def _markdown_summary(sentences: Sequence[str]) -> Iterator[str]:
-    if sentences:
-        yield "\n".join(f"- {escaped(sentence)}" for sentence in sentences)
+    return "\n\n".join(parts) + "\n"
 
 
 def escaped(text: str) -> str:
@@ -343,7 +320,9 @@ def _markdown_sheet(sheet: Sheet) -> Iterator[str]:
     yield grid_table(sheet.grid)
     yield paragraph(*sheet.sentences)
     for footnote in sheet.footnotes:
-        yield _markdown_footnote(footnote)
+        first, *others = footnote.text.splitlines()
+        mark = "" if footnote.mark is None else f"\\[{footnote.mark}\\] "
+        yield mark + paragraph(first) + ("\n\n" + quoted(others) if others else "")
     for proofs in sheet.proofs:
         yield _markdown_evidence(proofs)
 
@@ -357,24 +336,15 @@ def grid_table(grid: Grid) -> str:
             rows.append(["", *blank])
         for row in block:
             bold = "**" if row.style == "bold" and row.label else ""
-            rows.append([f"{bold}{_label(row)}{bold}", *(escaped(cell) for cell in row.cells)])
+            # Markdown drops spaces at the beginning of a label.
+            label = f"{bold}{'&nbsp;' * row.depth}{escaped(row.label)}{bold}"
+            rows.append([label, *(escaped(cell) for cell in row.cells)])
     rows[0] = [escaped(text) for text in rows[0]]
     return "\n".join(map(_table_row, rows))
 
 
-def _label(row: Row) -> str:
-    """A row's label; Markdown drops spaces at the beginning of one."""
-    return "&nbsp;" * row.depth + escaped(row.label)
-
-
 def _table_row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.strip() for cell in cells) + " |"
-
-
-def _markdown_footnote(footnote: Footnote) -> str:
-    first, *others = footnote.text.splitlines()
-    mark = "" if footnote.mark is None else f"\\[{footnote.mark}\\] "
-    return mark + paragraph(first) + ("\n\n" + quoted(others) if others else "")
 
 
 def quoted(lines: Sequence[str], language: str = "text") -> str:
@@ -396,14 +366,10 @@ def _markdown_evidence(proofs: ProofList) -> str:
 def _markdown_claims(part: ClaimsPart) -> Iterator[str]:
     yield f"## {escaped(part.title)}"
     for statement in part.statements:
-        yield from _markdown_statement(statement)
+        yield f"**{statement.verdict.capitalize()}**: {escaped(statement.sentence)}"
+        if statement.grid is not None:
+            yield grid_table(statement.grid)
+        if statement.remarks:
+            yield paragraph(*statement.remarks)
     if part.sentences:
         yield paragraph(*part.sentences)
-
-
-def _markdown_statement(statement: Statement) -> Iterator[str]:
-    yield f"**{statement.verdict.capitalize()}**: {escaped(statement.sentence)}"
-    if statement.grid is not None:
-        yield grid_table(statement.grid)
-    if statement.remarks:
-        yield paragraph(*statement.remarks)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -71,23 +71,18 @@ class CellFilter:
         return _OF_COMMAS if len(self.terms) > 1 else ""
 
     def matches(self, name_of: NameOf) -> bool:
-        """Whether the cell with these names is meant."""
         return all(any(fnmatchcase(name_of(key), term.pattern) for key in term.keys) for term in self.terms)
 
 
 def names_of(cell: CellRecord) -> NameOf:
     """The names of a stored cell."""
-    names = {
-        "table": cell.table or "",
-        "cpu": cell.cpu,
-        "kernel": cell.kernel,
-        "point": str(cell.parameters.get("at", "")),
-        "probe": cell.probe,
-        "handler": cell.handler,
-        "benchmark": cell.benchmark,
-        "id": cell.id,
-    }
-    return names.__getitem__
+    own = {key: str(getattr(cell, key)) for key in KEYS if key not in ("table", "point")}
+    return {**own, "table": cell.table or "", "point": str(cell.parameters.get("at", ""))}.__getitem__
+
+
+def only(cells: Iterable[CellRecord]) -> list[str]:
+    """Options of ``run`` that select exactly these cells; a comma in an id would part the filter."""
+    return [word for cell in cells for word in ("--only", f"id={cell.id.replace(',', '?')}")]
 
 
 # Budgets: how much a cell may cost, or how much more than before.
@@ -176,7 +171,6 @@ class Budgets:
         return cls(entries)
 
     def of_cell(self, cell: CellRecord) -> Budget | None:
-        """The budget of a stored cell; None where it has none of its own."""
         names = names_of(cell)
         return next((budget for wanted, budget in reversed(self.entries) if wanted.matches(names)), None)
 

@@ -27,7 +27,7 @@ from pydantic import (
 
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import EvidenceError
-from orchestrator.plain_text import plain_text
+from orchestrator.plain_text import cut, plain_text
 from orchestrator.results.statistics import mean, median
 
 LONGEST_REASON = 4000
@@ -78,8 +78,7 @@ def _printable(text: object) -> object:
     """Make a sentence safe to store and to print: reasons quote the guest's output, which is untrusted."""
     if not isinstance(text, str):
         return text
-    clean = plain_text(text.expandtabs())
-    return clean if len(clean) <= LONGEST_REASON else clean[: LONGEST_REASON - 4] + " ..."
+    return cut(plain_text(text.expandtabs()), LONGEST_REASON)
 
 
 def _ordered(interval: tuple[float, float]) -> tuple[float, float]:
@@ -92,11 +91,13 @@ Reason = Annotated[str, BeforeValidator(_printable), StringConstraints(strip_whi
 Interval = Annotated[tuple[Number, Number], AfterValidator(_ordered)]
 
 
-class _Record(BaseModel):
+class Record(BaseModel):
+    """A part of a result: it never changes, and has no key that this version does not know."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Evidence(_Record):
+class Evidence(Record):
     """The proof that a cell measured what its name states."""
 
     mechanism: Name
@@ -137,7 +138,7 @@ class Evidence(_Record):
     """Hits by processes other than the one that made the calls; None where they were not counted."""
 
 
-class WorkEvidence(_Record):
+class WorkEvidence(Record):
     """The proof that each run of a whole-system workload did the same work, with or without a module beside it."""
 
     mechanism: Name
@@ -178,7 +179,7 @@ class WorkEvidence(_Record):
         return None
 
 
-class SwitchedBranch(_Record):
+class SwitchedBranch(Record):
     """A static branch in the kernel's text that the kernel switched: between a nop and a jump."""
 
     place: Symbol
@@ -191,7 +192,7 @@ class SwitchedBranch(_Record):
     """The bytes after the cell."""
 
 
-class TextEvidence(_Record):
+class TextEvidence(Record):
     """The proof that a cell left the kernel's text as it was; QEMU reads it from outside."""
 
     digest: HexBytes
@@ -206,7 +207,7 @@ class TextEvidence(_Record):
     """Of earlier runs' guests that worked unattended: what a boot had patched in the image's text, by kind."""
 
 
-class ProfileEvidence(_Record):
+class ProfileEvidence(Record):
     """The proof of a cell's profile, which is a file of its own in the run's folder ``profiles``."""
 
     sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -256,7 +257,7 @@ class ProfileEvidence(_Record):
         return fields
 
 
-class ReferenceValue(_Record):
+class ReferenceValue(Record):
     """The published figures for the same cell, in their own unit."""
 
     table: CellId
@@ -269,7 +270,7 @@ class ReferenceValue(_Record):
     """The document's own, such as ``ns``."""
 
 
-class CellRecord(_Record):
+class CellRecord(Record):
     """One cell's outcome: a number with its evidence, or the reason why there is none."""
 
     id: CellId
@@ -329,6 +330,11 @@ class CellRecord(_Record):
     """The worker of a fleet that measured the cell; not there where the run's own machine did."""
     reference: ReferenceValue | None = None
     """The published figures of the same cell, where there are some."""
+
+    @property
+    def first_line(self) -> str:
+        """The first line of the reason, or the status where there is none."""
+        return (self.reason or self.status).splitlines()[0]
 
     @model_validator(mode="after")
     def _unit_of_the_clock(self) -> Self:
@@ -393,7 +399,7 @@ class CellRecord(_Record):
         return fields
 
 
-class RunRecord(_Record):
+class RunRecord(Record):
     """One run: every cell that has an outcome so far, in the plan's order."""
 
     contract: Literal[1] = CONTRACT

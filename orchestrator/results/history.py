@@ -20,6 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from orchestrator.catalog.data import nearest
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import LabError, UsageError
+from orchestrator.plain_text import shown
 from orchestrator.program import PROGRAM
 from orchestrator.results.budgets import ids_named
 from orchestrator.results.contract import PER_RUN, Clock, Interval, Number, Status, Unit
@@ -142,7 +143,6 @@ class History:
 
     @property
     def unit(self) -> Unit:
-        """The figures' unit."""
         return self.newest.unit
 
     @property
@@ -156,12 +156,10 @@ class History:
 
     @cached_property
     def numbers(self) -> Sequence[tuple[Point, float]]:
-        """The points that have the quantity, with it."""
         found = ((point, self.of(point)) for point in self.points)
         return [(point, value) for point, value in found if value is not None]
 
     def of(self, point: Point) -> float | None:
-        """A point's figure; None where it has none."""
         return point.value if self.quantity == "value" else point.overhead
 
 
@@ -316,11 +314,10 @@ def _no_such(store: Store, name: str, experiment: str) -> UsageError:
     guess = next((one for one in experiments if one.startswith(experiment)), nearest(experiment, experiments))
     example = _meant(store, name, guess, experiments[0])
     question = f"; did you mean '{example}'?" if example else ""
-    more = ["..."] if len(experiments) > _SHOWN else []
     return UsageError(
         f"no run of this lab is of the experiment '{experiment}'",
         where=str(store.path),
-        detail=["experiments:", *experiments[:_SHOWN], *more],
+        detail=["experiments:", *shown(experiments, _SHOWN, "...")],
         hint=f"METRIC is EXPERIMENT:CELL{question}",
     )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from statistics import NormalDist, fmean, mean, median
 
@@ -18,6 +19,7 @@ from orchestrator.errors import HostError, LabError
 from orchestrator.plain_text import counted
 from orchestrator.results.history import History, Metric, Point
 from orchestrator.results.origin import Origin, OriginDifference, host_differences, origin_differences, origin_of
+from orchestrator.results.runs import EXPERIMENT_FILE
 from orchestrator.results.statistics import median as sample_median
 from orchestrator.results.store import Store
 
@@ -172,7 +174,6 @@ class Step:
 
     @property
     def change(self) -> float:
-        """What it costs more."""
         return self.new - self.old
 
 
@@ -238,28 +239,21 @@ def _beyond_resolution(numbers: Sequence[tuple[Point, float]]) -> Iterator[int]:
 # What the two runs on either side of a step were not made with alike, as far as it reaches the cell.
 
 _KEPT = 16
-_EXPERIMENT = "experiment.yaml"  # of a run's directory
 
 
 class Origins:
     """What the runs of a store were made with; the last ones that were asked for are not read again.
 
-    A provenance of 10 000 cells has 3 MB, and the metrics of an experiment have their steps at the same runs.
+    A provenance of 10 000 cells has 3 MB, and the metrics of an experiment have their steps at the same runs. ``of``
+    raises as ``origin_of`` does.
     """
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._known: dict[str, Origin] = {}
+        self.of = lru_cache(maxsize=_KEPT)(self._read)
 
-    def of(self, run: str) -> Origin:
-        """What a run was made with. Raises as ``origin_of`` does."""
-        origin = self._known.pop(run, None)
-        if origin is None:
-            origin = origin_of(self.store.entry(run).directory, self.store.provenance(run))
-        self._known[run] = origin
-        if len(self._known) > _KEPT:
-            del self._known[next(iter(self._known))]
-        return origin
+    def _read(self, run: str) -> Origin:
+        return origin_of(self.store.entry(run).directory, self.store.provenance(run))
 
 
 def causes(origins: Origins, step: Step, metric: Metric) -> Sequence[OriginDifference]:
@@ -268,7 +262,7 @@ def causes(origins: Origins, step: Step, metric: Metric) -> Sequence[OriginDiffe
     Other kernels and other cells' modules are left out: a run has many, and those did not change this cell's cost.
     """
     before, after = step.before, step.after
-    changed = [OriginDifference("experiment", detail=(_EXPERIMENT,))] if before.digest != after.digest else []
+    changed = [OriginDifference("experiment", detail=(EXPERIMENT_FILE,))] if before.digest != after.digest else []
     try:
         first, second = (_origin(origins, point, metric.cell) for point in (before, after))
     except LabError as error:

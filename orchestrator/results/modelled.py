@@ -9,20 +9,26 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from orchestrator.catalog.cpus import CpuCaches
-from orchestrator.results.contract import SCHEMA_DRAFT, CellId, Interval, Name, Number, Phrase, Reason, ReferenceValue
+from orchestrator.results.contract import (
+    SCHEMA_DRAFT,
+    CellId,
+    Interval,
+    Name,
+    Number,
+    Phrase,
+    Reason,
+    Record,
+    ReferenceValue,
+)
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Role = Literal["calibration", "predicted", "excluded"]
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class ModelEvidence(_Record):
+class ModelEvidence(Record):
     """What a modelled time follows from."""
 
     cost_table: Phrase
@@ -38,7 +44,7 @@ class ModelEvidence(_Record):
     """The same by what has a cost."""
 
 
-class ModelledCell(_Record):
+class ModelledCell(Record):
     """The modelled overhead of a probe in nanoseconds, with the band that it is in; or the reason why there is none."""
 
     id: CellId
@@ -92,7 +98,7 @@ class ModelledCell(_Record):
         return self
 
 
-class Cost(_Record):
+class Cost(Record):
     """What one of a kind takes, in cycles, the range that it is in, and where the figure is from."""
 
     name: Phrase
@@ -103,7 +109,7 @@ class Cost(_Record):
     where: Reason
 
 
-class Costs(_Record):
+class Costs(Record):
     """The costs of a CPU, its frequency in MHz among them, and its caches and TLBs."""
 
     cpu: Name
@@ -119,7 +125,7 @@ class Costs(_Record):
     """As the catalogue has them. Misses are not priced."""
 
 
-class ModelledRun(_Record):
+class ModelledRun(Record):
     """The modelled times of a run's probed cells, in its order, and the costs that they follow from."""
 
     run: Name

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path, PurePath
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from orchestrator.errors import LabError
-from orchestrator.plain_text import plain_line
+from orchestrator.plain_text import cut, plain_line
+from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
 
 # What two runs were made with, and what of it differs, by their ``provenance.json`` alone.
@@ -31,8 +33,7 @@ _QEMU_OPTIONS = {"-append": "kernel command line", "-cpu": "CPU", "-machine": "m
 
 def _plain(value: object) -> str:
     """A value as a sentence quotes it: short and printable, since the file may come from elsewhere."""
-    text = plain_line(str(value))
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 4] + " ..."
+    return cut(plain_line(str(value)), _LONGEST)
 
 
 Text = Annotated[str, BeforeValidator(_plain)]
@@ -90,28 +91,52 @@ class _Input(_Part):
     key: Text = ""
 
 
-class _Boot(_Part):
+class Boot(_Part):
+    """A guest that was booted: its ``name`` is its files' without suffix, ``qemu`` its command line."""
+
     name: Text = ""
-    qemu: tuple[str, ...] = ()
+    qemu: Annotated[tuple[str, ...], Field(max_length=1000)] = ()
     kernel: _Kernel = _Kernel()
     image: _Image | None = None
     work: Texts = {}
     initramfs_sha256: Text = ""
-    modules: dict[Text, _Module] = {}
-    inputs: dict[Text, dict[Text, _Input]] = {}
+    modules: dict[str, _Module] = {}
+    """By cell; of several of one cell, each has its name behind the cell's."""
+    inputs: dict[str, dict[Text, _Input]] = {}
     sources: dict[Text, Texts] = {}
+    cells: tuple[str, ...] = ()
+    """The cells of the guest; empty in runs of earlier versions, whose modules name those that have one."""
 
     @property
     def machine(self) -> str:
         """The guest's name without its number, ``pentium4-debian-686``: boots are numbered in a plan's order."""
         return PurePath(self.name).name.partition("-")[2]
 
+    @cached_property
+    def keys(self) -> Mapping[str, Sequence[str]]:
+        """The keys of each cell's modules, by the cell's id."""
+        found: dict[str, list[str]] = {}
+        for name, module in self.modules.items():
+            found.setdefault(name.partition(": ")[0], []).append(module.key)
+        return found
+
+    def has(self, cell: CellRecord) -> bool:
+        """Whether the cell was, or may have been, measured in this guest."""
+        if self.cells:
+            return cell.id in self.cells
+        return cell.id in self.keys or (cell.probe == "none" and self.name.endswith(f"-{cell.cpu}-{cell.kernel}"))
+
 
 class Origin(_Part):
     """What a run was made with: ``provenance.json``, or as much of it as there is."""
 
     sessions: tuple[_Session, ...] = ()
-    boots: tuple[_Boot, ...] = ()
+    boots: tuple[Boot, ...] = ()
+
+    @property
+    def session(self) -> _Session:
+        """The last one; an empty one where none is known."""
+        return self.sessions[-1] if self.sessions else _Session()
 
 
 @dataclass(frozen=True)
@@ -168,7 +193,7 @@ def origin_differences(
 
     The sources come first, of the ``pairs`` of cells that are compared: by default those of one id.
     """
-    first, second = _session(before), _session(after)
+    first, second = before.session, after.session
     tools = [
         ("this program", first.orchestrator, second.orchestrator),
         ("QEMU", first.qemu, second.qemu),
@@ -190,7 +215,7 @@ def origin_differences(
 
 def host_differences(before: Origin, after: Origin) -> Sequence[OriginDifference]:
     """What differs of the hosts, which only times of the wall clock depend on."""
-    first, second = _session(before).host, _session(after).host
+    first, second = before.session.host, after.session.host
     return [
         OriginDifference(f"host's {name}", first[name], second[name])
         for name in first
@@ -198,30 +223,19 @@ def host_differences(before: Origin, after: Origin) -> Sequence[OriginDifference
     ]
 
 
-def _session(origin: Origin) -> _Session:
-    return origin.sessions[-1] if origin.sessions else _Session()
-
-
-def _both(
-    before: Origin, after: Origin, name: Callable[[_Boot], str | None]
-) -> Iterator[tuple[str, Sequence[_Boot], Sequence[_Boot]]]:
-    """The boots of both runs, by what ``name`` makes of them; those with None are left out."""
-    first, second = (_by_name(origin.boots, name) for origin in (before, after))
-    return ((key, first[key], second[key]) for key in first if key in second)
-
-
-def _by_name(boots: Iterable[_Boot], name: Callable[[_Boot], str | None]) -> Mapping[str, list[_Boot]]:
-    found: dict[str, list[_Boot]] = {}
-    for boot in boots:
-        key = name(boot)
-        if key is not None:
-            found.setdefault(key, []).append(boot)
-    return found
+def _both(before: Origin, after: Origin, name: Callable[[Boot], str | None]) -> Iterator[tuple[str, Boot, Boot]]:
+    """The first boot of both runs by what ``name`` makes of it; one that has no name is left out."""
+    first: dict[str | None, Boot] = {}
+    second: dict[str | None, Boot] = {}
+    for origin, found in ((before, first), (after, second)):
+        for boot in origin.boots:
+            found.setdefault(name(boot), boot)
+    return ((key, first[key], second[key]) for key in first if key and key in second)
 
 
 def _kernels(before: Origin, after: Origin) -> Iterator[OriginDifference]:
-    for name, ones, others in _both(before, after, lambda boot: boot.kernel.name or None):
-        one, other = ones[0].kernel, others[0].kernel
+    for name, first, second in _both(before, after, lambda boot: boot.kernel.name):
+        one, other = first.kernel, second.kernel
         what = f"kernel {name}"
         if one.version != other.version:
             yield OriginDifference(what, one.version, other.version)
@@ -229,25 +243,25 @@ def _kernels(before: Origin, after: Origin) -> Iterator[OriginDifference]:
             yield OriginDifference(what, detail=_differing(one.packages, other.packages))
         elif one.image_sha256 != other.image_sha256:
             yield OriginDifference(what, detail=("its image",))
-        elif ones[0].initramfs_sha256 != others[0].initramfs_sha256:
+        elif first.initramfs_sha256 != second.initramfs_sha256:
             yield OriginDifference(f"programs in guests with kernel {name}")
 
 
 def _images(before: Origin, after: Origin) -> Iterator[OriginDifference]:
-    for name, ones, others in _both(before, after, lambda boot: boot.image.name if boot.image else None):
-        one, other = ones[0].image, others[0].image
+    for name, first, second in _both(before, after, lambda boot: boot.image.name if boot.image else None):
+        one, other = first.image, second.image
         if one is not None and other is not None and one.key != other.key:
             yield OriginDifference(f"image {name}", detail=_differing(one.packages, other.packages))
 
 
 def _machines(before: Origin, after: Origin) -> Iterator[OriginDifference]:
-    for name, ones, others in _both(before, after, lambda boot: boot.machine or None):
-        one, other = (_options(boots[0].qemu) for boots in (ones, others))
+    for name, first, second in _both(before, after, lambda boot: boot.machine):
+        one, other = _options(first.qemu), _options(second.qemu)
         for option, what in _QEMU_OPTIONS.items():
             if one.get(option) != other.get(option) and one and other:
                 yield OriginDifference(f"{what} of {name}", one.get(option, ""), other.get(option, ""))
-        changed = tuple(key for key in ones[0].work if ones[0].work[key] != others[0].work.get(key))
-        if changed and ones[0].work.get("name") == others[0].work.get("name"):
+        changed = tuple(key for key in first.work if first.work[key] != second.work.get(key))
+        if changed and first.work.get("name") == second.work.get("name"):
             yield OriginDifference(f"work in {name}", detail=changed)
 
 
@@ -292,12 +306,12 @@ def _modules(before: Origin, after: Origin, *, same_tools: bool) -> Iterator[Ori
             rebuilt = one.key != other.key and same_tools and boot.kernel == other_boot.kernel
             changed = ["its sources"] if rebuilt else []
         if changed and not _has_named(boot, other_boot, cell):
-            found.setdefault(f"module {one.name or f'of {cell}'}", {}).update(dict.fromkeys(changed))
+            found.setdefault(f"module {one.name or f'of {_plain(cell)}'}", {}).update(dict.fromkeys(changed))
     for what, files in found.items():
         yield OriginDifference(what, detail=tuple(files))
 
 
-def _has_named(boot: _Boot, other: _Boot, cell: str) -> bool:
+def _has_named(boot: Boot, other: Boot, cell: str) -> bool:
     """Whether the user's own file of the cell's module differs, which is then named by itself."""
     one, another = (one.inputs.get(cell, {}).get("probe") for one in (boot, other))
     return one is not None and another is not None and one != another
@@ -345,7 +359,6 @@ class Commit:
 
     @property
     def short(self) -> str:
-        """The hash as a person writes it."""
         return self.hash[:12]
 
 
@@ -370,5 +383,4 @@ class Found:
 
     @property
     def skipped(self) -> Sequence[Tried]:
-        """Those without a number."""
         return [one for one in self.tried if one.measured is None]

@@ -12,73 +12,20 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Any
-
-from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
 from orchestrator.errors import LabError
 from orchestrator.plain_text import plain_line, without_sequences
 from orchestrator.results.contract import CellRecord
+from orchestrator.results.origin import FILE_NAME, Boot, Origin, origin_of
 from orchestrator.results.store import RunEntry, Store
 from orchestrator.steps import LOG_NAME
 
-# What a run's directory has beside its results: how each guest was started, its console, the modules' C.
-
-_PROVENANCE, _MODULES, _OWN = "provenance.json", "modules", "sources"
-_LARGEST_PROVENANCE = 64 << 20
+_MODULES, _OWN = "modules", "sources"
 _SOURCES = (".c", ".h", ".S", "Kbuild")
 _PLAIN = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9._+@-]*")
-
-Part = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z0-9_+-][A-Za-z0-9._+@-]*(/[A-Za-z0-9_+-][A-Za-z0-9._+@-]*)*$")
-]
-
-
-class _Kernel(BaseModel):
-    name: str = ""
-    release: str = ""
-    packages: dict[str, str] = {}
-
-
-class _Module(BaseModel):
-    key: str = ""
-
-
-class Boot(BaseModel):
-    """A guest that was booted: its ``name`` is its files' without suffix, ``qemu`` its command line."""
-
-    name: Part
-    qemu: Annotated[tuple[str, ...], Field(max_length=1000)] = ()
-    kernel: _Kernel = _Kernel()
-    modules: Mapping[str, _Module] = {}
-    inputs: Mapping[str, Mapping[str, _Module]] = {}
-    cells: tuple[str, ...] = ()
-    """The cells of the guest; empty in runs of earlier versions, whose modules name those that have one."""
-
-    @cached_property
-    def keys(self) -> Mapping[str, Sequence[str]]:
-        """The keys of each cell's modules, by the cell's id."""
-        found: dict[str, list[str]] = {}
-        for name, module in self.modules.items():
-            found.setdefault(name.partition(": ")[0], []).append(module.key)
-        return found
-
-    def has(self, cell: CellRecord) -> bool:
-        """Whether the cell was, or may have been, measured in this guest."""
-        if self.cells:
-            return cell.id in self.cells
-        return cell.id in self.keys or (cell.probe == "none" and self.name.endswith(f"-{cell.cpu}-{cell.kernel}"))
-
-
-class Provenance(BaseModel):
-    """What the run was made with, as far as it is known."""
-
-    sessions: tuple[dict[str, Any], ...] = ()
-    boots: tuple[Boot, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -90,15 +37,14 @@ class KeptFile:
     left_out: int = 0
 
 
-def provenance(directory: Path) -> Provenance:
-    """Read what the run was made with; what is missing or damaged counts as unknown."""
-    file = _inside(directory, directory / _PROVENANCE)
-    if file is None or file.stat().st_size > _LARGEST_PROVENANCE:
-        return Provenance()
+def provenance(directory: Path) -> Origin:
+    """Read what the run was made with; what is missing or damaged is unknown, as a guest without a plain name is."""
     try:
-        return Provenance.model_validate_json(file.read_bytes())
-    except (ValidationError, OSError):
-        return Provenance()
+        found = Origin() if _inside(directory, directory / FILE_NAME) is None else origin_of(directory)
+    except LabError:
+        return Origin()
+    named = [boot for boot in found.boots if all(map(_PLAIN.fullmatch, boot.name.split("/")))]
+    return found.model_copy(update={"boots": tuple(named)})
 
 
 def kept_file(directory: Path, path: str, most: int) -> KeptFile | None:
@@ -169,13 +115,12 @@ def consoles(directory: Path) -> Mapping[str, str]:
     A cell of an interrupted run has its last guest. Empty where there is no log.
     """
     try:
-        with (directory / LOG_NAME).open("rb") as log:
-            text = log.read(_LARGEST_LOG).decode("utf-8", errors="replace")
+        lines = _log_lines(directory, _LARGEST_LOG)
     except OSError:
         return {}
     guests: dict[str, str] = {}
     found: dict[str, str] = {}
-    for line in text.splitlines():
+    for line in lines:
         step = _GUEST_LINE.match(line)
         if step is None:
             continue
@@ -251,7 +196,7 @@ def _logged(entries: Iterable[RunEntry]) -> list[RunEntry]:
 def _of_run(store: Store, entry: RunEntry) -> Iterator[tuple[str, str, float]]:
     """Each cell of a run with its benchmark and its seconds."""
     try:
-        record, lines = store.load_run(entry.id), _log_lines(entry.directory / LOG_NAME)
+        record, lines = store.load_run(entry.id), _log_lines(entry.directory, _LARGEST_TIMED_LOG)
     except (LabError, OSError):
         return
     benchmarks = {cell.id: cell.benchmark for cell in record.cells}
@@ -260,9 +205,9 @@ def _of_run(store: Store, entry: RunEntry) -> Iterator[tuple[str, str, float]]:
             yield cell, benchmarks[cell], seconds
 
 
-def _log_lines(file: Path) -> Sequence[str]:
-    with file.open("rb") as log:
-        return log.read(_LARGEST_TIMED_LOG).decode("utf-8", errors="replace").splitlines()
+def _log_lines(directory: Path, most: int) -> Sequence[str]:
+    with (directory / LOG_NAME).open("rb") as log:
+        return log.read(most).decode("utf-8", errors="replace").splitlines()
 
 
 def logged_durations(lines: Iterable[str]) -> Mapping[str, float]:
@@ -274,7 +219,7 @@ def logged_durations(lines: Iterable[str]) -> Mapping[str, float]:
     found: dict[str, float] = defaultdict(float)
     boots: dict[str, _Boot] = {}
     for line in lines:
-        if line.startswith("#"):  # another process goes on with the run
+        if line.startswith("#"):  # another process resumes the run
             boots.clear()
         step = _TIMED_LINE.match(line)
         if step is None:

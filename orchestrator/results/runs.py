@@ -13,20 +13,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from orchestrator.catalog.data import nearest
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.files import write_whole
-from orchestrator.plain_text import counted
+from orchestrator.plain_text import counted, shown
 from orchestrator.program import PROGRAM
-from orchestrator.results.contract import Name, RunRecord, json_text
+from orchestrator.results.contract import Name, Record, RunRecord, json_text
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.store import FILE_NAME, LATEST, RunEntry, Store
 
 RUN_FILE = "run.json"
 RESULTS_FILE = "results.json"
+EXPERIMENT_FILE = "experiment.yaml"
 _RUN_IS = "RUN is a run's directory, a run's id or its beginning, 'latest', or a baseline's name"
 
 _COPY_AGAIN = "copy the directory again from where it was made, or name another run"
@@ -43,10 +44,8 @@ class UnknownRun(UsageError):
     guess: str | None = None
 
 
-class RunIdentity(BaseModel):
+class RunIdentity(Record):
     """The content of ``run.json``: the run that the directory belongs to."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     run: Name
     experiment: Name
@@ -108,9 +107,7 @@ def find_run(name: str, lab: Path) -> Run:
 
 def check_directory(directory: Path) -> None:
     """Raise UsageError for a directory that no new run can have."""
-    if (directory / RUN_FILE).is_file():
-        owner = _load(directory / RUN_FILE, RunIdentity)
-        raise UsageError(f"this directory belongs to run {owner.run}", where=str(directory), hint=_ANOTHER)
+    _check_owner(directory, None)
     if directory.exists() and not directory.is_dir():
         raise UsageError("a file, where a directory is to be", where=str(directory), hint="name another directory")
 
@@ -120,14 +117,18 @@ def prepare_directory(directory: Path, identity: RunIdentity) -> None:
 
     Raises ``UsageError`` for a directory of another run.
     """
-    path = directory / RUN_FILE
-    if path.exists():
-        owner = _load(path, RunIdentity)
-        if owner.run != identity.run:
-            raise UsageError(f"this directory belongs to run {owner.run}", where=str(directory), hint=_ANOTHER)
+    _check_owner(directory, identity.run)
     with storage_faults(directory):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_whole(path, identity.model_dump_json(indent=2) + "\n")
+        write_whole(directory / RUN_FILE, identity.model_dump_json(indent=2) + "\n")
+
+
+def _check_owner(directory: Path, run: str | None) -> None:
+    """Raise UsageError for a directory of another run than this one."""
+    if (directory / RUN_FILE).exists():
+        owner = _load(directory / RUN_FILE, RunIdentity).run
+        if owner != run:
+            raise UsageError(f"this directory belongs to run {owner}", where=str(directory), hint=_ANOTHER)
 
 
 def write_results(directory: Path, record: RunRecord) -> None:
@@ -188,8 +189,7 @@ def _choose(name: str, entries: Sequence[RunEntry], baselines: Iterable[str], la
 
 
 def _listed(entries: Sequence[RunEntry]) -> list[str]:
-    more = ["..."] if len(entries) > _RECENT else []
-    return [entry.id for entry in entries[:_RECENT]] + more
+    return shown([entry.id for entry in entries], _RECENT, "...")
 
 
 def _no_runs_yet(lab: Path) -> UsageError:

@@ -70,7 +70,6 @@ class Ownership:
         return True
 
     def release(self, number: int) -> None:
-        """Release a run; nothing for one that was not taken."""
         if number in self._taken:
             with storage_faults(self._file):
                 fcntl.fcntl(self._opened(), fcntl.F_OFD_SETLK, _byte(fcntl.F_UNLCK, number))
@@ -94,7 +93,6 @@ class Ownership:
         return bool(_TYPE.unpack_from(found)[0] != fcntl.F_UNLCK)
 
     def close(self) -> None:
-        """Release all that was taken."""
         if self._descriptor is not None:
             os.close(self._descriptor)
         self._descriptor = None
@@ -308,8 +306,9 @@ class RunEntry:
 class Store:
     """A lab's results. Get one from ``Store.open``; it belongs to the thread that opened it.
 
-    Each write is one transaction. Every method raises ``HostError`` when the disk is full or not writable, and
-    ``LabError`` when the file is damaged or another process keeps it locked; nothing stored before is lost then.
+    Each write is one transaction. Every method raises ``HostError`` when the disk is full or not writable, ``LabError``
+    when the file is damaged or another process keeps it locked, and ``UsageError`` for the id of an unknown run;
+    nothing stored before is lost then.
     """
 
     def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
@@ -374,10 +373,7 @@ class Store:
 
     @contextmanager
     def working_on(self, run: str) -> Iterator[None]:
-        """Own a run, so that it counts as running, and no other process works on it.
-
-        Raises ``UsageError`` for an unknown run, and where another process works on it.
-        """
+        """Own a run, so that it counts as running. Raises ``UsageError`` where another process works on it."""
         number = self._number(run)
         if not self._ownership.take(number):
             raise UsageError(
@@ -412,7 +408,7 @@ class Store:
             )
 
     def withdraw(self, run: str, cell: str) -> None:
-        """Remove the outcome of a cell, which is then planned again: what measured it is not believed any more.
+        """Remove the outcome of a cell, which is then planned again: what measured it is not trusted any more.
 
         Raises ``LabError`` for a cell without an outcome.
         """
@@ -426,11 +422,11 @@ class Store:
                 raise LabError(f"cell {cell} of run {run} has no outcome to withdraw", where=str(self.path))
 
     def resume_run(self, run: str) -> None:
-        """Mark a run as running again, for the process that works on it. Raises ``UsageError`` for an unknown run."""
+        """Mark a run as running again, for the process that works on it."""
         self._set_status(run, "running", None)
 
     def finish_run(self, run: str, status: RunStatus) -> None:
-        """Store how a run ended, and that it ended now. Raises ``UsageError`` for an unknown run."""
+        """Store how a run ended, and that it ended now."""
         self._set_status(run, status, datetime.now(UTC).isoformat())
 
     def forget_run(self, run: str) -> None:
@@ -444,24 +440,18 @@ class Store:
             connection.execute("DELETE FROM runs WHERE id = ?", (run,))
 
     def unfinished_cells(self, run: str) -> list[str]:
-        """Return the ids of the cells without an outcome, in the plan's order.
-
-        Raises ``UsageError`` for an unknown run.
-        """
+        """Return the ids of the cells without an outcome, in the plan's order."""
         with self._reading():
             self.entry(run)
-            rows = self._rows("SELECT id FROM cells WHERE run = ? AND status = 'planned' ORDER BY position", run)
+            rows = self.select("SELECT id FROM cells WHERE run = ? AND status = 'planned' ORDER BY position", run)
         return [row["id"] for row in rows]
 
     def load_run(self, run: str) -> RunRecord:
-        """Return every cell of a run that has an outcome, in the plan's order.
-
-        Raises ``UsageError`` for an unknown run.
-        """
+        """Return every cell of a run that has an outcome, in the plan's order."""
         with self._reading():
             entry = self.entry(run)
-            cells = self._rows("SELECT id, record FROM cells WHERE run = ? AND record NOT NULL ORDER BY position", run)
-            values = self._rows("SELECT cell, value FROM samples WHERE run = ? ORDER BY cell, position", run)
+            cells = self.select("SELECT id, record FROM cells WHERE run = ? AND record NOT NULL ORDER BY position", run)
+            values = self.select("SELECT cell, value FROM samples WHERE run = ? ORDER BY cell, position", run)
         samples: dict[str, list[float]] = {row["id"]: [] for row in cells}
         try:
             for row in values:
@@ -478,16 +468,16 @@ class Store:
             ) from error
 
     def entry(self, run: str) -> RunEntry:
-        """Return the run with exactly this id. Raises ``UsageError`` when there is none."""
-        rows = self._rows("SELECT * FROM run_entries WHERE id = ?", run)
+        """Return the run with exactly this id."""
+        rows = self.select("SELECT * FROM run_entries WHERE id = ?", run)
         if not rows:
             raise UsageError(f"unknown run '{run}'", where=str(self.path), hint=f"See: {PROGRAM} list runs")
         return self._entry(rows[0])
 
     def provenance(self, run: str) -> dict[str, object]:
-        """Return what a run was made with, as ``begin_run`` got it. Raises ``UsageError`` for an unknown run."""
+        """Return what a run was made with, as ``begin_run`` got it."""
         self.entry(run)
-        row = self._rows("SELECT provenance FROM runs WHERE id = ?", run)[0]
+        row = self.select("SELECT provenance FROM runs WHERE id = ?", run)[0]
         try:
             facts = json.loads(row["provenance"])
         except (ValueError, TypeError, RecursionError):
@@ -497,17 +487,17 @@ class Store:
         return cast(dict[str, object], facts)
 
     def runs(self) -> list[RunEntry]:
-        """Return every run, the newest first."""
-        return [self._entry(row) for row in self._rows("SELECT * FROM run_entries ORDER BY number DESC")]
+        return [self._entry(row) for row in self.select("SELECT * FROM run_entries ORDER BY number DESC")]
 
     def select(self, query: str, *values: object) -> list[sqlite3.Row]:
-        """Return the rows of a query, for the modules beside this one that need little of many runs."""
-        return self._rows(query, *values)
+        """Return the rows of a query; for the modules beside this one, that need little of many runs."""
+        with storage_faults(self.path):
+            return self._connection.execute(query, values).fetchall()
 
     def cell_counts(self) -> Mapping[str, Counter[str]]:
         """Return how many cells of each run, by its id, have each status; "planned" are those without an outcome."""
         counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        for row in self._rows("SELECT run, status, count(*) AS cells FROM cells GROUP BY run, status"):
+        for row in self.select("SELECT run, status, count(*) AS cells FROM cells GROUP BY run, status"):
             counts[row["run"]][row["status"]] = row["cells"]
         return counts
 
@@ -516,39 +506,29 @@ class Store:
 
         ``unfinished`` leaves out the runs that have come to their end: one killed behind its last cell has not.
         """
-        rows = self._rows(
-            "SELECT * FROM run_entries WHERE (? IS NULL OR experiment = ?) AND (NOT ? OR status != 'complete')"
-            " ORDER BY number DESC LIMIT 1",
-            experiment,
-            experiment,
-            unfinished,
-        )
-        return self._entry(rows[0]) if rows else None
+        wanted = "(?1 IS NULL OR experiment = ?1) AND (NOT ?2 OR status != 'complete')"
+        return self._newest(wanted, experiment, unfinished)
 
     def previous(self, run: str) -> RunEntry | None:
-        """Return the newest complete run of the same experiment that began before this one.
-
-        Raises ``UsageError`` for an unknown run.
-        """
-        entry = self.entry(run)
-        rows = self._rows(
-            "SELECT * FROM run_entries WHERE experiment = ? AND status = 'complete'"
-            " AND number < (SELECT number FROM runs WHERE id = ?) ORDER BY number DESC LIMIT 1",
-            entry.experiment,
+        """Return the newest complete run of the same experiment that began before this one."""
+        experiment = self.entry(run).experiment
+        return self._newest(
+            "experiment = ? AND status = 'complete' AND number < (SELECT number FROM runs WHERE id = ?)",
+            experiment,
             run,
         )
+
+    def _newest(self, condition: str, *values: object) -> RunEntry | None:
+        query = f"SELECT * FROM run_entries WHERE {condition} ORDER BY number DESC LIMIT 1"  # noqa: S608 (constants)
+        rows = self.select(query, *values)
         return self._entry(rows[0]) if rows else None
 
     def baselines(self) -> Mapping[str, Baseline]:
-        """Return the baselines by their names."""
-        rows = self._rows("SELECT name, run, since FROM baselines ORDER BY name")
+        rows = self.select("SELECT name, run, since FROM baselines ORDER BY name")
         return {row["name"]: Baseline(row["name"], row["run"], row["since"]) for row in rows}
 
     def set_baseline(self, name: str, run: str) -> None:
-        """Give a run a name, which another run has no longer then.
-
-        Raises ``UsageError`` for a word that is no name, and for an unknown run.
-        """
+        """Give a run a name, which another run has no longer then. Raises ``UsageError`` for a word that is no name."""
         check_baseline_name(name)
         with self._writing() as connection:
             self.entry(run)
@@ -566,7 +546,7 @@ class Store:
     def _unused_id(self, stem: str) -> str:
         while True:
             run = f"{stem}-{secrets.token_hex(2)}"
-            if not self._rows("SELECT 1 FROM runs WHERE id = ?", run):
+            if not self.select("SELECT 1 FROM runs WHERE id = ?", run):
                 return run
 
     def _set_status(self, run: str, status: RunStatus, finished: str | None) -> None:
@@ -579,14 +559,14 @@ class Store:
 
     def _number(self, run: str) -> int:
         self.entry(run)
-        return int(self._rows("SELECT number FROM runs WHERE id = ?", run)[0]["number"])
+        return int(self.select("SELECT number FROM runs WHERE id = ?", run)[0]["number"])
 
     def _entry(self, row: sqlite3.Row) -> RunEntry:
         stored = self._whole(row)
         abandoned = stored["status"] == "running" and not self._ownership.has_owner(stored["number"])
         if abandoned:
             # Its process may have come to the run's end, and released it, since the row was read.
-            again = self._rows("SELECT * FROM run_entries WHERE id = ?", stored["id"])
+            again = self.select("SELECT * FROM run_entries WHERE id = ?", stored["id"])
             stored = self._whole(again[0]) if again else stored
             abandoned = stored["status"] == "running"
         fields = {name: stored[name] for name in ("id", "experiment", "started", "digest")}
@@ -598,10 +578,6 @@ class Store:
         if not all(isinstance(stored.get(name), str) for name in _NEVER_NULL):
             raise damaged(self.path, "a run lacks what each has")
         return stored
-
-    def _rows(self, query: str, *values: object) -> list[sqlite3.Row]:
-        with storage_faults(self.path):
-            return self._connection.execute(query, values).fetchall()
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:

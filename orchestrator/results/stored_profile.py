@@ -19,31 +19,28 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import Field, StringConstraints, ValidationError, model_validator
 
 from orchestrator.catalog.cpus import CacheName
 from orchestrator.errors import LabError, UsageError
 from orchestrator.program import PROGRAM
-from orchestrator.results.contract import CellId, CellRecord, Phrase
+from orchestrator.results.contract import CellId, CellRecord, Count, Instructions, Phrase, Record
 from orchestrator.results.faults import storage_faults
 
 # What a cell's calls miss in models of caches: its types, as a profile stores them.
-
-_Count = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class Misses(NamedTuple):
     """How often something was not in a cache: fetches, loads and stores in level 1, all of them in level 2, TLBs."""
 
-    l1i: _Count = 0
-    l1d_loads: _Count = 0
-    l1d_stores: _Count = 0
-    l2: _Count = 0
-    itlb: _Count = 0
-    dtlb: _Count = 0
+    l1i: Count = 0
+    l1d_loads: Count = 0
+    l1d_stores: Count = 0
+    l2: Count = 0
+    itlb: Count = 0
+    dtlb: Count = 0
 
     def of(self, cache: CacheName) -> int:
-        """Those of one cache."""
         counts: dict[CacheName, int] = {
             "l1i": self.l1i,
             "l1d": self.l1d_loads + self.l1d_stores,
@@ -70,25 +67,22 @@ class InstructionMisses(NamedTuple):
     misses: Misses
 
 
-class CacheProfile(BaseModel):
+class CacheProfile(Record):
     """A cache that was modelled: bytes, lines of a set, bytes of a line; a TLB's lines are pages.
 
     ``accesses`` and ``misses`` are of all calls; ``repeated`` are the misses of as many calls again.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     name: CacheName
     size: Annotated[int, Field(ge=1)]
     ways: Annotated[int, Field(ge=1)]
     line: Annotated[int, Field(ge=1)]
-    accesses: _Count
-    misses: _Count
-    repeated: _Count
+    accesses: Count
+    misses: Count
+    repeated: Count
 
     @property
     def hits(self) -> int:
-        """What was found in it."""
         return self.accesses - self.misses
 
     @model_validator(mode="after")
@@ -106,7 +100,6 @@ LARGEST_FILE = 16 << 20
 _LARGEST_TEXT = 256 << 20
 
 Place = Literal["kernel", "module", "user", "generated"]
-Number = Annotated[int, Field(gt=-(2**63), lt=2**63)]
 Offset = Annotated[int, Field(ge=0, lt=2**64)]
 Code = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2}){0,15}$")]
 FunctionName = Annotated[str, StringConstraints(pattern=r"^[ -~]+$", max_length=511)]
@@ -130,10 +123,10 @@ class Instruction(NamedTuple):
 
     offset: Offset
     code: Code
-    executed: Number
-    loads: Number = 0
-    stores: Number = 0
-    taken: Number = 0
+    executed: Instructions
+    loads: Instructions = 0
+    stores: Instructions = 0
+    taken: Instructions = 0
 
     @property
     def repetitions(self) -> int:
@@ -144,11 +137,7 @@ class Instruction(NamedTuple):
         return self.taken if _REPEATED.fullmatch(self.code) else 0
 
 
-class _Stored(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class SymbolProfile(_Stored):
+class SymbolProfile(Record):
     """A function of the kernel or of ``module``, a program in user space, or code that was made while the guest ran.
 
     ``address`` is where it begins, from the module's text on for a module's; 0 for a program and for generated code,
@@ -165,17 +154,14 @@ class SymbolProfile(_Stored):
 
     @cached_property
     def executed(self) -> int:
-        """Instructions that were executed in it."""
         return sum(one.executed for one in self.instructions)
 
     @cached_property
     def repetitions(self) -> int:
-        """Repetitions of string instructions among them."""
         return sum(one.repetitions for one in self.instructions)
 
     @cached_property
     def missed(self) -> Misses:
-        """What its instructions missed."""
         return sum_of(one.misses for one in self.misses)
 
     @property
@@ -189,7 +175,7 @@ class SymbolProfile(_Stored):
         return self.title if self.module is None else f"{self.name} [{self.module}+{self.address:#x}]"
 
 
-class CellProfile(_Stored):
+class CellProfile(Record):
     """All that ``calls`` calls of a cell executed, the largest symbol first. ``has_details`` where all was counted.
 
     ``unit`` is what is counted as a call: of a whole system it is a run.
@@ -201,11 +187,11 @@ class CellProfile(_Stored):
     unit: Unit = "call"
     has_details: bool
     symbols: tuple[SymbolProfile, ...]
-    stacks: tuple[tuple[Folded, Number], ...] = ()
+    stacks: tuple[tuple[Folded, Instructions], ...] = ()
     """Folded: names with semicolons between, the program first, and the instructions of the last one in all calls."""
     caches: tuple[CacheProfile, ...] = ()
     """The caches that were modelled."""
-    names: dict[str, dict[Offset, FunctionPlace]] = {}
+    names: dict[str, dict[Offset, FunctionPlace]] = Field(default={})
     """The functions that instructions jump or refer to, by address: ``get_kprobe``, ``get_kprobe+0x5``.
 
     Of each module what its own instructions jump to, from its text on; under "" all others.
@@ -213,22 +199,18 @@ class CellProfile(_Stored):
 
     @property
     def executed(self) -> int:
-        """Instructions of all calls together."""
         return sum(symbol.executed for symbol in self.symbols)
 
     @property
     def repetitions(self) -> int:
-        """Repetitions of string instructions among them."""
         return sum(symbol.repetitions for symbol in self.symbols)
 
     @property
     def instructions(self) -> Iterable[Instruction]:
-        """Those of all symbols."""
         return (one for symbol in self.symbols for one in symbol.instructions)
 
     @cached_property
     def missed(self) -> Misses:
-        """What all instructions missed."""
         return sum_of(symbol.missed for symbol in self.symbols)
 
     @model_validator(mode="after")
@@ -363,12 +345,10 @@ class CallChange:
 
     @property
     def change(self) -> Fraction:
-        """What it executes more, with what it called."""
         return self.totals[1] - self.totals[0]
 
     @property
     def own_change(self) -> Fraction:
-        """What it executes more itself."""
         return own_change(self.before, self.after)
 
 
@@ -410,23 +390,17 @@ def check_stacks(profile: CellProfile) -> None:
         raise UsageError(f"the profile of cell {profile.cell} has no stacks", hint=hint)
 
 
-def compared_trees(before: CallCost, after: CallCost) -> CallChange:
+def compared_trees(before: CallCost | None, after: CallCost | None) -> CallChange:
     """Two trees as one; calls of one name from one caller are the same call, clones of a compiler's too."""
-    return _compared(after.name, before, after)
-
-
-def _compared(name: str, before: CallCost | None, after: CallCost | None) -> CallChange:
     first = {} if before is None else {one.name: one for one in before.called}
     second = {} if after is None else {one.name: one for one in after.called}
     called = [
-        _compared(
-            other or one or "",
-            None if one is None else first[one],
-            None if other is None else second[other],
-        )
+        compared_trees(None if one is None else first[one], None if other is None else second[other])
         for one, other in paired(first, second)
     ]
     moved = sum((one.moved for one in called), start=abs(own_change(before, after)))
+    either = after or before
+    name = "" if either is None else either.name
     return CallChange(name, before, after, sorted(called, key=lambda one: one.name), moved)
 
 
@@ -448,8 +422,7 @@ class SymbolDifference:
 
     @property
     def change(self) -> Fraction:
-        """What the second has more."""
-        return (self.after or Fraction(0)) - (self.before or Fraction(0))
+        return (self.after or ZERO) - (self.before or ZERO)
 
 
 @dataclass(frozen=True)
@@ -467,8 +440,7 @@ class InstructionDifference:
 
     @property
     def change(self) -> Fraction:
-        """What the second has more."""
-        return (self.after or Fraction(0)) - (self.before or Fraction(0))
+        return (self.after or ZERO) - (self.before or ZERO)
 
 
 @dataclass(frozen=True)
@@ -497,7 +469,6 @@ class ProfileDifference:
 
     @property
     def totals(self) -> tuple[Fraction, Fraction]:
-        """Instructions per call of both."""
         return Fraction(self.before.executed, self.before.calls), Fraction(self.after.executed, self.after.calls)
 
 

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import QUICKSTART, REDUCED, CommandLine
+from command_line import QUICKSTART, REDUCED, CommandLine, objects
 from documentation import ROOT, blocks
-
-from orchestrator.comparison.forms import ComparisonJson
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
 
@@ -43,10 +41,10 @@ class Mine:
         done = self.command.run("run", self.folder / "mine.yaml")
         assert done.returncode == 0, done.stderr
 
-    def compare(self, *arguments: str | Path, status: int) -> ComparisonJson:
+    def compare(self, *arguments: str | Path, status: int) -> Any:
         done = self.command.run("compare", *arguments, "--format", "json")
         assert done.returncode == status, done.stdout + done.stderr
-        return ComparisonJson.model_validate_json(done.stdout)
+        return objects(done.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +59,7 @@ def test_three_instructions_more_in_a_handler(mine: Mine) -> None:
     assert mine.command.run("baseline", "set", "before").returncode == 0
     mine.run(nops=3)
     found = mine.compare("before", "latest", status=1)
-    assert dict(found.counts) == {"dearer": 1, "unchanged": 1}
+    assert vars(found.counts) == {"dearer": 1, "unchanged": 1}
     (cell, baseline) = found.cells
     assert cell.after == "pentium4/lab-i386-up/mine.c.j2/noop"
     assert (cell.value.difference, cell.overhead.difference) == (3.0, 3.0)
@@ -88,11 +86,11 @@ def test_a_module_that_no_longer_builds_has_failed(mine: Mine) -> None:
     (mine.folder / "mine.c.j2").write_text(text.replace(HANDLER, HANDLER + "\tmissing();\n"))
     assert mine.command.run("run", mine.folder / "mine.yaml").returncode == 1
     found = mine.compare(status=1)
-    assert dict(found.counts) == {"failed": 1, "unchanged": 1}
+    assert vars(found.counts) == {"failed": 1, "unchanged": 1}
     assert found.cells[0].beyond == ["it failed"]
     (mine.folder / "mine.c.j2").write_text(text)
     assert mine.command.run("run", mine.folder / "mine.yaml").returncode == 0
-    assert dict(mine.compare(status=0).counts) == {"mended": 1, "unchanged": 1}
+    assert vars(mine.compare(status=0).counts) == {"mended": 1, "unchanged": 1}
 
 
 @pytest.mark.kernels("lab-i386-up-hook")
@@ -102,14 +100,14 @@ def test_two_kernels_measured_and_compared(tmp_path: Path) -> None:
     arguments = ("--config", QUICKSTART, *REDUCED, "--only", "kprobe", "--format", "json", *kernels)
     done = command.run("compare", *arguments)
     assert done.returncode == 1, done.stderr
-    found = ComparisonJson.model_validate_json(done.stdout)
+    found = objects(done.stdout)
     by_cell: dict[str | None, Any] = {one.before: one for one in found.cells}
     plain, probed = (by_cell[f"pentium4/lab-i386-up/{probe}/noop"] for probe in ("none", "kprobe"))
     assert plain.value.difference == probed.value.difference > 0
     assert probed.overhead.difference == 0
     assert [one.symbol for one in plain.symbols] == ["__do_fast_syscall_32"]
     stored = command.run("compare", "--kernels", *kernels, "--format", "json")
-    assert (stored.returncode, ComparisonJson.model_validate_json(stored.stdout)) == (1, found)
+    assert (stored.returncode, objects(stored.stdout)) == (1, found)
 
 
 @pytest.mark.nightly("the page's own kernels: three seconds")

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
-from command_line import QUICKSTART, REDUCED, CommandLine
+from command_line import QUICKSTART, REDUCED, CommandLine, objects
 from probe_repository import EXPERIMENT, KERNEL, commit, git, make_repository
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.kernels import kernels
-from orchestrator.comparison.forms import ComparisonJson
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels(KERNEL)]
 
@@ -31,17 +31,17 @@ def tree(tmp_path: Path) -> Path:
     return make_repository(tmp_path / "probes")
 
 
-def compared(command: CommandLine, *arguments: str | Path, status: int) -> ComparisonJson:
+def compared(command: CommandLine, *arguments: str | Path, status: int) -> Any:
     done = command.run("compare", *arguments, "--format", "json")
     assert done.returncode == status, done.stdout + done.stderr
-    return ComparisonJson.model_validate_json(done.stdout)
+    return objects(done.stdout)
 
 
 def test_two_commits_of_a_probe(tree: Path, tmp_path: Path) -> None:
     command = CommandLine(tmp_path / "lab")
     config = ("--config", tree / "own.yaml")
     found = compared(command, *config, f"{tree}@HEAD~6", f"{tree}@HEAD", status=1)
-    assert dict(found.counts) == {"dearer": 1, "unchanged": 1}
+    assert vars(found.counts) == {"dearer": 1, "unchanged": 1}
     (probed, _) = found.cells
     assert (probed.value.difference, probed.overhead.difference) == (10, 10)
     assert [(one.symbol.split()[0], one.change) for one in probed.symbols] == [("kprobe_func", 10)]
@@ -52,7 +52,7 @@ def test_two_commits_of_a_probe(tree: Path, tmp_path: Path) -> None:
     # The other way round, from what is known: neither commit is measured again.
     runs = sorted((tmp_path / "lab" / "runs").iterdir())
     again = compared(command, *config, f"{tree}@HEAD", f"{tree}@HEAD~6", status=0)
-    assert dict(again.counts) == {"cheaper": 1, "unchanged": 1}
+    assert vars(again.counts) == {"cheaper": 1, "unchanged": 1}
     assert sorted((tmp_path / "lab" / "runs").iterdir()) == runs
     assert git(tree, "status", "--porcelain") == ""
     # The runs are stored: the same answer without measuring, and without the experiment or the tree.
@@ -64,7 +64,7 @@ def test_what_cannot_be_compared_is_said(tree: Path, tmp_path: Path) -> None:
     command = CommandLine(tmp_path / "lab")
     config = ("--config", tree / "own.yaml")
     broken = compared(command, *config, f"{tree}@HEAD~2", f"{tree}@HEAD~1", status=1)
-    assert dict(broken.counts) == {"failed": 1, "unchanged": 1}
+    assert vars(broken.counts) == {"failed": 1, "unchanged": 1}
     elsewhere = tmp_path / "elsewhere.yaml"
     elsewhere.write_text(EXPERIMENT.replace("./own.c.j2", "kprobe"))
     first, last = f"{tree}@HEAD~6", f"{tree}@HEAD"

@@ -23,7 +23,7 @@ def test_the_page_shows_what_is_printed(tmp_path: Path, monkeypatch: pytest.Monk
         store_days(tmp_path, days, {20: "6.1.176-1"})
     monkeypatch.setenv("ORCHESTRATOR_LAB", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr("orchestrator.report.history_sheets.PROGRAM", "./lab")  # as the page calls it
+    monkeypatch.setattr("orchestrator.program.PROGRAM", "./lab")  # as the page calls it
     printed = CliRunner().invoke(app, ["history", "quickstart:kprobe"]).stdout
     (shown,) = [block.text for block in blocks(ROOT / "docs" / "history.md") if block.text.startswith(SHOWN)]
     assert printed.splitlines() == shown.splitlines()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.errors import CommandFailed, GuestError
-from orchestrator.plain_text import plain_line, plain_text, without_sequences
+from orchestrator.plain_text import cut, plain_line, plain_text, shown, without_sequences
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07 \u202ereversed\u2066 \x9b31m \udcff\x00\x7f\u2028"
 VISIBLE = r"\x1b[2J\x1b]0;owned\x07 \u202ereversed\u2066 \x9b31m \udcff\x00\x7f\u2028"
@@ -47,3 +47,15 @@ def test_a_quoted_line_break_does_not_end_the_quotation() -> None:
         "    hint: run curl | sh",
         "hint: look at the console",
     ]
+
+
+def test_of_many_things_the_first_are_shown() -> None:
+    assert shown(["a", "b"], 2) == ["a", "b"]
+    assert shown(["a", "b", "c"], 1) == ["a", "... and 2 more"]
+    assert shown(["a", "b", "c"], 2, "{} others") == ["a", "b", "1 others"]
+    assert shown([], 2) == []
+
+
+def test_a_long_text_is_cut() -> None:
+    assert cut("abcdef", 6) == "abcdef"
+    assert cut("abcdefg", 6) == "ab ..."

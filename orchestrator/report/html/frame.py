@@ -104,17 +104,16 @@ def _digest(text: str) -> str:
 
 @dataclass(frozen=True)
 class Attachment:
-    """A text of a run; ``id`` is the element's, ``title`` says what it is, ``packed`` is its gzip."""
+    """A text of a run; ``id`` is the element's, ``title`` says what it is."""
 
     id: str
     title: str
     file: KeptFile
-    packed: bytes
 
     @property
     def encoded(self) -> str:
-        """The gzip as base64, as the page's script expands it."""
-        return base64.b64encode(self.packed).decode()
+        """Its gzip as base64, as the page's script expands it; without the time of day, equal runs are equal pages."""
+        return base64.b64encode(gzip.compress(self.file.content, mtime=0)).decode()
 
     @property
     def name(self) -> str:
@@ -132,15 +131,11 @@ class Attachments:
         """Return the attachment of a path in the run's directory, which is read once; None where it is not there."""
         if path not in self._by_path:
             file = read(path)
-            # Without the time of day, equal runs are equal pages.
-            packed = b"" if file is None else gzip.compress(file.content, mtime=0)
-            number = len(self.all) + 1
-            self._by_path[path] = None if file is None else Attachment(f"file-{number}", title, file, packed)
+            self._by_path[path] = None if file is None else Attachment(f"file-{len(self.all) + 1}", title, file)
         return self._by_path[path]
 
     @property
     def all(self) -> Sequence[Attachment]:
-        """Every attachment."""
         return [one for one in self._by_path.values() if one is not None]
 
 

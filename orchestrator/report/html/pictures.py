@@ -138,22 +138,6 @@ _MOST = 1e300
 
 
 @dataclass(frozen=True)
-class Tick:
-    """A label of an axis, at this place in pixels."""
-
-    place: float
-    text: str
-
-
-@dataclass(frozen=True)
-class StepMark:
-    """A step: a line through the whole height, with its change above, which is empty where others would cover it."""
-
-    place: float
-    change: str
-
-
-@dataclass(frozen=True)
 class _Scale:
     """From the values of an axis to pixels; what is outside is at its end."""
 
@@ -175,14 +159,14 @@ def history_picture(chart: HistoryChart, name: str) -> Markup:
     """
     heights = _ticks(*_range(chart))
     left = 8 + _LETTER * max(len(text) for _, text in heights)
-    across = _Scale(*_span(chart), left, _WIDTH - _RIGHT)
+    across = _Scale(chart.points[0].when.timestamp(), chart.points[-1].when.timestamp(), left, _WIDTH - _RIGHT)
     upwards = _Scale(*_range(chart), _HEIGHT - _BOTTOM, _TOP)
     known = [
-        (across(_seconds(one.when)), upwards(one.value))
+        (across(one.when.timestamp()), upwards(one.value))
         for one in _ends_of_equals([point for point in chart.points if point.value is not None])
         if one.value is not None
     ]
-    failed = [across(_seconds(one.when)) for one in chart.points if one.value is None]
+    failed = [across(one.when.timestamp()) for one in chart.points if one.value is None]
     return part(
         "history.svg.j2",
         name=name,
@@ -194,14 +178,14 @@ def history_picture(chart: HistoryChart, name: str) -> Markup:
         right=_WIDTH - _RIGHT,
         top=_TOP,
         bottom=_HEIGHT - _BOTTOM,
-        across=[Tick(across(when), text) for when, text in _dates(chart)],
-        upwards=[Tick(upwards(value), text) for value, text in heights],
+        across=[(across(when), text) for when, text in _dates(chart)],
+        upwards=[(upwards(value), text) for value, text in heights],
         bands=list(_bands(chart.points, across, upwards)),
         # A line of no length has round ends: a point, in a fifth of the bytes of a circle.
         runs="".join(f"M{x:g} {y:g}h0" for x, y in dict.fromkeys(known)),
         size=3 if len(known) > _MANY else 6,
         levels="".join(
-            f"M{across(_seconds(one.first)):g} {upwards(one.value):g}H{across(_seconds(one.last)):g}"
+            f"M{across(one.first.timestamp()):g} {upwards(one.value):g}H{across(one.last.timestamp()):g}"
             for one in chart.levels
         ),
         steps=_steps(chart, across),
@@ -237,10 +221,6 @@ def _ticks(low: float, high: float) -> Sequence[tuple[float, str]]:
     return [(place * step, f"{place * step:{form}}") for place in places]
 
 
-def _span(chart: HistoryChart) -> tuple[float, float]:
-    return _seconds(chart.points[0].when), _seconds(chart.points[-1].when)
-
-
 def _dates(chart: HistoryChart) -> Iterator[tuple[float, str]]:
     """Some six moments from the first run to the last: midnights, or full hours of a short history; UTC."""
     first, last = (point.when.astimezone(UTC) for point in (chart.points[0], chart.points[-1]))
@@ -248,11 +228,11 @@ def _dates(chart: HistoryChart) -> Iterator[tuple[float, str]]:
     unit, form = (timedelta(hours=1), "%m-%d %H:%M") if is_short else (timedelta(days=1), "%Y-%m-%d")
     when = first.replace(hour=first.hour if is_short else 0, minute=0, second=0, microsecond=0) + unit
     if when > last:
-        yield _seconds(first), f"{first:%Y-%m-%d %H:%M}"
+        yield first.timestamp(), f"{first:%Y-%m-%d %H:%M}"
         return
     stride = unit * math.ceil((last - when) / unit / _TICKS or 1)
     while when <= last:
-        yield _seconds(when), f"{when:{form}}"
+        yield when.timestamp(), f"{when:{form}}"
         when += stride
 
 
@@ -260,7 +240,9 @@ def _bands(points: Sequence[HistoryPoint], across: _Scale, upwards: _Scale) -> I
     """The intervals of each row of neighbours that have one: nothing is drawn across a run that has none."""
     for has_bounds, group in groupby(points, lambda one: one.bounds is not None):
         if has_bounds:
-            ends = [(across(_seconds(one.when)), *map(upwards, one.bounds)) for one in group if one.bounds is not None]
+            ends = [
+                (across(one.when.timestamp()), *map(upwards, one.bounds)) for one in group if one.bounds is not None
+            ]
             outline = [*((x, high) for x, _, high in ends), *((x, low) for x, low, _ in reversed(ends))]
             yield "M" + "L".join(f"{x:g} {y:g}" for x, y in outline) + "Z"
 
@@ -273,22 +255,18 @@ def _ends_of_equals(points: Sequence[HistoryPoint]) -> Iterator[HistoryPoint]:
         yield alike[-1]
 
 
-def _steps(chart: HistoryChart, across: _Scale) -> Sequence[StepMark]:
-    """The steps, the newest first. Of labels that would cover each other the newer one stays."""
-    found: list[StepMark] = []
+def _steps(chart: HistoryChart, across: _Scale) -> Sequence[tuple[float, str]]:
+    """The steps, the newest first, with their changes. Of labels that would cover each other the newer one stays."""
+    found: list[tuple[float, str]] = []
     free = float(_WIDTH)
     for level in reversed(chart.levels[1:]):
-        place = across(_seconds(level.first))
+        place = across(level.first.timestamp())
         half = _LETTER * len(level.change) / 2
         fits = place + half <= free
-        found.append(StepMark(place, level.change if fits else ""))
+        found.append((place, level.change if fits else ""))
         free = place - half - _LETTER if fits else free
     return found
 
 
 def _day(when: datetime) -> str:
     return f"{when.astimezone(UTC):%Y-%m-%d}"
-
-
-def _seconds(when: datetime) -> float:
-    return when.timestamp()

@@ -15,35 +15,28 @@ from typing import Any
 from markupsafe import Markup
 
 from orchestrator.errors import LabError
-from orchestrator.plain_text import counted
+from orchestrator.plain_text import counted, shown
 from orchestrator.program import PROGRAM, command
 from orchestrator.report.chart import Chart
-from orchestrator.report.claims import Assessment, Statement, Verdict, assess, statements
+from orchestrator.report.claims import Assessment, all_claims, assess
 from orchestrator.report.flames import flame_graph
-from orchestrator.report.html.frame import Attachment, Attachments, Beside, Link, Page, render
+from orchestrator.report.html.frame import Attachments, Beside, Link, Page, render
 from orchestrator.report.html.pictures import NOT_DRAWN, can_draw, chart_picture, inline_picture
 from orchestrator.report.kind import ReportRegistry, groups
 from orchestrator.report.profile_sheets import profile_sheet
 from orchestrator.report.sheet import NOTHING, Sheet, figure, published_figure, unit_name
 from orchestrator.report.text import summary
+from orchestrator.results.budgets import only
 from orchestrator.results.contract import CellRecord, RunRecord, TextEvidence
-from orchestrator.results.run_files import Boot, Provenance, kept_file, module_folders, module_source, provenance
-from orchestrator.results.runs import Run
+from orchestrator.results.origin import Boot, Origin
+from orchestrator.results.run_files import kept_file, module_folders, module_source, provenance
+from orchestrator.results.runs import EXPERIMENT_FILE, Run
 from orchestrator.results.stored_profile import CellProfile, load_profile
 
 # What a page says of one cell: figures, samples, evidence, profile, and the command that repeats it.
 
 _MOST_SAMPLES = 100
 _MOST_ITEMS = 20
-_EXPERIMENT = "experiment.yaml"
-
-
-@dataclass(frozen=True)
-class Flames:
-    """A flame graph: a ``picture`` in the page, or a ``link`` to its file."""
-
-    picture: Markup | None = None
-    link: str | None = None
 
 
 @dataclass(frozen=True)
@@ -55,16 +48,15 @@ class CellPart:
     repeat: str | None
     links: Sequence[Link] = ()
     profile: Sheet | None = None
-    flames: Flames | None = None
+    flames: Markup | None = None
+    """Its flame graph, or a link to that."""
 
     @property
     def value(self) -> str:
-        """The value as tables print it."""
         return figure(self.record.value, self.record.unit)
 
     @property
     def overhead(self) -> str:
-        """The overhead as tables print it."""
         return figure(self.record.overhead, self.record.unit)
 
     @property
@@ -77,7 +69,6 @@ class CellPart:
 
     @property
     def published(self) -> str:
-        """The overhead that was published."""
         reference = self.record.reference
         return NOTHING if reference is None else f"{published_figure(reference.overhead)} {unit_name(reference.unit)}"
 
@@ -111,11 +102,8 @@ class CellPart:
 
 def repeat_command(directory: Path, record: CellRecord) -> str | None:
     """The command that measures the cell, and what it is compared with, again; None without its experiment."""
-    if not (directory / _EXPERIMENT).is_file():
-        return None
-    # A comma would begin another condition of the filter.
-    only = f"id={record.id.replace(',', '?')}"
-    return command("run", str((directory / _EXPERIMENT).absolute()), "--only", only)
+    experiment = directory / EXPERIMENT_FILE
+    return command("run", str(experiment.absolute()), *only([record])) if experiment.is_file() else None
 
 
 def _fields(model: Any) -> Mapping[str, Any]:
@@ -139,8 +127,7 @@ def _text(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {_text(one)}" for key, one in list(value.items())[:_MOST_ITEMS])
     if isinstance(value, list | tuple):
-        rest = [f"{len(value) - _MOST_ITEMS} more"] if len(value) > _MOST_ITEMS else []
-        return ", ".join([*(_text(one) for one in value[:_MOST_ITEMS]), *rest])
+        return ", ".join(shown([_text(one) for one in value], _MOST_ITEMS, "{} more"))
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
@@ -153,7 +140,7 @@ _STARTED = re.compile(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)\d\d-")
 _CLOCKS = {"instructions": "counted in instructions", "wall": "timed in nanoseconds of the guest's clock"}
 
 
-def run_sentences(run: RunRecord, made_with: Provenance, unfinished: int) -> Iterator[str]:
+def run_sentences(run: RunRecord, made_with: Origin, unfinished: int) -> Iterator[str]:
     """Yield what was measured, and with what outcome."""
     cells = run.cells
     if not cells:
@@ -172,42 +159,15 @@ def run_sentences(run: RunRecord, made_with: Provenance, unfinished: int) -> Ite
     open_cells = f"; {unfinished} not measured yet" if unfinished else ""
     started = _STARTED.match(run.run)
     when = "" if started is None else " on {}-{}-{} at {}:{}".format(*started.groups())
-    yield f"Run {run.run}{_tools(made_with)}{when}: {states['ok']} with a number and its proof{rest}{open_cells}."
-
-
-def _tools(made_with: Provenance) -> str:
-    qemus = [str(session["qemu"]) for session in made_with.sessions if session.get("qemu")]
-    return f" by {_named(qemus)}" if qemus else ""
+    qemus = [session.qemu for session in made_with.sessions if session.qemu]
+    tools = f" by {_named(qemus)}" if qemus else ""
+    yield f"Run {run.run}{tools}{when}: {states['ok']} with a number and its proof{rest}{open_cells}."
 
 
 def _named(names: Iterable[str]) -> str:
     found = list(dict.fromkeys(names))
-    listed = found[:_NAMED] if len(found) > _NAMED + 1 else found
-    rest = [f"{len(found) - len(listed)} more"] if len(listed) < len(found) else []
-    *first, last = [*listed, *rest]
+    *first, last = found if len(found) == _NAMED + 1 else shown(found, _NAMED, "{} more")
     return f"{', '.join(first)} and {last}" if first else last
-
-
-# The claims of a document as a page has them: the decided ones first, the others folded.
-
-
-@dataclass(frozen=True)
-class FoldedClaims:
-    """A document's claims, each with its figures."""
-
-    title: str
-    decided: Sequence[Statement]
-    undecided: Sequence[Statement]
-
-
-def folded_claims(assessment: Assessment) -> FoldedClaims:
-    """Return the claims of one document."""
-    found = statements(assessment)
-    return FoldedClaims(
-        assessment.title,
-        [one for one in found if one.verdict is not Verdict.UNKNOWN],
-        [one for one in found if one.verdict is Verdict.UNKNOWN],
-    )
 
 
 # Tables that are of no run's layout, as a page: modelled times, comparisons.
@@ -218,16 +178,12 @@ def sheets_page(
 ) -> str:
     """Return the page of these tables and of the outcome of claims, below the sentences of ``summary``."""
     links = [Link("#tables", "Tables"), *([Link("#claims", "Claims")] if assessments else [])]
-    claims = [folded_claims(one) for one in assessments]
-    return render("sheets.html.j2", title, links, findings=summary, sheets=sheets, claims=claims)
+    return render(
+        "sheets.html.j2", title, links, findings=summary, sheets=sheets, claims=[all_claims(one) for one in assessments]
+    )
 
 
 # What a run's page has around it where it is one of many: links to the others, and charts that were drawn before.
-
-
-def _nowhere(cell: str) -> str | None:
-    del cell
-    return None
 
 
 @dataclass(frozen=True)
@@ -236,7 +192,7 @@ class Surroundings:
 
     links: Sequence[Link] = ()
     remarks: Sequence[str] = ()
-    history: Callable[[str], str | None] = _nowhere
+    history: Callable[[str], str | None] = lambda cell: None
     picture: Callable[[Chart, str], Markup] = chart_picture
 
 
@@ -254,129 +210,61 @@ _SYMBOLS, _FEW_SYMBOLS = 20, 5
 _MANY_CELLS = 100
 
 
-@dataclass(frozen=True)
-class TablePart:
-    """A table of the run, and its charts as elements of the page."""
-
-    sheet: Sheet
-    id: str
-    pictures: Sequence[Markup]
-
-
-@dataclass(frozen=True)
-class BootPart:
-    """A guest: how it was started, on what."""
-
-    name: str
-    anchor: str
-    kernel: str
-    packages: str
-    command: str
-
-
-@dataclass(frozen=True)
-class FilePart:
-    """An attachment as the page shows it: ``encoded`` in the page, or a ``link``."""
-
-    id: str
-    title: str
-    path: str
-    size: str
-    cut: str
-    encoded: str
-    link: str | None
-
-
-@dataclass(frozen=True)
-class _Content:
-    """All that a page is made of; ``flames`` are flame graphs as SVG, by cell."""
-
-    run: Run
-    links: Sequence[Link]
-    summary: Sequence[str]
-    tables: Sequence[TablePart]
-    remarks: Sequence[str]
-    cells: Sequence[CellPart]
-    boots: Sequence[BootPart]
-    attachments: Sequence[Attachment]
-    flames: Mapping[str, str]
-
-
 def run_page(run: Run, registry: ReportRegistry, folder: str | None = None, surroundings: Surroundings = ALONE) -> Page:
     """Return the page of a run. Parts of the run that are not there are left out.
 
     Above ``LARGEST_PAGE`` bytes, consoles, C and flame graphs go into ``folder`` beside the page; without one they
     stay in the page, however large it is. Raises LabError for a damaged profile.
     """
-    content = _content(run, registry, surroundings)
-    text = _render(content, registry, None)
-    if folder is None or len(text.encode()) <= LARGEST_PAGE:
-        return Page(text)
-    beside = Beside(folder)
-    text = _render(content, registry, beside)
-    return Page(text, folder, beside.files)
-
-
-def _content(run: Run, registry: ReportRegistry, surroundings: Surroundings) -> _Content:
     made_with = provenance(run.directory)
     attachments = Attachments()
-    anchors = {boot.name: f"guest-{number}" for number, boot in enumerate(made_with.boots, 1)}
-    flames: dict[str, str] = {}
     remarks: list[str] = []
     tables = list(_tables(run, registry, remarks, surroundings))
-    cells = []
+    claims = [all_claims(one) for one in assess(run.record, registry)]
+    cells: list[CellPart] = []
+    flames: dict[str, str] = {}
     for number, record in enumerate(run.record.cells, 1):
         history = surroundings.history(record.id)
         links = [Link(history, "Its history")] if history is not None else []
-        for boot in made_with.boots:
+        for guest, boot in enumerate(made_with.boots, 1):
             if boot.has(record):
-                links.append(Link(f"#{anchors[boot.name]}", f"Guest {boot.name}"))
+                links.append(Link(f"#guest-{guest}", f"Guest {boot.name}"))
                 links += _files_of(run, boot, record, attachments)
         part = CellPart(record, f"cell-{number}", repeat_command(run.directory, record), links)
         cells.append(_with_profile(part, run, flames))
-    return _Content(
-        run=run,
-        links=surroundings.links,
-        summary=[*run_sentences(run.record, made_with, run.unfinished), *surroundings.remarks],
-        tables=tables,
-        remarks=remarks,
-        cells=cells,
-        boots=[_boot(boot, anchors[boot.name]) for boot in made_with.boots],
-        attachments=attachments.all,
-        flames=flames,
-    )
+
+    def text(beside: Beside | None) -> str:
+        files = attachments.all
+        there = {"Tables": tables, "Claims": claims, "Cells": cells, "Guests": made_with.boots, "Files": files}
+        return render(
+            "run.html.j2",
+            run.record.experiment,
+            [*surroundings.links, *(Link(f"#{name.lower()}", name) for name, parts in there.items() if parts)],
+            summary=[*run_sentences(run.record, made_with, run.unfinished), *surroundings.remarks],
+            findings=summary(run.record, registry),
+            tables=tables,
+            remarks=remarks,
+            claims=claims,
+            cells=[_with_flames(cell, flames.get(cell.record.id), beside) for cell in cells],
+            boots=made_with.boots,
+            shell=shlex.join,
+            files=[(one, beside.put(one.name, one.file.content) if beside else None) for one in files],
+            size=_size,
+        )
+
+    page = text(None)
+    if folder is None or len(page.encode()) <= LARGEST_PAGE:
+        return Page(page)
+    beside = Beside(folder)
+    return Page(text(beside), folder, beside.files)
 
 
-def _render(content: _Content, registry: ReportRegistry, beside: Beside | None) -> str:
-    claims = [folded_claims(one) for one in assess(content.run.record, registry)]
-    there = {
-        "Tables": content.tables,
-        "Claims": claims,
-        "Cells": content.cells,
-        "Guests": content.boots,
-        "Files": content.attachments,
-    }
-    return render(
-        "run.html.j2",
-        content.run.record.experiment,
-        [*content.links, *(Link(f"#{name.lower()}", name) for name, parts in there.items() if parts)],
-        summary=content.summary,
-        findings=summary(content.run.record, registry),
-        tables=content.tables,
-        remarks=content.remarks,
-        claims=claims,
-        cells=[_with_flames(cell, content.flames.get(cell.record.id), beside) for cell in content.cells],
-        choices=_choices(content.cells),
-        boots=content.boots,
-        files=[_file(one, beside) for one in content.attachments],
-    )
-
-
-def _tables(run: Run, registry: ReportRegistry, remarks: list[str], surroundings: Surroundings) -> Iterator[TablePart]:
-    drawn = 0
+def _tables(
+    run: Run, registry: ReportRegistry, remarks: list[str], surroundings: Surroundings
+) -> Iterator[tuple[Sheet, Sequence[Markup]]]:
+    drawn = left_out = 0
     drawable = can_draw()
-    left_out = 0
-    for number, (kind, group) in enumerate(groups(run.record, registry), 1):
+    for kind, group in groups(run.record, registry):
         pictures = []
         sheet = kind.sheet(group)
         for chart in kind.charts(group).values():
@@ -385,7 +273,7 @@ def _tables(run: Run, registry: ReportRegistry, remarks: list[str], surroundings
                 pictures.append(surroundings.picture(chart, f"chart-{drawn}"))
             else:
                 left_out += 1
-        yield TablePart(sheet, f"table-{number}", pictures)
+        yield sheet, pictures
     if left_out and drawable:
         remarks.append(f"{left_out} more charts: {PROGRAM} report {run.record.run} --charts")
     elif left_out:
@@ -434,35 +322,12 @@ def _with_flames(cell: CellPart, svg: str | None, beside: Beside | None) -> Cell
         return cell
     if beside is not None:
         link = beside.put(f"{cell.anchor}-flames.svg", svg.encode())
-        return replace(cell, flames=Flames(link=link))
-    picture = inline_picture(
-        svg, f"{cell.anchor}-flames", f"Flame graph of {cell.record.id}", "Instructions per call, by the stack of calls"
-    )
-    return replace(cell, flames=Flames(picture=picture))
-
-
-def _boot(boot: Boot, anchor: str) -> BootPart:
-    kernel = f"{boot.kernel.name} {boot.kernel.release}".strip()
-    packages = ", ".join(f"{name} {version}" for name, version in boot.kernel.packages.items())
-    return BootPart(boot.name, anchor, kernel, packages, shlex.join(boot.qemu))
-
-
-def _file(attachment: Attachment, beside: Beside | None) -> FilePart:
-    file = attachment.file
-    link = None if beside is None else beside.put(attachment.name, file.content)
-    cut = f", {_size(file.left_out)} are left out" if file.left_out else ""
-    encoded = attachment.encoded if beside is None else ""
-    return FilePart(attachment.id, attachment.title, file.path, _size(len(file.content)), cut, encoded, link)
+        return replace(cell, flames=Markup('<p><a href="{}">Flame graph</a></p>').format(link))
+    title = f"Flame graph of {cell.record.id}"
+    picture = inline_picture(svg, f"{cell.anchor}-flames", title, "Instructions per call, by the stack of calls")
+    region = Markup('<div class="scroll" role="region" aria-label="{}" tabindex="0">{}</div>')
+    return replace(cell, flames=region.format(title, picture))
 
 
 def _size(count: int) -> str:
     return f"{count} bytes" if count < 10_000 else f"{count / 1000:.0f} kB"
-
-
-def _choices(cells: Sequence[CellPart]) -> Mapping[str, Sequence[str]]:
-    """What the list of cells can be filtered by, with the values that occur."""
-    return {
-        "status": sorted({cell.record.status for cell in cells}),
-        "probe": sorted({cell.record.probe for cell in cells}),
-        "kernel": sorted({cell.record.kernel for cell in cells}),
-    }

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
+from pydantic import TypeAdapter
 
 from orchestrator import __version__
 from orchestrator.errors import HostError, LabError, UsageError
@@ -64,7 +64,6 @@ class DrawnCharts:
         self._is_saved = True
 
     def picture(self, chart: Chart, name: str) -> Markup:
-        """A chart as an element of a page, whose ids begin with ``name``."""
         key = hashlib.sha256(repr((self._program, name, chart)).encode()).hexdigest()
         known = self._charts.pop(key, None)
         if known is None:
@@ -76,7 +75,6 @@ class DrawnCharts:
         return Markup(known)  # noqa: S704 (drawn above)
 
     def save(self) -> None:
-        """Keep them for the next build."""
         if not self._is_saved:
             with storage_faults(self._file):
                 write_whole(self._file, json.dumps(self._charts))
@@ -87,10 +85,9 @@ def _loaded(file: Path) -> dict[str, str]:
     """What is kept; nothing where it is missing or damaged."""
     try:
         with file.open("rb") as opened:
-            found = json.loads(opened.read(_LARGEST_FILE))
+            return TypeAdapter(dict[str, str]).validate_json(opened.read(_LARGEST_FILE))
     except (OSError, ValueError):
         return {}
-    return {key: one for key, one in found.items() if isinstance(one, str)} if isinstance(found, dict) else {}
 
 
 # What makes the pages: another version of it makes all of them anew.
@@ -128,12 +125,7 @@ class SiteBuilt:
 
     @property
     def index(self) -> Path:
-        """The first page."""
         return self.directory / INDEX
-
-
-def _ignore(done: int, pages: int) -> None:
-    del done, pages
 
 
 def build_site(
@@ -141,7 +133,7 @@ def build_site(
     directory: Path,
     registry: ReportRegistry,
     most_runs: int | None = None,
-    progress: Callable[[int, int], None] = _ignore,
+    progress: Callable[[int, int], None] = lambda done, pages: None,
 ) -> SiteBuilt:
     """Bring the site in ``directory`` up to date with the store; the newest ``most_runs`` runs have a page, or all.
 
@@ -170,7 +162,6 @@ class _Build:
         self._written = 0
 
     def done(self, progress: Callable[[int, int], None]) -> SiteBuilt:
-        """Make all pages, and remove those that are of nothing any more."""
         runs = {run_file(run.id): run for run in self._shown}
         metrics = {metric_file(metric): metric for metric in self._outcomes}
         experiments = {experiment_file(run.experiment): run.experiment for run in self._runs}
@@ -199,63 +190,54 @@ class _Build:
     def _make_run(self, path: str, run: RunEntry) -> None:
         cells, earlier = self._counts.get(run.id, Counter()), self._earlier.get(run.id)
         facts = (run.status, run.finished, str(run.directory), run.digest, sorted(cells.items()))
-        made_from = self._digest(*facts, self._addresses.run(earlier) if earlier else None)
-        if self._folder.is_current(path, made_from):
-            return
-        try:
-            record = self._store.load_run(run.id)
-            found = Run(record, run.directory, cells["planned"])
-            page = run_page(found, self._registry, beside(Path(path)), self._surroundings(path, run, earlier))
-        except LabError as error:
-            page = _unreadable(run.id, error, self._addresses.seen_from(path))
-        self._put(path, page, made_from)
 
-    def _surroundings(self, path: str, run: RunEntry, earlier: str | None) -> Surroundings:
-        at = self._addresses.seen_from(path)
-        links = [Link(at.index, "Overview"), Link(at.all_runs, "All runs")]
-        links.append(Link(at.experiment(run.experiment), f"Experiment {run.experiment}"))
+        def page(at: Addresses) -> tuple[Page, None]:
+            found = Run(self._store.load_run(run.id), run.directory, cells["planned"])
+            return run_page(found, self._registry, beside(Path(path)), self._surroundings(run, earlier, at)), None
+
+        self._make(path, run.id, self._digest(*facts, self._addresses.run(earlier) if earlier else None), page)
+
+    def _surroundings(self, run: RunEntry, earlier: str | None, at: Addresses) -> Surroundings:
         before = at.run(earlier) if earlier is not None else None
-        if before is not None:
-            links.append(Link(before, "Earlier run"))
         remarks = {"running": ["It was still running when this page was made."], "interrupted": ["It was interrupted."]}
         return Surroundings(
-            links=links,
+            links=[*at.above(run.experiment), *([] if before is None else [Link(before, "Earlier run")])],
             remarks=remarks.get(run.status, []),
             history=lambda cell: at.metric(Metric(run.experiment, cell)),
             picture=self._charts.picture,
         )
 
     def _make_metric(self, path: str, metric: Metric) -> None:
-        made_from = self._digest(self._outcomes[metric])
+        def page(at: Addresses) -> tuple[Page, MetricSummary]:
+            found = history(self._store, metric)
+            assert found is not None, "a metric is listed for its outcomes"
+            lacking = ""
+            try:
+                traced = Traced(found, steps_of(found))
+            except HostError as error:
+                traced, lacking = Traced(found, Steps([], "")), f"{error.what}: {error.hint}"
+            newest = traced.steps.found[: -MOST_STEPS - 1 : -1]
+            explained = [ExplainedStep(step, causes(self._origins, step, metric)) for step in newest]
+            return metric_page(traced, explained, lacking, at), summary_of(traced, explained, fitted=not lacking)
+
+        self._make(path, str(metric), self._digest(self._outcomes[metric]), page)
+
+    def _make_overview(self, path: str, text: str) -> None:
+        self._make(path, path, hashlib.sha256(text.encode()).hexdigest(), lambda at: (Page(text), None))
+
+    def _make(
+        self, path: str, title: str, made_from: str, page: Callable[[Addresses], tuple[Page, MetricSummary | None]]
+    ) -> None:
+        """Make a page that is not there, with the reason where it cannot be shown: the others are made all the same."""
         if self._folder.is_current(path, made_from):
             return
         at = self._addresses.seen_from(path)
         try:
-            page, summary = self._metric_page(metric, at)
+            made, line = page(at)
         except LabError as error:
-            self._put(path, _unreadable(str(metric), error, at), made_from)
-        else:
-            self._put(path, page, made_from, summary.model_dump(mode="json"))
-
-    def _metric_page(self, metric: Metric, at: Addresses) -> tuple[Page, MetricSummary]:
-        found = history(self._store, metric)
-        assert found is not None, "a metric is listed for its outcomes"
-        lacking = ""
-        try:
-            traced = Traced(found, steps_of(found))
-        except HostError as error:
-            traced, lacking = Traced(found, Steps([], "")), f"{error.what}: {error.hint}"
-        newest = traced.steps.found[: -MOST_STEPS - 1 : -1]
-        explained = [ExplainedStep(step, causes(self._origins, step, metric)) for step in newest]
-        return metric_page(traced, explained, lacking, at), summary_of(traced, explained, fitted=not lacking)
-
-    def _make_overview(self, path: str, text: str) -> None:
-        made_from = hashlib.sha256(text.encode()).hexdigest()
-        if not self._folder.is_current(path, made_from):
-            self._put(path, Page(text), made_from)
-
-    def _put(self, path: str, page: Page, made_from: str, line: dict[str, Any] | None = None) -> None:
-        self._folder.put(path, page, made_from, line)
+            reason = render("unreadable.html.j2", title, [Link(at.index, "Overview")], reason=str(error))
+            made, line = Page(reason), None
+        self._folder.put(path, made, made_from, None if line is None else line.model_dump(mode="json"))
         self._written += 1
 
     def _baselines(self) -> Mapping[str, Sequence[str]]:
@@ -277,8 +259,3 @@ def _earlier(runs: Sequence[RunEntry]) -> Mapping[str, str]:
             found[later[run.experiment]] = run.id
         later[run.experiment] = run.id
     return found
-
-
-def _unreadable(title: str, error: LabError, at: Addresses) -> Page:
-    """The page of what cannot be shown, with the reason: the others are made all the same."""
-    return Page(render("unreadable.html.j2", title, [Link(at.index, "Overview")], reason=str(error)))

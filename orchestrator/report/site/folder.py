@@ -19,19 +19,18 @@ from orchestrator.errors import LabError, UsageError
 from orchestrator.files import write_whole
 from orchestrator.report.html.frame import Page
 from orchestrator.report.site.pages import SitePath
+from orchestrator.results.contract import Record
 from orchestrator.results.faults import storage_faults
 
 # What a site remembers: which files are its own, and what each page was made from.
 
 
-class KeptPage(BaseModel):
+class KeptPage(Record):
     """A page of the site.
 
     ``made_from`` is a digest of all that it shows and of the program, empty of a page that was not finished. ``files``
     belong to it. ``line`` is what lists have of it, in the form of the program that made it.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     made_from: str = ""
     files: tuple[SitePath, ...] = ()
@@ -78,12 +77,10 @@ class SiteFolder:
         self.save()
 
     def is_current(self, path: str, made_from: str) -> bool:
-        """Whether the page was made from this, and is there."""
         page = self._state.pages.get(path)
         return page is not None and page.made_from == made_from and (self.directory / path).is_file()
 
     def line(self, path: str) -> Mapping[str, Any] | None:
-        """What was put with a page, for lists."""
         return self._state.pages[path].line
 
     def put(self, path: str, page: Page, made_from: str, line: dict[str, Any] | None = None) -> None:
@@ -121,7 +118,6 @@ class SiteFolder:
         return len(others)
 
     def save(self) -> None:
-        """Write down what the site has."""
         file = self.own / _STATE
         with storage_faults(file):
             write_whole(file, self._state.model_dump_json(exclude_defaults=True))

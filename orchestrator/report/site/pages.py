@@ -14,15 +14,22 @@ from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import StringConstraints
 
 from orchestrator.plain_text import counted
-from orchestrator.program import PROGRAM
 from orchestrator.report.chart import sparkline
-from orchestrator.report.history_sheets import ExplainedStep, Traced, histories_csv, history_chart
+from orchestrator.report.history_sheets import (
+    ExplainedStep,
+    Traced,
+    histories_csv,
+    history_chart,
+    interval_figure,
+    left_out,
+)
 from orchestrator.report.html.frame import Link, Page, render
 from orchestrator.report.html.pictures import history_picture
-from orchestrator.report.sheet import NOTHING, figure, signed_figure
+from orchestrator.report.sheet import figure, signed_figure
+from orchestrator.results.contract import Record
 from orchestrator.results.history import History, Metric, Point
 from orchestrator.results.store import RunEntry
 
@@ -34,29 +41,24 @@ NO_NUMBER = "!"
 _CAUSES = 3
 
 
-class LastStep(BaseModel):
-    """The newest step: the runs on either side, when the later one began, what it costs more, and why.
+class LastStep(Record):
+    """The newest step: the run behind it, when that began, what it costs more, and why.
 
     ``change`` is a text, ``size`` the figure without its sign.
     """
 
-    model_config = ConfigDict(frozen=True)
-
-    before: str
     after: str
     started: str
     change: str
     size: float
-    causes: tuple[str, ...]
+    causes: list[str]
 
 
-class MetricSummary(BaseModel):
+class MetricSummary(Record):
     """A metric's line. ``course`` has a hexadecimal digit for its height at each point, ``!`` where it has no number.
 
     ``fitted`` is False where the library that finds its steps was missing.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     experiment: str
     cell: str
@@ -65,6 +67,10 @@ class MetricSummary(BaseModel):
     steps: int
     last: LastStep | None = None
     fitted: bool = True
+
+    @property
+    def metric(self) -> Metric:
+        return Metric(self.experiment, self.cell)
 
 
 def summary_of(traced: Traced, explained: Sequence[ExplainedStep], *, fitted: bool) -> MetricSummary:
@@ -84,15 +90,13 @@ def summary_of(traced: Traced, explained: Sequence[ExplainedStep], *, fitted: bo
 
 
 def _last(newest: ExplainedStep, unit: str) -> LastStep:
-    step, shown = newest.step, [cause.sentence for cause in newest.causes[:_CAUSES]]
-    rest = len(newest.causes) - len(shown)
+    step = newest.step
     return LastStep(
-        before=step.before.run,
         after=step.after.run,
         started=step.after.started,
         change=signed_figure(step.change, unit),
         size=abs(step.change),
-        causes=(*shown, *([f"and {rest} more"] if rest else [])),
+        causes=newest.sentences(_CAUSES),
     )
 
 
@@ -213,30 +217,29 @@ class Addresses:
     page: str = INDEX
 
     def seen_from(self, page: str) -> Addresses:
-        """The same from another page."""
         return replace(self, page=page)
 
     @property
     def index(self) -> str:
-        """The site's first page."""
         return self._to(INDEX)
 
     @property
     def all_runs(self) -> str:
-        """The list of all runs."""
         return self._to(RUNS)
 
     def experiment(self, name: str) -> str:
-        """An experiment's page."""
         return self._to(experiment_file(name))
 
     def run(self, run: str) -> str | None:
-        """A run's page; None where it has none."""
         return self._to(run_file(run)) if run in self.runs else None
 
     def metric(self, metric: Metric) -> str | None:
-        """A metric's page; None where it has none."""
         return self._to(metric_file(metric)) if metric in self.metrics else None
+
+    def above(self, experiment: str) -> list[Link]:
+        """Links to the lists that have an experiment's runs and metrics."""
+        links = [Link(self.index, "Overview"), Link(self.all_runs, "All runs")]
+        return [*links, Link(self.experiment(experiment), f"Experiment {experiment}")]
 
     def _to(self, target: str) -> str:
         return "../" * self.page.count("/") + target
@@ -253,60 +256,32 @@ _MOST_CAUSES = 5
 
 
 @dataclass(frozen=True)
-class RunRow:
-    """A run in a list."""
-
-    run: str
-    address: str | None
-    experiment: str
-    experiment_address: str
-    began: str
-    status: str
-    ok: int
-    failed: int
-    other: int
-    open: int
-    baselines: str
-
-
-@dataclass(frozen=True)
-class MetricRow:
-    """A metric in a list; ``last_address`` is the page of the run that its last step begins with."""
-
-    name: str
-    address: str | None
-    summary: MetricSummary
-    course: Course
-    last_day: str
-    last_address: str | None
-
-
-@dataclass(frozen=True)
 class Change:
-    """A run with which steps begin: the metrics that have one, the largest change first, and what was different."""
+    """A run with which steps begin, and the metrics that have one."""
 
-    id: str
-    title: str
     run: str
-    address: str | None
-    causes: Sequence[str]
-    metrics: Sequence[MetricRow]
-    others: int
-    experiment_address: str
+    metrics: Sequence[MetricSummary]
 
+    @property
+    def id(self) -> str:
+        return f"change-{hashlib.sha256(self.run.encode()).hexdigest()[:8]}"
 
-@dataclass(frozen=True)
-class ExperimentRow:
-    """An experiment in a list."""
+    @property
+    def ordered(self) -> Sequence[MetricSummary]:
+        """The largest change first."""
+        return sorted(self.metrics, key=lambda one: one.last.size if one.last else 0.0, reverse=True)
 
-    name: str
-    address: str
-    runs: int
-    newest: str
-    newest_address: str | None
-    began: str
-    metrics: int
-    changed: int
+    @property
+    def steps(self) -> Sequence[LastStep]:
+        return [one.last for one in self.ordered if one.last is not None]
+
+    @property
+    def title(self) -> str:
+        return f"{day(self.steps[0].started)}: {counted(len(self.metrics), 'metric')} of {self.metrics[0].experiment}"
+
+    @property
+    def causes(self) -> Sequence[str]:
+        return list(dict.fromkeys(cause for step in self.steps for cause in step.causes))[:_MOST_CAUSES]
 
 
 @dataclass(frozen=True)
@@ -322,13 +297,13 @@ class Overview:
     baselines: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @cached_property
-    def changed(self) -> Mapping[str, Sequence[MetricSummary]]:
+    def changes(self) -> Sequence[Change]:
         """The metrics whose last step begins with one of the newest runs, by that run, the newest first."""
         found: dict[str, list[MetricSummary]] = {run.id: [] for run in self.runs[:RECENT]}
         for one in self.metrics:
             if one.last is not None and one.last.after in found:
                 found[one.last.after].append(one)
-        return {run: metrics for run, metrics in found.items() if metrics}
+        return [Change(run, metrics) for run, metrics in found.items() if metrics]
 
     @cached_property
     def experiments(self) -> Mapping[str, Sequence[RunEntry]]:
@@ -338,14 +313,15 @@ class Overview:
             found.setdefault(run.experiment, []).append(run)
         return found
 
+    def cells(self, run: str) -> Counter[str]:
+        return self.counts.get(run, Counter())
+
 
 def index_page(overview: Overview, addresses: Addresses) -> str:
     """The first page: what changed lately, the latest runs, the experiments."""
     runs = overview.runs
-    changes = [_change(*one, addresses) for one in list(overview.changed.items())[:_MOST_CHANGES]]
-    experiments = [_experiment_row(overview, name, addresses) for name in overview.experiments]
-    count = f"{counted(len(runs), 'run')} of {counted(len(experiments), 'experiment')}"
-    return render(
+    count = f"{counted(len(runs), 'run')} of {counted(len(overview.experiments), 'experiment')}"
+    return _page(
         "index.html.j2",
         "Probe lab",
         [
@@ -354,104 +330,47 @@ def index_page(overview: Overview, addresses: Addresses) -> str:
             Link("#experiments", "Experiments"),
             Link(addresses.all_runs, "All runs"),
         ],
+        addresses,
+        overview=overview,
         summary=[f"{count}, the newest of {minute(runs[0].started)} UTC."],
         recent=min(RECENT, len(runs)),
-        changes=changes,
-        more_changes=len(overview.changed) - len(changes),
-        runs=[_run_row(overview, run, addresses) for run in runs[:_MOST_RUNS]],
-        more_runs=len(runs[_MOST_RUNS:]),
-        experiments=experiments,
+        changes=overview.changes[:_MOST_CHANGES],
+        most_changed=_MOST_CHANGED,
+        runs=runs[:_MOST_RUNS],
+        metrics=Counter(one.experiment for one in overview.metrics),
+        changed=Counter(metric.experiment for one in overview.changes for metric in one.metrics),
     )
 
 
 def runs_page(overview: Overview, addresses: Addresses) -> str:
     """The list of all runs."""
-    rows = [_run_row(overview, run, addresses) for run in overview.runs]
-    return render("runs.html.j2", "All runs", [Link(addresses.index, "Overview")], runs=rows)
+    links = [Link(addresses.index, "Overview")]
+    return _page("runs.html.j2", "All runs", links, addresses, overview=overview, runs=overview.runs)
 
 
 def experiment_page(overview: Overview, name: str, addresses: Addresses) -> str:
     """The page of an experiment: its metrics, and its latest runs."""
     runs = overview.experiments[name]
     metrics = [one for one in overview.metrics if one.experiment == name]
-    sections = [("#metrics", "Metrics")] if metrics else []
-    links = [(addresses.index, "Overview"), (addresses.all_runs, "All runs"), *sections, ("#runs", "Runs")]
+    sections = [Link("#metrics", "Metrics")] if metrics else []
     count = f"{counted(len(runs), 'run')} {days(runs[-1].started, runs[0].started)}"
-    return render(
+    return _page(
         "experiment.html.j2",
         f"Experiment {name}",
-        [Link(target, text) for target, text in links],
+        [Link(addresses.index, "Overview"), Link(addresses.all_runs, "All runs"), *sections, Link("#runs", "Runs")],
+        addresses,
+        overview=overview,
         summary=[f"{count}, {counted(len(metrics), 'metric')}."],
-        metrics=[_metric_row(one, one.cell, addresses) for one in metrics],
-        runs=[_run_row(overview, run, addresses) for run in runs[:_MOST_RUNS]],
+        metrics=metrics,
+        runs=runs[:_MOST_RUNS],
         more_runs=len(runs[_MOST_RUNS:]),
-        all_runs=addresses.all_runs,
     )
 
 
-def _run_row(overview: Overview, run: RunEntry, addresses: Addresses) -> RunRow:
-    cells = overview.counts.get(run.id, Counter())
-    return RunRow(
-        run=run.id,
-        address=addresses.run(run.id),
-        experiment=run.experiment,
-        experiment_address=addresses.experiment(run.experiment),
-        began=minute(run.started),
-        status=run.status,
-        ok=cells["ok"],
-        failed=cells["failed"],
-        other=cells["skipped"] + cells["unsupported"],
-        open=cells["planned"],
-        baselines=", ".join(overview.baselines.get(run.id, ())),
-    )
-
-
-def _change(run: str, metrics: Sequence[MetricSummary], addresses: Addresses) -> Change:
-    """The change that begins with a run."""
-    ordered = sorted(metrics, key=lambda one: one.last.size if one.last else 0.0, reverse=True)
-    lasts = [one.last for one in ordered if one.last is not None]
-    causes = list(dict.fromkeys(cause for last in lasts for cause in last.causes))
-    shown = ordered[:_MOST_CHANGED]
-    return Change(
-        id=f"change-{hashlib.sha256(run.encode()).hexdigest()[:8]}",
-        title=f"{day(lasts[0].started)}: {counted(len(metrics), 'metric')} of {metrics[0].experiment}",
-        run=run,
-        address=addresses.run(run),
-        causes=causes[:_MOST_CAUSES],
-        metrics=[_metric_row(one, one.cell, addresses) for one in shown],
-        others=len(metrics) - len(shown),
-        experiment_address=addresses.experiment(metrics[0].experiment),
-    )
-
-
-def _metric_row(summary: MetricSummary, name: str, addresses: Addresses) -> MetricRow:
-    last = summary.last
-    return MetricRow(
-        name=name,
-        address=addresses.metric(_metric(summary)),
-        summary=summary,
-        course=course_of(summary.course),
-        last_day=NOTHING if last is None else day(last.started),
-        last_address=None if last is None else addresses.run(last.after),
-    )
-
-
-def _experiment_row(overview: Overview, name: str, addresses: Addresses) -> ExperimentRow:
-    runs = overview.experiments[name]
-    return ExperimentRow(
-        name=name,
-        address=addresses.experiment(name),
-        runs=len(runs),
-        newest=runs[0].id,
-        newest_address=addresses.run(runs[0].id),
-        began=minute(runs[0].started),
-        metrics=sum(one.experiment == name for one in overview.metrics),
-        changed=sum(one.experiment == name for metrics in overview.changed.values() for one in metrics),
-    )
-
-
-def _metric(summary: MetricSummary) -> Metric:
-    return Metric(summary.experiment, summary.cell)
+def _page(template: str, title: str, links: Sequence[Link], addresses: Addresses, **content: object) -> str:
+    """A page whose template asks for addresses, and sets moments, figures and courses itself."""
+    forms = {"minute": minute, "day": day, "figure": figure, "signed": signed_figure, "course_of": course_of}
+    return render(template, title, links, addresses=addresses, **forms, **content)
 
 
 # A metric as a page: the chart of its history, each step with its causes, and its runs.
@@ -463,44 +382,6 @@ _MOST_STEP_CAUSES = 12
 _LONGEST_REMARK = 160
 
 
-@dataclass(frozen=True)
-class _RunLink:
-    """A run, and the address of its page where it has one."""
-
-    run: str
-    address: str | None
-
-
-@dataclass(frozen=True)
-class _StepPart:
-    """A step in words, and the runs on either side."""
-
-    id: str
-    title: str
-    change: str
-    old: str
-    new: str
-    before: _RunLink
-    after: _RunLink
-    missing: int
-    causes: Sequence[str]
-    command: str
-
-
-@dataclass(frozen=True)
-class _RunRow:
-    """A line of the table of runs; ``step`` is the one that begins with it."""
-
-    link: _RunLink
-    began: str
-    status: str
-    value: str
-    overhead: str
-    interval: str
-    step: _StepPart | None
-    remark: str
-
-
 def metric_page(traced: Traced, explained: Sequence[ExplainedStep], lacking: str, addresses: Addresses) -> Page:
     """The page of a metric; of its steps ``explained`` has the newest ones, newest first.
 
@@ -508,32 +389,25 @@ def metric_page(traced: Traced, explained: Sequence[ExplainedStep], lacking: str
     """
     history, steps = traced.history, traced.steps
     metric = history.metric
-    parts = [_step(number, one, history.unit, addresses) for number, one in enumerate(explained, 1)]
-    begins = {part.after.run: part for part in parts}
     table = f"{PurePosixPath(addresses.page).stem}.csv"
-    text = render(
+    text = _page(
         "metric.html.j2",
         str(metric),
-        [
-            Link(addresses.index, "Overview"),
-            Link(addresses.all_runs, "All runs"),
-            Link(addresses.experiment(metric.experiment), f"Experiment {metric.experiment}"),
-            Link("#course", "Course"),
-            Link("#steps", "Steps"),
-            Link("#runs", "Runs"),
-        ],
+        [*addresses.above(metric.experiment), *(Link(f"#{one.lower()}", one) for one in ("Course", "Steps", "Runs"))],
+        addresses,
         summary=list(_sentences(history)),
         picture=history_picture(history_chart(history, steps), "chart"),
         how=steps.how,
         lacking=lacking,
-        steps=parts,
-        earlier_steps=len(steps.found) - len(parts),
-        rows=[
-            _row(point, history, begins.get(point.run), addresses)
-            for point in history.points[: -_MOST_METRIC_RUNS - 1 : -1]
-        ],
+        steps=explained,
+        most_causes=_MOST_STEP_CAUSES,
+        earlier_steps=len(steps.found) - len(explained),
+        begins={one.step.after.run: (number, one.step.change) for number, one in enumerate(explained, 1)},
+        points=history.points[: -_MOST_METRIC_RUNS - 1 : -1],
         runs=len(history.points),
         unit=history.unit,
+        interval=interval_figure,
+        remark=_remark,
         table=table,
     )
     return Page(text, "", {table: histories_csv([(history, steps)]).encode()})
@@ -546,44 +420,8 @@ def _sentences(history: History) -> Iterator[str]:
         f"{newest.metric[:1].upper()}{newest.metric[1:]} in {newest.unit}: {counted(count, 'run')} "
         f"{days(first.started, last.started)}."
     )
-    without = count - len(history.numbers)
-    if without:
-        yield f"{counted(without, 'run')} without a number."
-    if history.other_units:
-        yield f"{counted(history.other_units, 'run')} measured something else and are left out."
+    yield from reversed(left_out(history))
 
 
-def _step(number: int, one: ExplainedStep, unit: str, addresses: Addresses) -> _StepPart:
-    step = one.step
-    change = signed_figure(step.change, unit)
-    share = f" ({100 * step.change / step.old:+.1f} %)" if step.old > 0 else ""
-    causes = [cause.sentence for cause in one.causes[:_MOST_STEP_CAUSES]]
-    rest = len(one.causes) - len(causes)
-    return _StepPart(
-        id=f"step-{number}",
-        title=f"{day(step.after.started)}: {change} {unit}{share}",
-        change=change,
-        old=figure(step.old, unit),
-        new=figure(step.new, unit),
-        before=_RunLink(step.before.run, addresses.run(step.before.run)),
-        after=_RunLink(step.after.run, addresses.run(step.after.run)),
-        missing=step.missing,
-        causes=[*causes, *([f"and {rest} more"] if rest else [])],
-        command=f"{PROGRAM} compare {step.before.run} {step.after.run}",
-    )
-
-
-def _row(point: Point, history: History, step: _StepPart | None, addresses: Addresses) -> _RunRow:
-    unit = history.unit
-    low, high = point.interval or (None, None)
-    reason = (point.reason or "").partition("\n")[0]
-    return _RunRow(
-        link=_RunLink(point.run, addresses.run(point.run)),
-        began=minute(point.started),
-        status=point.status,
-        value=figure(point.value, unit),
-        overhead=figure(point.overhead, unit),
-        interval=NOTHING if low == high else f"{figure(low, unit)} to {figure(high, unit)}",
-        step=step,
-        remark="undecided" if point.verdict is not None else reason[:_LONGEST_REMARK],
-    )
+def _remark(point: Point) -> str:
+    return "undecided" if point.verdict is not None else (point.reason or "").partition("\n")[0][:_LONGEST_REMARK]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import objects
 from html_checks import check_page
 from record_builders import cell, failed
 from stored_profiles import profile, record, store_run
@@ -22,7 +23,6 @@ from orchestrator import program
 from orchestrator.cli.compared import compared_runs
 from orchestrator.cli.main import app
 from orchestrator.comparison.comparison import next_run
-from orchestrator.comparison.forms import ComparisonJson
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import find_run
 from orchestrator.results.statistics import median
@@ -84,10 +84,10 @@ def orchestrator(*arguments: str) -> Result:
     return CliRunner().invoke(app, list(arguments))
 
 
-def answer(*arguments: str, status: int) -> ComparisonJson:
+def answer(*arguments: str, status: int) -> Any:
     result = orchestrator("compare", *arguments, "--format", "json")
     assert result.exit_code == status, result.output
-    return ComparisonJson.model_validate_json(result.stdout)
+    return objects(result.stdout)
 
 
 def refusal(*arguments: str, status: int = 2) -> str:

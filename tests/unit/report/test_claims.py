@@ -33,7 +33,16 @@ from orchestrator.catalog.reference import (
     reference_table,
     reference_tables,
 )
-from orchestrator.report.claims import Assessment, Facts, Outcome, Verdict, assess, compare, published_facts, statements
+from orchestrator.report.claims import (
+    Assessment,
+    ClaimInputs,
+    Outcome,
+    Verdict,
+    all_claims,
+    assess,
+    compare,
+    published_facts,
+)
 from orchestrator.results.contract import CellRecord
 
 LIST5 = "djprobe-2005/list5"
@@ -195,7 +204,7 @@ def test_one_table_on_two_kernels_has_two_columns() -> None:
 
 def test_only_a_failing_claim_has_a_reason() -> None:
     (assessment,) = assess(run(*noop_list("list5")), reports())
-    for statement, outcome in zip(statements(assessment), assessment.outcomes, strict=True):
+    for statement, outcome in zip(all_claims(assessment).statements, assessment.outcomes, strict=True):
         explained = outcome.claim.why["instructions"] in statement.remarks
         assert explained is (statement.verdict is Verdict.FAILS)
         assert (statement.grid is None) is (outcome.columns == [])
@@ -203,7 +212,7 @@ def test_only_a_failing_claim_has_a_reason() -> None:
 
 def test_a_figure_below_zero_is_explained() -> None:
     (assessment,) = assess(run(*noop_list("list7")), reports())
-    assert any("(< 0): " in remark for remark in statements(assessment)[0].remarks)
+    assert any("(< 0): " in remark for remark in all_claims(assessment).statements[0].remarks)
 
 
 def test_published_figures_follow_the_record_builders() -> None:
@@ -229,7 +238,7 @@ def test_a_ratio_is_judged_as_it_is_printed(value: float, base: float, bound: fl
             "at_least": bound,
         }
     )
-    (comparison,) = compare(claim, Facts({"kprobe": value, "djprobe": base}, {}, {}, {}))
+    (comparison,) = compare(claim, ClaimInputs({"kprobe": value, "djprobe": base}, {}, {}, {}))
     assert comparison.text == f"{value / base:.2f}"
     if abs(value / base - bound) > 1e-6 * bound:
         assert comparison.holds is (value / base > bound)

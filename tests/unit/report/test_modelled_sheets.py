@@ -18,7 +18,7 @@ from rich.console import Console
 from orchestrator.benchmarks.registry import reports
 from orchestrator.catalog.probes import published_column
 from orchestrator.catalog.reference import claims
-from orchestrator.report.claims import Facts, Verdict, all_claims, assess_modelled, compare, decided_claims
+from orchestrator.report.claims import ClaimInputs, Verdict, all_claims, assess_modelled, compare, decided_claims
 from orchestrator.report.modelled_sheets import (
     LARGE,
     agreement,
@@ -105,7 +105,7 @@ def test_a_ratio_is_decided_where_the_whole_band_is_on_one_side(
     kprobe: tuple[float, float], djprobe: tuple[float, float], holds: bool | None
 ) -> None:
     overheads = {"kprobe": sum(kprobe) / 2, "djprobe": sum(djprobe) / 2}
-    facts = Facts(overheads, {}, {}, {}, bands={"kprobe": kprobe, "djprobe": djprobe})
+    facts = ClaimInputs(overheads, {}, {}, {}, bands={"kprobe": kprobe, "djprobe": djprobe})
     (comparison,) = compare(claims()["thirty-times-on-pentium-4"], facts)
     assert comparison.holds is holds
 
