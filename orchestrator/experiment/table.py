@@ -6,6 +6,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, get_args
 
@@ -13,11 +14,19 @@ from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from orchestrator.artifacts.boot_files import GuestDisks, unsupported_reason
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.catalog.probes import BASELINE, Handler
+from orchestrator.catalog.probes import BASELINE, Handler, probe_name
 from orchestrator.catalog.reference import reference_tables
 from orchestrator.catalog.words import ProfilePart
 from orchestrator.experiment import fields
-from orchestrator.experiment.cell import Cell, Machine, kernel_conflicts, machine_conflicts
+from orchestrator.experiment.cell import (
+    Cell,
+    Machine,
+    cell_id,
+    kernel_conflicts,
+    machine_conflicts,
+    machine_id,
+    rows_on,
+)
 from orchestrator.experiment.fields import Entries, Strict, one_of, whole
 from orchestrator.experiment.problems import Problem, conflict, mismatch
 from orchestrator.guest.machine import ChannelKind
@@ -52,6 +61,11 @@ def _no_modelled_clock(value: object) -> object:
         what = "a report computes modelled time; set clock: instructions and profile: [symbols]"
         raise mismatch(value, f"{what}, then {PROGRAM} report --clock modelled")
     return value
+
+
+def place_id(name: str | None, machine: Machine, kernel: str, *parts: str) -> str:
+    """The id of a cell of the table with this ``name``, on a machine and a kernel."""
+    return cell_id(name, machine_id(machine), kernel_spec(kernel).name, *parts)
 
 
 class BenchmarkChoice(Strict):
@@ -102,6 +116,36 @@ class Table(Strict):
         """What of its cells is not known until it was found out in a guest; None where all are known."""
         return None
 
+    def places(self) -> Iterator[tuple[Machine, str, Sequence[str]]]:
+        """Each machine and kernel, with the rows that are measured there: the baseline first."""
+        by_kernel = rows_on(self.kernels, self.probes, self.kernel_for)
+        yield from ((machine, kernel, rows) for machine in self.machines for kernel, rows in by_kernel.items())
+
+    def cell(self, name: str | None, machine: Machine, kernel: str, *parts: str, **own: Any) -> Cell[Any]:
+        """A cell on a machine and a kernel: what the table says of it, and ``own`` fields, which take precedence.
+
+        ``name`` is the table's. The rest of the cell's id is made of ``parts``; its baseline has the same id but for
+        those (``place_id``).
+        """
+        fields: dict[str, Any] = {
+            "handler": "noop",
+            "benchmark": self.benchmark.name,
+            "repeats": 1,
+            "clock": self.clock,
+            "image": self.image,
+            "channel": "framed",
+            "profile": getattr(self, "profile", None) or (),
+        }
+        return Cell(
+            id=place_id(name, machine, kernel, *parts),
+            table=name,
+            cpu=machine.cpu,
+            smp=machine.smp,
+            memory_mib=machine.memory_mib,
+            kernel=kernel,
+            **{**fields, **own},
+        )
+
     def resolved(self) -> dict[str, Any]:
         """The table as plain values, every default written out."""
         return self.model_dump(mode="json")
@@ -150,6 +194,16 @@ class ProbedTable(Table):
     """
     time_limit: Annotated[int, whole(1, 86_400, "seconds")] = 120
     """Seconds of the host, in which a processor could be had, for one cell; in tables of scaling, without progress."""
+
+    @property
+    def guest_parameters(self) -> dict[str, str | int]:
+        """What distinguishes its guests among a cell's parameters: the image, and the channel if it is not usual."""
+        image = {} if self.image is None else {"image": probe_name(Path(self.image))}
+        return {**image, **({} if self.channel == "framed" else {"channel": self.channel})}
+
+    def cell(self, name: str | None, machine: Machine, kernel: str, *parts: str, **own: Any) -> Cell[Any]:
+        own = {"channel": self.channel, "time_limit": self.time_limit, **own}
+        return super().cell(name, machine, kernel, *parts, **own)
 
     def conflicts(self) -> Iterator[Problem]:
         """Conflicts between values that are each valid alone."""

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from itertools import product
-from pathlib import Path
 from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, ValidationInfo
@@ -14,14 +12,12 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module, build_modules, render
 from orchestrator.benchmarks.markers.measurement import MarkerCell, MarkerTask, measure_marker
-from orchestrator.benchmarks.markers.rows import PREFIX, marker_benchmarks, marker_row
-from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.catalog.probes import BASELINE, probe_name
+from orchestrator.benchmarks.markers.rows import BENCHMARK, PREFIX, marker_benchmarks, marker_row
+from orchestrator.catalog.probes import BASELINE
 from orchestrator.catalog.words import ProfilePart
 from orchestrator.errors import BuildError
-from orchestrator.experiment.cell import Cell, cell_id, machine_id, rows_on
 from orchestrator.experiment.fields import Entries, one_of, whole
-from orchestrator.experiment.table import DEFAULT_REPEATS, BenchmarkChoice, BenchmarkEntry, Listing, RowsTable
+from orchestrator.experiment.table import DEFAULT_REPEATS, BenchmarkChoice, BenchmarkEntry, Listing, RowsTable, place_id
 from orchestrator.results.contract import PER_LOOP, CellRecord
 from orchestrator.run.boot import (
     BenchmarkKind,
@@ -36,8 +32,6 @@ from orchestrator.run.boot import (
     smp_note,
     unsupported,
 )
-
-# A table of marked loops.
 
 
 class MarkersBenchmark(BenchmarkChoice):
@@ -64,68 +58,40 @@ class MarkersTable(RowsTable):
     """What each cell says of where its instructions went."""
 
     def row_prefix(self) -> str:
-        """The prefix of the rows' names."""
         return PREFIX
-
-
-_NAME = "markers"
 
 
 class MarkersKind(BenchmarkKind):
     """Loops with markers, one row a cell."""
 
-    name = "markers"
+    name = BENCHMARK
     table = MarkersTable
 
     def benchmarks(self) -> Mapping[str, BenchmarkEntry]:
-        """The one benchmark."""
-        return {_NAME: BenchmarkEntry(marker_benchmarks().listed_as)}
+        return {BENCHMARK: BenchmarkEntry(marker_benchmarks().listed_as)}
 
     def rows(self) -> Mapping[str, str]:
-        """The document's rows."""
-        return {f"{PREFIX}{row}": _NAME for row in marker_benchmarks().rows}
+        return {f"{PREFIX}{row}": BENCHMARK for row in marker_benchmarks().rows}
 
     def lists(self) -> Mapping[str, Listing]:
-        """The document's rows."""
         return {"markers": Listing(("name", "loop", "rounds"), _rows)}
 
     def cells(self, name: str | None, table: MarkersTable) -> Generator[MarkerCell, None, None]:
         """Each machine's and kernel's rows, the empty loop first."""
-        for machine, (kernel, rows) in product(
-            table.machines, rows_on(table.kernels, table.probes, table.kernel_for).items()
-        ):
-            kernel_name, machine_name = kernel_spec(kernel).name, machine_id(machine)
-            baseline = cell_id(name, machine_name, kernel_name, BASELINE, "noop")
+        for machine, kernel, rows in table.places():
+            baseline = place_id(name, machine, kernel, BASELINE, "noop")
             for row in rows:
-                parameters: dict[str, str | int] = {}
-                if table.image is not None:
-                    parameters["image"] = probe_name(Path(table.image))
-                if table.channel != "framed":
-                    parameters["channel"] = table.channel
-                yield Cell(
-                    id=cell_id(name, machine_name, kernel_name, row, "noop"),
-                    table=name,
-                    cpu=machine.cpu,
-                    smp=machine.smp,
-                    memory_mib=machine.memory_mib,
-                    kernel=kernel,
+                yield table.cell(
+                    *(name, machine, kernel, row, "noop"),
                     row=row,
-                    handler="noop",
-                    benchmark=_NAME,
                     metric=PER_LOOP,
                     repeats=table.benchmark.repeats or 1,
-                    clock=table.clock,
-                    image=table.image,
-                    channel=table.channel,
-                    time_limit=table.time_limit,
                     task=MarkerTask(row),
-                    parameters=parameters,
-                    profile=table.profile or (),
+                    parameters=table.guest_parameters,
                     compared_with=() if row == BASELINE else (baseline,),
                 )
 
     def describe(self, cell: MarkerCell) -> str:
-        """The samples and rounds."""
         row = marker_row(cell.task.row)
         return f"{cell.repeats} x {0 if row is None else row.rounds} rounds"
 
@@ -133,15 +99,15 @@ class MarkersKind(BenchmarkKind):
         self, context: BuildContext, kernel: Kernel, cells: Sequence[MarkerCell]
     ) -> Mapping[str, Prepared[Module]]:
         """The module with all the loops, for each row that the kernel can have."""
-        reasons = {cell.id: unsupported_reason(kernel, cell) for cell in cells}
-        prepared: dict[str, Prepared[Module]] = {
-            id_: unsupported(why) for id_, why in reasons.items() if why is not None
-        }
-        possible = [cell for cell in cells if cell.id not in prepared]
-        if not possible:
-            return prepared
-        (module,) = build_modules(context, kernel, [render("markers", {})])
-        for cell in possible:
+        prepared: dict[str, Prepared[Module]] = {}
+        module: Module | BuildError | None = None
+        for cell in cells:
+            why = unsupported_reason(kernel, cell)
+            if why is not None:
+                prepared[cell.id] = unsupported(why)
+                continue
+            if module is None:
+                (module,) = build_modules(context, kernel, [render("markers", {})])
             if isinstance(module, BuildError):
                 prepared[cell.id] = failed(module)
             else:
@@ -150,8 +116,6 @@ class MarkersKind(BenchmarkKind):
         return prepared
 
     def measure(self, session: Session, cells: Sequence[MarkerCell]) -> Generator[CellRecord, None, None]:
-        """Measure row after row in one guest."""
-
         def measured(ready: ReadyGuest, cell: MarkerCell) -> CellRecord:
             prepared = session.setup(cell)
             return measure_marker(ready, cell, prepared.setup, prepared.notes, session.profile_file(cell))

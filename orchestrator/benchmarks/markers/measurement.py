@@ -19,17 +19,15 @@ from orchestrator.guest.guest import Guest
 from orchestrator.guest.monitor import INT3
 from orchestrator.probes.loading import load
 from orchestrator.profile.profiled import Counter, stored
-from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence, valid_result
+from orchestrator.results.contract import CellRecord, Evidence, valid_result
 from orchestrator.results.statistics import mean
 from orchestrator.results.stored_profile import CellProfile
 from orchestrator.run.boot import ReadyGuest, identity
 from orchestrator.run.guests import CLOCKSOURCE, CellDeadline, check_clocksource, permitted_taint
 from orchestrator.steps import step
 
-# Cost of a loop with a kernel marker, run by the module ``markers`` with interrupts off.
-#
-# No interrupt can fall into a loop, so it needs no batches. The difference between runs of n and 2n rounds is the cost
-# of n rounds without the loop's fixed cost.
+# The module ``markers`` runs the loops with interrupts off, so no batches are needed. The difference between runs of n
+# and 2n rounds is the cost of n rounds without the loop's fixed cost.
 
 COUNTED_ROUNDS = 1000
 """Rounds of a counting pass: each passes the marker once."""
@@ -62,8 +60,10 @@ class MarkerLoops:
         taken = []
         for times in (1, 2):
             taken.append(self._run(loop, times * rounds))
-            if copies:
-                self._check_copies(loop)
+            copied, passed = (self._lines("copied"), self._lines("passed")) if copies else ([], [])
+            if copied != passed:
+                found, expected = (" / ".join(texts)[:80] for texts in (copied, passed))
+                raise EvidenceError(f"the probe of {loop} copied {found!r}, and {expected!r} was passed")
         once, twice = taken
         if twice <= once:
             raise EvidenceError(f"{2 * rounds} rounds of {loop} took {twice} TSC units, and {rounds} took {once}")
@@ -76,7 +76,10 @@ class MarkerLoops:
         except GuestError as error:
             if type(error) is not GuestError:
                 raise  # the guest is in trouble, which is no refusal
-            raise EvidenceError(f"{probe} cannot be connected to {loop}: {self._reason(loop) or error.what}") from None
+            log = self.guest.run(["dmesg"]).text
+            reasons = re.findall(rf"{re.escape(self.module_name)}: marker {re.escape(loop)}: (.{{1,200}})", log)
+            what = reasons[-1] if reasons else error.what
+            raise EvidenceError(f"{probe} cannot be connected to {loop}: {what}") from None
 
     def exchange(self, probe: str) -> None:
         """Exchange the connected probe for another one in the same connection. Raises GuestError for a wrong one."""
@@ -93,7 +96,6 @@ class MarkerLoops:
         return text
 
     def disconnect(self) -> None:
-        """Disconnect what is connected, if anything is."""
         self._put("armed", "-")
 
     def count(self, loop: str) -> tuple[int, int]:
@@ -120,21 +122,9 @@ class MarkerLoops:
             raise EvidenceError(f"the module reports {len(addresses)} places of {loop}, not one")
         return addresses.pop()
 
-    def _check_copies(self, loop: str) -> None:
-        copied, passed = self._lines("copied"), self._lines("passed")
-        if copied != passed:
-            found, expected = (" / ".join(texts)[:80] for texts in (copied, passed))
-            raise EvidenceError(f"the probe of {loop} copied {found!r}, and {expected!r} was passed")
-
     def _run(self, loop: str, rounds: int) -> int:
         self.guest.put(f"{loop} {rounds}".encode(), self._file("run"), time_limit=self.left())
         return self._number("taken")
-
-    def _reason(self, loop: str) -> str:
-        """Why the module refused the loop's marker, from the kernel's log; empty where that has no reason."""
-        log = self.guest.run(["dmesg"]).text
-        reasons = re.findall(rf"{re.escape(self.module_name)}: marker {re.escape(loop)}: (.{{1,200}})", log)
-        return str(reasons[-1]) if reasons else ""
 
     def _put(self, parameter: str, value: str) -> None:
         self.guest.put(value.encode(), self._file(parameter))
@@ -152,9 +142,6 @@ class MarkerLoops:
         return f"/sys/module/{self.module_name}/parameters/{parameter}"
 
 
-# What one cell of markers measures.
-
-
 @dataclass(frozen=True)
 class MarkerTask:
     """One row of the document by its name, ``marker.ROW``; ``none`` is the empty loop."""
@@ -169,25 +156,10 @@ _SIZES = {"immediate": 2, "flag": 1}
 _LOOKED_AT = 5
 """Bytes of the other places: as long as a jump."""
 _UNCONNECTED = {"immediate": b"\xb0\x00", "flag": b"\x00"}
-_CONNECTED = {"immediate": b"\xb0\x01", "flag": b"\x01"}
 _JUMPS = (0xE9, 0xEB)
 _NOP = (0x0F, 0x66, 0x3E)
 _FEWEST_SAMPLES = 2
 """The check that samples are equal needs two."""
-
-
-@dataclass(frozen=True)
-class _Proof:
-    """A marker's observed state: the bytes at its place without a probe, while timed and while counted."""
-
-    symbol: str
-    place: int
-    original: bytes
-    timed: bytes
-    counted: bytes
-    hits: int
-    int3: int
-    profile: ProfileEvidence | None
 
 
 def measure_marker(
@@ -198,7 +170,7 @@ def measure_marker(
     The cell's profile goes into the file ``profile``, if it is given. Raises EvidenceError when a proof fails,
     GuestError when the guest fails or the cell's time is over.
     """
-    row = marker_row(cell.task.row)
+    row, is_baseline = marker_row(cell.task.row), cell.task.row == BASELINE
     assert row is not None
     guest = ready.guest
     mark = guest.console.length()
@@ -215,39 +187,70 @@ def measure_marker(
             _check_same(_look(guest, row, place), timed, "while the rounds ran")
             _check_probe(loops, row, row.probe, "after the rounds")
             if row.probe is not None:
-                counted, hits, int3 = _counted_in_place(guest, loops, row, place, timed)
+                hits, int3 = _counted_in_place(guest, loops, row, place, timed)
         _check_same(_look(guest, row, place), original, "after disconnecting")
+        armed = {}
         if row.probe is None:
             counted, hits, int3 = _counted_apart(guest, loops, row, place, original)
+            armed = {} if row.counting is None else {"armed_bytes": counted.hex()}
     guest.check_console(mark)
     check_clocksource(guest)
     evidence = None if profile is None or profiled is None else stored(profiled, profile)
-    proof = _Proof(f"{module.name}.{row.loop}", place, original, timed, counted, hits, int3, evidence)
-    return _record(ready, cell, samples, proof, notes)
+    with valid_result():
+        return CellRecord(
+            **identity(cell),
+            parameters={
+                **cell.parameters,
+                "kernel_release": ready.artifacts.kernel.release,
+                "rounds": row.rounds,
+                **armed,
+            },
+            status="ok",
+            notes=tuple(notes),
+            samples=samples,
+            value=mean(samples),
+            overhead=0.0 if is_baseline else None,
+            interval=(0.0, 0.0) if is_baseline else None,
+            evidence=Evidence(
+                mechanism="none" if is_baseline else row.place.replace("_", "-"),
+                probe_bytes=timed.hex(),
+                hits=hits,
+                int3=int3,
+                calls=COUNTED_ROUNDS,
+                hits_per_call=1 if row.counting else 0,
+                restored=True,
+                clocksource=CLOCKSOURCE,
+                original_bytes=original.hex(),
+                address=f"{place:#x}",
+                symbol=f"{module.name}.{row.loop}",
+                flag="",
+                taint=permitted_taint(guest),
+                batches=2 * len(samples),
+                disturbed=0,
+            ),
+            profile=evidence,
+        )
 
 
-def _counted_in_place(
-    guest: Guest, loops: MarkerLoops, row: MarkerRow, place: int, timed: bytes
-) -> tuple[bytes, int, int]:
-    """The bytes, hits and breakpoint traps of a counting pass in the timed connection, its probe exchanged."""
+def _counted_in_place(guest: Guest, loops: MarkerLoops, row: MarkerRow, place: int, timed: bytes) -> tuple[int, int]:
+    """The hits and breakpoint traps of a counting pass in the timed connection, its probe exchanged."""
     assert row.probe is not None
     assert row.counting is not None
     loops.exchange(row.counting)
-    counted = _look(guest, row, place)
-    _check_same(counted, timed, "when the probe was exchanged")
+    _check_same(_look(guest, row, place), timed, "when the probe was exchanged")
     hits, int3 = _count(guest, loops, row)
     _check_same(_look(guest, row, place), timed, "while the rounds were counted")
     _check_probe(loops, row, row.counting, "after the counted rounds")
     loops.exchange(row.probe)
     _check_same(_look(guest, row, place), timed, "when the probe was exchanged")
     _check_probe(loops, row, row.probe, "after the exchange")
-    return counted, hits, int3
+    return hits, int3
 
 
 def _counted_apart(
     guest: Guest, loops: MarkerLoops, row: MarkerRow, place: int, original: bytes
 ) -> tuple[bytes, int, int]:
-    """The same for a marker that was timed without a probe: one is connected to see that the marker is there."""
+    """The same of a marker that was timed without a probe, and the bytes of the connection in which it counted."""
     with _connected(loops, row, row.counting):
         counted = _look(guest, row, place)
         _check(row, row.counting, counted, original, "before the counted rounds")
@@ -290,56 +293,6 @@ def _count(guest: Guest, loops: MarkerLoops, row: MarkerRow) -> tuple[int, int]:
     return hits, traps[INT3]
 
 
-def _record(
-    ready: ReadyGuest,
-    cell: MarkerCell,
-    samples: tuple[float, ...],
-    proof: _Proof,
-    notes: Sequence[str],
-) -> CellRecord:
-    row = marker_row(cell.task.row)
-    assert row is not None
-    value = mean(samples)
-    overhead = 0.0 if cell.task.row == BASELINE else None
-    taint = permitted_taint(ready.guest)
-    parameters: dict[str, str | int] = {
-        **cell.parameters,
-        "kernel_release": ready.artifacts.kernel.release,
-        "rounds": row.rounds,
-    }
-    if row.probe is None and row.counting is not None:
-        parameters["armed_bytes"] = proof.counted.hex()
-    with valid_result():
-        return CellRecord(
-            **identity(cell),
-            parameters=parameters,
-            status="ok",
-            notes=tuple(notes),
-            samples=samples,
-            value=value,
-            overhead=overhead,
-            interval=None if overhead is None else (overhead, overhead),
-            evidence=Evidence(
-                mechanism="none" if cell.task.row == BASELINE else row.place.replace("_", "-"),
-                probe_bytes=proof.timed.hex(),
-                hits=proof.hits,
-                int3=proof.int3,
-                calls=COUNTED_ROUNDS,
-                hits_per_call=1 if row.counting else 0,
-                restored=True,
-                clocksource=CLOCKSOURCE,
-                original_bytes=proof.original.hex(),
-                address=f"{proof.place:#x}",
-                symbol=proof.symbol,
-                flag="",
-                taint=taint,
-                batches=2 * len(samples),
-                disturbed=0,
-            ),
-            profile=proof.profile,
-        )
-
-
 @contextmanager
 def _loaded(guest: Guest, module: Module, deadline: CellDeadline) -> Iterator[MarkerLoops]:
     load(guest, module.name, module.file)
@@ -366,7 +319,7 @@ def _look(guest: Guest, row: MarkerRow, place: int) -> bytes:
 
 
 def _check_disconnected(row: MarkerRow, live: bytes, when: str) -> None:
-    right = live == _UNCONNECTED[row.place] if row.place in _UNCONNECTED else True
+    right = live == _UNCONNECTED.get(row.place, live)
     if row.place in ("static_key", "tracepoint"):
         right = live[0] in _NOP
     if not right:
@@ -379,8 +332,8 @@ def _check(row: MarkerRow, probe: str | None, live: bytes, original: bytes, when
         _check_same(live, original, when)
         return
     right = {
-        "immediate": live == _CONNECTED["immediate"],
-        "flag": live == _CONNECTED["flag"],
+        "immediate": live == b"\xb0\x01",
+        "flag": live == b"\x01",
         "static_key": live[0] in _JUMPS,
         "tracepoint": live[0] in _JUMPS,
         "int3": live[0] == 0xCC,

@@ -13,20 +13,16 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module, build_modules, render
 from orchestrator.benchmarks.scaling.measurement import ScalingCell, ScalingTask, measure_rows
-from orchestrator.benchmarks.scaling.rows import kprobe_cache, scaling_benchmark, scaling_row
+from orchestrator.benchmarks.scaling.rows import LOAD_BENCHMARK, kprobe_cache, scaling_row
 from orchestrator.catalog.cpus import cpu_caches
-from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.catalog.words import ProfilePart
 from orchestrator.errors import BuildError
-from orchestrator.experiment.cell import Cell, cell_id, machine_id, rows_on
 from orchestrator.experiment.fields import Entries, one_of, whole
 from orchestrator.experiment.problems import Problem, mismatch
-from orchestrator.experiment.table import BenchmarkChoice, BenchmarkEntry, Listing, RowsTable
+from orchestrator.experiment.table import BenchmarkChoice, BenchmarkEntry, Listing, RowsTable, place_id
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.boot import BenchmarkKind, Prepared, Ready, Session, compiler_note, failed, smp_note, unsupported
-
-# The allowed values of a ``benchmark`` with many probes.
 
 MOST_PROBES = 50_000
 _MOST_SIZES = 20
@@ -44,8 +40,6 @@ def checked_sizes(value: object) -> object:
     return tuple(known)
 
 
-# A table of many probes.
-
 FEWEST_BESIDE_LOADS = 1000
 """Events of kpcache-load; it enables a hundred of them one by one."""
 
@@ -60,9 +54,9 @@ class ScalingBenchmark(BenchmarkChoice):
 
 
 def _with_sizes(benchmark: ScalingBenchmark) -> ScalingBenchmark:
-    known = scaling_benchmark(benchmark.name)
-    assert known is not None
-    return benchmark.model_copy(update={"sizes": benchmark.sizes or tuple(known.sizes)})
+    return benchmark.model_copy(
+        update={"sizes": benchmark.sizes or tuple(kprobe_cache().benchmarks[benchmark.name].sizes)}
+    )
 
 
 class ScalingTable(RowsTable):
@@ -79,12 +73,11 @@ class ScalingTable(RowsTable):
         if self.image is not None:
             why = f"benchmark '{self.benchmark.name}' runs in the initramfs, before an image is mounted"
             yield Problem(("image",), f"{why}; leave it out")
-        known = scaling_benchmark(self.benchmark.name)
-        if self.profile and known is not None and not known.marked:
+        if self.profile and not kprobe_cache().benchmarks[self.benchmark.name].marked:
             why = f"benchmark '{self.benchmark.name}' marks no work that could be counted"
             yield Problem(("profile",), f"found {', '.join(self.profile)}; {why}")
         few = [size for size in self.benchmark.sizes or () if size < FEWEST_BESIDE_LOADS]
-        if few and self.benchmark.name == "kpcache-load":
+        if few and self.benchmark.name == LOAD_BENCHMARK:
             why = f"found {few[0]}; beside a load there are at least {FEWEST_BESIDE_LOADS} events"
             yield Problem(("benchmark", "sizes"), why)
         unknown = [one.cpu for one in self.machines if one.cpu not in cpu_caches()]
@@ -104,47 +97,28 @@ class ScalingKind(BenchmarkKind):
     table = ScalingTable
 
     def benchmarks(self) -> Mapping[str, BenchmarkEntry]:
-        """The benchmarks by name."""
         return {name: BenchmarkEntry(one.title) for name, one in kprobe_cache().benchmarks.items()}
 
     def rows(self) -> Mapping[str, str]:
-        """The benchmarks' rows."""
         return {f"{name}.{row}": name for name, one in kprobe_cache().benchmarks.items() for row in one.rows}
 
     def lists(self) -> Mapping[str, Listing]:
-        """The benchmarks' rows."""
         return {"kpcache": Listing(("name", "what", "each"), _rows)}
 
     def cells(self, name: str | None, table: ScalingTable) -> Generator[ScalingCell, None, None]:
         """Each machine's and kernel's rows by size, the baseline first."""
         benchmark = table.benchmark
-        known = scaling_benchmark(benchmark.name)
-        assert known is not None
-        for machine, (kernel, rows) in product(
-            table.machines, rows_on(table.kernels, table.probes, table.kernel_for).items()
-        ):
-            place = (machine_id(machine), kernel_spec(kernel).name)
+        baseline = kprobe_cache().benchmarks[benchmark.name].baseline
+        for machine, kernel, rows in table.places():
             for size, row in product(benchmark.sizes or (), rows):
-                yield Cell(
-                    id=cell_id(name, *place, row, "noop", str(size)),
-                    table=name,
-                    cpu=machine.cpu,
-                    smp=machine.smp,
-                    memory_mib=machine.memory_mib,
-                    kernel=kernel,
+                alone = place_id(name, machine, kernel, BASELINE, "noop", str(size))
+                yield table.cell(
+                    *(name, machine, kernel, row, "noop", str(size)),
                     row=row,
-                    handler="noop",
-                    benchmark=benchmark.name,
-                    metric=f"cost per {(scaling_row(row) or known.baseline).each}",
-                    repeats=1,
-                    clock=table.clock,
-                    image=None,
-                    channel=table.channel,
-                    time_limit=table.time_limit,
+                    metric=f"cost per {(scaling_row(row) or baseline).each}",
                     task=ScalingTask(row, size, benchmark.seed),
                     parameters={"probes": size, "seed": benchmark.seed},
-                    profile=table.profile or (),
-                    compared_with=() if row == BASELINE else (cell_id(name, *place, BASELINE, "noop", str(size)),),
+                    compared_with=() if row == BASELINE else (alone,),
                 )
 
     def boot_key(self, cell: ScalingCell) -> Hashable:
@@ -152,38 +126,31 @@ class ScalingKind(BenchmarkKind):
         return cell.table, cell.benchmark, cell.task.size
 
     def describe(self, cell: ScalingCell) -> str:
-        """The number of probes and the seed."""
         return f"{cell.task.size} probes, seed {cell.task.seed}"
 
     def prepare(
         self, context: BuildContext, kernel: Kernel, cells: Sequence[ScalingCell]
     ) -> Mapping[str, Prepared[Module]]:
         """The benchmark's module, for all cells of a boot alike."""
-        prepared = self._prepared(context, kernel, cells[0])
-        return {cell.id: prepared for cell in cells}
-
-    def _prepared(self, context: BuildContext, kernel: Kernel, cell: ScalingCell) -> Prepared[Module]:
-        known = scaling_benchmark(cell.benchmark)
-        assert known is not None
-        lacking = next((option for option in _NEEDED if kernel.config.get(option) != "y"), None)
-        if lacking is not None:
-            return unsupported(f"this kernel was built without {lacking}")
-        (module,) = build_modules(context, kernel, [render(known.template, {})])
-        if isinstance(module, BuildError):
-            return failed(module)
-        return Ready(module, (module,), (*smp_note(kernel, cell.smp), *compiler_note(kernel, module)))
+        return dict.fromkeys((cell.id for cell in cells), _prepared(context, kernel, cells[0]))
 
     def measure(self, session: Session, cells: Sequence[ScalingCell]) -> Generator[CellRecord, None, None]:
         """Do the work once, and read every row from its output."""
         yield from measure_rows(session, cells)
 
 
+def _prepared(context: BuildContext, kernel: Kernel, cell: ScalingCell) -> Prepared[Module]:
+    lacking = next((option for option in _NEEDED if kernel.config.get(option) != "y"), None)
+    if lacking is not None:
+        return unsupported(f"this kernel was built without {lacking}")
+    (module,) = build_modules(context, kernel, [render(kprobe_cache().benchmarks[cell.benchmark].template, {})])
+    if isinstance(module, BuildError):
+        return failed(module)
+    return Ready(module, (module,), (*smp_note(kernel, cell.smp), *compiler_note(kernel, module)))
+
+
 def _rows() -> Sequence[Sequence[object]]:
-    return [
-        (f"{name}.{row_name}", row.title, row.each)
-        for name, benchmark in kprobe_cache().benchmarks.items()
-        for row_name, row in benchmark.rows.items()
-    ]
+    return [(row, title.title, title.each) for row in KIND.rows() if (title := scaling_row(row)) is not None]
 
 
 KIND = ScalingKind()

@@ -25,7 +25,7 @@ from orchestrator.benchmarks.scaling.outputs import (
     read_load,
     read_model,
 )
-from orchestrator.benchmarks.scaling.rows import kprobe_cache, scaling_benchmark
+from orchestrator.benchmarks.scaling.rows import LOOKUPS, kprobe_cache
 from orchestrator.catalog.cpus import CacheName
 from orchestrator.catalog.kernels import Arch
 from orchestrator.catalog.probes import BASELINE
@@ -44,20 +44,12 @@ from orchestrator.steps import step
 
 # The profile of the steps of one row, and what the functions that find a kprobe missed in models of caches.
 
-LOOKUPS = ("get_kprobe", "get_kprobe_cached", "__get_kprobe")
-"""One lookup: the kernel's own function, and those of images/patches/kprobe-cache.patch."""
-CACHES: tuple[CacheName, ...] = ("l1d", "l2")
+_CACHES: tuple[CacheName, ...] = ("l1d", "l2")
+_Profile = tuple[ProfileEvidence, Mapping[str, int]]
+"""The proof, and misses as a cell's parameters: of each cache in all, and of each function."""
 
 
-@dataclass(frozen=True)
-class StepsProfile:
-    """The proof of a profile, and misses as a cell's parameters: of each cache in all, and of each function."""
-
-    proof: ProfileEvidence
-    misses: Mapping[str, int]
-
-
-def profiled_steps(counts: WorkCounts, steps: MarkedSteps, cell: str, file: Path) -> StepsProfile:
+def _profiled_steps(counts: WorkCounts, steps: MarkedSteps, cell: str, file: Path) -> _Profile:
     """Write the profile of a row's steps. Raises EvidenceError unless all was counted."""
     last = max(*steps.numbers, steps.again or 0)
     if last >= len(counts.regions):
@@ -65,14 +57,13 @@ def profiled_steps(counts: WorkCounts, steps: MarkedSteps, cell: str, file: Path
     work = counts.counted([counts.regions[number] for number in steps.numbers], steps.ticks)
     again = None if steps.again is None else counts.regions[steps.again]
     profile = counts.profile(work, cell, calls=steps.count, unit=steps.unit, again=again)
-    return StepsProfile(counts.write(work, profile, file), dict(_misses(profile)))
+    return counts.write(work, profile, file), dict(_misses(profile))
 
 
 def _misses(profile: CellProfile) -> Iterator[tuple[str, int]]:
-    names = [*LOOKUPS[1:], *(name for shares in kprobe_cache().published.misses.values() for name in shares)]
-    for cache in CACHES if profile.caches else ():
+    for cache in _CACHES if profile.caches else ():
         yield f"{cache}_misses", profile.missed.of(cache)
-        for name in dict.fromkeys(names):
+        for name in dict.fromkeys([*LOOKUPS[1:], *kprobe_cache().published.functions]):
             yield f"{cache}_{name}", sum(one.missed.of(cache) for one in profile.symbols if one.name == name)
 
 
@@ -81,22 +72,20 @@ def _misses(profile: CellProfile) -> Iterator[tuple[str, int]]:
 _SYMBOL = re.compile(rb"^([0-9a-f]{8,16}) ([tT]) ([A-Za-z0-9_.$]{1,200})$", re.MULTILINE)
 _PADDING = b"__pfx_"
 _FORBIDDEN = re.compile(rb"^0x([0-9a-f]{8,16})-0x([0-9a-f]{8,16})\s", re.MULTILINE)
-SPARE = 1.1
+_SPARE = 1.1
 """Candidates for each address that is needed: kprobes refuse one function in a hundred."""
-EVENT_SPARE = 1.5
+_EVENT_SPARE = 1.5
 """The same for events: these also refuse what ftrace must not trace, up to a third of a kernel's functions."""
 _SPACING = 16
 """Bytes between a model's addresses within a function: the alignment of the kernel's functions."""
 _PARTS = 8
 
 
-def choose_sites(listing: bytes, blacklist: bytes, count: int, seed: int, spare: float = SPARE) -> list[int]:
+def choose_sites(listing: bytes, blacklist: bytes, count: int, seed: int, spare: float = _SPARE) -> list[int]:
     """Start addresses of ``count`` times ``spare`` of the kernel's own functions, in an order that ``seed`` decides.
 
-    Fewer where the kernel has too few for that, but at least ``count``.
-
-    ``listing`` is the guest's /proc/kallsyms, ``blacklist`` its list of what kprobes must not touch: functions there
-    are left out, and so is what is freed after the boot. Raises UnsupportedError where the kernel has too few.
+    Fewer where the kernel has too few for that, but at least ``count``, else UnsupportedError. ``listing`` is the
+    guest's /proc/kallsyms, ``blacklist`` what kprobes must not touch. What is freed after the boot is left out too.
     """
     allowed = _allowed(listing, blacklist, count)
     random.Random(seed).shuffle(allowed)  # noqa: S311 - which functions, not a secret
@@ -167,7 +156,6 @@ def functions(listing: bytes) -> list[int]:
 
 # The files that each script of many probes needs besides its module, and the reader of its output.
 
-_EVENT_SCRIPTS = ("kpcache_events", "kpcache_load")
 _WORDS: Mapping[Arch, str] = {"i386": "<I", "x86_64": "<Q"}
 
 
@@ -183,9 +171,9 @@ def scaling_work(script: str, lists: KernelFunctions, arch: Arch, probes: int, s
     """The work of a script on ``probes`` probes. Raises UnsupportedError where the kernel has too few functions."""
     if script == "kpcache_model":
         return ScalingWork({"sites": _binary(choose_addresses(lists.symbols, probes, seed), arch)}, read_model)
-    events = script in _EVENT_SCRIPTS
+    events = script in ("kpcache_events", "kpcache_load")
     choose = choose_sites_by_name if script == "kpcache_load" else choose_sites
-    sites = choose(lists.symbols, lists.blacklist, probes, seed, EVENT_SPARE if events else SPARE)
+    sites = choose(lists.symbols, lists.blacklist, probes, seed, _EVENT_SPARE if events else _SPARE)
     if not events:
         return ScalingWork({"sites": _binary(sites, arch)}, read_driver)
     target = Symbols(lists.symbols).address(TARGET[arch])
@@ -206,9 +194,6 @@ def _binary(sites: Sequence[int], arch: Arch) -> bytes:
     return b"".join(map(word.pack, sites))
 
 
-# What one cell of many probes measures.
-
-
 @dataclass(frozen=True)
 class ScalingTask:
     """One row of the benchmark (``none`` is its baseline) with ``size`` probes, whose places are chosen by ``seed``."""
@@ -216,6 +201,11 @@ class ScalingTask:
     row: str
     size: int
     seed: int
+
+    @property
+    def name(self) -> str:
+        """The row's name within its benchmark."""
+        return BASELINE if self.row == BASELINE else self.row.partition(".")[2]
 
 
 ScalingCell = Cell[ScalingTask]
@@ -232,7 +222,7 @@ class _Done:
     figures: ScalingFigures
     ending: Ending
     kernel: Mapping[str, str | int | bool]
-    profiles: Mapping[str, StepsProfile]
+    profiles: Mapping[str, _Profile]
 
 
 def measure_rows(session: Session, cells: Sequence[ScalingCell]) -> Generator[CellRecord, None, None]:
@@ -240,14 +230,12 @@ def measure_rows(session: Session, cells: Sequence[ScalingCell]) -> Generator[Ce
     for cell in cells:
         session.begin(cell)
     done = _work(session, cells)
-    records = [_record(cell, done, session.setup(cell).notes) for cell in cells]
-    yield from records
+    yield from [_record(cell, done, session.setup(cell).notes) for cell in cells]
 
 
 def _work(session: Session, cells: Sequence[ScalingCell]) -> _Done:
     cell = cells[0]
-    task, benchmark, artifacts = cell.task, scaling_benchmark(cell.benchmark), session.artifacts
-    assert benchmark is not None
+    task, benchmark, artifacts = cell.task, kprobe_cache().benchmarks[cell.benchmark], session.artifacts
     module, kernel = session.setup(cell).setup, artifacts.kernel
     lists = kernel_functions(session.context, kernel, artifacts.machine, session.watch)
     work = scaling_work(benchmark.script, lists, kernel.spec.arch, task.size, task.seed)
@@ -277,31 +265,26 @@ def _work(session: Session, cells: Sequence[ScalingCell]) -> _Done:
 
 def _profiles(
     session: Session, cells: Sequence[ScalingCell], counts: WorkCounts, figures: ScalingFigures
-) -> Mapping[str, StepsProfile]:
+) -> Mapping[str, _Profile]:
     """The profiles of the cells that are to have one, by row; each is of the steps that the row's figures are of."""
     found = {}
     with at_rest(counts.guest):
         for cell in cells:
-            file, steps = session.profile_file(cell), figures.marked.get(_row(cell))
+            file, steps = session.profile_file(cell), figures.marked.get(cell.task.name)
             if file is not None and steps is not None:
                 with step(f"profile {cell.id}"):
-                    found[_row(cell)] = profiled_steps(counts, steps, cell.id, file)
+                    found[cell.task.name] = _profiled_steps(counts, steps, cell.id, file)
     return found
-
-
-def _row(cell: ScalingCell) -> str:
-    """The row's name within its benchmark."""
-    return BASELINE if cell.task.row == BASELINE else cell.task.row.partition(".")[2]
 
 
 def _record(cell: ScalingCell, done: _Done, notes: tuple[str, ...]) -> CellRecord:
     figures = done.figures
-    row = _row(cell)
+    row = cell.task.name
     samples, proof, baseline = figures.samples[row], figures.proof, mean(figures.samples[BASELINE])
     compared = row == BASELINE or row in figures.compared
     overhead = mean(samples) - baseline if compared else None
     live = proof.original if row == BASELINE else proof.live
-    profiled = done.profiles.get(row)
+    profile, misses = done.profiles.get(row, (None, {}))
     with valid_result():
         return CellRecord(
             **identity(cell),
@@ -310,7 +293,7 @@ def _record(cell: ScalingCell, done: _Done, notes: tuple[str, ...]) -> CellRecor
                 **done.kernel,
                 **figures.facts,
                 **figures.row_facts.get(row, {}),
-                **({} if profiled is None else profiled.misses),
+                **misses,
             },
             status="ok",
             notes=notes,
@@ -336,7 +319,7 @@ def _record(cell: ScalingCell, done: _Done, notes: tuple[str, ...]) -> CellRecor
                 disturbed=0,
             ),
             text=done.ending.text,
-            profile=None if profiled is None else profiled.proof,
+            profile=profile,
         )
 
 
