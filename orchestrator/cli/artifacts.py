@@ -475,7 +475,7 @@ def _source(template: str, spec: KernelSpec, symbol: str | None, offset: int | N
     from orchestrator.artifacts.modules import Value, render_own
     from orchestrator.artifacts.modules import render as render_module
     from orchestrator.benchmarks.calls.benchmarks import benchmarks
-    from orchestrator.benchmarks.calls.probe_setup import is_wrapper
+    from orchestrator.benchmarks.calls.preparation import is_wrapper
     from orchestrator.catalog.probes import find_module, is_path
     from orchestrator.catalog.words import system_calls
 

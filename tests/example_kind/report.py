@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from example_kind.benchmark import BENCHMARK
 from orchestrator.report.chart import Bar, BarChart, Chart, Series
-from orchestrator.report.kind import Group, Panel, by_kernel, file_name, processors, unit_meaning
+from orchestrator.report.kind import Group, Panel, TableReport, file_name, processors, unit_meaning
 from orchestrator.report.sheet import (
     NOTHING,
     Finding,
@@ -26,25 +26,11 @@ from orchestrator.results.contract import CellRecord, WorkEvidence
 _DIGEST = 16
 
 
-class ReadingReport:
+class ReadingReport(TableReport):
     """A table and a chart for each kernel."""
 
     def owns(self, benchmark: str) -> bool:
-        """Whether it is the readings' benchmark."""
         return benchmark == BENCHMARK
-
-    def apart(self, cell: CellRecord) -> None:
-        """Nothing more: all files of one table and machine are compared with each other."""
-        del cell
-
-    def panels(self, cells: Sequence[CellRecord]) -> Iterator[Panel]:
-        """Return a panel for each kernel."""
-        return by_kernel(cells)
-
-    def joins(self, panel: Panel, group: Group) -> bool:
-        """Never."""
-        del panel, group
-        return False
 
     def sheet(self, group: Group) -> Sheet:
         """Return the group's only panel as a table of files."""

@@ -13,7 +13,7 @@ from command_line import CommandLine, qemus_by_pid
 from module_maker import ModuleMaker
 
 from orchestrator.benchmarks.registry import reports
-from orchestrator.benchmarks.scaling.measurement import choose_addresses
+from orchestrator.benchmarks.scaling.kind import choose_addresses
 from orchestrator.benchmarks.scaling.report import ScalingCells, row_of, size_of
 from orchestrator.benchmarks.scaling.rows import kprobe_cache
 from orchestrator.errors import GuestError
