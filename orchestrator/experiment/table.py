@@ -74,6 +74,17 @@ class BenchmarkChoice(Strict):
     name: Annotated[str, BeforeValidator(fields.benchmark)]
     """The benchmark, of ``./lab list benchmarks``. It decides the table's kind, and which other keys there are."""
 
+    def conflicts(self) -> Iterator[Problem]:
+        """Conflicts between keys that are each valid alone."""
+        yield from ()
+
+    @model_validator(mode="after")
+    def _check_keys(self) -> Self:
+        problems = list(self.conflicts())
+        if problems:
+            raise conflict(problems)
+        return self
+
 
 class Table(Strict):
     """Machines, kernels and probes, of which every combination is a cell.

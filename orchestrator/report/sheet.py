@@ -482,6 +482,26 @@ class Footnotes:
             self._marks[cell.id].append(mark)
 
 
+# Rows that are cells: composed of columns, each of which knows its figure of a cell.
+
+
+@dataclass(frozen=True)
+class Column:
+    """A heading, and what stands below it for a cell that has a number."""
+
+    heading: str
+    figure: Callable[[CellRecord], str]
+
+
+def cell_row(name: str, cell: CellRecord, columns: Sequence[Column], footnotes: Footnotes, otherwise: str = "") -> Row:
+    """Return a cell's row. Without a number its status stands in the first column, and ``otherwise`` in the others."""
+    if cell.value is None:
+        first, others = cell.status, [otherwise] * (len(columns) - 1)
+    else:
+        first, *others = [column.figure(cell) for column in columns]
+    return Row(name, [first + footnotes.marks(cell), *others])
+
+
 @dataclass(frozen=True)
 class Sheet:
     """A table with its title, what it was measured on (``facts``), sentences on how to read it, and its evidence."""

@@ -10,13 +10,14 @@ from orchestrator.report.chart import Bar, BarChart, Chart, Series
 from orchestrator.report.kind import Group, Panel, TableReport, file_name, processors, unit_meaning
 from orchestrator.report.sheet import (
     NOTHING,
+    Column,
     Finding,
     Footnotes,
     Grid,
     Proof,
     ProofList,
-    Row,
     Sheet,
+    cell_row,
     figure,
     overhead_findings,
     unit_name,
@@ -24,6 +25,11 @@ from orchestrator.report.sheet import (
 from orchestrator.results.contract import CellRecord, WorkEvidence
 
 _DIGEST = 16
+_COLUMNS = (
+    Column("a run", lambda cell: figure(cell.value, cell.unit)),
+    Column("more than empty", lambda cell: figure(cell.overhead, cell.unit)),
+    Column("bytes", lambda cell: str(cell.parameters.get("bytes", NOTHING))),
+)
 
 
 class ReadingReport(TableReport):
@@ -36,10 +42,11 @@ class ReadingReport(TableReport):
         """Return the group's only panel as a table of files."""
         (panel,) = group
         first, footnotes = panel.first, Footnotes(panel.cells, _file, lambda _: None)
+        rows = [cell_row(_file(cell), cell, _COLUMNS, footnotes, NOTHING) for cell in panel.cells]
         return Sheet(
             title="Reading a file",
             facts=[f"{first.cpu}, {processors(first)}, kernel {panel.kernel}, a run of cat in {unit_name(first.unit)}"],
-            grid=Grid(["a run", "more than empty", "bytes"], [[_row(cell, footnotes) for cell in panel.cells]]),
+            grid=Grid([column.heading for column in _COLUMNS], [rows]),
             sentences=[unit_meaning(panel)],
             footnotes=footnotes.all(),
             proofs=_proofs(panel),
@@ -59,12 +66,6 @@ class ReadingReport(TableReport):
         bars = [Bar(cell.overhead, figure(cell.overhead, cell.unit)) for cell in shown]
         pane = (f"{unit_name(panel.first.unit)} more than an empty file", [Series("", bars)])
         return {file_name(group): BarChart("Reading a file", panel.kernel, [_file(cell) for cell in shown], [pane])}
-
-
-def _row(cell: CellRecord, footnotes: Footnotes) -> Row:
-    value = cell.status if cell.value is None else figure(cell.value, cell.unit)
-    size = str(cell.parameters.get("bytes", NOTHING))
-    return Row(_file(cell), [value + footnotes.marks(cell), figure(cell.overhead, cell.unit), size])
 
 
 def _proofs(panel: Panel) -> list[ProofList]:

@@ -206,7 +206,6 @@ class Calls:
         return max(1, min(COUNTED_CALLS, MOST_HITS // self.hits))
 
     def prepare(self, guest: Guest) -> None:
-        """Copy a user's program into the guest, and those libraries that its image has not."""
         if self.file is not None:
             put_program(guest, self.file, OWN_PROGRAM)
         for library in self.libraries:

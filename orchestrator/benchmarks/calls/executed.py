@@ -26,7 +26,7 @@ from orchestrator.benchmarks.calls.preparation import (
     workload_of,
 )
 from orchestrator.benchmarks.calls.table import CallCell, CallsTable, CallTask, FoundPoint, profiled_cell
-from orchestrator.benchmarks.calls.workload import Figures, Measurement
+from orchestrator.benchmarks.calls.workload import Figures
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import ProbeKind
 from orchestrator.errors import EvidenceError, GuestError, LabError, NotEntered, UsageError
@@ -84,11 +84,13 @@ class Executed(BaseModel):
         return next((one for one in self.functions if one.module is None and one.address == address), None)
 
 
-def executed_here(ready: ReadyGuest, workload: Calls, measured: Measurement, time_limit: float) -> Executed:
+def executed_here(ready: ReadyGuest, workload: Calls, time_limit: float) -> Executed:
     """What calls execute now, in a guest that counts, with no module loaded since it was ready.
 
-    ``measured`` is of the same calls. Raises EvidenceError where the count cannot be proved.
+    Raises EvidenceError where the count cannot be proved.
     """
+    ticks = int(ready.artifacts.kernel.config["CONFIG_HZ"])
+    measured = workload.measure_exact(ready.guest, repeats=_REPEATS, ticks_per_second=ticks, time_limit=time_limit)
     counter = InstructionCounter(ready.guest, ready.symbols)
     mark = counter.mark()
     marked = workload.measure_marked(ready.guest, measured, time_limit=time_limit)
@@ -121,12 +123,8 @@ def executed_by(
             ScratchFolder("orchestrator-executed-") as directory,
             ready_guest(context, artifacts, directory, "guest", watch=watch) as ready,
         ):
-            ticks = int(artifacts.kernel.config["CONFIG_HZ"])
             workload.prepare(ready.guest)
-            measured = workload.measure_exact(
-                ready.guest, repeats=_REPEATS, ticks_per_second=ticks, time_limit=time_limit
-            )
-            found = executed_here(ready, workload, measured, time_limit)
+            found = executed_here(ready, workload, time_limit)
         (folder / _FILE).write_text(found.model_dump_json())
 
     artifact = obtain(_KIND, inputs, f"functions that calls execute on {machine.cpu.name}", count)
@@ -150,13 +148,16 @@ def _functions(
                 if at.offset == len(code):
                     code += bytes.fromhex(at.code)
             entered = executed.get(max(entry_places(code)), 0)  # where its own code begins
+            uneven = None if entered else "these calls do not come in at its beginning"
+            if entered % profile.calls:
+                uneven = f"it is entered {entered} times by {profile.calls} calls: not by each as often"
             yield ExecutedFunction(
                 name=one.name,
                 address=one.address,
                 entered=entered,
                 instructions=one.executed,
                 counts=executed,
-                refusal=_place_refusal(one, symbols, refused, loaded) or _count_refusal(entered, profile.calls),
+                refusal=_place_refusal(one, symbols, refused, loaded) or uneven,
                 module=one.module,
             )
 
@@ -174,14 +175,6 @@ def _place_refusal(
         return f"the kernel has {named} functions of this name"
     if symbol.module is not None and named == 1 and symbols.module(symbols.address(symbol.name)) is None:
         return f"it is a function of module {symbol.module}, and its name stands for one of the kernel itself"
-    return None
-
-
-def _count_refusal(entered: int, calls: int) -> str | None:
-    if entered == 0:
-        return "these calls do not come in at its beginning"
-    if entered % calls:
-        return f"it is entered {entered} times by {calls} calls: not by each as often"
     return None
 
 
@@ -317,7 +310,6 @@ class MissedPoint:
 
     @property
     def address(self) -> int:
-        """Where the function begins."""
         return self.symbols.address(self.symbol)
 
     @property
@@ -357,7 +349,6 @@ def _why(point: MissedPoint, executed: Executed) -> Iterator[str]:
 
 
 def _ways(point: MissedPoint, executed: Executed) -> Iterator[str]:
-    """How the kernel's code leads to a function that is not executed."""
     if point.code is None or point.module is not None:  # the kernel's image has no call of a module's functions
         return
     found = {point.symbols.function_at(address) for address in direct_calls(point.code, point.address)}
@@ -430,7 +421,6 @@ class Known:
             raise never
 
     def keep_not_entered(self, cell: CallCell, error: NotEntered) -> None:
-        """A probe has proved that the calls never come to the cell's point."""
         self._never.setdefault(
             (_same_calls(cell), cell.task.point),
             NotEntered(error.what, hint=error.hint, detail=[*error.detail, f"seen by {cell.id}"]),
@@ -483,14 +473,8 @@ def explain(session: Session, ready: ReadyGuest, cell: CallCell, error: NotEnter
 
 
 def _executed_by_cell(session: Session, ready: ReadyGuest, cell: CallCell, workload: Calls) -> Executed:
-    if ready.guest.machine.counter is None:
-        return _executed_elsewhere(session, ready, cell, workload)
-    ticks = int(ready.artifacts.kernel.config["CONFIG_HZ"])
-    measured = workload.measure_exact(ready.guest, repeats=2, ticks_per_second=ticks, time_limit=cell.time_limit)
-    return executed_here(ready, workload, measured, cell.time_limit)
-
-
-def _executed_elsewhere(session: Session, ready: ReadyGuest, cell: CallCell, workload: Calls) -> Executed:
+    if ready.guest.machine.counter is not None:
+        return executed_here(ready, workload, cell.time_limit)
     plugin = session.artifacts.plugin or counting_plugin(session.context)
     machine = replace(ready.guest.machine, counter=CountingPlugin(plugin))
     artifacts = replace(ready.artifacts, machine=machine, cells={})

@@ -40,11 +40,9 @@ class CallsKind(BenchmarkKind):
         return call_cells(name, table)
 
     def find(self, context: BuildContext, table: CallsTable, obtain: Obtain) -> CallsTable:
-        """The table with the functions that its calls enter, where its points are those."""
         return with_points(context, table, obtain)
 
     def describe(self, cell: CallCell) -> str:
-        """The samples, calls and entry; why a found point is not probed."""
         if cell.task.refusal is not None:
             return f"not probed: {cell.task.refusal}"
         return f"{cell.repeats} x {cell.task.calls} calls, entry {cell.task.entry}"

@@ -89,7 +89,6 @@ def heading(cell: CellRecord) -> str:
 
 
 def _conditions(panel: Panel) -> str:
-    """The line with the conditions that the panel's cells share."""
     first = panel.first
     table = f"{first.table}: " if first.table else ""
     at = None if "points" in first.parameters else first.parameters.get("at")
@@ -161,7 +160,6 @@ def _shown(cell: CellRecord | None, value_of: _Figure = _overhead, footnotes: Fo
 
 
 def _purpose_names(cells: Sequence[CellRecord]) -> Sequence[str]:
-    """The purposes that a cell has, in the order in which they are printed."""
     return in_order([name for cell in cells for name in cell.purposes])
 
 
@@ -232,7 +230,6 @@ def _baseline(cells: Sequence[CellRecord]) -> Iterator[str]:
 
 
 def _refused(cells: Sequence[CellRecord]) -> Iterator[str]:
-    """A sentence for each reason why functions were not probed."""
     by_reason: dict[str, dict[str, None]] = {}
     for cell in cells:
         by_reason.setdefault(cell.reason or cell.status, {})[_at(cell)] = None
@@ -585,7 +582,6 @@ def _capability_blocks(cells: Mapping[str, CellRecord], footnotes: Footnotes) ->
 
 
 def _capability(cell: CellRecord | None, footnotes: Footnotes) -> str:
-    """The measured result for a capability, in a word or two."""
     if cell is None:
         return NOTHING
     has = _has(cell)

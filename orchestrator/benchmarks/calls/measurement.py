@@ -113,8 +113,6 @@ class _Work:
 
 @dataclass(frozen=True)
 class _Armed:
-    """An armed probe, and its state as observed."""
-
     kind: ProbeKind
     attachment: Attachment
     seen: Observation
@@ -547,7 +545,6 @@ def _record(work: _Work, figures: Figures, proof: Proof, notes: tuple[str, ...])
 
 
 def _repetition_note(profile: ProfileEvidence | None) -> Iterator[str]:
-    """How many instructions are repetitions, and the figure without them."""
     if profile is not None and profile.repetitions:
         total, repeated = profile.instructions / profile.calls, profile.repetitions / profile.calls
         yield (

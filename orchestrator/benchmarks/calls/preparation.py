@@ -274,7 +274,6 @@ def calls_unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
 
 
 def _place_unsupported_reason(kernel: Kernel, cell: CallCell, kind: ProbeKind) -> str | None:
-    """Why a probe of this kind cannot be at the cell's point."""
     place = cell.task.place
     if kind.site == "program" and place is None:
         return (
@@ -301,7 +300,6 @@ def _place_unsupported_reason(kernel: Kernel, cell: CallCell, kind: ProbeKind) -
 
 
 def _program_unsupported_reason(place: ProgramPoint, kind: ProbeKind) -> str | None:
-    """Why a probe of this kind cannot be at a place in the program that makes the calls."""
     if kind.has_own_programs:
         return "BPF programs of your own are measured at functions of the kernel only"
     if kind.mechanism != "none" and kind.site != "program":
@@ -561,7 +559,6 @@ def workload_of(context: BuildContext, kernel: Kernel, cell: CallCell) -> Worklo
 
 
 def _module_source(setup: ProbeSetup) -> ModuleSource | Path | None:
-    """The module that arms the probe: as source, a user's .ko file, or none."""
     if setup.template is not None:
         return render(setup.template, setup.values)
     if setup.own is None or setup.own.suffix == ".ko":

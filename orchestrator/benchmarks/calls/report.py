@@ -58,7 +58,6 @@ _THEN, _TODAY = "djprobe", "bpf-fentry"
 
 
 def _call_findings(group: Group) -> Iterator[Finding]:
-    """The findings of each panel; of several panels in one table, with their names."""
     names = [panel.name if panel.references or len(group) == 1 else panel.kernel for panel in group]
     for name_of_panel, panel in zip(names, group, strict=True):
         place = panel.place(name_of_panel if len(group) > 1 or panel.first.table is not None else None)
@@ -189,7 +188,6 @@ def _measured(cell: CellRecord) -> Bar:
 
 
 def _folded(label: str) -> str:
-    """Wrap a label to the width of a bar."""
     return "\n".join(textwrap.wrap(label.replace("+", " +"), _LABEL_WIDTH))
 
 
@@ -304,7 +302,6 @@ def _differs_in_kernel_only(panel: Panel, group: Group) -> bool:
 
 
 def _shared(panel: Panel) -> tuple[object, ...]:
-    """What the parts of one table have in common."""
     first = panel.first
     document = panel.reference.document_id if panel.reference else None
     return document, first.smp, first.benchmark, first.metric, first.handler, first.clock

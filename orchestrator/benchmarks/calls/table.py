@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self, get_args
+from typing import Annotated, Any, ClassVar, get_args
 
-from pydantic import AfterValidator, BeforeValidator, PrivateAttr, ValidationInfo, model_validator
+from pydantic import AfterValidator, BeforeValidator, PrivateAttr, ValidationInfo
 
 from orchestrator.artifacts.compiler import header_constant
 from orchestrator.benchmarks.calls.benchmarks import Buffer, Entry, benchmarks, call_probe
@@ -177,17 +177,9 @@ class CallsBenchmark(BenchmarkChoice):
 
     @property
     def is_program(self) -> bool:
-        """Whether a sample is a whole run of a program."""
         return self.own is not None and self.own.kind == "program"
 
-    @model_validator(mode="after")
-    def _check_keys(self) -> Self:
-        problems = list(self._problems())
-        if problems:
-            raise conflict(problems)
-        return self
-
-    def _problems(self) -> Iterator[Problem]:
+    def conflicts(self) -> Iterator[Problem]:
         spec = benchmarks()[self.name]
         names_its_call = bool(spec.entries) and spec.call is None
         # Other keys this benchmark would ignore.
@@ -212,11 +204,6 @@ class CallsBenchmark(BenchmarkChoice):
             yield Problem(("call",), f"missing; benchmark '{self.name}' makes a system call, such as getppid")
 
 
-def _may_have_bpftrace(image: str | None) -> bool:
-    """Whether a guest may have bpftrace, as far as an image's name shows: only the guest knows of a user's own."""
-    return image is not None and ("/" in image or "bpftrace" in image_recipe(image).packages)
-
-
 def _with_repeats(benchmark: CallsBenchmark, info: ValidationInfo) -> CallsBenchmark:
     clock = info.data.get("clock")  # None where the clock itself is invalid
     if benchmark.repeats is not None or clock is None:
@@ -239,7 +226,6 @@ class FoundPoint:
     place: ProbePlace | None = None
 
     def refusal_of(self, kind: ProbeKind) -> str | None:
-        """Why no probe of a kind can be at it; None where nothing is known against it."""
         if self.refusal is not None or self.place is None:
             return self.refusal
         return refusal_of(kind, self.place)
@@ -274,7 +260,6 @@ class CallsTable(ProbedTable):
 
     @property
     def _scattering(self) -> str:
-        """Why samples scatter, where they do."""
         return "a program's runs scatter" if self.benchmark.is_program else "clock 'wall' counts no instructions"
 
     @property
@@ -335,8 +320,10 @@ class CallsTable(ProbedTable):
             yield Problem(("points",), "missing; with a workload of your own, name the functions to probe")
         yield from self._program_conflicts()
         yield from self._library_conflicts()
+        # Of a user's own image only the guest knows whether it has bpftrace.
+        may = self.image is not None and ("/" in self.image or "bpftrace" in image_recipe(self.image).packages)
         for index, probe in enumerate(self.probes):
-            if is_one_liner(probe) and not _may_have_bpftrace(self.image):
+            if is_one_liner(probe) and not may:
                 lack = "bpftrace is in an image" if self.image is None else f"image {self.image} has no bpftrace"
                 why = f"{lack}: set image: {IMAGE}, or one of your own that has it"
                 yield Problem(("probes", index), f"found {shown(probe)}; {why}")
@@ -350,7 +337,6 @@ class CallsTable(ProbedTable):
                 yield Problem(("points", index), f"found '{point}'; {why}", other=("benchmark", "name"))
 
     def _library_conflicts(self) -> Iterator[Problem]:
-        """Libraries that a guest cannot have, and points in others."""
         libraries = [find_library(one) for one in self.benchmark.libraries or ()]
         names = [library.name for library in libraries]
         where = ("benchmark", "libraries")
@@ -385,7 +371,6 @@ class CallsTable(ProbedTable):
             yield Problem(("reference",), f"nothing is published of points: {points}; leave it out")
 
     def foreign_rows(self, rows: Mapping[str, str]) -> Iterator[Problem]:
-        """What is wrong with rows of other kinds of benchmark among the probes."""
         for index, probe in enumerate(self.probes):
             if probe in rows and rows[probe] not in benchmarks():
                 sentence = f"found '{probe}'; with benchmark '{self.benchmark.name}': it is a row of '{rows[probe]}'"

@@ -179,7 +179,6 @@ class Instruction:
 
     @property
     def behind(self) -> int:
-        """The offset of the next one."""
         return self.at + len(self.code)
 
 

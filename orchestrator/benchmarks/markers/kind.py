@@ -422,7 +422,6 @@ class MarkersKind(BenchmarkKind):
         return {"markers": Listing(("name", "loop", "rounds"), _rows)}
 
     def cells(self, name: str | None, table: MarkersTable) -> Generator[MarkerCell, None, None]:
-        """Each machine's and kernel's rows, the empty loop first."""
         for machine, kernel, rows in table.places():
             baseline = place_id(name, machine, kernel, BASELINE, "noop")
             for row in rows:
@@ -443,7 +442,6 @@ class MarkersKind(BenchmarkKind):
     def prepare(
         self, context: BuildContext, kernel: Kernel, cells: Sequence[MarkerCell]
     ) -> Mapping[str, Prepared[Module]]:
-        """The module with all the loops, for each row that the kernel can have."""
         prepared: dict[str, Prepared[Module]] = {}
         module: Module | BuildError | None = None
         for cell in cells:

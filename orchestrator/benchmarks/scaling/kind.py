@@ -223,7 +223,6 @@ class ScalingTask:
 
     @property
     def name(self) -> str:
-        """The row's name within its benchmark."""
         return BASELINE if self.row == BASELINE else self.row.partition(".")[2]
 
 
@@ -234,25 +233,14 @@ _CACHE = "kpcache"
 """The per-CPU object of images/patches/kprobe-cache.patch."""
 
 
-@dataclass(frozen=True)
-class _Done:
-    """The work's figures, what it has left, and facts about the kernel."""
-
-    figures: ScalingFigures
-    ending: Ending
-    kernel: Mapping[str, str | int | bool]
-    profiles: Mapping[str, _Profile]
+_Done = tuple[ScalingFigures, Ending, Mapping[str, str | int | bool], Mapping[str, _Profile]]
+"""The work's figures, what it has left, facts about it and the kernel, and the profiles by row."""
 
 
 def measure_rows(session: Session, cells: Sequence[ScalingCell]) -> Generator[CellRecord, None, None]:
     """The records of all rows of one size. Raises EvidenceError, GuestError, UnsupportedError for all of them."""
-    for cell in cells:
-        session.begin(cell)
-    done = _work(session, cells)
-    yield from [_record(cell, done, session.setup(cell).notes) for cell in cells]
-
-
-def _work(session: Session, cells: Sequence[ScalingCell]) -> _Done:
+    for one in cells:
+        session.begin(one)
     cell = cells[0]
     task, benchmark, artifacts = cell.task, kprobe_cache().benchmarks[cell.benchmark], session.artifacts
     module, kernel = session.setup(cell).setup, artifacts.kernel
@@ -275,11 +263,8 @@ def _work(session: Session, cells: Sequence[ScalingCell]) -> _Done:
         counts = None if guest.machine.counter is None else WorkCounts.of(guest, module)
         profiles = {} if counts is None else _profiles(session, cells, counts, figures)
         ending = close(worker)
-    facts = _kernel_facts(kernel)
-    cache = Symbols(lists.symbols).object_size(_CACHE) if facts["kprobe_cache"] else None
-    if cache is not None:
-        facts["cache_bytes"] = cache
-    return _Done(figures, ending, facts, profiles)
+    facts = {**_kernel_facts(kernel, lists.symbols), **figures.facts}
+    yield from [_record(session, one, (figures, ending, facts, profiles)) for one in cells]
 
 
 def _profiles(
@@ -296,34 +281,47 @@ def _profiles(
     return found
 
 
-def _record(cell: ScalingCell, done: _Done, notes: tuple[str, ...]) -> CellRecord:
-    figures = done.figures
-    row = cell.task.name
+def _kernel_facts(kernel: Kernel, symbols: bytes) -> dict[str, str | int | bool]:
+    """The kernel's data structures that find a kprobe."""
+    config = kernel.config
+    bits, has_cache = (
+        config.get("CONFIG_KPROBE_HASH_BITS", MAINLINE_HASH_BITS),
+        config.get("CONFIG_KPROBE_CACHE") == "y",
+    )
+    cache = Symbols(symbols).object_size(_CACHE) if has_cache else None
+    return {
+        "kernel_release": kernel.release,
+        "hash_bits": int(bits) if re.fullmatch(r"\d{1,2}", bits) else 0,
+        "kprobe_cache": has_cache,
+        **({} if cache is None else {"cache_bytes": cache}),
+    }
+
+
+def _record(session: Session, cell: ScalingCell, done: _Done) -> CellRecord:
+    figures, ending, facts, profiles = done
+    row, is_baseline = cell.task.name, cell.task.row == BASELINE
     samples, proof, baseline = figures.samples[row], figures.proof, mean(figures.samples[BASELINE])
-    compared = row == BASELINE or row in figures.compared
-    overhead = mean(samples) - baseline if compared else None
-    live = proof.original if row == BASELINE else proof.live
-    profile, misses = done.profiles.get(row, (None, {}))
+    overhead = mean(samples) - baseline if is_baseline or row in figures.compared else None
+    profile, misses = profiles.get(row, (None, {}))
     with valid_result():
         return CellRecord(
             **identity(cell),
             parameters={
                 **cell.parameters,
-                **done.kernel,
-                **figures.facts,
+                **facts,
                 **figures.row_facts.get(row, {}),
                 **misses,
             },
             status="ok",
-            notes=notes,
+            notes=session.setup(cell).notes,
             samples=samples,
             value=mean(samples),
             overhead=overhead,
             interval=None if overhead is None else (overhead, overhead),
             evidence=Evidence(
-                mechanism="none" if row == BASELINE else proof.mechanism,
-                probe_bytes=live,
-                hits=0 if row == BASELINE else proof.hits,
+                mechanism="none" if is_baseline else proof.mechanism,
+                probe_bytes=proof.original if is_baseline else proof.live,
+                hits=0 if is_baseline else proof.hits,
                 int3=None,
                 calls=proof.calls,
                 restored=True,
@@ -333,24 +331,13 @@ def _record(cell: ScalingCell, done: _Done, notes: tuple[str, ...]) -> CellRecor
                 symbol=proof.symbol,
                 flag="",
                 others=proof.others,
-                taint=done.ending.taint,
+                taint=ending.taint,
                 batches=len(samples),
                 disturbed=0,
             ),
-            text=done.ending.text,
+            text=ending.text,
             profile=profile,
         )
-
-
-def _kernel_facts(kernel: Kernel) -> dict[str, str | int | bool]:
-    """The kernel's data structures that find a kprobe."""
-    config = kernel.config
-    bits = config.get("CONFIG_KPROBE_HASH_BITS", MAINLINE_HASH_BITS)
-    return {
-        "kernel_release": kernel.release,
-        "hash_bits": int(bits) if re.fullmatch(r"\d{1,2}", bits) else 0,
-        "kprobe_cache": config.get("CONFIG_KPROBE_CACHE") == "y",
-    }
 
 
 # The table, its cells, and the kind.
@@ -400,7 +387,6 @@ class ScalingTable(RowsTable):
     """What each row says of where its instructions went, in tables of ``kpcache`` and ``kpcache-load``."""
 
     def conflicts(self) -> Iterator[Problem]:
-        """Conflicts between values that are each valid alone."""
         if self.image is not None:
             why = f"benchmark '{self.benchmark.name}' runs in the initramfs, before an image is mounted"
             yield Problem(("image",), f"{why}; leave it out")
@@ -437,7 +423,6 @@ class ScalingKind(BenchmarkKind):
         return {"kpcache": Listing(("name", "what", "each"), _rows)}
 
     def cells(self, name: str | None, table: ScalingTable) -> Generator[ScalingCell, None, None]:
-        """Each machine's and kernel's rows by size, the baseline first."""
         benchmark = table.benchmark
         baseline = kprobe_cache().benchmarks[benchmark.name].baseline
         for machine, kernel, rows in table.places():
@@ -462,7 +447,6 @@ class ScalingKind(BenchmarkKind):
     def prepare(
         self, context: BuildContext, kernel: Kernel, cells: Sequence[ScalingCell]
     ) -> Mapping[str, Prepared[Module]]:
-        """The benchmark's module, for all cells of a boot alike."""
         return dict.fromkeys((cell.id for cell in cells), _prepared(context, kernel, cells[0]))
 
     def measure(self, session: Session, cells: Sequence[ScalingCell]) -> Generator[CellRecord, None, None]:

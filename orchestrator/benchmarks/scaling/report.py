@@ -61,7 +61,6 @@ class ScalingCells:
 
     @property
     def sizes(self) -> list[int]:
-        """The numbers of probes, rising."""
         return sorted({size_of(cell) for cell in self.cells})
 
     def cell(self, kernel: str, row: str, size: int) -> CellRecord | None:
@@ -69,7 +68,6 @@ class ScalingCells:
         return next((one for one in self.cells if place_of(one) == (kernel, row, size)), None)
 
     def across(self, row: str, size: int) -> _Cells:
-        """One row's cell on each kernel."""
         return [self.cell(kernel, row, size) for kernel in self.kernels]
 
     def bits(self, kernel: str) -> int | None:
@@ -331,7 +329,6 @@ _MOST_TELLING = ("hit", "enable", "calls")
 
 
 def _findings(group: Group) -> Iterator[Finding]:
-    """The dearest and the cheapest kernel or way at the largest number of probes, and the growth of the dearest."""
     table = ScalingCells.of(group)
     measured = [cell for cell in table.cells if cell.value is not None and cell.probe != BASELINE]
     size = max((size_of(cell) for cell in measured), default=0)

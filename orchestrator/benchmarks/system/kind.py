@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self, cast
+from typing import Annotated, Any, ClassVar, cast
 
-from pydantic import AfterValidator, BeforeValidator, ValidationInfo, model_validator
+from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
@@ -38,7 +38,7 @@ from orchestrator.errors import ConfigError, EvidenceError
 from orchestrator.experiment import fields
 from orchestrator.experiment.cell import Machine, kernel_conflicts, module_parameters, rows_on
 from orchestrator.experiment.fields import Entries, one_of, whole
-from orchestrator.experiment.problems import Problem, conflict, mismatch, refused, wrong
+from orchestrator.experiment.problems import Problem, mismatch, refused, wrong
 from orchestrator.experiment.table import (
     FEWEST_WALL_REPEATS,
     BenchmarkChoice,
@@ -112,20 +112,13 @@ class SystemBenchmark(BenchmarkChoice):
     def spec(self) -> SystemWorkload:
         return system_workloads().benchmarks[cast(WorkloadName, self.name)]
 
-    @model_validator(mode="after")
-    def _check_keys(self) -> Self:
+    def conflicts(self) -> Iterator[Problem]:
         owner = {"scope": "kernel-build", "packets": "ping-flood", "command": "command"}
-        problems = [
-            Problem((key,), f"'{self.name}' has no such key; leave it out")
-            for key, name in owner.items()
-            if getattr(self, key) is not None and self.name != name
-        ]
+        for key, name in owner.items():
+            if getattr(self, key) is not None and self.name != name:
+                yield Problem((key,), f"'{self.name}' has no such key; leave it out")
         if self.name == "command" and self.command is None:
-            why = "missing; name the program of the image to run, as [/usr/bin/gzip, -k, file]"
-            problems.append(Problem(("command",), why))
-        if problems:
-            raise conflict(problems)
-        return self
+            yield Problem(("command",), "missing; name the program of the image to run, as [/usr/bin/gzip, -k, file]")
 
 
 def _with_defaults(benchmark: SystemBenchmark, info: ValidationInfo) -> SystemBenchmark:
@@ -185,7 +178,6 @@ class SystemTable(Table):
     """What each cell says of where its instructions went, and how many were the instrumentation's own."""
 
     def conflicts(self) -> Iterator[Problem]:
-        """Conflicts between values that are each valid alone."""
         yield from super().conflicts()
         benchmark, least = self.benchmark, self.benchmark.spec.memory_mib
         for index, machine in enumerate(self.machines):
@@ -263,6 +255,8 @@ def _cell(
 ) -> SystemCell:
     benchmark, kind, (name, machine, kernel) = table.benchmark, probe_kind(probe), place
     assert benchmark.repeats is not None
+    seconds = system_workloads().scopes[benchmark.scope].seconds if benchmark.scope else 0
+    seconds += (benchmark.packets or 0) // _PACKETS_PER_SECOND
     task = SystemTask(
         name=cast(WorkloadName, benchmark.name),
         probe=probe,
@@ -283,18 +277,13 @@ def _cell(
         metric=PER_RUN,
         repeats=task.warm,
         image=None,  # unpacked into memory, not a disk
-        time_limit=table.time_limit or _time_limit(benchmark),
+        # Several times what an emulator needs on a busy host.
+        time_limit=table.time_limit or _SHORTEST_LIMIT + _HOST_SECONDS * seconds,
         task=task,
         parameters={"memory_mib": machine.memory_mib, **_parameters(task), **module_parameters(kind)},
         published=_published(table.reference, kernel, task),
         compared_with=compared_with,
     )
-
-
-def _time_limit(benchmark: SystemBenchmark) -> int:
-    """Seconds of the host's time that a run may take: several times what an emulator needs on a busy host."""
-    seconds = system_workloads().scopes[benchmark.scope].seconds if benchmark.scope else 0
-    return _SHORTEST_LIMIT + _HOST_SECONDS * (seconds + (benchmark.packets or 0) // _PACKETS_PER_SECOND)
 
 
 def _parameters(task: SystemTask) -> dict[str, str | int]:
@@ -318,7 +307,7 @@ def _published(reference: str | None, kernel: str, task: SystemTask) -> Referenc
     overhead = table.difference(row) if row.overhead is None else row.overhead
     if overhead is None:
         return None
-    return ReferenceValue(table=table.id, value=row.real, overhead=overhead, unit=table.unit)
+    return ReferenceValue(table=table.name, value=row.real, overhead=overhead, unit=table.unit)
 
 
 class SystemKind(BenchmarkKind):
@@ -343,7 +332,6 @@ class SystemKind(BenchmarkKind):
         return _cells(name, table)
 
     def boot_key(self, cell: SystemCell) -> Hashable:
-        """Each cell has a boot of its own."""
         return cell.id
 
     def describe(self, cell: SystemCell) -> str:
@@ -354,7 +342,6 @@ class SystemKind(BenchmarkKind):
     def prepare(
         self, context: BuildContext, kernel: Kernel, cells: Sequence[SystemCell]
     ) -> Mapping[str, Prepared[SystemSetup]]:
-        """The image, the source to build, and the module beside the work."""
         return {cell.id: prepare_cell(context, kernel, cell) for cell in cells}
 
     def measure(self, session: Session, cells: Sequence[SystemCell]) -> Generator[CellRecord, None, None]:

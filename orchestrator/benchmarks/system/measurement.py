@@ -15,7 +15,6 @@ from orchestrator.benchmarks.system.work import (
     REPORT,
     REPORT_AFTER,
     Beside,
-    Run,
     SystemCell,
     SystemFigures,
     SystemInputs,
@@ -71,7 +70,6 @@ class Instrumentation:
     _known: dict[int, bool] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def executed(self, region: Region) -> int:
-        """How many instructions of a region are the instrumentation's."""
         # The instructions at the probe points while it records: an int3 is one byte, a jump is five.
         armed = {Code(site.address, site.live[: 1 if site.live[:1] == b"\xcc" else 5].hex()) for site in self.sites}
         return sum(
@@ -208,7 +206,6 @@ def check_missed(kind: RecorderKind, report: RecorderReport) -> None:
 
 
 def _in_a_run(kind: RecorderKind, guest: Guest, start: str, end: str) -> int:
-    """Events recorded between two reports, each of a recorder at work."""
     before, behind = parse_report(guest.get(start)), parse_report(guest.get(end))
     for report in (before, behind):
         check_armed(kind, report)
@@ -238,21 +235,18 @@ def _profiled_runs(
     counts = WorkCounts.of(guest, next(iter(session.setup(cell).modules), None))
     sites = parse_report(guest.get(REPORT)).sites if _recorder(cell) is not None else ()
     # 80,000 instructions a run take the host as long as some runs take the guest.
+    for run in figures.warm:
+        if not 0 <= run.ticks - run.real <= _MOST_AROUND:
+            what = f"a run took {run.real:.0f} ns by one clock, and {run.ticks} ticks of the TSC around it"
+            raise EvidenceError(what)
     with step("profile the runs"), at_rest(guest):
         warm = counts.regions[1:]  # the first is the cold run's
-        work = counts.counted(warm, [_ticks(run) for run in figures.warm])
+        work = counts.counted(warm, [run.ticks for run in figures.warm])
         markers = () if kernel.code is None else marker_code(kernel.code)
         own = Instrumentation(counts.places, markers, counts.module_memory, sites)
         profile = counts.profile(work, cell.id, calls=len(work.regions), unit="run")
         proof = counts.write(work, profile, file)
         return proof, [float(own.executed(region)) for region in work.regions]
-
-
-def _ticks(run: Run) -> int:
-    around = run.ticks - run.real
-    if not 0 <= around <= _MOST_AROUND:
-        raise EvidenceError(f"a run took {run.real:.0f} ns by one clock, and {run.ticks} ticks of the TSC around it")
-    return run.ticks
 
 
 @dataclass(frozen=True)

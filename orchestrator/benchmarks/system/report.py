@@ -16,6 +16,7 @@ from orchestrator.report.chart import Bar, BarChart, Chart, Series
 from orchestrator.report.kind import Group, Panel, TableReport, file_name, parameters, processors, unit_meaning
 from orchestrator.report.sheet import (
     NOTHING,
+    Column,
     Finding,
     Footnotes,
     Grid,
@@ -24,6 +25,7 @@ from orchestrator.report.sheet import (
     Rank,
     Row,
     Sheet,
+    cell_row,
     listed,
     number,
     published_figure,
@@ -42,11 +44,9 @@ _LABEL_WIDTH = 14
 
 
 @dataclass(frozen=True)
-class _Column:
-    """A heading, the text for a cell that has a number, and the text for a published row."""
+class _Column(Column):
+    """A column that also knows the text of a published row."""
 
-    heading: str
-    figure: Callable[[CellRecord], str]
     published: Callable[[PublishedWork], str] = lambda _: ""
 
 
@@ -81,7 +81,6 @@ class _Table:
         return "million instructions" if self.panel.first.clock == "instructions" else "milliseconds"
 
     def title(self, cell: CellRecord) -> str:
-        """The title of a cell's row: its kernel, its probe, or the A/A boot."""
         aa_boot = cell.parameters.get("again")
         if aa_boot:
             return "A/A boot" if aa_boot == 1 else f"A/A boot {aa_boot}"
@@ -90,7 +89,6 @@ class _Table:
         return cell.probe if cell.kernel == self.panel.kernel else f"{cell.probe}, {cell.kernel}"
 
     def is_baseline(self, cell: CellRecord) -> bool:
-        """Whether it is the cell that all others are compared with."""
         return cell.kernel == self.panel.kernel and cell.probe == BASELINE and not _is_aa_boot(cell)
 
     def own_overhead(self, cell: CellRecord) -> float | None:
@@ -115,7 +113,7 @@ class _Table:
         asked = [text.format(first.parameters[name]) for name, text in texts.items() if name in first.parameters]
         count = max(len(cell.samples) for cell in panel.cells)
         runs = "no run" if not count else "1 warm run" if count == 1 else f"{count} warm runs"
-        blocks = [[self._row(cell, columns, footnotes) for cell in panel.cells]]
+        blocks = [[cell_row(self.title(cell), cell, columns, footnotes) for cell in panel.cells]]
         if table is not None and not self.overheads:
             blocks.append(
                 [
@@ -136,13 +134,6 @@ class _Table:
             footnotes=footnotes.all(),
             proofs=[ProofList("Evidence", proofs)] if proofs else [],
         )
-
-    def _row(self, cell: CellRecord, columns: Sequence[_Column], footnotes: Footnotes) -> Row:
-        if cell.value is None:
-            texts = [cell.status, *[""] * (len(columns) - 1)]
-        else:
-            texts = [column.figure(cell) for column in columns]
-        return Row(self.title(cell), [texts[0] + footnotes.marks(cell), *texts[1:]])
 
     def _columns(self) -> Iterator[_Column]:
         table, base = self.published, self.panel.first
@@ -263,7 +254,6 @@ class _Table:
             )
 
     def findings(self) -> Iterator[Finding]:
-        """What adds most to a run, what was published of it, and what is not decided."""
         name = self.panel.first.table
         place, of_table = (f"{name}: ", f", {name}") if name else ("", "")
         unit = "million instructions" if self.panel.first.clock == "instructions" else "ms"
@@ -302,7 +292,6 @@ class _Table:
         return None if row.overhead is None else f"{row.bound} {row.overhead:g} %".strip()
 
     def chart(self) -> BarChart | None:
-        """The differences in per cent of the baseline, with the smallest resolvable one; None without a bar."""
         cells = [cell for cell in self.panel.cells if not self.is_baseline(cell)]
         if not cells:
             return None
@@ -352,7 +341,6 @@ def _is_aa_boot(cell: CellRecord) -> bool:
 
 
 def _parameter(cell: CellRecord, name: str) -> float | None:
-    """A number among a cell's parameters."""
     value = cell.parameters.get(name)
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 

@@ -23,7 +23,7 @@ from orchestrator.artifacts.boot_files import (
     write_work,
 )
 from orchestrator.artifacts.cache import Artifact, BuildContext
-from orchestrator.artifacts.images import EPOCH, Image, PackedImage, ready_image
+from orchestrator.artifacts.images import EPOCH, PackedImage, ready_image
 from orchestrator.artifacts.kernel_build import PackedSource, build_source
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import module_content, unpacked_name, with_dependencies
@@ -72,12 +72,8 @@ def _prepared_build(
     def make(folder: Path) -> None:
         context.say(f"preparing a kernel's build in a guest ({kernel.spec.arch}): three to six minutes, emulated")
         settings = {"arch": kernel.spec.arch, "date": DATE, "tree_date": TREE_DATE}
-        files = {
-            "root.squashfs": image.squashfs,
-            "source.squashfs": source.file,
-            **_scripts(*_SHARED),
-            **inputs.drivers,
-        }
+        squashfs = {"root.squashfs": image.squashfs, "source.squashfs": source.file}
+        files = {**squashfs, **_scripts(*_SHARED), **inputs.drivers}
         whole = folder / "initramfs"
         with whole.open("wb") as target:
             write_work(target, plain, _SCRIPT, settings, files)
@@ -95,13 +91,8 @@ def _prepared_build(
             whole.unlink()
 
     scripts = {name: (unattended_scripts() / name).read_text() for name in (f"{_SCRIPT}.sh", *_SHARED)}
-    key = {
-        "arch": kernel.spec.arch,
-        "image": image.key,
-        "source": source.key,
-        "scripts": scripts,
-        "dates": [TREE_DATE, DATE],
-    }
+    dates = [TREE_DATE, DATE]
+    key = {"arch": kernel.spec.arch, "image": image.key, "source": source.key, "scripts": scripts, "dates": dates}
     return context.cache.obtain(_KIND, key, f"prepared kernel build, {kernel.spec.arch}", make)
 
 
@@ -384,8 +375,27 @@ def system_inputs(context: BuildContext, kernel: Kernel, task: SystemTask) -> Sy
     Raises UsageError for a wrong image, UnsupportedError for a kernel that does not support the work, and HostError,
     BuildError.
     """
-    _check_kernel(kernel)
-    image, drivers = _image(context, kernel, task).packed, _drivers(kernel)
+    there = ("y", "m") if kernel.modules.is_dir() else ("y",)
+    lacking = [option for option in _NEEDED if kernel.config.get(option) not in there]
+    if lacking:
+        raise UnsupportedError(
+            f"kernel '{kernel.spec.name}' cannot have a whole system in memory: it lacks {', '.join(lacking)}"
+        )
+    arch = kernel.spec.arch
+    name = task.image or system_workloads().benchmarks[task.name].images[arch]
+    if is_user_disk(name):
+        raise UsageError(
+            f"image '{name}' is a disk, and {task.name} runs in a system that is all in the guest's memory",
+            hint="name the recipe (.yaml) of an image: the lab builds what fits into memory from that",
+        )
+    recipe = image_recipe(name)
+    if recipe.arch != arch:
+        raise UsageError(f"image '{name}' is for {recipe.arch}, and kernel '{kernel.spec.name}' is for {arch}")
+    image = ready_image(context, recipe).packed
+    # The modules that mount a file as a file system, where they are not built in, and the guest's list of them.
+    files = with_dependencies(kernel.modules, _DRIVERS)
+    contents = {unpacked_name(file): module_content(file) for file in files}
+    drivers = {"drivers": "".join(f"{name}\n" for name in contents).encode(), **contents}
     if task.name != "kernel-build":
         return SystemInputs(image, drivers)
     return SystemInputs(image, drivers, build_source(context), initramfs(context, kernel))
@@ -418,15 +428,10 @@ def system_work(
         files["module.ko"] = beside.module
     if inputs.source is not None:
         tree = _prepared_build(context, kernel, inputs, watch)
-        files |= {
-            "source.squashfs": inputs.source.file,
-            _FILE: tree.path / _FILE,
-            **_scripts("kernel_make.sh"),
-        }
-        settings |= {
-            "arch": kernel.spec.arch,
-            "targets": " ".join(system_workloads().scopes[task.scope].targets),
-        }
+        tree_files = {"source.squashfs": inputs.source.file, _FILE: tree.path / _FILE}
+        files |= {**tree_files, **_scripts("kernel_make.sh")}
+        targets = system_workloads().scopes[task.scope].targets
+        settings |= {"arch": kernel.spec.arch, "targets": " ".join(targets)}
         keys["prepared"] = tree.key
         read = partial(read_build, warm=task.warm)
     elif task.name == "ping-flood":
@@ -440,14 +445,9 @@ def system_work(
     if beside is not None and beside.parameters:
         scripts = unattended_scripts()
         files |= {"runs.sh": scripts / "runs_with_parameters.sh", "plain_runs.sh": scripts / "runs.sh"}
-    return SystemWork(
-        script=workload.script,
-        settings=settings,
-        files=files,
-        read=read,
-        memory_mib=max(workload.memory_mib, _memory_mib(files)),
-        inputs=keys,
-    )
+    size = sum(data.stat().st_size if isinstance(data, Path) else len(data) for data in files.values())
+    memory_mib = max(workload.memory_mib, 2 * -(-size >> 20) + _ROOM_MIB)
+    return SystemWork(workload.script, settings, files, read, memory_mib, keys)
 
 
 def _settings(beside: Beside | None) -> dict[str, int | str]:
@@ -470,38 +470,3 @@ def _digest(script: str, files: Mapping[str, bytes | Path]) -> str:
         if name.endswith(".sh"):
             whole.update(content.read_bytes() if isinstance(content, Path) else content)
     return whole.hexdigest()
-
-
-def _check_kernel(kernel: Kernel) -> None:
-    there = ("y", "m") if kernel.modules.is_dir() else ("y",)
-    lacking = [option for option in _NEEDED if kernel.config.get(option) not in there]
-    if lacking:
-        raise UnsupportedError(
-            f"kernel '{kernel.spec.name}' cannot have a whole system in memory: it lacks {', '.join(lacking)}"
-        )
-
-
-def _image(context: BuildContext, kernel: Kernel, task: SystemTask) -> Image:
-    arch = kernel.spec.arch
-    name = task.image or system_workloads().benchmarks[task.name].images[arch]
-    if is_user_disk(name):
-        raise UsageError(
-            f"image '{name}' is a disk, and {task.name} runs in a system that is all in the guest's memory",
-            hint="name the recipe (.yaml) of an image: the lab builds what fits into memory from that",
-        )
-    recipe = image_recipe(name)
-    if recipe.arch != arch:
-        raise UsageError(f"image '{name}' is for {recipe.arch}, and kernel '{kernel.spec.name}' is for {arch}")
-    return ready_image(context, recipe)
-
-
-def _drivers(kernel: Kernel) -> dict[str, bytes | Path]:
-    """The modules that mount a file as a file system, where they are not built in, and the guest's list of them."""
-    files = with_dependencies(kernel.modules, _DRIVERS)
-    contents = {unpacked_name(file): module_content(file) for file in files}
-    return {"drivers": "".join(f"{name}\n" for name in contents).encode(), **contents}
-
-
-def _memory_mib(files: Mapping[str, bytes | Path]) -> int:
-    total = sum(data.stat().st_size if isinstance(data, Path) else len(data) for data in files.values())
-    return 2 * -(-total >> 20) + _ROOM_MIB

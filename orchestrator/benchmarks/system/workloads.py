@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Literal
 
-from orchestrator.catalog.data import Fact, read
+from orchestrator.catalog.data import Fact, named, read
 from orchestrator.catalog.kernels import Arch
 from orchestrator.catalog.probes import BASELINE
 
@@ -70,14 +69,13 @@ class PublishedWork(Fact):
 
     @property
     def packets_per_second(self) -> float | None:
-        """Packets a second, where packets were sent."""
         return None if self.packets is None or self.real is None else self.packets / self.real
 
 
 class PublishedSystem(Fact):
     """A published table of a whole-system workload; its rows are kernels' variants or probes."""
 
-    id: str
+    name: str
     title: str
     document: str
     conditions: str
@@ -100,27 +98,13 @@ class PublishedSystem(Fact):
         return row.real * scale - base.real
 
     def row(self, kernel: str, probe: str) -> PublishedWork | None:
-        """The published row of a cell; None where there is none."""
         if self.by == "probe":
             return self.rows.get(probe)
-        return self.rows.get(_variant(kernel)) if probe == BASELINE else None
+        variant = "markers" if kernel.endswith("-markers") else "plain"
+        return self.rows.get(variant) if probe == BASELINE else None
 
 
 @lru_cache(maxsize=1)
 def published_systems() -> Mapping[str, PublishedSystem]:
     """Return the tables by id, such as ``markers-2006/ping-flood``."""
-    entries = read("published.yaml", __package__)
-    return MappingProxyType(
-        {id_: PublishedSystem.model_validate({"id": id_, **_mapping(id_, entry)}) for id_, entry in entries.items()}
-    )
-
-
-def _mapping(id_: str, entry: object) -> dict[str, object]:
-    if not isinstance(entry, dict):
-        raise TypeError(f"published table {id_} is no mapping")
-    return entry
-
-
-def _variant(kernel: str) -> str:
-    """``markers`` for every kernel with markers in it, ``plain`` for any other."""
-    return "markers" if kernel.endswith("-markers") else "plain"
+    return named(PublishedSystem, read("published.yaml", __package__))
