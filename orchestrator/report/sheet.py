@@ -495,10 +495,8 @@ class Column:
 
 def cell_row(name: str, cell: CellRecord, columns: Sequence[Column], footnotes: Footnotes, otherwise: str = "") -> Row:
     """Return a cell's row. Without a number its status stands in the first column, and ``otherwise`` in the others."""
-    if cell.value is None:
-        first, others = cell.status, [otherwise] * (len(columns) - 1)
-    else:
-        first, *others = [column.figure(cell) for column in columns]
+    without: list[str] = [cell.status, *[otherwise] * (len(columns) - 1)]
+    first, *others = without if cell.value is None else [column.figure(cell) for column in columns]
     return Row(name, [first + footnotes.marks(cell), *others])
 
 

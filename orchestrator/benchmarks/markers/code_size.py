@@ -163,9 +163,9 @@ _ENDS = ("ret", "retq", "retl", "ud2", "int3")
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction: its offset and code, its text, the name it refers to, and a branch's target.
+    """One instruction: its offset and code, its text, the name it refers to, and the bytes of memory that it reads.
 
-    ``reads`` is the number of bytes of memory that it reads.
+    ``leads`` are the offsets of those that may follow, the one on the likely path first; none after a function's end.
     """
 
     at: int
@@ -173,13 +173,8 @@ class Instruction:
     text: str
     refers: str | None
     reads: int
-    target: int | None
-    conditional: bool
-    ends: bool
-
-    @property
-    def behind(self) -> int:
-        return self.at + len(self.code)
+    is_conditional: bool
+    leads: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -215,7 +210,7 @@ def paths(found: ObjectFile, name: str) -> Paths:
     ]
     way = [code[at] for at in likely]
     start = next((n for n, one in enumerate(way) if one.code == _IMMEDIATE or one.refers == MARKER_DATA), len(way))
-    end = next((n for n, one in enumerate(way) if n > start and one.conditional), start - 1)
+    end = next((n for n, one in enumerate(way) if n > start and one.is_conditional), start - 1)
     marker = way[start : end + 1]
     return Paths(
         likely=sum(len(one.code) for one in way),
@@ -235,6 +230,8 @@ def _instructions(function: Function, arch: Arch) -> Iterator[Instruction]:
         refers = next((word for place, word in function.references.items() if at <= place < at + size), None)
         branch = mnemonic.startswith("j")
         inside = branch and refers is None and re.fullmatch(r"(0x)?[0-9a-f]+", operands) is not None
+        always = mnemonic == "jmp"
+        ends = mnemonic in _ENDS or (always and not inside)
         yield Instruction(
             at=at,
             code=function.code[at : at + size],
@@ -243,9 +240,8 @@ def _instructions(function: Function, arch: Arch) -> Iterator[Instruction]:
             reads=sum(
                 o.size for o in one.operands if o.type == capstone.x86.X86_OP_MEM and o.access & capstone.CS_AC_READ
             ),
-            target=int(operands, 16) if inside else None,
-            conditional=branch and mnemonic != "jmp",
-            ends=mnemonic in _ENDS or (mnemonic == "jmp" and not inside),
+            is_conditional=branch and not always,
+            leads=[*([] if ends or always else [at + size]), *([int(operands, 16)] if inside else [])],
         )
 
 
@@ -254,27 +250,21 @@ def _likely(code: Mapping[int, Instruction], name: str) -> list[int]:
     found: list[int] = []
     at = 0
     while at in code and at not in found:
-        one = code[at]
         found.append(at)
-        if one.ends:
+        if not code[at].leads:
             return found
-        at = one.target if one.target is not None and not one.conditional else one.behind
+        at = code[at].leads[0]
     raise EvidenceError(f"the way through {name} comes to no return")
 
 
 def _reachable(code: Mapping[int, Instruction], likely: Sequence[int]) -> set[int]:
     found: set[int] = set()
-    waiting = [code[at].target for at in likely if code[at].conditional]
+    waiting = [other for at in likely for other in code[at].leads[1:]]
     while waiting:
         at = waiting.pop()
-        if at is None or at in likely or at in found or at not in code:
-            continue
-        one = code[at]
-        found.add(at)
-        if one.target is not None:
-            waiting.append(one.target)
-        if not one.ends and not (one.target is not None and not one.conditional):
-            waiting.append(one.behind)
+        if at in code and at not in likely and at not in found:
+            found.add(at)
+            waiting += code[at].leads
     return found
 
 

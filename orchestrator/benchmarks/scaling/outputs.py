@@ -103,15 +103,24 @@ def read_driver(text: str, probes: int) -> ScalingFigures:
     if restored.number("changed") or restored.hexadecimal("bytes") != original:
         raise EvidenceError(f"after unregistering, {restored.number('changed')} places have other bytes than before")
     each, halves = probes // STEPS, probes // 2 // STEPS
+    rows = {
+        BASELINE: [bare, disabled],
+        "register": registering,
+        "enable": enabling,
+        "disable": disabling,
+        "unregister": unregistering,
+        "hit-alone": [alone_warm, alone_again],
+        "hit-first": [first],
+        "hit": [warm, again],
+    }
+    # A probe that cannot be enabled is replaced by the next one.
+    done = {"register": each, "disable": halves, "unregister": each}
     samples = {
-        BASELINE: (_per_call(bare), _per_call(disabled)),
-        "register": _per_probe(registering, each),
-        "enable": tuple(step.number("taken") / step.positive("timed") for step in enabling),
-        "disable": _per_probe(disabling, halves),
-        "unregister": _per_probe(unregistering, each),
-        "hit-alone": (_per_call(alone_warm), _per_call(alone_again)),
-        "hit-first": (_per_call(first),),
-        "hit": (_per_call(warm), _per_call(again)),
+        row: tuple(
+            step.number("taken") / (done.get(row) or step.positive("timed" if row == "enable" else "calls"))
+            for step in mine
+        )
+        for row, mine in rows.items()
     }
     for row in (BASELINE, "hit-alone", "hit"):
         if len(set(samples[row])) != 1:
@@ -129,17 +138,6 @@ def read_driver(text: str, probes: int) -> ScalingFigures:
         facts["probe_bytes_taken"] = round(
             statistics.median(step.number("pages") for step in registering) * _PAGE_BYTES / each
         )
-    timed = {
-        BASELINE: [bare],
-        "register": registering,
-        "enable": enabling,
-        "disable": disabling,
-        "unregister": unregistering,
-        "hit-alone": [alone_warm],
-        "hit-first": [first],
-        "hit": [warm],
-    }
-    # A probe that cannot be enabled is replaced by the next one.
     enabled = sum(step.number("timed") for step in enabling)
     probes_of = {"register": probes, "unregister": probes, "enable": enabled, "disable": halves * STEPS}
     return ScalingFigures(
@@ -157,7 +155,7 @@ def read_driver(text: str, probes: int) -> ScalingFigures:
         facts=facts,
         compared=frozenset(samples) - {*_CURVES, BASELINE},
         row_facts={row: {"step": each if row in ("register", "unregister") else halves} for row in _CURVES},
-        marked=_marked(steps, timed, probes_of),
+        marked=_marked(steps, {row: mine if row in _CURVES else mine[:1] for row, mine in rows.items()}, probes_of),
     )
 
 
@@ -176,14 +174,6 @@ def _marked(
         for row, mine in rows.items()
         if all("ticks" in step.values for step in mine)
     }
-
-
-def _per_probe(steps: Sequence[Step], count: int) -> tuple[float, ...]:
-    return tuple(step.number("taken") / count for step in steps)
-
-
-def _per_call(step: Step) -> float:
-    return step.number("taken") / step.positive("calls")
 
 
 def _check_hits(step: Step, expected: int) -> None:
