@@ -63,9 +63,17 @@ def _no_modelled_clock(value: object) -> object:
     return value
 
 
-def place_id(name: str | None, machine: Machine, kernel: str, *parts: str) -> str:
-    """The id of a cell of the table with this ``name``, on a machine and a kernel."""
-    return cell_id(name, machine_id(machine), kernel_spec(kernel).name, *parts)
+@dataclass(frozen=True)
+class Place:
+    """A machine and a kernel, on which cells of the table with this ``name`` are compared with each other."""
+
+    name: str | None
+    machine: Machine
+    kernel: str
+
+    def id(self, *parts: str) -> str:
+        """The id of a cell there."""
+        return cell_id(self.name, machine_id(self.machine), kernel_spec(self.kernel).name, *parts)
 
 
 class BenchmarkChoice(Strict):
@@ -127,17 +135,18 @@ class Table(Strict):
         """What of its cells is not known until it was found out in a guest; None where all are known."""
         return None
 
-    def places(self) -> Iterator[tuple[Machine, str, Sequence[str]]]:
-        """Each machine and kernel, with the rows that are measured there: the baseline first."""
+    def places(self, name: str | None) -> Iterator[tuple[Place, Sequence[str]]]:
+        """Each machine and kernel of the table ``name`` with the rows that are measured there, the baseline first."""
         by_kernel = rows_on(self.kernels, self.probes, self.kernel_for)
-        yield from ((machine, kernel, rows) for machine in self.machines for kernel, rows in by_kernel.items())
+        for machine in self.machines:
+            yield from ((Place(name, machine, kernel), rows) for kernel, rows in by_kernel.items())
 
-    def cell(self, name: str | None, machine: Machine, kernel: str, *parts: str, **own: Any) -> Cell[Any]:
-        """A cell on a machine and a kernel: what the table says of it, and ``own`` fields, which take precedence.
+    def cell(self, place: Place, parts: Sequence[str], **own: Any) -> Cell[Any]:
+        """A cell at a place: what the table says of it, and ``own`` fields, which take precedence.
 
-        ``name`` is the table's. The rest of the cell's id is made of ``parts``; its baseline has the same id but for
-        those (``place_id``).
+        ``parts`` end its id.
         """
+        machine = place.machine
         fields: dict[str, Any] = {
             "handler": "noop",
             "benchmark": self.benchmark.name,
@@ -148,12 +157,12 @@ class Table(Strict):
             "profile": getattr(self, "profile", None) or (),
         }
         return Cell(
-            id=place_id(name, machine, kernel, *parts),
-            table=name,
+            id=place.id(*parts),
+            table=place.name,
             cpu=machine.cpu,
             smp=machine.smp,
             memory_mib=machine.memory_mib,
-            kernel=kernel,
+            kernel=place.kernel,
             **{**fields, **own},
         )
 
@@ -212,9 +221,9 @@ class ProbedTable(Table):
         image = {} if self.image is None else {"image": probe_name(Path(self.image))}
         return {**image, **({} if self.channel == "framed" else {"channel": self.channel})}
 
-    def cell(self, name: str | None, machine: Machine, kernel: str, *parts: str, **own: Any) -> Cell[Any]:
+    def cell(self, place: Place, parts: Sequence[str], **own: Any) -> Cell[Any]:
         own = {"channel": self.channel, "time_limit": self.time_limit, **own}
-        return super().cell(name, machine, kernel, *parts, **own)
+        return super().cell(place, parts, **own)
 
     def conflicts(self) -> Iterator[Problem]:
         """Conflicts between values that are each valid alone."""

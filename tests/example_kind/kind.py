@@ -11,7 +11,7 @@ from example_kind.table import ReadingCell, ReadingTable, ReadingTask
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.probes import BASELINE
-from orchestrator.experiment.table import BenchmarkEntry, place_id
+from orchestrator.experiment.table import BenchmarkEntry
 from orchestrator.results.contract import PER_RUN, CellRecord
 from orchestrator.results.statistics import median, median_interval
 from orchestrator.run.boot import (
@@ -41,11 +41,12 @@ class ReadingKind(BenchmarkKind):
 
     def cells(self, name: str | None, table: ReadingTable) -> Generator[ReadingCell, None, None]:
         """Each machine's and kernel's files, the empty one first."""
-        for machine, kernel, _ in table.places():
-            empty = place_id(name, machine, kernel, EMPTY.removeprefix("/"))
+        for place, _ in table.places(name):
+            empty = place.id(EMPTY.removeprefix("/"))
             for file in (EMPTY, *table.benchmark.files):
                 yield table.cell(
-                    *(name, machine, kernel, file.removeprefix("/")),
+                    place,
+                    (file.removeprefix("/"),),
                     row=BASELINE,
                     metric=PER_RUN,
                     repeats=table.benchmark.repeats,

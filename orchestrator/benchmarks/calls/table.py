@@ -32,7 +32,7 @@ from orchestrator.experiment.cell import Cell, Machine, machine_id, module_param
 from orchestrator.experiment.fields import EXECUTED, Entries, ProgramPoint, in_program, one_of, whole
 from orchestrator.experiment.problems import Problem, conflict, mismatch, shown, wrong
 from orchestrator.experiment.source import Quoted, Unquoted
-from orchestrator.experiment.table import DEFAULT_REPEATS, FEWEST_WALL_REPEATS, BenchmarkChoice, ProbedTable, place_id
+from orchestrator.experiment.table import DEFAULT_REPEATS, FEWEST_WALL_REPEATS, BenchmarkChoice, Place, ProbedTable
 from orchestrator.probes.placement import ProbePlace, refusal_of
 from orchestrator.results.contract import PER_CALL, PER_RUN, ReferenceValue
 
@@ -421,9 +421,9 @@ CallCell = Cell[CallTask]
 
 def call_cells(name: str | None, table: CallsTable) -> Iterator[CallCell]:
     """Each machine's and kernel's cells by point and handler, the baseline first."""
-    for machine, kernel, probes in table.places():
-        for point, handler in product(table.points_on(machine, kernel), table.handlers):
-            place = _Place(name, table, machine, kernel, point, handler)
+    for there, probes in table.places(name):
+        for point, handler in product(table.points_on(there.machine, there.kernel), table.handlers):
+            place = _CallPlace(there, table, point, handler)
             is_known = point is not None or table.points != EXECUTED
             # A baseline is measured where something is probed, nothing else where no point is known.
             yield from (_cell(place, one) for one in probes if (not place.is_refused if one == BASELINE else is_known))
@@ -431,38 +431,38 @@ def call_cells(name: str | None, table: CallsTable) -> Iterator[CallCell]:
 
 def profiled_cell(table: CallsTable, machine: Machine, kernel: str) -> CallCell:
     """A cell that makes the table's calls without a probe, in a guest that counts."""
-    return replace(_cell(_Place(None, table, machine, kernel, None, "noop"), BASELINE), profile=("symbols",))
+    place = _CallPlace(Place(None, machine, kernel), table, None, "noop")
+    return replace(_cell(place, BASELINE), profile=("symbols",))
 
 
 @dataclass(frozen=True)
-class _Place:
+class _CallPlace:
     """What cells that are compared with one baseline have in common."""
 
-    name: str | None
+    there: Place
     table: CallsTable
-    machine: Machine
-    kernel: str
     point: FoundPoint | None
     handler: Handler
 
-    def parts(self, probe: str) -> tuple[str | None, Machine, str, *tuple[str, ...]]:
-        """What a cell's id is made of. It has no colon: it is part of file names and of addresses in pages."""
+    def parts(self, probe: str) -> tuple[str, ...]:
+        """What ends a cell's id. It has no colon: it is part of file names and of addresses in pages."""
         point = () if self.point is None else (self.point.name.replace(":", "="),)
-        return self.name, self.machine, self.kernel, probe, self.handler, *point
+        return probe, self.handler, *point
 
     @property
     def is_refused(self) -> bool:
         return self.point is not None and self.point.refusal is not None
 
 
-def _cell(place: _Place, probe: str) -> CallCell:
+def _cell(place: _CallPlace, probe: str) -> CallCell:
     table, point, benchmark = place.table, place.point, place.table.benchmark
     kind = call_probe(probe)
     call = benchmarks()[benchmark.name].call or benchmark.call
     # A one-liner heads its column; its name in results ends with a digest.
     line = {} if kind.one_liner is None else {"one_liner": shortened(kind.one_liner)}
     return table.cell(
-        *place.parts(kind.name),
+        place.there,
+        place.parts(kind.name),
         row=kind.name,
         handler=place.handler,
         metric=PER_RUN if benchmark.is_program else PER_CALL,
@@ -483,7 +483,7 @@ def _cell(place: _Place, probe: str) -> CallCell:
         ),
         parameters={**_parameters(table, call, point), **module_parameters(kind), **line},
         published=_published(table.reference, kind.column),
-        compared_with=() if probe == BASELINE or place.is_refused else (place_id(*place.parts(BASELINE)),),
+        compared_with=() if probe == BASELINE or place.is_refused else (place.there.id(*place.parts(BASELINE)),),
         kernel_modules=table.kernel_modules or (),
     )
 

@@ -21,7 +21,7 @@ from orchestrator.catalog.words import ProfilePart
 from orchestrator.errors import BuildError, EvidenceError, GuestError
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.fields import Entries, one_of, whole
-from orchestrator.experiment.table import DEFAULT_REPEATS, BenchmarkChoice, BenchmarkEntry, Listing, RowsTable, place_id
+from orchestrator.experiment.table import DEFAULT_REPEATS, BenchmarkChoice, BenchmarkEntry, Listing, RowsTable
 from orchestrator.guest.channel import COMMAND_LIMIT, kernel_value
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.monitor import INT3
@@ -422,11 +422,12 @@ class MarkersKind(BenchmarkKind):
         return {"markers": Listing(("name", "loop", "rounds"), _rows)}
 
     def cells(self, name: str | None, table: MarkersTable) -> Generator[MarkerCell, None, None]:
-        for machine, kernel, rows in table.places():
-            baseline = place_id(name, machine, kernel, BASELINE, "noop")
+        for place, rows in table.places(name):
+            baseline = place.id(BASELINE, "noop")
             for row in rows:
                 yield table.cell(
-                    *(name, machine, kernel, row, "noop"),
+                    place,
+                    (row, "noop"),
                     row=row,
                     metric=PER_LOOP,
                     repeats=table.benchmark.repeats or 1,

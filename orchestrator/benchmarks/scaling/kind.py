@@ -39,7 +39,7 @@ from orchestrator.errors import BuildError, EvidenceError, UnsupportedError
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.fields import Entries, one_of, whole
 from orchestrator.experiment.problems import Problem, mismatch
-from orchestrator.experiment.table import BenchmarkChoice, BenchmarkEntry, Listing, RowsTable, place_id
+from orchestrator.experiment.table import BenchmarkChoice, BenchmarkEntry, Listing, RowsTable
 from orchestrator.guest.guest import at_rest
 from orchestrator.paths import data_dir
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, Symbols
@@ -425,11 +425,12 @@ class ScalingKind(BenchmarkKind):
     def cells(self, name: str | None, table: ScalingTable) -> Generator[ScalingCell, None, None]:
         benchmark = table.benchmark
         baseline = kprobe_cache().benchmarks[benchmark.name].baseline
-        for machine, kernel, rows in table.places():
+        for place, rows in table.places(name):
             for size, row in product(benchmark.sizes or (), rows):
-                alone = place_id(name, machine, kernel, BASELINE, "noop", str(size))
+                alone = place.id(BASELINE, "noop", str(size))
                 yield table.cell(
-                    *(name, machine, kernel, row, "noop", str(size)),
+                    place,
+                    (row, "noop", str(size)),
                     row=row,
                     metric=f"cost per {(scaling_row(row) or baseline).each}",
                     task=ScalingTask(row, size, benchmark.seed),

@@ -44,9 +44,9 @@ from orchestrator.experiment.table import (
     BenchmarkChoice,
     BenchmarkEntry,
     Listing,
+    Place,
     Row,
     Table,
-    place_id,
 )
 from orchestrator.results.contract import PER_RUN, UNITS, CellRecord, ReferenceValue
 from orchestrator.results.statistics import Resolution
@@ -232,28 +232,29 @@ def _cells(name: str | None, table: SystemTable) -> Iterator[SystemCell]:
     """For each machine the first kernel without a probe, its A/A boots, and the cells compared with them."""
     first = table.kernels[0]
     for machine in table.machines:
-        baseline = place_id(name, machine, first, BASELINE)
+        home = Place(name, machine, first)
+        baseline = home.id(BASELINE)
         # The ids of A/A boots are those of earlier versions' results.
         boots = range(1, table.benchmark.aa_boots + 1)
-        yield _cell(table, (name, machine, first), BASELINE, ())
+        yield _cell(table, home, BASELINE, ())
         for number in boots:
-            yield _cell(table, (name, machine, first), BASELINE, (baseline,), aa_boot=number)
+            yield _cell(table, home, BASELINE, (baseline,), aa_boot=number)
         compared_with = (baseline, *(f"{baseline}/again{number}" for number in boots))
         for kernel, probes in rows_on(table.kernels, table.probes, table.kernel_for).items():
             # Another kernel has its own cell without a probe, which separates the kernel's cost from the probe's.
             for probe in probes:
                 if probe != BASELINE or kernel != first:
-                    yield _cell(table, (name, machine, kernel), probe, compared_with)
+                    yield _cell(table, Place(name, machine, kernel), probe, compared_with)
 
 
 def _cell(
     table: SystemTable,
-    place: tuple[str | None, Machine, str],
+    place: Place,
     probe: str,
     compared_with: tuple[str, ...],
     aa_boot: int = 0,
 ) -> SystemCell:
-    benchmark, kind, (name, machine, kernel) = table.benchmark, probe_kind(probe), place
+    benchmark, kind = table.benchmark, probe_kind(probe)
     assert benchmark.repeats is not None
     seconds = system_workloads().scopes[benchmark.scope].seconds if benchmark.scope else 0
     seconds += (benchmark.packets or 0) // _PACKETS_PER_SECOND
@@ -271,7 +272,8 @@ def _cell(
         events=benchmark.events or (),
     )
     return table.cell(
-        *(name, machine, kernel, kind.name, *((f"again{aa_boot}",) if aa_boot else ())),
+        place,
+        (kind.name, *((f"again{aa_boot}",) if aa_boot else ())),
         row=kind.name,
         handler="noop" if probe == BASELINE or is_path(probe) else "record",
         metric=PER_RUN,
@@ -280,8 +282,8 @@ def _cell(
         # Several times what an emulator needs on a busy host.
         time_limit=table.time_limit or _SHORTEST_LIMIT + _HOST_SECONDS * seconds,
         task=task,
-        parameters={"memory_mib": machine.memory_mib, **_parameters(task), **module_parameters(kind)},
-        published=_published(table.reference, kernel, task),
+        parameters={"memory_mib": place.machine.memory_mib, **_parameters(task), **module_parameters(kind)},
+        published=_published(table.reference, place.kernel, task),
         compared_with=compared_with,
     )
 
