@@ -139,10 +139,11 @@ class KernelPlaces:
 
         None where it takes it, and where the boot decides.
         """
-        if cell.task.point is None or cell.task.place is not None or means_of(cell.task.kind) is None:
+        kind = cell.task.kind
+        if cell.task.point is None or cell.task.place is not None or means_of(kind) is None:
             return None
         place = self.at(cell, *probed_place(self._kernel, cell))
-        return None if place is None else refusal_of(cell.task.kind, place)
+        return None if place is None else refusal_of(kind, place)
 
     def at(self, cell: CallCell, symbol: str, offset: int) -> ProbePlace | None:
         """The instruction at a cell's place; None where the code is not at hand, or has none there."""

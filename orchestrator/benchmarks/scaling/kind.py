@@ -283,11 +283,8 @@ def _profiles(
 
 def _kernel_facts(kernel: Kernel, symbols: bytes) -> dict[str, str | int | bool]:
     """The kernel's data structures that find a kprobe."""
-    config = kernel.config
-    bits, has_cache = (
-        config.get("CONFIG_KPROBE_HASH_BITS", MAINLINE_HASH_BITS),
-        config.get("CONFIG_KPROBE_CACHE") == "y",
-    )
+    bits = kernel.config.get("CONFIG_KPROBE_HASH_BITS", MAINLINE_HASH_BITS)
+    has_cache = kernel.config.get("CONFIG_KPROBE_CACHE") == "y"
     cache = Symbols(symbols).object_size(_CACHE) if has_cache else None
     return {
         "kernel_release": kernel.release,
@@ -306,12 +303,7 @@ def _record(session: Session, cell: ScalingCell, done: _Done) -> CellRecord:
     with valid_result():
         return CellRecord(
             **identity(cell),
-            parameters={
-                **cell.parameters,
-                **facts,
-                **figures.row_facts.get(row, {}),
-                **misses,
-            },
+            parameters={**cell.parameters, **facts, **figures.row_facts.get(row, {}), **misses},
             status="ok",
             notes=session.setup(cell).notes,
             samples=samples,

@@ -213,7 +213,7 @@ def _in_a_run(kind: RecorderKind, guest: Guest, start: str, end: str) -> int:
     fewer = [event.event for event in before.events if counts.get(event.event, -1) < event.recorded]
     if fewer or len(counts) != len(before.events):
         raise EvidenceError("the recorder's counts went back during a run", detail=fewer)
-    return sum(counts.values()) - sum(event.recorded for event in before.events)
+    return sum(event.recorded for event in behind.events) - sum(event.recorded for event in before.events)
 
 
 # The profile of a cell's warm runs, and the instructions of each that were the instrumentation's.
@@ -234,11 +234,11 @@ def _profiled_runs(
         return None, ()
     counts = WorkCounts.of(guest, next(iter(session.setup(cell).modules), None))
     sites = parse_report(guest.get(REPORT)).sites if _recorder(cell) is not None else ()
-    # 80,000 instructions a run take the host as long as some runs take the guest.
     for run in figures.warm:
         if not 0 <= run.ticks - run.real <= _MOST_AROUND:
             what = f"a run took {run.real:.0f} ns by one clock, and {run.ticks} ticks of the TSC around it"
             raise EvidenceError(what)
+    # 80,000 instructions a run take the host as long as some runs take the guest.
     with step("profile the runs"), at_rest(guest):
         warm = counts.regions[1:]  # the first is the cold run's
         work = counts.counted(warm, [run.ticks for run in figures.warm])
@@ -316,11 +316,7 @@ def measure_work(session: Session, cell: SystemCell) -> CellRecord:
             **identity(cell),
             parameters={**cell.parameters, **_facts(artifacts, figures, recorded, own)},
             status="ok",
-            notes=(
-                *prepared.notes,
-                *((_AA_BOOT_NOTE,) if task.aa_boot else ()),
-                *_idle(figures, cell.clock),
-            ),
+            notes=(*prepared.notes, *((_AA_BOOT_NOTE,) if task.aa_boot else ()), *_idle(figures, cell.clock)),
             samples=samples,
             value=median(samples),
             overhead=0.0 if is_baseline else None,
