@@ -196,36 +196,38 @@ def measure_marker(
     guest = ready.guest
     mark = guest.console.length()
     counter = None if profile is None else Counter(guest, ready.symbols, module)
+    armed = {}
     with _loaded(guest, module, CellDeadline(cell.time_limit)) as loops:
-        place = loops.address(row.loop, row.place)
-        original = _look(guest, row, place)
-        _check_disconnected(row, original, "after loading")
-        with _connected(loops, row, row.probe):
-            timed = _look(guest, row, place)
-            _check(row, row.probe, timed, original, "before the rounds")
-            _check_probe(loops, row, row.probe, "before the rounds")
+        marker = _Marker(loops, row, loops.address(row.loop, row.place))
+        original = marker.look()
+        marker.check_disconnected(original, "after loading")
+        with marker.connected(row.probe):
+            timed = marker.look()
+            marker.check_patched(row.probe, timed, original, "before the rounds")
+            marker.check_probe(row.probe, "before the rounds")
             samples, profiled = _samples(loops, row, cell, counter)
-            _check_same(_look(guest, row, place), timed, "while the rounds ran")
-            _check_probe(loops, row, row.probe, "after the rounds")
+            marker.check_same(timed, "while the rounds ran")
+            marker.check_probe(row.probe, "after the rounds")
             if row.probe is not None:
-                hits, int3 = _counted_in_place(guest, loops, row, place, timed)
-        _check_same(_look(guest, row, place), original, "after disconnecting")
-        armed = {}
+                hits, int3 = marker.counted_in_place(row.probe, timed)
+        marker.check_same(original, "after disconnecting")
         if row.probe is None:
-            counted, hits, int3 = _counted_apart(guest, loops, row, place, original)
+            # Timed without a probe: one is connected to see that the marker is there.
+            with marker.connected(row.counting):
+                counted = marker.look()
+                marker.check_patched(row.counting, counted, original, "before the counted rounds")
+                hits, int3 = marker.count()
+                marker.check_same(counted, "while the rounds were counted")
+            marker.check_same(original, "after disconnecting")
             armed = {} if row.counting is None else {"armed_bytes": counted.hex()}
     guest.check_console(mark)
     check_clocksource(guest)
     evidence = None if profile is None or profiled is None else stored(profiled, profile)
+    facts = {"kernel_release": ready.artifacts.kernel.release, "rounds": row.rounds, **armed}
     with valid_result():
         return CellRecord(
             **identity(cell),
-            parameters={
-                **cell.parameters,
-                "kernel_release": ready.artifacts.kernel.release,
-                "rounds": row.rounds,
-                **armed,
-            },
+            parameters={**cell.parameters, **facts},
             status="ok",
             notes=tuple(notes),
             samples=samples,
@@ -242,7 +244,7 @@ def measure_marker(
                 restored=True,
                 clocksource=CLOCKSOURCE,
                 original_bytes=original.hex(),
-                address=f"{place:#x}",
+                address=f"{marker.place:#x}",
                 symbol=f"{module.name}.{row.loop}",
                 flag="",
                 taint=permitted_taint(guest),
@@ -253,32 +255,88 @@ def measure_marker(
         )
 
 
-def _counted_in_place(guest: Guest, loops: MarkerLoops, row: MarkerRow, place: int, timed: bytes) -> tuple[int, int]:
-    """The hits and breakpoint traps of a counting pass in the timed connection, its probe exchanged."""
-    assert row.probe is not None
-    assert row.counting is not None
-    loops.exchange(row.counting)
-    _check_same(_look(guest, row, place), timed, "when the probe was exchanged")
-    hits, int3 = _count(guest, loops, row)
-    _check_same(_look(guest, row, place), timed, "while the rounds were counted")
-    _check_probe(loops, row, row.counting, "after the counted rounds")
-    loops.exchange(row.probe)
-    _check_same(_look(guest, row, place), timed, "when the probe was exchanged")
-    _check_probe(loops, row, row.probe, "after the exchange")
-    return hits, int3
+@dataclass(frozen=True)
+class _Marker:
+    """A row's marker in the loaded module, by the address of its place. Each check raises EvidenceError."""
+
+    loops: MarkerLoops
+    row: MarkerRow
+    place: int
+
+    def look(self) -> bytes:
+        return self.loops.guest.read_memory(self.place, _SIZES.get(self.row.place, _LOOKED_AT))
+
+    @contextmanager
+    def connected(self, probe: str | None) -> Iterator[None]:
+        if probe is not None:
+            self.loops.connect(self.row.loop, probe)
+        yield
+        self.loops.disconnect()
+
+    def count(self) -> tuple[int, int]:
+        """Hits and breakpoint traps of the counting pass; their numbers must be as expected."""
+        with self.loops.guest.counted_interrupts() as traps:
+            hits, wrong = self.loops.count(self.row.loop)
+        expected = COUNTED_ROUNDS if self.row.counting else 0
+        if (hits, wrong) != (expected, 0):
+            raise EvidenceError(
+                f"in {COUNTED_ROUNDS} rounds the probe was called {hits} times, not {expected}, "
+                f"and {wrong} times with other arguments than were passed"
+            )
+        if traps[INT3] != hits * self.row.int3:
+            raise EvidenceError(f"{hits} hits took {traps[INT3]} breakpoint traps, not {self.row.int3} each")
+        return hits, traps[INT3]
+
+    def counted_in_place(self, probe: str, timed: bytes) -> tuple[int, int]:
+        """Hits and breakpoint traps of a counting pass in the timed connection, its ``probe`` exchanged meanwhile."""
+        assert self.row.counting is not None
+        self.loops.exchange(self.row.counting)
+        self.check_same(timed, "when the probe was exchanged")
+        hits, int3 = self.count()
+        self.check_same(timed, "while the rounds were counted")
+        self.check_probe(self.row.counting, "after the counted rounds")
+        self.loops.exchange(probe)
+        self.check_same(timed, "when the probe was exchanged")
+        self.check_probe(probe, "after the exchange")
+        return hits, int3
+
+    def check_same(self, before: bytes, when: str) -> None:
+        _check_same(self.look(), before, when)
+
+    def check_probe(self, probe: str | None, when: str) -> None:
+        """The marker must call this probe; None: nothing is connected."""
+        found = self.loops.probe()
+        if found != (probe or "-"):
+            raise EvidenceError(f"{when}, the marker of {self.row.loop} calls {found}, not {probe or 'nothing'}")
+
+    def check_disconnected(self, live: bytes, when: str) -> None:
+        right = live == _UNCONNECTED.get(self.row.place, live)
+        if self.row.place in ("static_key", "tracepoint"):
+            right = live[0] in _NOP
+        if not right:
+            name = self.row.loop
+            raise EvidenceError(f"{when}, {name} is not as it is without a probe: its bytes are {live.hex(' ')}")
+
+    def check_patched(self, probe: str | None, live: bytes, original: bytes, when: str) -> None:
+        """The place must be patched where a probe is connected, and original without one."""
+        if probe is None:
+            _check_same(live, original, when)
+            return
+        right = {
+            "immediate": live == b"\xb0\x01",
+            "flag": live == b"\x01",
+            "static_key": live[0] in _JUMPS,
+            "tracepoint": live[0] in _JUMPS,
+            "int3": live[0] == 0xCC,
+            "loop": False,
+        }[self.row.place]
+        if not right:
+            raise EvidenceError(f"{when}, nothing is connected to {self.row.loop}: its bytes are {live.hex(' ')}")
 
 
-def _counted_apart(
-    guest: Guest, loops: MarkerLoops, row: MarkerRow, place: int, original: bytes
-) -> tuple[bytes, int, int]:
-    """The same of a marker that was timed without a probe, and the bytes of the connection in which it counted."""
-    with _connected(loops, row, row.counting):
-        counted = _look(guest, row, place)
-        _check(row, row.counting, counted, original, "before the counted rounds")
-        hits, int3 = _count(guest, loops, row)
-        _check_same(_look(guest, row, place), counted, "while the rounds were counted")
-    _check_same(_look(guest, row, place), original, "after disconnecting")
-    return counted, hits, int3
+def _check_same(live: bytes, original: bytes, when: str) -> None:
+    if live != original:
+        raise EvidenceError(f"{when}, the marker's bytes changed from {original.hex(' ')} to {live.hex(' ')}")
 
 
 def _samples(
@@ -299,21 +357,6 @@ def _samples(
         return tuple(samples), counter.profile_rounds(written, timed, cell=cell.id, rounds=row.rounds)
 
 
-def _count(guest: Guest, loops: MarkerLoops, row: MarkerRow) -> tuple[int, int]:
-    """Hits and breakpoint traps of the counting pass. Raises EvidenceError unless their numbers are as expected."""
-    with guest.counted_interrupts() as traps:
-        hits, wrong = loops.count(row.loop)
-    expected = COUNTED_ROUNDS if row.counting else 0
-    if (hits, wrong) != (expected, 0):
-        raise EvidenceError(
-            f"in {COUNTED_ROUNDS} rounds the probe was called {hits} times, not {expected}, "
-            f"and {wrong} times with other arguments than were passed"
-        )
-    if traps[INT3] != hits * row.int3:
-        raise EvidenceError(f"{hits} hits took {traps[INT3]} breakpoint traps, not {row.int3} each")
-    return hits, traps[INT3]
-
-
 @contextmanager
 def _loaded(guest: Guest, module: Module, deadline: CellDeadline) -> Iterator[MarkerLoops]:
     load(guest, module.name, module.file)
@@ -325,55 +368,6 @@ def _loaded(guest: Guest, module: Module, deadline: CellDeadline) -> Iterator[Ma
         guest.run(["rmmod", module.name])
         raise
     guest.succeed(["rmmod", module.name])
-
-
-@contextmanager
-def _connected(loops: MarkerLoops, row: MarkerRow, probe: str | None) -> Iterator[None]:
-    if probe is not None:
-        loops.connect(row.loop, probe)
-    yield
-    loops.disconnect()
-
-
-def _look(guest: Guest, row: MarkerRow, place: int) -> bytes:
-    return guest.read_memory(place, _SIZES.get(row.place, _LOOKED_AT))
-
-
-def _check_disconnected(row: MarkerRow, live: bytes, when: str) -> None:
-    right = live == _UNCONNECTED.get(row.place, live)
-    if row.place in ("static_key", "tracepoint"):
-        right = live[0] in _NOP
-    if not right:
-        raise EvidenceError(f"{when}, {row.loop} is not as it is without a probe: its bytes are {live.hex(' ')}")
-
-
-def _check(row: MarkerRow, probe: str | None, live: bytes, original: bytes, when: str) -> None:
-    """Raise EvidenceError unless the place is patched where a probe is connected, and original without one."""
-    if probe is None:
-        _check_same(live, original, when)
-        return
-    right = {
-        "immediate": live == b"\xb0\x01",
-        "flag": live == b"\x01",
-        "static_key": live[0] in _JUMPS,
-        "tracepoint": live[0] in _JUMPS,
-        "int3": live[0] == 0xCC,
-        "loop": False,
-    }[row.place]
-    if not right:
-        raise EvidenceError(f"{when}, nothing is connected to {row.loop}: its bytes are {live.hex(' ')}")
-
-
-def _check_probe(loops: MarkerLoops, row: MarkerRow, probe: str | None, when: str) -> None:
-    """Raise EvidenceError unless the marker calls this probe; None: nothing is connected."""
-    found = loops.probe()
-    if found != (probe or "-"):
-        raise EvidenceError(f"{when}, the marker of {row.loop} calls {found}, not {probe or 'nothing'}")
-
-
-def _check_same(live: bytes, original: bytes, when: str) -> None:
-    if live != original:
-        raise EvidenceError(f"{when}, the marker's bytes changed from {original.hex(' ')} to {live.hex(' ')}")
 
 
 # The table, its cells, and the kind.
