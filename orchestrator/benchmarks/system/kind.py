@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 
@@ -15,7 +15,6 @@ from orchestrator.benchmarks.system.measurement import SystemSetup, measure_work
 from orchestrator.benchmarks.system.work import SystemCell, SystemTask
 from orchestrator.benchmarks.system.workloads import (
     SystemWorkload,
-    WorkloadName,
     published_systems,
     system_workloads,
 )
@@ -110,7 +109,7 @@ class SystemBenchmark(BenchmarkChoice):
 
     @property
     def spec(self) -> SystemWorkload:
-        return system_workloads().benchmarks[cast(WorkloadName, self.name)]
+        return system_workloads().benchmarks[self.name]
 
     def conflicts(self) -> Iterator[Problem]:
         owner = {"scope": "kernel-build", "packets": "ping-flood", "command": "command"}
@@ -259,7 +258,7 @@ def _cell(
     seconds = system_workloads().scopes[benchmark.scope].seconds if benchmark.scope else 0
     seconds += (benchmark.packets or 0) // _PACKETS_PER_SECOND
     task = SystemTask(
-        name=cast(WorkloadName, benchmark.name),
+        name=benchmark.name,
         probe=probe,
         scope=benchmark.scope or "",
         packets=benchmark.packets or 0,

@@ -27,7 +27,7 @@ from orchestrator.artifacts.images import EPOCH, PackedImage, ready_image
 from orchestrator.artifacts.kernel_build import PackedSource, build_source
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import module_content, unpacked_name, with_dependencies
-from orchestrator.benchmarks.system.workloads import WorkloadName, system_workloads
+from orchestrator.benchmarks.system.workloads import system_workloads
 from orchestrator.catalog.cpus import cpus
 from orchestrator.catalog.images import image as image_recipe
 from orchestrator.catalog.images import is_user_disk
@@ -288,7 +288,7 @@ class SystemTask:
     ``probe`` is a catalogue's name, which records the ``events``, or the path of a user's module.
     """
 
-    name: WorkloadName
+    name: str
     probe: str = "none"
     scope: str = ""
     packets: int = 0

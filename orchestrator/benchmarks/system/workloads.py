@@ -11,8 +11,6 @@ from orchestrator.catalog.data import Fact, named, read
 from orchestrator.catalog.kernels import Arch
 from orchestrator.catalog.probes import BASELINE
 
-WorkloadName = Literal["kernel-build", "ping-flood", "command"]
-
 
 class SystemWorkload(Fact):
     """One benchmark: its script in ``images/unattended``, its image by architecture, the least memory in MiB."""
@@ -37,7 +35,7 @@ class SystemWorkloads(Fact):
 
     runs: int
     packets: int
-    benchmarks: dict[WorkloadName, SystemWorkload]
+    benchmarks: dict[str, SystemWorkload]
     scope: str
     scopes: dict[str, BuildScope]
 
@@ -50,7 +48,7 @@ def system_workloads() -> SystemWorkloads:
 
 def system_workload(name: str) -> SystemWorkload | None:
     """Return the benchmark of whole programs that has this name; None for any other name."""
-    return {str(key): value for key, value in system_workloads().benchmarks.items()}.get(name)
+    return system_workloads().benchmarks.get(name)
 
 
 # The documents' figures of whole systems: a workload with and without instrumentation.
