@@ -34,7 +34,7 @@ from orchestrator.artifacts.module_source import render as render_module
 from orchestrator.artifacts.modules import build_modules
 from orchestrator.artifacts.remaking import remake
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
-from orchestrator.benchmarks.calls.probe_setup import is_wrapper
+from orchestrator.benchmarks.calls.preparation import is_wrapper
 from orchestrator.benchmarks.markers.code_size import listing_lines, read_object, size_lines
 from orchestrator.catalog.data import unknown
 from orchestrator.catalog.images import image, images

@@ -6,6 +6,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, get_args
 
@@ -13,11 +14,19 @@ from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from orchestrator.artifacts.boot_files import GuestDisks, unsupported_reason
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.catalog.probes import BASELINE, Handler
+from orchestrator.catalog.probes import BASELINE, Handler, probe_name
 from orchestrator.catalog.reference import reference_tables
 from orchestrator.catalog.words import ProfilePart
 from orchestrator.experiment import fields
-from orchestrator.experiment.cell import Cell, Machine, kernel_conflicts, machine_conflicts
+from orchestrator.experiment.cell import (
+    Cell,
+    Machine,
+    cell_id,
+    kernel_conflicts,
+    machine_conflicts,
+    machine_id,
+    rows_on,
+)
 from orchestrator.experiment.fields import Entries, Strict, one_of, whole
 from orchestrator.experiment.problems import Problem, conflict, mismatch
 from orchestrator.guest.machine import ChannelKind
@@ -56,11 +65,35 @@ def _no_modelled_clock(value: object) -> object:
     return value
 
 
+@dataclass(frozen=True)
+class Place:
+    """A machine and a kernel, on which cells of the table with this ``name`` are compared with each other."""
+
+    name: str | None
+    machine: Machine
+    kernel: str
+
+    def id(self, *parts: str) -> str:
+        """The id of a cell there."""
+        return cell_id(self.name, machine_id(self.machine), kernel_spec(self.kernel).name, *parts)
+
+
 class BenchmarkChoice(Strict):
     """What each cell of a table runs. The ``name`` decides the table's kind of benchmark."""
 
     name: Annotated[str, BeforeValidator(fields.benchmark)]
     """The benchmark, of ``./lab list benchmarks``. It decides the table's kind, and which other keys there are."""
+
+    def conflicts(self) -> Iterator[Problem]:
+        """Conflicts between keys that are each valid alone."""
+        yield from ()
+
+    @model_validator(mode="after")
+    def _check_keys(self) -> Self:
+        problems = list(self.conflicts())
+        if problems:
+            raise conflict(problems)
+        return self
 
 
 class Table(Strict):
@@ -103,6 +136,37 @@ class Table(Strict):
     def unknown(self) -> str | None:
         """What of its cells is not known until it was found out in a guest; None where all are known."""
         return None
+
+    def places(self, name: str | None) -> Iterator[tuple[Place, Sequence[str]]]:
+        """Each machine and kernel of the table ``name`` with the rows that are measured there, the baseline first."""
+        by_kernel = rows_on(self.kernels, self.probes, self.kernel_for)
+        for machine in self.machines:
+            yield from ((Place(name, machine, kernel), rows) for kernel, rows in by_kernel.items())
+
+    def cell(self, place: Place, parts: Sequence[str], **own: Any) -> Cell[Any]:
+        """A cell at a place: what the table says of it, and ``own`` fields, which take precedence.
+
+        ``parts`` end its id.
+        """
+        machine = place.machine
+        fields: dict[str, Any] = {
+            "handler": "noop",
+            "benchmark": self.benchmark.name,
+            "repeats": 1,
+            "clock": self.clock,
+            "image": self.image,
+            "channel": "framed",
+            "profile": getattr(self, "profile", None) or (),
+        }
+        return Cell(
+            id=place.id(*parts),
+            table=place.name,
+            cpu=machine.cpu,
+            smp=machine.smp,
+            memory_mib=machine.memory_mib,
+            kernel=place.kernel,
+            **{**fields, **own},
+        )
 
     def resolved(self) -> dict[str, Any]:
         """The table as plain values, every default written out."""
@@ -152,6 +216,16 @@ class ProbedTable(Table):
     """
     time_limit: Annotated[int, whole(1, 86_400, "seconds")] = 120
     """Seconds of the host, in which a processor could be had, for one cell; in tables of scaling, without progress."""
+
+    @property
+    def guest_parameters(self) -> dict[str, str | int]:
+        """What distinguishes its guests among a cell's parameters: the image, and the channel if it is not usual."""
+        image = {} if self.image is None else {"image": probe_name(Path(self.image))}
+        return {**image, **({} if self.channel == "framed" else {"channel": self.channel})}
+
+    def cell(self, place: Place, parts: Sequence[str], **own: Any) -> Cell[Any]:
+        own = {"channel": self.channel, "time_limit": self.time_limit, **own}
+        return super().cell(place, parts, **own)
 
     def conflicts(self) -> Iterator[Problem]:
         """Conflicts between values that are each valid alone."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from orchestrator.catalog.probes import BASELINE, probes
 from orchestrator.catalog.reference import ReferenceTable, reference_tables
@@ -293,6 +293,21 @@ class KindReport(Protocol):
     def charts(self, group: Group) -> Mapping[str, Chart]:
         """Return the group's charts by their files' names, without suffixes; empty where there is nothing to draw."""
         ...
+
+
+class TableReport:
+    """What most kinds' reports have in common: a table for each kernel, of cells with equal ``APART`` parameters."""
+
+    APART: ClassVar[Sequence[str]] = ("image", "channel")
+
+    def apart(self, cell: CellRecord) -> Hashable:
+        return cell.handler, *parameters(cell, self.APART)
+
+    def panels(self, cells: Sequence[CellRecord]) -> Iterable[Panel]:
+        return by_kernel(cells)
+
+    def joins(self, panel: Panel, group: Group) -> bool:
+        return False
 
 
 @dataclass(frozen=True)

@@ -490,7 +490,22 @@ class Footnotes:
             self._marks[cell.id].append(mark)
 
 
-# The parts of a printed table, in any format.
+# Rows that are cells: composed of columns, each of which knows its figure of a cell.
+
+
+@dataclass(frozen=True)
+class Column:
+    """A heading, and what stands below it for a cell that has a number."""
+
+    heading: str
+    figure: Callable[[CellRecord], str]
+
+
+def cell_row(name: str, cell: CellRecord, columns: Sequence[Column], footnotes: Footnotes, otherwise: str = "") -> Row:
+    """Return a cell's row. Without a number its status stands in the first column, and ``otherwise`` in the others."""
+    without: list[str] = [cell.status, *[otherwise] * (len(columns) - 1)]
+    first, *others = without if cell.value is None else [column.figure(cell) for column in columns]
+    return Row(name, [first + footnotes.marks(cell), *others])
 
 
 @dataclass(frozen=True)

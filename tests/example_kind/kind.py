@@ -4,17 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from itertools import product
 
 from example_kind.benchmark import BENCHMARK, EMPTY
 from example_kind.measurement import measure_reading
-from example_kind.table import ReadingTable
-from example_kind.task import ReadingCell, ReadingTask
+from example_kind.table import ReadingCell, ReadingTable, ReadingTask
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import BASELINE
-from orchestrator.experiment.cell import Cell, cell_id, machine_id
 from orchestrator.experiment.table import BenchmarkEntry
 from orchestrator.results.contract import PER_RUN, CellRecord
 from orchestrator.results.statistics import median, median_interval
@@ -41,45 +37,31 @@ class ReadingKind(BenchmarkKind):
     table = ReadingTable
 
     def benchmarks(self) -> Mapping[str, BenchmarkEntry]:
-        """The one benchmark."""
         return {BENCHMARK: BenchmarkEntry("reads of files in /proc and /sys")}
 
     def cells(self, name: str | None, table: ReadingTable) -> Generator[ReadingCell, None, None]:
         """Each machine's and kernel's files, the empty one first."""
-        for machine, kernel in product(table.machines, table.kernels):
-            place = (machine_id(machine), kernel_spec(kernel).name)
-            empty = cell_id(name, *place, EMPTY.removeprefix("/"))
+        for place, _ in table.places(name):
+            empty = place.id(EMPTY.removeprefix("/"))
             for file in (EMPTY, *table.benchmark.files):
-                yield Cell(
-                    id=cell_id(name, *place, file.removeprefix("/")),
-                    table=name,
-                    cpu=machine.cpu,
-                    smp=machine.smp,
-                    memory_mib=machine.memory_mib,
-                    kernel=kernel,
+                yield table.cell(
+                    place,
+                    (file.removeprefix("/"),),
                     row=BASELINE,
-                    handler="noop",
-                    benchmark=BENCHMARK,
                     metric=PER_RUN,
                     repeats=table.benchmark.repeats,
-                    clock=table.clock,
-                    image=table.image,
-                    channel=table.channel,
-                    time_limit=table.time_limit,
                     task=ReadingTask(file),
                     parameters={"file": file},
                     compared_with=() if file == EMPTY else (empty,),
                 )
 
     def describe(self, cell: ReadingCell) -> str:
-        """How much is measured."""
         return f"{cell.repeats} x cat {cell.task.file}"
 
     def prepare(
         self, context: BuildContext, kernel: Kernel, cells: Sequence[ReadingCell]
     ) -> Mapping[str, Prepared[None]]:
         """Nothing is built; a file that the kernel's configuration rules out is refused."""
-        del context
         return {cell.id: _prepared(kernel, cell) for cell in cells}
 
     def measure(self, session: Session, cells: Sequence[ReadingCell]) -> Generator[CellRecord, None, None]:

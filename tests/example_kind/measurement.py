@@ -7,7 +7,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 
-from example_kind.task import ReadingCell
+from example_kind.table import ReadingCell
 from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.results.contract import CellRecord, WorkEvidence, valid_result
 from orchestrator.results.statistics import median

@@ -3,20 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from example_kind.benchmark import BENCHMARK
 from orchestrator.report.chart import Bar, BarChart, Chart, Series
-from orchestrator.report.kind import Group, Panel, by_kernel, file_name, processors, unit_meaning
+from orchestrator.report.kind import Group, Panel, TableReport, file_name, processors, unit_meaning
 from orchestrator.report.sheet import (
     NOTHING,
+    Column,
     Finding,
     Footnotes,
     Grid,
     Proof,
     ProofList,
-    Row,
     Sheet,
+    cell_row,
     figure,
     overhead_findings,
     unit_name,
@@ -24,36 +25,28 @@ from orchestrator.report.sheet import (
 from orchestrator.results.contract import CellRecord, WorkEvidence
 
 _DIGEST = 16
+_COLUMNS = (
+    Column("a run", lambda cell: figure(cell.value, cell.unit)),
+    Column("more than empty", lambda cell: figure(cell.overhead, cell.unit)),
+    Column("bytes", lambda cell: str(cell.parameters.get("bytes", NOTHING))),
+)
 
 
-class ReadingReport:
+class ReadingReport(TableReport):
     """A table and a chart for each kernel."""
 
     def owns(self, benchmark: str) -> bool:
-        """Whether it is the readings' benchmark."""
         return benchmark == BENCHMARK
-
-    def apart(self, cell: CellRecord) -> None:
-        """Nothing more: all files of one table and machine are compared with each other."""
-        del cell
-
-    def panels(self, cells: Sequence[CellRecord]) -> Iterator[Panel]:
-        """Return a panel for each kernel."""
-        return by_kernel(cells)
-
-    def joins(self, panel: Panel, group: Group) -> bool:
-        """Never."""
-        del panel, group
-        return False
 
     def sheet(self, group: Group) -> Sheet:
         """Return the group's only panel as a table of files."""
         (panel,) = group
         first, footnotes = panel.first, Footnotes(panel.cells, _file, lambda _: None)
+        rows = [cell_row(_file(cell), cell, _COLUMNS, footnotes, NOTHING) for cell in panel.cells]
         return Sheet(
             title="Reading a file",
             facts=[f"{first.cpu}, {processors(first)}, kernel {panel.kernel}, a run of cat in {unit_name(first.unit)}"],
-            grid=Grid(["a run", "more than empty", "bytes"], [[_row(cell, footnotes) for cell in panel.cells]]),
+            grid=Grid([column.heading for column in _COLUMNS], [rows]),
             sentences=[unit_meaning(panel)],
             footnotes=footnotes.all(),
             proofs=_proofs(panel),
@@ -73,12 +66,6 @@ class ReadingReport:
         bars = [Bar(cell.overhead, figure(cell.overhead, cell.unit)) for cell in shown]
         pane = (f"{unit_name(panel.first.unit)} more than an empty file", [Series("", bars)])
         return {file_name(group): BarChart("Reading a file", panel.kernel, [_file(cell) for cell in shown], [pane])}
-
-
-def _row(cell: CellRecord, footnotes: Footnotes) -> Row:
-    value = cell.status if cell.value is None else figure(cell.value, cell.unit)
-    size = str(cell.parameters.get("bytes", NOTHING))
-    return Row(_file(cell), [value + footnotes.marks(cell), figure(cell.overhead, cell.unit), size])
 
 
 def _proofs(panel: Panel) -> list[ProofList]:

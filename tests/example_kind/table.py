@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A table of readings: which files are read, how often, and on what."""
+"""A table of readings: which files are read, how often, and on what; and what one of its cells does."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import BeforeValidator
 
 from orchestrator.catalog.probes import BASELINE
+from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.fields import Entries, one_of, whole
 from orchestrator.experiment.problems import mismatch
 from orchestrator.experiment.table import FEWEST_WALL_REPEATS, BenchmarkChoice, RowsTable
@@ -37,3 +39,13 @@ class ReadingTable(RowsTable):
 
     benchmark: ReadingBenchmark
     probes: Entries[Annotated[str, one_of(lambda: [BASELINE])]] = (BASELINE,)
+
+
+@dataclass(frozen=True)
+class ReadingTask:
+    """The guest's ``file``, by its absolute path, is read once a run."""
+
+    file: str
+
+
+ReadingCell = Cell[ReadingTask]

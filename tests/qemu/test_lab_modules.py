@@ -12,7 +12,7 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_source import ModuleSource, render
 from orchestrator.artifacts.modules import Module, build_modules
-from orchestrator.benchmarks.calls import probe_setup
+from orchestrator.benchmarks.calls import preparation
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import probes
 from orchestrator.paths import data_dir
@@ -36,8 +36,8 @@ def sources(kernel: Kernel) -> Iterator[ModuleSource]:
     )
     capabilities = boot_of(CAPABILITIES, f"kernels=[{kernel.spec.name}]", f"machines.0.cpu={cpu}")
     for cell in [*kinds.cells, *capabilities.cells]:
-        if probe_setup.unsupported_reason(kernel, cell) is None:
-            setup = probe_setup.set_up(kernel, cell)
+        if preparation.unsupported_reason(kernel, cell) is None:
+            setup = preparation.set_up(kernel, cell)
             if setup.template is not None:
                 yield render(setup.template, setup.values)
     for template in ALONE:

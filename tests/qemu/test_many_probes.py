@@ -14,9 +14,9 @@ from command_line import CommandLine, qemus_by_pid
 from module_maker import ModuleMaker
 
 from orchestrator.benchmarks.registry import reports
-from orchestrator.benchmarks.scaling.layouts import ScalingCells, row_of, size_of
-from orchestrator.benchmarks.scaling.measurement import choose_addresses
-from orchestrator.benchmarks.scaling.rows import scaling_benchmark
+from orchestrator.benchmarks.scaling.kind import choose_addresses
+from orchestrator.benchmarks.scaling.report import ScalingCells, row_of, size_of
+from orchestrator.benchmarks.scaling.rows import kprobe_cache
 from orchestrator.errors import GuestError
 from orchestrator.paths import data_dir
 from orchestrator.probes.loading import load
@@ -114,7 +114,7 @@ def test_the_hash_and_the_cache_are_two_effects(command: CommandLine) -> None:
     assert hit("hash12", "hit-first", 600) == pytest.approx(hit("hash12", "hit", 600), abs=1)
     for kernel in table.kernels[1:]:
         found = growth(table.totals(kernel, "register"))
-        by_steps = table.growth_by_steps(kernel, "register", 600)
+        by_steps = table.growth_by_steps(kernel, "register")
         assert found is not None
         assert by_steps is not None
         assert max(found.exponent, by_steps.exponent) <= 1.1
@@ -208,8 +208,7 @@ def test_more_probes_than_the_kernel_has_functions_are_unsupported(command: Comm
 
 @pytest.mark.kernels("lab-i386-up")
 def test_the_model_finds_every_address(command: CommandLine, tmp_path: Path) -> None:
-    model = scaling_benchmark("kpcache-model")
-    assert model is not None
+    model = kprobe_cache().benchmarks["kpcache-model"]
     rows = ", ".join(f"kpcache-model.{row}" for row in model.rows)
     path = tmp_path / "model.yaml"
     path.write_text(

@@ -14,7 +14,7 @@ from module_maker import ModuleMaker
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.module_source import ModuleSource, render
 from orchestrator.artifacts.modules import Module
-from orchestrator.benchmarks.markers.measurement import COUNTED_ROUNDS, MarkerCell, MarkerLoops, measure_marker
+from orchestrator.benchmarks.markers.kind import COUNTED_ROUNDS, MarkerCell, MarkerLoops, measure_marker
 from orchestrator.benchmarks.markers.rows import MarkerRow, marker_benchmarks, marker_row
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import EvidenceError, GuestError, GuestHang
@@ -152,7 +152,7 @@ def test_wrong_arguments_of_a_probe_are_detected(ready: ReadyGuest, workshop: Bu
     module = module_of(ready, cell)
     wrong = marker_benchmarks().rows["varargs-preemptible"].model_copy(update={"counting": "fast_count"})
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("orchestrator.benchmarks.markers.measurement.marker_row", lambda probe: wrong)
+        patched.setattr("orchestrator.benchmarks.markers.kind.marker_row", lambda probe: wrong)
         with pytest.raises(EvidenceError, match="1000 times with other arguments than were passed"):
             measure_marker(ready, cell, module, ())
     assert "lab_markers" not in ready.guest.get("/proc/modules").decode()

@@ -11,7 +11,7 @@ import pytest
 from example_kind.benchmark import BENCHMARK
 from example_kind.kind import KIND, ReadingKind
 from example_kind.registry import kinds, reports
-from example_kind.task import ReadingCell
+from example_kind.table import ReadingCell
 from host_toolchain import HOST_TOOLCHAIN
 from record_builders import noop_list, run
 from report_text import printed

@@ -30,7 +30,7 @@ from orchestrator.benchmarks.calls.workload import (
 )
 from orchestrator.catalog.kernels import Arch
 from orchestrator.catalog.words import LARGEST, system_calls
-from orchestrator.errors import EvidenceError, LabError, UnsupportedError
+from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import MOST_VALUES, Called, CallResults
 from orchestrator.profile.counts import Timed
@@ -50,9 +50,12 @@ def parse_results(line: str, name: str, entry: str) -> CallResults:
 
     Raises EvidenceError for anything else, and for figures that contradict each other.
     """
+    unexpected = EvidenceError(
+        "what the benchmark says of the calls' results is not what was expected", detail=[line[:300]]
+    )
     found = _LINE.fullmatch(line)
     if found is None or found[1] != name:
-        raise _unexpected_results(line)
+        raise unexpected
     # The 32-bit entries return a word of 32 bits; a 64-bit program extends its sign.
     bits = 64 if entry == "syscall" else 32
     pairs = [part.split(":") for part in found[7].split(",")] if found[7] else []
@@ -60,7 +63,7 @@ def parse_results(line: str, name: str, entry: str) -> CallResults:
     observed, failed, before_failure, other = (int(found[group]) for group in range(2, 6))
     results = CallResults(observed, failed, before_failure, values, other, _value(found[6], bits))
     if not _is_consistent(results):
-        raise _unexpected_results(line)
+        raise unexpected
     return results
 
 
@@ -82,10 +85,6 @@ def _is_consistent(results: CallResults) -> bool:
         and (results.failed > 0 or results.before_failure == results.observed)
         and (results.last in calls or results.other > 0 or not results.observed)
     )
-
-
-def _unexpected_results(line: str) -> EvidenceError:
-    return EvidenceError("what the benchmark says of the calls' results is not what was expected", detail=[line[:300]])
 
 
 INSTRUCTIONS_PER_SECOND = 1_000_000_000
@@ -159,9 +158,8 @@ class DisturbedError(EvidenceError):
 class Sampling:
     """What one process of the program does: samples, and behind them ``untimed`` calls whose results are all known.
 
-    Where only the samples are used there are none: to find out what each call returns takes as long as a sample. With
-    ``is_marked`` QEMU's counting plugin, if there is one, counts what the samples execute. ``warming`` calls precede
-    each batch.
+    With ``is_marked`` QEMU's counting plugin, if there is one, counts what the samples execute. ``warming`` calls
+    precede each batch.
     """
 
     calls: int
@@ -174,23 +172,21 @@ class Sampling:
     @property
     def options(self) -> Sequence[str]:
         """The program's, as in ``bench.c``."""
-        return (
-            *("-n", str(self.calls), "-b", str(self.batch)),
-            *("-r", str(self.repeats), "-u", str(self.untimed)),
-            *(("-m", "1") if self.is_marked else ()),
-            *(("-w", str(self.warming)) if self.warming else ()),
-        )
+        numbers = {"-n": self.calls, "-b": self.batch, "-r": self.repeats, "-u": self.untimed}
+        numbers |= {"-m": 1} if self.is_marked else {}
+        numbers |= {"-w": self.warming} if self.warming else {}
+        return [word for option, value in numbers.items() for word in (option, str(value))]
 
 
 @dataclass(frozen=True)
 class Calls:
     """A program in the guest that makes ``calls`` calls a sample. Made by ``system_call`` and ``user_function``.
 
-    ``file`` is the program on the host, None for one in the initramfs, ``libraries`` what it is linked with; ``hits``
-    is how often each call enters the probe point; ``number`` is the system call's, None for a function. ``renew`` is
-    done before each sample, which then has a process of its own: what calls cost depends on what samples before have
-    left. Methods that make calls raise EvidenceError where the program makes another system call, or one does not
-    return what is ``expected``.
+    Samples of one boot are equal on the exact clock, unless single calls are shown to differ. ``file`` is the program
+    on the host, None for one in the initramfs, ``libraries`` what it is linked with; ``hits`` is how often each call
+    enters the probe point; ``number`` is the system call's, None for a function. ``renew`` is done before each sample,
+    which then has a process of its own: what calls cost depends on what samples before have left. Methods that make
+    calls raise EvidenceError where the program makes another system call, or one does not return what is ``expected``.
     """
 
     argv: Sequence[str]
@@ -210,7 +206,6 @@ class Calls:
         return max(1, min(COUNTED_CALLS, MOST_HITS // self.hits))
 
     def prepare(self, guest: Guest) -> None:
-        """Copy a user's program into the guest, and those libraries that its image has not."""
         if self.file is not None:
             put_program(guest, self.file, OWN_PROGRAM)
         for library in self.libraries:
@@ -273,22 +268,22 @@ class Calls:
         A batch begins shortly after a timer tick, and its first call may do what is due once a tick: a read notes the
         time of access, 302 instructions with a pipe on debian-amd64.
         """
-        halved = self._halved(guest, wanted, time_limit)
+
+        def in_halves(of: Sampling) -> Measurement:
+            halves = dataclasses.replace(of, batch=wanted.batch // 2, repeats=1, untimed=0)
+            return self._samples(guest, halves, time_limit)
+
+        halved = in_halves(wanted)
         if self._agree(measured, halved):
             return measured
         warmed = dataclasses.replace(wanted, warming=min(_WARMING_CALLS, wanted.batch // 4))
         if warmed.warming:
             again = self._samples(guest, warmed, time_limit)
-            if not again.scatter and self._agree(again, self._halved(guest, warmed, time_limit)):
+            if not again.scatter and self._agree(again, in_halves(warmed)):
                 return dataclasses.replace(again, warming=warmed.warming)
         raise EvidenceError(
             f"in batches of {wanted.batch} calls one takes {measured.samples[0]:.10g} instructions, "
             f"and {halved.samples[0]:.10g} in batches of {halved.batch}"
-        )
-
-    def _halved(self, guest: Guest, wanted: Sampling, time_limit: float) -> Measurement:
-        return self._samples(
-            guest, dataclasses.replace(wanted, batch=wanted.batch // 2, repeats=1, untimed=0), time_limit
         )
 
     def _agree(self, one: Measurement, other: Measurement) -> bool:
@@ -336,7 +331,7 @@ class Calls:
                 batch = max(1, batch // _SMALLER)
 
     def call(self, guest: Guest, calls: int, *, caller: str | None, time_limit: float) -> Called:
-        """Make exactly ``calls`` calls, untimed."""
+        """Make exactly ``calls`` calls, untimed. Their process writes its process id to the guest's file ``caller``."""
         caller_option = () if caller is None else ("-P", caller)
         called = parse_called(_checked(guest, [*self.argv, "-c", str(calls), *caller_option], time_limit), calls)
         self._check_number(called.number)
@@ -359,10 +354,6 @@ class Calls:
         for name, results in seen.items():
             check_expected(self.expected, results, name)
         return seen
-
-    def renewed(self, renew: Callable[[], None]) -> Calls:
-        """The same calls, with something that is done before each sample."""
-        return dataclasses.replace(self, renew=renew)
 
     def _samples(self, guest: Guest, wanted: Sampling, time_limit: float) -> Measurement:
         """All samples of one process; with ``renew`` of one process each, until enough of them are equal.
@@ -437,13 +428,9 @@ def _used_up(outcome: Outcome, alone: CallResults) -> EvidenceError:
 
 
 def _options(argument: Argument, word_size: int) -> tuple[str, str]:
-    match argument:
-        case int():
-            return "-a", f"{argument % (1 << 8 * word_size):x}"
-        case str():
-            return "-t", argument
-        case _:
-            return "-z", str(argument.buffer)
+    if isinstance(argument, int):
+        return "-a", f"{argument % (1 << 8 * word_size):x}"
+    return ("-t", argument) if isinstance(argument, str) else ("-z", str(argument.buffer))
 
 
 def put_program(guest: Guest, file: Path, program: str) -> None:
@@ -512,21 +499,16 @@ def parse_watched(output: str, calls: int) -> Mapping[str, CallResults]:
 
 def _checked(guest: Guest, argv: list[str], time_limit: float) -> str:
     result = guest.run(argv, time_limit=time_limit)
-    if result.status != 0:
-        message = result.stderr.decode("utf-8", errors="replace").strip()[:300]
-        raise _error_of(message)(message or _end(argv[0], result.status))
-    return result.text
-
-
-def _error_of(message: str) -> type[LabError]:
+    if result.status == 0:
+        return result.text
+    message = result.stderr.decode("utf-8", errors="replace").strip()[:300]
     if "no system call entry" in message:
-        return UnsupportedError
-    return DisturbedError if "no batch without an interrupt" in message else EvidenceError
-
-
-def _end(program: str, status: int) -> str:
+        raise UnsupportedError(message)
     # The guest's agent reports a signal as shells do: 128 plus its number.
-    return f"{program} was ended by signal {status - 128}" if status > 128 else f"{program} ended with status {status}"
+    signal = result.status - 128
+    end = f"was ended by signal {signal}" if signal > 0 else f"ended with status {result.status}"
+    is_disturbed = "no batch without an interrupt" in message
+    raise (DisturbedError if is_disturbed else EvidenceError)(message or f"{argv[0]} {end}")
 
 
 def parse(output: str, wanted: Sampling) -> Measurement:
@@ -564,11 +546,6 @@ def _unexpected(lines: Sequence[str]) -> EvidenceError:
     return EvidenceError("the benchmark's output is not what was expected", detail=lines[:10])
 
 
-# Cost of one run of a user's static program, from start to end.
-#
-# A run is longer than a timer tick's period, so it includes ticks and its samples scatter a little, on the exact clock
-# too: they are compared in the way of the wall clock's.
-
 COUNTED_RUNS = 3
 """Runs of a counting pass, at most."""
 
@@ -578,7 +555,11 @@ _RUN = re.compile(r"run (\d{1,9}) tsc=(\d{1,18}) ns=(\d{1,18}) pid=(\d{1,9})")
 
 @dataclass(frozen=True)
 class WholeProgram:
-    """A user's static program, run repeatedly; ``hits`` is how often one run enters the probe point."""
+    """A user's static program, run repeatedly; ``hits`` is how often one run enters the probe point.
+
+    A run is longer than a timer tick's period, so it includes ticks and its samples scatter a little, on the exact
+    clock too: they are compared in the way of the wall clock's.
+    """
 
     file: Path
     arguments: Sequence[str]
@@ -592,7 +573,6 @@ class WholeProgram:
         return max(1, min(COUNTED_RUNS, MOST_HITS // self.hits))
 
     def prepare(self, guest: Guest) -> None:
-        """Copy the program into the guest."""
         put_program(guest, self.file, PROGRAM)
 
     def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
@@ -601,13 +581,11 @@ class WholeProgram:
         return Measurement((float(tsc),), (float(nanoseconds),), "program", 1, 1, 0)
 
     def call(self, guest: Guest, calls: int, *, caller: str | None, time_limit: float) -> Called:
-        """Make ``calls`` runs, untimed."""
         runs = self._run(guest, calls, caller, time_limit) if calls else []
         return Called("program", calls, frozenset(pid for _, _, pid in runs))
 
     def watch(self, guest: Guest, *, time_limit: float) -> Mapping[str, CallResults]:
         """Nothing: a program's exit status says whether it did what it should."""
-        del guest, time_limit
         return {}
 
     def _run(self, guest: Guest, runs: int, caller: str | None, time_limit: float) -> list[tuple[int, int, int]]:
@@ -618,6 +596,9 @@ class WholeProgram:
             messages = result.stderr.decode("utf-8", errors="replace").strip().splitlines()[-5:]
             raise EvidenceError(f"{self.file.name} did not run to its end", detail=messages)
         return parse_runs(result.text, runs)
+
+
+Workload = Calls | WholeProgram
 
 
 def parse_runs(output: str, runs: int) -> list[tuple[int, int, int]]:

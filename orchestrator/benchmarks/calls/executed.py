@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import difflib
-from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import counting_plugin
@@ -19,10 +18,15 @@ from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.machine_code import direct_calls, entry_places
 from orchestrator.artifacts.module_files import loaded_files, missing_module_reason
-from orchestrator.benchmarks.calls.preparation import CallSetup, workload_of
-from orchestrator.benchmarks.calls.probe_setup import SITES_WITHOUT_POINT, calls_unsupported_reason
+from orchestrator.benchmarks.calls.call_programs import Calls
+from orchestrator.benchmarks.calls.preparation import (
+    SITES_WITHOUT_POINT,
+    CallSetup,
+    calls_unsupported_reason,
+    workload_of,
+)
 from orchestrator.benchmarks.calls.table import CallCell, CallsTable, CallTask, FoundPoint, profiled_cell
-from orchestrator.benchmarks.calls.workload import ExactWorkload, Figures, Measurement
+from orchestrator.benchmarks.calls.workload import Figures
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import ProbeKind
 from orchestrator.errors import EvidenceError, GuestError, LabError, NotEntered, UsageError
@@ -54,10 +58,9 @@ _REPEATS = 2
 class ExecutedFunction(BaseModel):
     """A function of the kernel, or of one of its modules, and what calls execute of it.
 
-    ``address`` is where it begins, from its ``module``'s text on if it is of one.
-    ``entered`` is how often all calls together come to the place where a probe at its entry is, ``instructions`` how
-    many they execute in it, ``counts`` how often each, by its offset. ``refusal`` is why it cannot be probed, None
-    where it may be.
+    ``address`` is where it begins, from its ``module``'s text on if it is of one. ``entered`` is how often all calls
+    together come to the place where a probe at its entry is, ``instructions`` how many they execute in it, ``counts``
+    how often each, by its offset. ``refusal`` is why it cannot be probed, None where it may be.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -69,11 +72,6 @@ class ExecutedFunction(BaseModel):
     counts: dict[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
     refusal: Phrase | None
     module: Phrase | None = None
-
-    @property
-    def offsets(self) -> frozenset[int]:
-        """Which instructions are executed."""
-        return frozenset(self.counts)
 
 
 class Executed(BaseModel):
@@ -88,16 +86,14 @@ class Executed(BaseModel):
         """The kernel's own function that begins at an address, if anything of it is executed."""
         return next((one for one in self.functions if one.module is None and one.address == address), None)
 
-    def in_module(self, module: str, name: str) -> ExecutedFunction | None:
-        """A module's function, if anything of it is executed."""
-        return next((one for one in self.functions if (one.module, one.name) == (module, name)), None)
 
-
-def executed_here(ready: ReadyGuest, workload: ExactWorkload, measured: Measurement, time_limit: float) -> Executed:
+def executed_here(ready: ReadyGuest, workload: Calls, time_limit: float) -> Executed:
     """What calls execute now, in a guest that counts, with no module loaded since it was ready.
 
-    ``measured`` is of the same calls. Raises EvidenceError where the count cannot be proved.
+    Raises EvidenceError where the count cannot be proved.
     """
+    ticks = int(ready.artifacts.kernel.config["CONFIG_HZ"])
+    measured = workload.measure_exact(ready.guest, repeats=_REPEATS, ticks_per_second=ticks, time_limit=time_limit)
     counter = InstructionCounter(ready.guest, ready.symbols)
     mark = counter.mark()
     marked = workload.measure_marked(ready.guest, measured, time_limit=time_limit)
@@ -112,7 +108,7 @@ def executed_by(
     context: BuildContext,
     obtain: Obtain,
     artifacts: BootArtifacts,
-    workload: ExactWorkload,
+    workload: Calls,
     time_limit: float,
     watch: Callable[[Guest], None] = unwatched,
 ) -> Executed | None:
@@ -130,12 +126,8 @@ def executed_by(
             ScratchFolder("orchestrator-executed-") as directory,
             ready_guest(context, artifacts, directory, "guest", watch=watch) as ready,
         ):
-            ticks = int(artifacts.kernel.config["CONFIG_HZ"])
             workload.prepare(ready.guest)
-            measured = workload.measure_exact(
-                ready.guest, repeats=_REPEATS, ticks_per_second=ticks, time_limit=time_limit
-            )
-            found = executed_here(ready, workload, measured, time_limit)
+            found = executed_here(ready, workload, time_limit)
         (folder / _FILE).write_text(found.model_dump_json())
 
     artifact = obtain(_KIND, inputs, f"functions that calls execute on {machine.cpu.name}", count)
@@ -143,12 +135,9 @@ def executed_by(
         return None
     file = artifact.path / _FILE
     try:
-        return _EXECUTED.validate_json(file.read_bytes())
+        return Executed.model_validate_json(file.read_bytes())
     except (OSError, ValidationError):
         raise LabError("damaged, or written by another version of this program", where=str(file)) from None
-
-
-_EXECUTED = TypeAdapter(Executed)
 
 
 def _functions(
@@ -156,26 +145,24 @@ def _functions(
 ) -> Iterator[ExecutedFunction]:
     for one in profile.symbols:
         if one.place in ("kernel", "module"):
-            executed = Counter({at.offset: at.executed for at in one.instructions if at.executed > 0})
-            entered = executed[_entry(one)]
+            executed = {at.offset: at.executed for at in one.instructions if at.executed > 0}
+            code = b""
+            for at in one.instructions:
+                if at.offset == len(code):
+                    code += bytes.fromhex(at.code)
+            entered = executed.get(max(entry_places(code)), 0)  # where its own code begins
+            uneven = None if entered else "these calls do not come in at its beginning"
+            if entered % profile.calls:
+                uneven = f"it is entered {entered} times by {profile.calls} calls: not by each as often"
             yield ExecutedFunction(
                 name=one.name,
                 address=one.address,
                 entered=entered,
                 instructions=one.executed,
-                counts=dict(executed),
-                refusal=_place_refusal(one, symbols, refused, loaded) or _count_refusal(entered, profile.calls),
+                counts=executed,
+                refusal=_place_refusal(one, symbols, refused, loaded) or uneven,
                 module=one.module,
             )
-
-
-def _entry(symbol: SymbolProfile) -> int:
-    """Where a function's own code begins, by its first instructions."""
-    code = b""
-    for one in symbol.instructions:
-        if one.offset == len(code):
-            code += bytes.fromhex(one.code)
-    return max(entry_places(code))
 
 
 def _place_refusal(
@@ -194,16 +181,6 @@ def _place_refusal(
     return None
 
 
-def _count_refusal(entered: int, calls: int) -> str | None:
-    if entered == 0:
-        return "these calls do not come in at its beginning"
-    if entered % calls:
-        return f"it is entered {entered} times by {calls} calls: not by each as often"
-    return None
-
-
-# The points of a table with ``points: executed`` or ``[SYMBOL+*]``: found before its cells are known.
-
 MOST_POINTS = 200
 """Functions that are probed, on one kernel and machine; a system call enters some twenty."""
 MOST_INSTRUCTIONS = 500
@@ -211,7 +188,7 @@ MOST_INSTRUCTIONS = 500
 
 
 def with_points(context: BuildContext, table: CallsTable, obtain: Obtain) -> CallsTable:
-    """The table with the functions that its calls enter, or each instruction of a function, by kernel and machine.
+    """The table with the points that ``executed`` and ``SYMBOL+*`` stand for, by kernel and machine.
 
     What ``obtain`` has not, and what a kernel cannot run, is left out. Raises HostError, GuestError, EvidenceError, and
     UsageError where calls enter no function, and for a function of more than MOST_INSTRUCTIONS.
@@ -314,7 +291,7 @@ def _executed_in_guest(context: BuildContext, kernel: Kernel, cell: CallCell, ob
     boot = Boot("calls", *machine_key(cell), (cell,))
     artifacts = BootArtifacts(kernel, machine_of(context, kernel, boot), {}, loaded_files(kernel, cell.kernel_modules))
     workload = workload_of(context, kernel, cell)
-    assert isinstance(workload, ExactWorkload)  # the table takes no program that is run whole
+    assert isinstance(workload, Calls)  # the table takes no program that is run whole
     return executed_by(context, obtain, artifacts, workload, cell.time_limit)
 
 
@@ -336,7 +313,6 @@ class MissedPoint:
 
     @property
     def address(self) -> int:
-        """Where the function begins."""
         return self.symbols.address(self.symbol)
 
     @property
@@ -347,30 +323,35 @@ class MissedPoint:
 
 def explained(error: NotEntered, point: MissedPoint, executed: Executed) -> NotEntered:
     """The error with whether the calls execute the function at all, how else it is reached, and what they enter."""
-    return NotEntered(
-        error.what, where=error.where, detail=[*error.detail, *_why(point, executed)], hint=_hint(point, executed)
-    )
+    names = [one.name for one in executed.functions if one.refusal is None]
+    alike = difflib.get_close_matches(point.symbol, names, n=_MOST_ALIKE, cutoff=0.6)
+    suggested = [one for one in dict.fromkeys([*alike, *names]) if one != point.symbol][:_MOST_SUGGESTED]
+    hint = f"these calls enter: {', '.join(suggested)}" if suggested else ""
+    return NotEntered(error.what, where=error.where, detail=[*error.detail, *_why(point, executed)], hint=hint)
 
 
 def _why(point: MissedPoint, executed: Executed) -> Iterator[str]:
     module = point.module
-    function = executed.at(point.address) if module is None else executed.in_module(module, point.symbol)
+    if module is None:
+        function = executed.at(point.address)
+    else:
+        found = (one for one in executed.functions if (one.module, one.name) == (module, point.symbol))
+        function = next(found, None)
     if function is None:
         yield f"these calls execute no instruction of {point.symbol}"
         yield from _ways(point, executed)
-    elif point.offset in function.offsets:
+    elif point.offset in function.counts:
         yield f"without the probe, these calls execute {point.symbol}+{point.offset:#x}"
     else:
-        number = len(function.offsets)
+        number = len(function.counts)
         yield (
             f"these calls execute {number} instruction{'s' * (number != 1)} of {point.symbol}, at "
-            f"{_listed([f'+{offset:#x}' for offset in sorted(function.offsets)])}, but not the one at "
+            f"{_listed([f'+{offset:#x}' for offset in sorted(function.counts)])}, but not the one at "
             f"+{point.offset:#x}: they are on another path in it"
         )
 
 
 def _ways(point: MissedPoint, executed: Executed) -> Iterator[str]:
-    """How the kernel's code leads to a function that is not executed."""
     if point.code is None or point.module is not None:  # the kernel's image has no call of a module's functions
         return
     found = {point.symbols.function_at(address) for address in direct_calls(point.code, point.address)}
@@ -378,24 +359,17 @@ def _ways(point: MissedPoint, executed: Executed) -> Iterator[str]:
     taken = sorted(name for address, name in callers if executed.at(address) is not None)
     others = sorted(name for address, name in callers if executed.at(address) is None)
     if taken:
-        yield f"{_listed(taken)} {_calls(taken)} it, and they execute that: they are on another path there"
+        yield f"{_calling(taken)} that: they are on another path there"
     elif others:
-        yield f"{_listed(others)} {_calls(others)} it, and they execute none of that: they are on another path"
+        yield f"{_calling(others)} none of that: they are on another path"
     else:
         yield "nothing calls it by its address: it is called through a pointer, or inlined wherever it is used"
     if others or not callers:
         yield "where the compiler has inlined it, its instructions are those of the function that it is in"
 
 
-def _hint(point: MissedPoint, executed: Executed) -> str:
-    names = [one.name for one in executed.functions if one.refusal is None]
-    alike = difflib.get_close_matches(point.symbol, names, n=_MOST_ALIKE, cutoff=0.6)
-    suggested = [one for one in dict.fromkeys([*alike, *names]) if one != point.symbol][:_MOST_SUGGESTED]
-    return f"these calls enter: {', '.join(suggested)}" if suggested else ""
-
-
-def _calls(callers: Sequence[str]) -> str:
-    return "calls" if len(callers) == 1 else "call"
+def _calling(callers: Sequence[str]) -> str:
+    return f"{_listed(callers)} {'calls' if len(callers) == 1 else 'call'} it, and they execute"
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -408,8 +382,7 @@ def _listed(names: Sequence[str]) -> str:
 _SameCalls = tuple[str, CallTask, int]
 
 
-@dataclass(frozen=True)
-class Baseline:
+class Baseline(NamedTuple):
     """The figures of calls without a probe, and the cell that timed them."""
 
     cell_id: str
@@ -427,11 +400,10 @@ class Known:
     _never: dict[tuple[_SameCalls, str | None], NotEntered] = field(default_factory=dict)
 
     def baseline(self, cell: CallCell) -> Baseline | None:
-        """The baseline of the same calls, timed in this guest for another point or handler; None where none was."""
+        """That of the same calls, timed in this guest for another point or handler; None where none was."""
         return self._baselines.get(_same_calls(cell))
 
     def keep_baseline(self, cell: CallCell, figures: Figures) -> None:
-        """A cell without a probe has been timed."""
         self._baselines.setdefault(_same_calls(cell), Baseline(cell.id, figures))
 
     def note_switched(self, switched: int) -> None:
@@ -452,7 +424,6 @@ class Known:
             raise never
 
     def keep_not_entered(self, cell: CallCell, error: NotEntered) -> None:
-        """A probe has proved that the calls never come to the cell's point."""
         self._never.setdefault(
             (_same_calls(cell), cell.task.point),
             NotEntered(error.what, hint=error.hint, detail=[*error.detail, f"seen by {cell.id}"]),
@@ -478,9 +449,6 @@ def _same_calls(cell: CallCell) -> _SameCalls:
     return cell.benchmark, replace(cell.task, probe="", point=None, hits=1, refusal=None), cell.repeats
 
 
-# What calls execute that never came to their probe: found out in the cell's guest, or in another one that counts.
-
-
 def explain(session: Session, ready: ReadyGuest, cell: CallCell, error: NotEntered, known: Known) -> NotEntered:
     """The error with what can be known of its cause. It is as it was where the calls cannot be counted exactly.
 
@@ -492,7 +460,7 @@ def explain(session: Session, ready: ReadyGuest, cell: CallCell, error: NotEnter
     workload = setup.workload
     if setup.in_program is not None:
         return error  # what the calls execute of the kernel explains nothing
-    if not isinstance(workload, ExactWorkload) or ready.guest.machine.timing != "instructions":
+    if not isinstance(workload, Calls) or ready.guest.machine.timing != "instructions":
         return error
     try:
         with step("find out what the calls execute"):
@@ -507,15 +475,9 @@ def explain(session: Session, ready: ReadyGuest, cell: CallCell, error: NotEnter
     return explained(error, MissedPoint(setup.symbol, setup.offset, ready.symbols, kernel.code), executed)
 
 
-def _executed_by_cell(session: Session, ready: ReadyGuest, cell: CallCell, workload: ExactWorkload) -> Executed:
-    if ready.guest.machine.counter is None:
-        return _executed_elsewhere(session, ready, cell, workload)
-    ticks = int(ready.artifacts.kernel.config["CONFIG_HZ"])
-    measured = workload.measure_exact(ready.guest, repeats=2, ticks_per_second=ticks, time_limit=cell.time_limit)
-    return executed_here(ready, workload, measured, cell.time_limit)
-
-
-def _executed_elsewhere(session: Session, ready: ReadyGuest, cell: CallCell, workload: ExactWorkload) -> Executed:
+def _executed_by_cell(session: Session, ready: ReadyGuest, cell: CallCell, workload: Calls) -> Executed:
+    if ready.guest.machine.counter is not None:
+        return executed_here(ready, workload, cell.time_limit)
     plugin = session.artifacts.plugin or counting_plugin(session.context)
     machine = replace(ready.guest.machine, counter=CountingPlugin(plugin))
     artifacts = replace(ready.artifacts, machine=machine, cells={})

@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.benchmarks.calls.benchmarks import benchmarks, call_probe, capability_list, capability_names
+from orchestrator.benchmarks.calls.benchmarks import benchmarks, capability_list, capability_names
 from orchestrator.benchmarks.calls.executed import Known, explain, with_points
 from orchestrator.benchmarks.calls.measurement import measure_call
-from orchestrator.benchmarks.calls.preparation import CallSetup, prepare_calls
-from orchestrator.benchmarks.calls.probe_setup import KernelPlaces
+from orchestrator.benchmarks.calls.preparation import CallSetup, KernelPlaces, prepare_calls
 from orchestrator.benchmarks.calls.table import CallCell, CallsTable, call_cells
 from orchestrator.benchmarks.calls.workload import exact_effect, overhead_by_purpose
 from orchestrator.errors import NotEntered
@@ -28,7 +27,6 @@ class CallsKind(BenchmarkKind):
     paths = ("file", "libraries")
 
     def benchmarks(self) -> Mapping[str, BenchmarkEntry]:
-        """The benchmarks by name."""
         return {one.name: BenchmarkEntry(one.title, one.entries) for one in benchmarks().values()}
 
     def rows(self) -> Mapping[str, str]:
@@ -36,19 +34,15 @@ class CallsKind(BenchmarkKind):
         return dict.fromkeys(capability_names(), next(iter(benchmarks())))
 
     def lists(self) -> Mapping[str, Listing]:
-        """The capabilities by List 15."""
         return {"capabilities": Listing(("name", "ability", "granted"), _capabilities)}
 
-    def cells(self, name: str | None, table: CallsTable) -> Generator[CallCell, None, None]:
-        """Each machine's and kernel's cells by point and handler, the baseline first."""
-        yield from call_cells(name, table)
+    def cells(self, name: str | None, table: CallsTable) -> Iterator[CallCell]:
+        return call_cells(name, table)
 
     def find(self, context: BuildContext, table: CallsTable, obtain: Obtain) -> CallsTable:
-        """The table with the functions that its calls enter, where its points are those."""
         return with_points(context, table, obtain)
 
     def describe(self, cell: CallCell) -> str:
-        """The samples, calls and entry; why a found point is not probed."""
         if cell.task.refusal is not None:
             return f"not probed: {cell.task.refusal}"
         return f"{cell.repeats} x {cell.task.calls} calls, entry {cell.task.entry}"
@@ -65,7 +59,6 @@ class CallsKind(BenchmarkKind):
     def prepare(
         self, context: BuildContext, kernel: Kernel, cells: Sequence[CallCell]
     ) -> Mapping[str, Prepared[CallSetup]]:
-        """A module for each probe and a program for each workload."""
         return prepare_calls(context, kernel, cells)
 
     def measure(self, session: Session, cells: Sequence[CallCell]) -> Generator[CellRecord, None, None]:
@@ -74,7 +67,7 @@ class CallsKind(BenchmarkKind):
 
         def measured(ready: ReadyGuest, cell: CallCell) -> CellRecord:
             known.note_switched(session.switched)
-            known.check_entered(cell, call_probe(cell.task.probe))
+            known.check_entered(cell, cell.task.kind)
             files = session.events_file(cell), session.profile_file(cell)
             try:
                 return measure_call(ready, cell, session.setup(cell), *files, known)

@@ -1,25 +1,23 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The layouts of tables of calls: lists of 2005, all functions that calls enter, kernels side by side.
-
-One column per probe with the unprobed kernel first, and a row for each sample, the average and the overhead. The
-published figures are below the measured ones in the same rows and columns, in their own unit.
-"""
+"""The layouts of tables of calls: lists of 2005, the mail of 2009, List 15, all functions, kernels side by side."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby, zip_longest
 
-from orchestrator.benchmarks.calls.benchmarks import capability_list, capability_names
+from orchestrator.benchmarks.calls.benchmarks import SHOWN_FOR, capability_list, capability_names
 from orchestrator.catalog.cpus import cpu
-from orchestrator.catalog.probes import BASELINE, probe_in_catalogue
+from orchestrator.catalog.probes import BASELINE, probe_in_catalogue, probes
+from orchestrator.catalog.reference import ReferenceTable
 from orchestrator.catalog.words import in_order, purpose_title
 from orchestrator.report.kind import (
     INDICATION,
     Group,
     Panel,
     other_kernel,
-    parameters,
     processors,
     published,
     published_unit,
@@ -30,10 +28,8 @@ from orchestrator.report.sheet import (
     NOTHING,
     UNDECIDED,
     UNKNOWN,
-    Finding,
     Footnotes,
     Grid,
-    Rank,
     Row,
     Sheet,
     figure,
@@ -42,6 +38,7 @@ from orchestrator.report.sheet import (
     proof_lists,
     published_figure,
     ratio_figure,
+    signed_figure,
     traps_per_hit,
     unit_name,
     untold_traps,
@@ -51,11 +48,15 @@ from orchestrator.results.statistics import mean
 
 # Titles and sentences that the layouts of calls share.
 
+_Name = Callable[[CellRecord], str]
+"""A cell's name in its table."""
+_Figure = Callable[[CellRecord], float | None]
 _TWO_UNITS = "Ratios in two different units are not expected to agree."
+_ADD_UP = "The purposes add up to the overhead, to the instruction; other is what the catalogue assigns to none."
 
 
-def benchmark_title(cell: CellRecord) -> str:
-    """Return what the cell runs, in a word: the user's file or the system call where the experiment names it."""
+def _benchmark_title(cell: CellRecord) -> str:
+    """What the cell runs, in a word: the user's file or the system call where the experiment names it."""
     if cell.benchmark == "gtodbench":
         return cell.benchmark
     return str(cell.parameters.get("workload") or cell.parameters.get("call") or cell.benchmark)
@@ -63,7 +64,7 @@ def benchmark_title(cell: CellRecord) -> str:
 
 def called(cell: CellRecord) -> str:
     """Return what each call of the cell runs, and the place that it is probed at where the experiment names it."""
-    title = benchmark_title(cell)
+    title = _benchmark_title(cell)
     what = "gettimeofday" if title == "gtodbench" else title
     at = None if "points" in cell.parameters else cell.parameters.get("at")
     return f"{what} at {at}" if at else what
@@ -87,17 +88,14 @@ def heading(cell: CellRecord) -> str:
     return probe_title(cell)
 
 
-def conditions(panel: Panel) -> str:
-    """Return the line with the conditions that the panel's cells share."""
+def _conditions(panel: Panel) -> str:
     first = panel.first
     table = f"{first.table}: " if first.table else ""
     at = None if "points" in first.parameters else first.parameters.get("at")
-    what = f"{benchmark_title(first)} at {at}, " if at else ""
+    what = f"{_benchmark_title(first)} at {at}, " if at else ""
     indication = f"; {INDICATION}" if panel.emulated else ""
-    image, channel = first.parameters.get("image"), first.parameters.get("channel")
-    modules = first.parameters.get("kernel_modules")
-    named = (("image", image), ("channel", channel), ("with its modules", modules))
-    where = "".join(f"{name} {value}, " for name, value in named if value)
+    named = {"image": "image", "channel": "channel", "kernel_modules": "with its modules"}
+    where = "".join(f"{title} {value}, " for name, title in named.items() if (value := first.parameters.get(name)))
     return (
         f"{table}{first.cpu}, {processors(first)}, kernel {panel.kernel}, {where}handler {first.handler}, {what}"
         f"{first.metric} in {first.unit}{indication}"
@@ -105,15 +103,15 @@ def conditions(panel: Panel) -> str:
 
 
 @dataclass(frozen=True)
-class Outcomes:
+class _Outcomes:
     """What the calls of a table returned, in sentences; ``failing`` are those of cells with calls that failed."""
 
     failing: Sequence[str]
     others: Sequence[str]
 
 
-def outcomes(cells: Sequence[CellRecord], name: Callable[[CellRecord], str]) -> Outcomes:
-    """Return the outcome of each system call of the valid cells: ``close(-1): always EBADF``.
+def _outcomes(cells: Sequence[CellRecord], name: _Name) -> _Outcomes:
+    """The outcome of each system call of the valid cells: ``close(-1): always EBADF``.
 
     Of a user's function, that of its system calls: ``mine.c: ioctl always ENOTTY; read always 1``.
 
@@ -122,40 +120,64 @@ def outcomes(cells: Sequence[CellRecord], name: Callable[[CellRecord], str]) -> 
     calls: dict[str, list[CellRecord]] = {}
     for cell in cells:
         if cell.status == "ok" and "outcome" in cell.parameters:
-            calls.setdefault(_calls(cell), []).append(cell)
-    sentences = {call: [f"{call}: {text}." for text in _outcomes(group, name)] for call, group in calls.items()}
-    return Outcomes(
-        failing=[text for call, texts in sentences.items() if _has_failed(calls[call]) for text in texts],
-        others=[text for call, texts in sentences.items() if not _has_failed(calls[call]) for text in texts],
-    )
+            arguments = str(cell.parameters.get("arguments", "[...]")).strip("[]")
+            has_call = "call" in cell.parameters
+            call = f"{cell.parameters['call']}({arguments})" if has_call else _benchmark_title(cell)
+            calls.setdefault(call, []).append(cell)
+    failing: list[str] = []
+    others: list[str] = []
+    for call, group in calls.items():
+        has_failed = any(cell.parameters.get("result_failed") for cell in group)
+        by_text: dict[str, list[str]] = {}
+        for cell in group:
+            by_text.setdefault(str(cell.parameters["outcome"]), []).append(name(cell))
+        if len(by_text) == 1:
+            texts = list(by_text)
+        elif has_failed:
+            texts = [f"{text} ({', '.join(dict.fromkeys(names))})" for text, names in by_text.items()]
+        else:
+            texts = ["always success, with different results"]  # process numbers, addresses
+        (failing if has_failed else others).extend(f"{call}: {text}." for text in texts)
+    return _Outcomes(failing, others)
 
 
-def _calls(cell: CellRecord) -> str:
-    if "call" not in cell.parameters:
-        return benchmark_title(cell)
-    arguments = str(cell.parameters.get("arguments", "[...]"))
-    return f"{cell.parameters['call']}({arguments.strip('[]')})"
-
-
-def _has_failed(group: Sequence[CellRecord]) -> bool:
-    return any(cell.parameters.get("result_failed") for cell in group)
-
-
-def _outcomes(group: Sequence[CellRecord], name: Callable[[CellRecord], str]) -> Sequence[str]:
-    by_text: dict[str, list[CellRecord]] = {}
-    for cell in group:
-        by_text.setdefault(str(cell.parameters["outcome"]), []).append(cell)
-    if len(by_text) == 1:
-        return list(by_text)
-    if not _has_failed(group):
-        return ["always success, with different results"]  # process numbers, addresses
-    return [f"{text} ({', '.join(dict.fromkeys(map(name, those)))})" for text, those in by_text.items()]
-
-
-def comparison_meaning(panel: Panel) -> str:
-    """Return the sentences on the panel's unit where published figures, in nanoseconds, stand beside."""
+def _comparison_meaning(panel: Panel) -> str:
+    """The sentences on the panel's unit where published figures, in nanoseconds, stand beside."""
     meaning = unit_meaning(panel)
     return f"{meaning} {_TWO_UNITS}" if panel.first.clock == "instructions" else meaning
+
+
+def _overhead(cell: CellRecord) -> float | None:
+    return cell.overhead
+
+
+def _shown(cell: CellRecord | None, value_of: _Figure = _overhead, footnotes: Footnotes | None = None) -> str:
+    """A figure of a cell, with the marks of its notes: the status where it has no number."""
+    if cell is None:
+        return NOTHING
+    marks = "" if footnotes is None else footnotes.marks(cell)
+    return (cell.status if cell.status != "ok" else figure(value_of(cell), cell.unit)) + marks
+
+
+def _purpose_names(cells: Sequence[CellRecord]) -> Sequence[str]:
+    return in_order([name for cell in cells for name in cell.purposes])
+
+
+def _purpose_meaning(cells: Sequence[CellRecord]) -> Iterator[str]:
+    """The sentence on what probes spend their overhead on, where a cell has purposes."""
+    if _purpose_names(cells):
+        yield _ADD_UP
+
+
+def purpose_sentences(cells: Sequence[CellRecord], name: _Name) -> Iterator[str]:
+    """A sentence on the purposes of each cell, for tables whose rows are something else."""
+    for cell in cells:
+        if cell.purposes:
+            parts = [
+                f"{purpose_title(one)} {figure(cell.purposes[one], cell.unit)}" for one in in_order([*cell.purposes])
+            ]
+            yield f"{name(cell)}: {', '.join(parts)}."
+    yield from _purpose_meaning(cells)
 
 
 # A table of all functions that calls enter: a row for each, with the overhead of each probe there.
@@ -168,46 +190,36 @@ def shows_points(panel: Panel) -> bool:
 
 def points_sheet(panel: Panel) -> Sheet:
     """Return the panel with its functions as rows and its probes as columns."""
-    probed = {_at(cell) for cell in panel.cells if cell.probe == BASELINE}
-    cells = [cell for cell in panel.cells if _at(cell) in probed]
-    refused = [cell for cell in panel.cells if _at(cell) not in probed]
+    at_points: dict[str, dict[str, CellRecord]] = {}
+    for cell in panel.cells:
+        at_points.setdefault(_at(cell), {})[cell.probe] = cell
+    by_point = {at: by_probe for at, by_probe in at_points.items() if BASELINE in by_probe}
+    cells = [cell for cell in panel.cells if _at(cell) in by_point]
+    refused = [cell for cell in panel.cells if _at(cell) not in by_point]
     footnotes = Footnotes(cells, _name_of_reason, lambda cell: other_kernel(panel, cell))
-    returned = outcomes(cells, _name_of_reason)
+    returned, function = _outcomes(cells, _name_of_reason), _function(panel.first)
+    names = {cell.probe: probe_title(cell) for cell in cells if cell.probe != BASELINE}
+    headings = [f"{'entered' if function is None else 'executed'} by a call", *names.values()]
+    rows = [
+        Row(at, [_hits(by_probe), *(_shown(by_probe.get(probe), footnotes=footnotes) for probe in names)])
+        for at, by_probe in by_point.items()
+    ]
+    calls = f"a call of {called(panel.first)}"
+    each = f"function that {calls} enters" if function is None else f"instruction of {function} in {calls}"
     return Sheet(
-        title=f"Overhead of probes on {cpu(panel.first.cpu).title}, at each {_points(panel)}",
-        facts=[conditions(panel), *_baseline(cells), *returned.failing],
-        grid=_grid(cells, footnotes, "entered" if _function(panel.first) is None else "executed"),
+        title=f"Overhead of probes on {cpu(panel.first.cpu).title}, at each {each}",
+        facts=[_conditions(panel), *_baseline(cells), *returned.failing],
+        grid=Grid(headings, [rows or [Row("no function", [NOTHING] * len(headings))]]),
         sentences=[unit_meaning(panel), *_refused(refused), *returned.others],
         footnotes=footnotes.all(),
         proofs=proof_lists(cells, _name_of_reason),
     )
 
 
-def _grid(cells: Sequence[CellRecord], footnotes: Footnotes, reached: str) -> Grid:
-    probes = {cell.probe: probe_title(cell) for cell in cells if cell.probe != BASELINE}
-    by_point: dict[str, dict[str, CellRecord]] = {}
-    for cell in cells:
-        by_point.setdefault(_at(cell), {})[cell.probe] = cell
-    rows = [
-        Row(at, [_hits(by_probe), *(_figure(by_probe.get(probe), footnotes) for probe in probes)])
-        for at, by_probe in by_point.items()
-    ]
-    headings = [f"{reached} by a call", *probes.values()]
-    return Grid(headings, [rows or [Row("no function", [NOTHING] * len(headings))]])
-
-
 def _hits(by_probe: Mapping[str, CellRecord]) -> str:
     """How often a call enters the function or executes the instruction, as the hits prove."""
-    for cell in by_probe.values():
-        if cell.probe != BASELINE and cell.evidence is not None:
-            return str(cell.evidence.hits_per_call)
-    return NOTHING
-
-
-def _figure(cell: CellRecord | None, footnotes: Footnotes) -> str:
-    if cell is None:
-        return NOTHING
-    return (cell.status if cell.status != "ok" else figure(cell.overhead, cell.unit)) + footnotes.marks(cell)
+    proofs = [cell.evidence for cell in by_probe.values() if cell.probe != BASELINE and cell.evidence is not None]
+    return str(proofs[0].hits_per_call) if proofs else NOTHING
 
 
 def _baseline(cells: Sequence[CellRecord]) -> Iterator[str]:
@@ -218,17 +230,11 @@ def _baseline(cells: Sequence[CellRecord]) -> Iterator[str]:
 
 
 def _refused(cells: Sequence[CellRecord]) -> Iterator[str]:
-    """A sentence for each reason why functions were not probed."""
     by_reason: dict[str, dict[str, None]] = {}
     for cell in cells:
         by_reason.setdefault(cell.reason or cell.status, {})[_at(cell)] = None
     for reason, functions in by_reason.items():
         yield f"Not probed: {', '.join(functions)}: {reason}."
-
-
-def _points(panel: Panel) -> str:
-    function, calls = _function(panel.first), f"a call of {called(panel.first)}"
-    return f"function that {calls} enters" if function is None else f"instruction of {function} in {calls}"
 
 
 def _at(cell: CellRecord) -> str:
@@ -247,40 +253,6 @@ def _function(cell: CellRecord) -> str | None:
     return function if each else None
 
 
-# What each probe's overhead is spent on, as rows of a table or as sentences.
-
-_ADD_UP = "The purposes add up to the overhead, to the instruction; other is what the catalogue assigns to none."
-
-
-def purpose_rows(cells: Sequence[CellRecord]) -> Iterator[Row]:
-    """A row for each purpose that a cell has; none where no cell has purposes."""
-    for name in purpose_names(cells):
-        figures = [figure(cell.purposes.get(name, 0.0), cell.unit) if cell.purposes else NOTHING for cell in cells]
-        yield Row(f"  {purpose_title(name)}", figures)
-
-
-def purpose_meaning(cells: Sequence[CellRecord]) -> Iterator[str]:
-    """The sentence on the rows, where there are any."""
-    if purpose_names(cells):
-        yield _ADD_UP
-
-
-def purpose_sentences(cells: Sequence[CellRecord], name: Callable[[CellRecord], str]) -> Iterator[str]:
-    """The same as rows in a sentence for each cell, for tables whose rows are something else."""
-    for cell in cells:
-        if cell.purposes:
-            parts = [
-                f"{purpose_title(one)} {figure(cell.purposes[one], cell.unit)}" for one in in_order([*cell.purposes])
-            ]
-            yield f"{name(cell)}: {', '.join(parts)}."
-    yield from purpose_meaning(cells)
-
-
-def purpose_names(cells: Sequence[CellRecord]) -> Sequence[str]:
-    """The purposes that a cell has, in the order in which they are printed."""
-    return in_order([name for cell in cells for name in cell.purposes])
-
-
 # A table in the layout of the 2005 document's lists.
 
 _COMPARED_WITH = "djprobe"
@@ -288,104 +260,77 @@ _COMPARED_WITH = "djprobe"
 
 def list_sheet(panel: Panel) -> Sheet:
     """Return the panel as one list."""
-    overheads_of = f"Overhead of probes on {cpu(panel.first.cpu).title}"
-    overview = [overheads_of, conditions(panel)]
+    cells = panel.cells
+    overview = [f"Overhead of probes on {cpu(panel.first.cpu).title}", _conditions(panel)]
     title, *facts = [panel.reference.title, *overview] if panel.reference else overview
-    footnotes = Footnotes(panel.cells, probe_title, lambda cell: other_kernel(panel, cell))
-    returned = outcomes(panel.cells, heading)
-    blocks = [_measured(panel.cells, footnotes), *(_published(panel.cells, table) for table in panel.references)]
-    headings = [heading(cell) + (footnotes.marks(cell) if cell.status == "ok" else "") for cell in panel.cells]
+    footnotes = Footnotes(cells, probe_title, lambda cell: other_kernel(panel, cell))
+    returned = _outcomes(cells, heading)
+    blocks = [list(_measured(cells, footnotes)), *(list(_published(cells, table)) for table in panel.references)]
     return Sheet(
         title=title,
         facts=[*facts, *returned.failing],
-        grid=Grid(headings, blocks),
+        grid=Grid([heading(cell) + (footnotes.marks(cell) if cell.status == "ok" else "") for cell in cells], blocks),
         sentences=[
             *(source(table) for table in panel.references),
-            comparison_meaning(panel) if panel.references else unit_meaning(panel),
-            *purpose_meaning(panel.cells),
-            *untold_traps(panel.cells, probe_title),
+            _comparison_meaning(panel) if panel.references else unit_meaning(panel),
+            *_purpose_meaning(cells),
+            *untold_traps(cells, probe_title),
             *returned.others,
         ],
         footnotes=footnotes.all(),
-        proofs=proof_lists(panel.cells, probe_title),
+        proofs=proof_lists(cells, probe_title),
     )
 
 
-def _measured(cells: Sequence[CellRecord], footnotes: Footnotes) -> list[Row]:
-    first = cells[0]
-    unit = unit_name(first.unit)
-    rows = [
-        Row(
-            f"{benchmark_title(first)}(sample{index + 1})",
-            [figure(cell.samples[index], cell.unit) if index < len(cell.samples) else NOTHING for cell in cells],
-        )
-        for index in range(max(len(cell.samples) for cell in cells))
+def _measured(cells: Sequence[CellRecord], footnotes: Footnotes) -> Iterator[Row]:
+    first, unit = cells[0], unit_name(cells[0].unit)
+    samples = [[figure(sample, cell.unit) for sample in cell.samples] for cell in cells]
+    yield from _sample_rows(f"{_benchmark_title(first)}(sample", samples)
+    centre = "average" if centre_of(first.clock, first.metric) is mean else "median"
+    values = [
+        cell.status + footnotes.marks(cell) if cell.value is None else figure(cell.value, cell.unit) for cell in cells
     ]
-    centres = [
-        f"{cell.status}{footnotes.marks(cell)}" if cell.value is None else figure(cell.value, cell.unit)
-        for cell in cells
-    ]
-    rows.append(Row(f"{'average' if centre_of(first.clock, first.metric) is mean else 'median'}({unit})", centres))
-    overheads = [figure(cell.overhead, cell.unit) for cell in cells]
-    rows.append(Row(f"overhead({unit})", overheads, style="bold"))
-    rows += purpose_rows(cells)
+    yield Row(f"{centre}({unit})", values)
+    yield Row(f"overhead({unit})", [figure(cell.overhead, cell.unit) for cell in cells], style="bold")
+    for name in _purpose_names(cells):
+        spent = [figure(cell.purposes.get(name, 0.0), cell.unit) if cell.purposes else NOTHING for cell in cells]
+        yield Row(f"  {purpose_title(name)}", spent)
     if any(cell.interval and cell.interval[0] != cell.interval[1] for cell in cells):
-        rows += _bounds(cells, unit)
-    rows += _measured_ratios(cells)
-    traps = [_traps(cell) for cell in cells]
-    if any(text != NOTHING for text in traps):
-        rows.append(Row("int3 a hit", traps))
-    return rows
-
-
-def _traps(cell: CellRecord) -> str:
-    count = traps_per_hit(cell)
-    if count is not None:
-        return number(count)
-    return UNKNOWN if hides_traps(cell) else NOTHING
-
-
-def _bounds(cells: Sequence[CellRecord], unit: str) -> Iterator[Row]:
-    """The ends of the overheads' 95 % intervals."""
-    for end, label in enumerate(("from", "to")):
-        ends = [cell.interval[end] if cell.interval and cell.probe != BASELINE else None for cell in cells]
-        yield Row(f"  95 % {label}({unit})", [figure(value, cells[0].unit) for value in ends])
-
-
-def _measured_ratios(cells: Sequence[CellRecord]) -> Iterator[Row]:
+        for end, label in enumerate(("from", "to")):
+            ends = [cell.interval[end] if cell.interval and cell.probe != BASELINE else None for cell in cells]
+            yield Row(f"  95 % {label}({unit})", [figure(value, first.unit) for value in ends])
     base = next((cell for cell in cells if cell.probe == _COMPARED_WITH and cell.overhead is not None), None)
-    if base is None or len(cells) == 1:
-        return
-    ratios = [
-        UNDECIDED
-        if cell.overhead is not None and "none" in (cell.verdict, base.verdict) and cell.probe != BASELINE
-        else ratio_figure(None if cell.probe == BASELINE else cell.overhead, base.overhead)
-        for cell in cells
-    ]
-    yield Row(f"ratio to {_COMPARED_WITH}", ratios)
+    if base is not None and len(cells) > 1:
+        yield Row(f"ratio to {_COMPARED_WITH}", [_ratio(cell, base) for cell in cells])
+    traps = [traps_per_hit(cell) for cell in cells]
+    if any(count is not None or hides_traps(cell) for cell, count in zip(cells, traps, strict=True)):
+        none = [UNKNOWN if hides_traps(cell) else NOTHING for cell in cells]
+        shown = [other if count is None else number(count) for count, other in zip(traps, none, strict=True)]
+        yield Row("int3 a hit", shown)
 
 
-def _published(cells: Sequence[CellRecord], table: str) -> list[Row]:
+def _sample_rows(label: str, samples: Sequence[Sequence[str]]) -> Iterator[Row]:
+    for index, texts in enumerate(zip_longest(*samples, fillvalue=NOTHING), start=1):
+        yield Row(f"{label}{index})", texts)
+
+
+def _ratio(cell: CellRecord | None, base: CellRecord | None) -> str:
+    """The ratio of two overheads, where both are decided; a baseline has none."""
+    if cell is None or base is None or cell.overhead is None or base.overhead is None or cell.probe == BASELINE:
+        return NOTHING
+    return UNDECIDED if "none" in (cell.verdict, base.verdict) else ratio_figure(cell.overhead, base.overhead)
+
+
+def _published(cells: Sequence[CellRecord], table: str) -> Iterator[Row]:
     unit = unit_name(published_unit(cells, table))
     columns = [published(cell, table) for cell in cells]
-    rows = [
-        Row(
-            f"published(sample{index + 1})",
-            [published_figure(one.samples[index]) if index < len(one.samples) else NOTHING for one in columns],
-        )
-        for index in range(max(len(one.samples) for one in columns))
-    ]
-    rows.append(Row(f"published average({unit})", [published_figure(one.average) for one in columns]))
-    overheads = [published_figure(one.overhead) for one in columns]
-    rows.append(Row(f"published overhead({unit})", overheads, style="bold"))
-    compared = [one.overhead for cell, one in zip(cells, columns, strict=True) if cell.probe == _COMPARED_WITH]
+    yield from _sample_rows("published(sample", [[published_figure(one) for one in all_.samples] for all_ in columns])
+    yield Row(f"published average({unit})", [published_figure(one.average) for one in columns])
+    overheads = [None if cell.probe == BASELINE else one.overhead for cell, one in zip(cells, columns, strict=True)]
+    yield Row(f"published overhead({unit})", [published_figure(one.overhead) for one in columns], style="bold")
+    compared = [one for cell, one in zip(cells, overheads, strict=True) if cell.probe == _COMPARED_WITH]
     if compared and len(cells) > 1:
-        ratios = [
-            ratio_figure(None if cell.probe == BASELINE else one.overhead, compared[0])
-            for cell, one in zip(cells, columns, strict=True)
-        ]
-        rows.append(Row(f"published ratio to {_COMPARED_WITH}", ratios))
-    return rows
+        yield Row(f"published ratio to {_COMPARED_WITH}", [ratio_figure(one, compared[0]) for one in overheads])
 
 
 # Kernels side by side: a row for each probe, a column for each kernel, and what the others take more than the first.
@@ -393,53 +338,27 @@ def _published(cells: Sequence[CellRecord], table: str) -> list[Row]:
 # For exact counts alone: every difference between them is one. Times have a table for each kernel, with their
 # intervals.
 
-_APART = ("call", "workload", "at", "image", "channel", "kernel_modules")
-_Figure = Callable[[CellRecord], float | None]
-
-
-def is_comparable(panel: Panel) -> bool:
-    """Whether a panel may stand beside one of another kernel: exact, of one kernel, and in no document's layout."""
-    probes = [cell.probe for cell in panel.cells]
-    return (
-        panel.first.clock == "instructions"
-        and not panel.references
-        and len(set(probes)) == len(probes)
-        and not any(panel.elsewhere(cell) for cell in panel.cells)
-        and all(len(set(cell.samples)) <= 1 for cell in panel.cells)
-    )
-
-
-def differs_in_kernel_only(panel: Panel, group: Group) -> bool:
-    """Whether the panel has the group's cells on a kernel that the group does not have."""
-    if panel.first.parameters.get("at") != group[0].first.parameters.get("at"):
-        return False
-    return _apart(panel) == _apart(group[0]) and all(panel.kernel != other.kernel for other in group)
-
-
-def _apart(panel: Panel) -> tuple[object, ...]:
-    first = panel.first
-    where = (first.table, first.cpu, first.smp, first.handler)
-    return *where, first.benchmark, first.metric, *parameters(first, _APART)
-
 
 def kernels_sheet(group: Group) -> Sheet:
     """Return comparable panels that differ in their kernels only as one table."""
     first, cells = group[0].first, [cell for panel in group for cell in panel.cells]
     footnotes = Footnotes(cells, _name_on_kernel, lambda _: None)
-    returned = outcomes(cells, _name_on_kernel)
+    returned = _outcomes(cells, _name_on_kernel)
     table, at = f"{first.table}: " if first.table else "", first.parameters.get("at")
-    what = f"{benchmark_title(first)} at {at}" if at else benchmark_title(first)
+    what = f"{_benchmark_title(first)} at {at}" if at else _benchmark_title(first)
+    releases = {panel.kernel: panel.first.parameters.get("kernel_release") for panel in group}
+    others = [text for panel in group[1:] for text in (panel.kernel, "difference", "")]
     return Sheet(
         title=f"Overhead of probes on {cpu(first.cpu).title}, on {len(group)} kernels",
         facts=[
             f"{table}{first.cpu}, {processors(first)}, handler {first.handler}, {what}, {first.metric} in {first.unit}",
-            *(f"{panel.kernel}: linux-{release}" for panel in group if (release := _release(panel))),
+            *(f"{kernel}: linux-{release}" for kernel, release in releases.items() if release),
             *returned.failing,
         ],
-        grid=Grid(_headings(group), list(_blocks(group, footnotes)), together=1),
+        grid=Grid([group[0].kernel, *others], list(_kernel_blocks(group, footnotes)), together=1),
         sentences=[
             f"Differences are to {group[0].kernel}. {unit_meaning(group[0])}",
-            *purpose_meaning(cells),
+            *_purpose_meaning(cells),
             *returned.others,
         ],
         footnotes=footnotes.all(),
@@ -447,106 +366,272 @@ def kernels_sheet(group: Group) -> Sheet:
     )
 
 
-def kernel_findings(group: Group) -> Iterator[Finding]:
-    """The cell that differs most from that of the first kernel; that none does."""
-    base, *others = [{cell.probe: cell for cell in panel.cells} for panel in group]
-    differences = [
-        (value - before, cell, before)
-        for panel in others
-        for probe, cell in panel.items()
-        if (value := cell.value) is not None and probe in base and (before := base[probe].value) is not None
-    ]
-    if not differences:
-        return
-    difference, cell, before = max(differences, key=lambda one: abs(one[0]))
-    place = group[0].place(group[0].first.table)
-    of_place = f", {place}" if place else ""
-    if not difference:
-        kernels = ", ".join(panel.kernel for panel in group)
-        yield Finding(Rank.DIFFERENT, f"Calls cost the same on {kernels}{f' ({place})' if place else ''}.")
-        return
-    share = f" ({_percent(difference, before)})" if before > 0 else ""
-    more = f"{_signed(difference, cell.unit)} {unit_name(cell.unit)} a call{share}"
-    sentence = f"Largest difference from {group[0].kernel} to {cell.kernel}{of_place}: {probe_title(cell)}, {more}."
-    yield Finding(Rank.DIFFERENT, sentence, abs(difference) / before if before > 0 else 0.0)
-
-
-def _headings(group: Group) -> list[str]:
-    first, *others = [panel.kernel for panel in group]
-    return [first, *(heading for kernel in others for heading in (kernel, "difference", ""))]
-
-
-def _blocks(group: Group, footnotes: Footnotes) -> Iterator[Sequence[Row]]:
-    unit = unit_name(group[0].first.unit)
+def _kernel_blocks(group: Group, footnotes: Footnotes) -> Iterator[Sequence[Row]]:
+    unit, blank = unit_name(group[0].first.unit), [""] * (3 * len(group) - 2)
     by_probe = [{cell.probe: cell for cell in panel.cells} for panel in group]
-    probes = list(dict.fromkeys(cell.probe for panel in group for cell in panel.cells))
-    rows = [[panel.get(probe) for panel in by_probe] for probe in probes]
-    blank = [""] * len(_headings(group))
-    yield [
-        Row(f"a call({unit})", blank, "bold"),
-        *(Row(_title(cells), _values(cells, lambda cell: cell.value, footnotes)) for cells in rows),
+    firsts = {cell.probe: cell for panel in reversed(group) for cell in panel.cells}
+    probes = dict.fromkeys(cell.probe for panel in group for cell in panel.cells)
+    rows = {probe: [panel.get(probe) for panel in by_probe] for probe in probes}
+    titles = {probe: probe_title(firsts[probe]) for probe in probes}
+    values = [
+        Row(titles[probe], list(_values(cells, lambda cell: cell.value, footnotes))) for probe, cells in rows.items()
     ]
-    probed = [cells for cells in rows if any(cell and cell.overhead is not None for cell in cells)]
-    probed = [cells for cells in probed if _first(cells).probe != BASELINE]
-    if probed:
-        overheads = [Row(f"overhead({unit})", blank, "bold")]
-        for cells in probed:
-            overheads.append(Row(_title(cells), _values(cells, lambda cell: cell.overhead)))
-            overheads += _purposes(cells)
-        yield overheads
+    yield [Row(f"a call({unit})", blank, "bold"), *values]
+    overheads = []
+    for probe, cells in rows.items():
+        if probe == BASELINE or not any(cell and cell.overhead is not None for cell in cells):
+            continue
+        overheads.append(Row(titles[probe], list(_values(cells, _overhead))))
+        for name in _purpose_names([cell for cell in cells if cell is not None]):
+
+            def spent(cell: CellRecord, name: str = name) -> float | None:
+                return cell.purposes.get(name, 0.0) if cell.purposes else None
+
+            overheads.append(Row(f"  {purpose_title(name)}", list(_values(cells, spent))))
+    if overheads:
+        yield [Row(f"overhead({unit})", blank, "bold"), *overheads]
 
 
-def _purposes(cells: Sequence[CellRecord | None]) -> Iterator[Row]:
-    for name in purpose_names([cell for cell in cells if cell is not None]):
-
-        def spent(cell: CellRecord, name: str = name) -> float | None:
-            return cell.purposes.get(name, 0.0) if cell.purposes else None
-
-        yield Row(f"  {purpose_title(name)}", _values(cells, spent))
-
-
-def _values(cells: Sequence[CellRecord | None], value_of: _Figure, footnotes: Footnotes | None = None) -> list[str]:
+def _values(cells: Sequence[CellRecord | None], value_of: _Figure, footnotes: Footnotes | None = None) -> Iterator[str]:
     """The figures of one row: the first kernel's, and for each other one its own, the difference, and per cent."""
     base = None if cells[0] is None else value_of(cells[0])
-    texts = [_shown(cells[0], base, footnotes)]
-    for cell in cells[1:]:
+    for index, cell in enumerate(cells):
+        yield _shown(cell, value_of, footnotes)
         value = None if cell is None else value_of(cell)
-        texts.append(_shown(cell, value, footnotes))
-        if cell is None or value is None or base is None:
-            texts += [NOTHING, NOTHING]
-        else:
-            difference = value - base
-            texts += [_signed(difference, cell.unit), _percent(difference, base) if base > 0 else NOTHING]
-    return texts
+        if index and (cell is None or value is None or base is None):
+            yield from (NOTHING, NOTHING)
+        elif index and cell is not None and value is not None and base is not None:
+            yield signed_figure(value - base, cell.unit)
+            yield percent_of(value - base, base) if base > 0 else NOTHING
 
 
-def _shown(cell: CellRecord | None, value: float | None, footnotes: Footnotes | None) -> str:
-    if cell is None:
-        return NOTHING
-    marks = "" if footnotes is None else footnotes.marks(cell)
-    return (cell.status if cell.status != "ok" else figure(value, cell.unit)) + marks
-
-
-def _signed(difference: float, unit: str) -> str:
-    return ("+" if difference > 0 else "") + figure(difference, unit)
-
-
-def _percent(difference: float, base: float) -> str:
+def percent_of(difference: float, base: float) -> str:
+    """Return a difference in per cent, with its sign."""
     return f"{100 * difference / base:+.2f} %" if difference else "0 %"
-
-
-def _first(cells: Sequence[CellRecord | None]) -> CellRecord:
-    return next(cell for cell in cells if cell is not None)
-
-
-def _title(cells: Sequence[CellRecord | None]) -> str:
-    return probe_title(_first(cells))
-
-
-def _release(panel: Panel) -> str | None:
-    release = panel.first.parameters.get("kernel_release")
-    return None if release is None else str(release)
 
 
 def _name_on_kernel(cell: CellRecord) -> str:
     return f"{probe_title(cell)} on {cell.kernel}"
+
+
+# Tables in the layout of the mail of 2009: one row per probe, and one published table beside the other.
+#
+# Measured and published overheads are side by side, and so are their ratios to the optimised kprobe's.
+
+_MAIL_COMPARED_WITH = "kprobe+optimized"
+
+
+@dataclass(frozen=True)
+class _Half:
+    """A published table and the cells measured for it, by the mail's names."""
+
+    panel: Panel
+    table: ReferenceTable
+    cells: dict[str, CellRecord]
+
+    @property
+    def headings(self) -> list[str]:
+        first = self.panel.first
+        bounds = ["95 % from", "95 % to"] if first.clock == "wall" else []
+        columns = [
+            unit_name(first.unit),
+            *bounds,
+            f"published {unit_name(self.table.unit)}",
+            "ratio",
+            "published ratio",
+        ]
+        return [f"{self.table.name} {column}" for column in columns]
+
+    def figures(self, label: str, footnotes: Footnotes) -> list[str]:
+        cell, base = self.cells.get(label), self.cells.get(_MAIL_COMPARED_WITH)
+        overhead, compared = (
+            self.table.overhead(name) if name in self.table.columns else None for name in (label, _MAIL_COMPARED_WITH)
+        )
+        bounds = [NOTHING, NOTHING] if self.panel.first.clock == "wall" else []
+        if bounds and cell is not None and cell.status == "ok" and cell.interval:
+            bounds = [figure(end, cell.unit) for end in cell.interval]
+        # The mail prints every figure to two decimals.
+        mailed = NOTHING if overhead is None else f"{overhead:.2f}"
+        return [
+            _shown(cell, footnotes=footnotes),
+            *bounds,
+            mailed,
+            _ratio(cell, base),
+            ratio_figure(overhead, compared),
+        ]
+
+    def conditions(self, footnotes: Footnotes) -> str:
+        baselines = [
+            (cell.kernel if self.panel.elsewhere(cell) else heading(cell))
+            + f"{footnotes.marks(cell)} "
+            + (figure(cell.value, cell.unit) if cell.value is not None else cell.status)
+            for cell in self.panel.cells
+            if cell.probe == BASELINE
+        ]
+        return f"{_conditions(self.panel)}; baseline {', '.join(baselines) or 'not measured'}"
+
+
+def mail_sheet(group: Group) -> Sheet:
+    """Return panels that fit the mail, each of another table of one document, as one table."""
+    halves = [
+        _Half(panel, panel.reference, {mail_label(cell): cell for cell in panel.cells if cell.probe != BASELINE})
+        for panel in group
+        if panel.reference is not None
+    ]
+    owner = {cell.id: half for half in halves for cell in half.panel.cells}
+    cells = [cell for half in halves for cell in half.panel.cells]
+
+    def name(cell: CellRecord) -> str:
+        label = probe_title(cell) if cell.probe == BASELINE else mail_label(cell)
+        return f"{owner[cell.id].table.name} {label}"
+
+    footnotes = Footnotes(cells, name, lambda cell: other_kernel(owner[cell.id].panel, cell))
+    first, returned = halves[0], _outcomes(cells, name)
+    processors = dict.fromkeys(cpu(half.panel.first.cpu).title for half in halves)
+    labels = dict.fromkeys(column for half in halves for column in half.table.columns)
+    # The mail separates kprobes and kretprobes.
+    blocks = [list(labels) for _, labels in groupby(labels, lambda column: column.partition("+")[0])]
+    blocks.append(list(dict.fromkeys(label for half in halves for label in half.cells if label not in labels)))
+    rows = [
+        [Row(label, [text for half in halves for text in half.figures(label, footnotes)]) for label in block]
+        for block in blocks
+        if block
+    ]
+    headings = [text for half in halves for text in half.headings]
+    return Sheet(
+        title=first.table.figure,
+        facts=[
+            f"Overhead of probes on {', '.join(processors)}",
+            *(half.conditions(footnotes) for half in halves),
+            *returned.failing,
+        ],
+        grid=Grid(headings, rows, together=len(headings) // len(halves)),
+        sentences=[
+            *(source(half.table.id) for half in halves),
+            _comparison_meaning(first.panel),
+            *purpose_sentences(cells, name),
+            *returned.others,
+        ],
+        footnotes=footnotes.all(),
+        proofs=[proofs for half in halves for proofs in proof_lists(half.panel.cells, name)],
+    )
+
+
+def mail_label(cell: CellRecord) -> str:
+    """Return the name of the cell's row: the mail's, where it has one."""
+    kind = probes().get(cell.probe)
+    return kind.column if kind and kind.column else cell.probe
+
+
+# List 15 of the djprobe document: the capabilities of each probe, the document's text above the measured result.
+
+CAPABILITIES_TITLE = "List 15 Probes' function"
+_WIDTH = 16
+
+
+def shows_capabilities(panel: Panel) -> bool:
+    """Whether the panel has probes, and all of them are List 15's."""
+    probed = [cell.probe for cell in panel.cells if cell.probe != BASELINE]
+    return bool(probed) and all(probe in capability_names() for probe in probed)
+
+
+def capability_sheet(panel: Panel) -> Sheet:
+    """Return a panel that shows capabilities as List 15."""
+    cells = [cell for cell in panel.cells if cell.probe != BASELINE]
+    footnotes = Footnotes(cells, _probe, lambda _: None)
+    first, returned = panel.first, _outcomes(cells, _probe)
+    deviating = deviations(cells)
+    return Sheet(
+        title=CAPABILITIES_TITLE,
+        facts=[f"{first.cpu}, {processors(first)}, kernel {panel.kernel}", *returned.failing],
+        grid=Grid(
+            SHOWN_FOR,
+            list(_capability_blocks({cell.probe: cell for cell in cells}, footnotes)),
+            together=len(SHOWN_FOR),
+        ),
+        sentences=[
+            capability_list().footnote,
+            "yes 1000/1000: in 1000 of 1000 calls the handler saw what it must see; "
+            "no 1000/1000: in 1000 of 1000 calls it saw that these registers were not saved.",
+            *_places(cells),
+            "Published: djprobe-2005, section 7.",
+            *([] if deviating is None else [deviating]),
+            *purpose_sentences(cells, _probe),
+            *returned.others,
+        ],
+        footnotes=footnotes.all(),
+        proofs=proof_lists(cells, _probe),
+    )
+
+
+def _capability_blocks(cells: Mapping[str, CellRecord], footnotes: Footnotes) -> Iterator[Sequence[Row]]:
+    for key, row in capability_list().rows.items():
+        # The document's text, in as many rows as it has lines.
+        columns = [
+            textwrap.wrap(text, _WIDTH) for text in (row.title, *(row.published.get(p, NOTHING) for p in SHOWN_FOR))
+        ]
+        block = [Row(label, words, style="bold") for label, *words in zip_longest(*columns, fillvalue="")]
+        for name, capability in capability_list().capabilities.items():
+            if capability.row == key:
+                shown = [_capability(cells.get(f"{probe}.{name}"), footnotes) for probe in SHOWN_FOR]
+                block.append(Row(f"  {capability.title}", shown))
+        yield block
+
+
+def _capability(cell: CellRecord | None, footnotes: Footnotes) -> str:
+    if cell is None:
+        return NOTHING
+    has = _has(cell)
+    if has is None:
+        text: str = cell.status
+    elif cell.evidence is None:
+        text = "no"
+    else:
+        text = f"{'yes' if has else 'no'} {cell.evidence.hits}/{cell.evidence.calls}"
+    return text + footnotes.marks(cell)
+
+
+def _has(cell: CellRecord) -> bool | None:
+    """Whether the probe showed the capability; None where that is unknown."""
+    probe, name = capability_names()[cell.probe]
+    grant = capability_list().capabilities[name].probes[probe]
+    if cell.status == "ok":
+        # Where the document grants nothing, the handler counts the hits in which the capability was missing.
+        return grant.grants or grant.shown == "refusal"
+    return False if cell.status == "unsupported" and grant.shown == "refusal" else None
+
+
+def deviations(cells: Sequence[CellRecord]) -> str | None:
+    """Return the sentence that lists deviations from the document, or states that there are none; None without all."""
+    wrong = []
+    for cell in cells:
+        probe, name = capability_names()[cell.probe]
+        capability = capability_list().capabilities[name]
+        if _has(cell) not in (None, capability.probes[probe].grants):
+            wrong.append(f"{probe}: {capability.title}")
+    if wrong:
+        return f"Different from the document: {', '.join(wrong)}."
+    complete = all(_has(cell) is not None for cell in cells) and len(cells) == len(capability_names())
+    return "All results agree with the document." if complete else None
+
+
+def _places(cells: Sequence[CellRecord]) -> Iterator[str]:
+    """What the document's "almost" excludes: instructions of the probed function, and of a sample of others."""
+    for cell in cells:
+        found = cell.parameters
+        if "places" in found:
+            yield (
+                f"{cell.probe}: probes at {found['places_taken']} of the function's {found['places']} instructions "
+                "at once."
+            )
+        if "sampled" in found:
+            yield (
+                f"{cell.probe}: {found['sampled_taken']} of the {found['sampled']} instructions of "
+                f"{found['sampled_functions']} functions from all over the kernel took a probe; "
+                "kprobes refuse the rest."
+            )
+
+
+def _probe(cell: CellRecord) -> str:
+    """The probe's name in the experiment: titles are for the table's rows."""
+    return cell.probe

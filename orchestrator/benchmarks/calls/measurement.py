@@ -8,17 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
-from orchestrator.benchmarks.calls.benchmarks import call_probe
+from orchestrator.benchmarks.calls.call_programs import Calls, Workload
 from orchestrator.benchmarks.calls.executed import Known
 from orchestrator.benchmarks.calls.preparation import CallSetup
 from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.benchmarks.calls.workload import (
-    ExactWorkload,
     Figures,
     Measurement,
-    Workload,
     difference_note,
     exact_baseline,
     exact_figures,
@@ -30,7 +27,6 @@ from orchestrator.benchmarks.calls.workload import (
 from orchestrator.catalog.probes import Extra, ProbeKind
 from orchestrator.errors import EvidenceError, NotEntered, OtherMechanism, PlaceRefused, UnsupportedError
 from orchestrator.experiment.table import FEWEST_WALL_REPEATS
-from orchestrator.guest.guest import Guest
 from orchestrator.guest.monitor import INT3, Ring
 from orchestrator.probes.arming import attached
 from orchestrator.probes.attachment import Attachment, CallResults
@@ -47,8 +43,6 @@ from orchestrator.run.boot import Ready, ReadyGuest, identity
 from orchestrator.run.guests import CLOCKSOURCE, CellDeadline, check_clocksource, permitted_taint
 from orchestrator.steps import step
 
-# The counting pass of a cell: it accounts for every hit, every breakpoint trap and every recorded event.
-
 _PASSES = 5
 """Counting passes, at most."""
 
@@ -58,10 +52,9 @@ _MOST_INTERRUPTS = 10
 
 @dataclass(frozen=True)
 class Counted:
-    """Hits of the calls, and concurrent hits by others; ``int3`` is None where traps cannot be counted.
+    """Hits of the calls, concurrent hits by others, traps, and what the calls returned; None where it is not known.
 
-    ``results`` is what the calls returned, None where that is not known; ``besides`` is the hits of the program itself,
-    which are not among the ``hits``.
+    ``besides`` is the hits of the program itself, which are not among the ``hits``.
     """
 
     hits: int
@@ -73,27 +66,20 @@ class Counted:
 
 @dataclass(frozen=True)
 class Proof:
-    """The observations at the probe point during the timed and the counting pass.
+    """The observations at the probe point during the timed and the counting pass; None where something is not known.
 
-    ``int3`` is None where traps cannot be counted, ``recorded`` where the handler records no events, ``others`` where
-    hits of other processes are not counted. ``extras`` is what the hits passed besides the handler, ``extra_sizes`` how
-    many instructions of a hit that is, None where it was not measured; ``removed`` is what they were rid of.
-    ``results`` is what the calls of the counting pass returned, None where that is not known. ``timed_in`` is the cell
-    of the same guest that timed the same calls without a probe, None where this cell did. ``profile`` is the proof of
-    the cell's profile, None where it has none. ``watched`` is what the system calls of a user's function return.
+    ``extras`` is what the hits passed besides the handler, ``extra_sizes`` how many instructions of a hit that is;
+    ``removed`` is what they were rid of. ``watched`` are the results of a user's function's system calls. ``timed_in``
+    is the cell of the same guest that timed the same calls without a probe, None where this cell did.
     """
 
     point: ProbePoint
     seen: Observation
     calls: int
-    hits: int = 0
-    others: int | None = None
-    int3: int | None = 0
-    recorded: int | None = None
+    counted: Counted = Counted(0, None, 0, None)
     detour: str | None = None
     memory: tuple[int, int] | None = None
     places: Mapping[str, int] = field(default_factory=dict)
-    results: CallResults | None = None
     extras: Sequence[Extra] = ()
     extra_sizes: Mapping[Extra, float] | None = None
     removed: Sequence[Extra] = ()
@@ -102,25 +88,46 @@ class Proof:
     watched: Mapping[str, CallResults] = field(default_factory=dict)
 
 
-class _Counted(Protocol):
-    """What the counting pass needs of the cell that is being measured."""
+@dataclass(frozen=True)
+class _Work:
+    """A cell that is being measured: its guest, its point and workload, its deadline, and where its profile goes."""
+
+    ready: ReadyGuest
+    cell: CallCell
+    setup: CallSetup
+    workload: Workload
+    kind: ProbeKind
+    point: ProbePoint
+    deadline: CellDeadline
+    known: Known
+    profile: Path | None = None
+    scatters: bool = False
 
     @property
-    def ready(self) -> ReadyGuest: ...
-    @property
-    def cell(self) -> CallCell: ...
-    @property
-    def workload(self) -> Workload: ...
-    @property
-    def kind(self) -> ProbeKind: ...
-    @property
-    def deadline(self) -> CellDeadline: ...
+    def exact(self) -> Calls | None:
+        """The workload where all its samples must be equal."""
+        workload = self.workload
+        is_exact = self.cell.clock == "instructions" and not self.scatters
+        return workload if is_exact and isinstance(workload, Calls) else None
+
+
+@dataclass(frozen=True)
+class _Armed:
+    kind: ProbeKind
+    attachment: Attachment
+    seen: Observation
+    detour: str | None
+    removed: Sequence[Extra]
+
+    def check_same(self, when: str) -> None:
+        """Raise EvidenceError unless the probe is now as it was when it was armed."""
+        check_same(self.kind, self.seen, self.attachment.observe(), self.attachment.point, when)
 
 
 def count_hits(
-    work: _Counted, attachment: Attachment, events: Path | None = None, before: Counted | None = None
+    work: _Work, attachment: Attachment, events: Path | None = None, before: Counted | None = None
 ) -> Counted:
-    """Make the counting pass's calls and account for each hit of the process that makes them.
+    """Make the counting pass's calls and account for every hit, breakpoint trap and recorded event.
 
     The probe stays registered as in the timed pass; a handler that neither counts nor records is replaced by a
     counting one during this pass. Recorded events go to the file ``events``, if one is given. ``before`` is an earlier
@@ -128,7 +135,10 @@ def count_hits(
     nobody.
     """
     workload, kind = work.workload, work.kind
-    besides = _own_hits(work, attachment) if before is None else before.besides
+    besides = 0 if before is None else before.besides
+    if before is None and isinstance(workload, Calls):
+        # The program itself writes its process id to a file, which is a system call.
+        besides = _pass(work, attachment, 0, None).hits
     expected = workload.counted * workload.hits
     for _ in range(_PASSES):
         counted = _pass(work, attachment, workload.counted, events)
@@ -158,11 +168,6 @@ def count_hits(
     return Counted(hits, counted.others, int3 if sure else None, counted.results, besides)
 
 
-def _own_hits(work: _Counted, attachment: Attachment) -> int:
-    """The program's hits in a pass of no calls: it writes its process id to a file, which is a system call."""
-    return _pass(work, attachment, 0, None).hits if isinstance(work.workload, ExactWorkload) else 0
-
-
 def _is_accounted_for(kind: ProbeKind, counted: Counted, calls: int) -> bool:
     """Whether QEMU saw no breakpoint trap but of hits that the module counted, and those are not the calls' own.
 
@@ -176,7 +181,7 @@ def _is_accounted_for(kind: ProbeKind, counted: Counted, calls: int) -> bool:
     return counted.hits * each <= counted.int3 <= (counted.hits + others) * each
 
 
-def _pass(work: _Counted, attachment: Attachment, calls: int, events: Path | None) -> Counted:
+def _pass(work: _Work, attachment: Attachment, calls: int, events: Path | None) -> Counted:
     ready, recording = work.ready, work.cell.handler == "record"
     with attachment.one_caller() as caller:
         attachment.handle("record" if recording else "count")
@@ -224,10 +229,9 @@ def remove_extras(attachment: Attachment) -> Sequence[Extra]:
 def extra_sizes(
     attachment: Attachment, value: float, timed: Callable[[], Sequence[float]], hits: int
 ) -> Mapping[Extra, float]:
-    """The size of each extra, in instructions a hit: what a call costs less once it is taken off.
+    """The size of each extra, in instructions a hit: what a call, which costs ``value``, costs less without it.
 
-    ``value`` is a call's cost with all of them, ``timed`` measures samples of it anew, ``hits`` is how often a call
-    hits. The post-handler goes first: the aggregator's part in calling it counts as the post-handler's. What takes no
+    The post-handler goes first: the aggregator's part in calling it counts as the post-handler's. What takes no
     instruction is left out: the post-handler of a jprobe is never called. Raises EvidenceError where samples differ, or
     a call costs more without an extra.
     """
@@ -262,44 +266,6 @@ def extra_notes(extras: Sequence[Extra], sizes: Mapping[Extra, float] | None) ->
             yield f"{sizes[extra]:g} instructions of a hit are {_WHAT[extra]}"
 
 
-@dataclass(frozen=True)
-class _Work:
-    """A cell that is being measured: its guest, its point and workload, its deadline, and where its profile goes."""
-
-    ready: ReadyGuest
-    cell: CallCell
-    setup: CallSetup
-    workload: Workload
-    kind: ProbeKind
-    point: ProbePoint
-    deadline: CellDeadline
-    known: Known
-    profile: Path | None = None
-    scatters: bool = False
-
-    @property
-    def exact(self) -> ExactWorkload | None:
-        """The workload where all its samples must be equal."""
-        workload = self.workload
-        is_exact = self.cell.clock == "instructions" and not self.scatters
-        return workload if is_exact and isinstance(workload, ExactWorkload) else None
-
-
-@dataclass(frozen=True)
-class _Armed:
-    """An armed probe, and its state as observed."""
-
-    kind: ProbeKind
-    attachment: Attachment
-    seen: Observation
-    detour: str | None
-    removed: Sequence[Extra]
-
-    def check_same(self, when: str) -> None:
-        """Raise EvidenceError unless the probe is now as it was when it was armed."""
-        check_same(self.kind, self.seen, self.attachment.observe(), self.attachment.point, when)
-
-
 def measure_call(
     ready: ReadyGuest,
     cell: CallCell,
@@ -321,7 +287,7 @@ def measure_call(
         cell=cell,
         setup=setup,
         workload=setup.workload,
-        kind=call_probe(cell.task.probe).on(kernel.release, kernel.spec.arch),
+        kind=cell.task.kind.on(kernel.release, kernel.spec.arch),
         point=_find_point(ready, cell, setup),
         deadline=CellDeadline(cell.time_limit),
         known=known or Known(),
@@ -390,8 +356,7 @@ def _explained(work: _Work, error: OtherMechanism) -> tuple[str, bool]:
 def _find_point(ready: ReadyGuest, cell: CallCell, setup: CallSetup) -> ProbePoint:
     if setup.in_program is not None:
         return setup.in_program
-    has_offset = cell.task.point is not None and "+" in cell.task.point
-    find = find_place if has_offset else find_entry
+    find = find_place if "+" in (cell.task.point or "") else find_entry
     point = find(ready.guest, ready.symbols, setup.symbol, setup.offset)
     return replace(point, is_called_directly=cell.task.point is None)
 
@@ -411,16 +376,13 @@ def _baseline(work: _Work) -> tuple[Figures, Proof]:
             check_clocksource(work.ready.guest)
     else:
         figures = paired_figures([_timed(work) for _ in range(work.cell.repeats)], [], work.cell.clock)
-    seen = _unprobed(work.ready.guest, work.point)
+    guest, point = work.ready.guest, work.point
+    seen = observe_program(guest, point) if isinstance(point, UserPoint) else observe(guest, point)
     check_untouched(work.point, seen, "after the timed calls")
     return figures, Proof(work.point, seen, figures.calls, timed_in=timed_in, profile=profile)
 
 
-def _unprobed(guest: Guest, point: ProbePoint) -> Observation:
-    return observe_program(guest, point) if isinstance(point, UserPoint) else observe(guest, point)
-
-
-def _exact(work: _Work, workload: ExactWorkload, events: Path | None) -> tuple[Figures, Proof]:
+def _exact(work: _Work, workload: Calls, events: Path | None) -> tuple[Figures, Proof]:
     """Figures of samples that are equal; where the calls differ without the probe or with it, of interleaved ones."""
     baseline = work.known.baseline(work.cell)
     scattered = replace(work, scatters=True)
@@ -429,7 +391,7 @@ def _exact(work: _Work, workload: ExactWorkload, events: Path | None) -> tuple[F
     with _armed(work) as armed:
         renew = armed.attachment.renewal()
         if renew is not None:
-            workload = workload.renewed(renew)
+            workload = replace(workload, renew=renew)
             work = replace(work, workload=workload)
         measured = _timed_between(work, armed)
         if not measured.scatter:
@@ -437,7 +399,7 @@ def _exact(work: _Work, workload: ExactWorkload, events: Path | None) -> tuple[F
     return _paired(scattered, events)
 
 
-def _counted(work: _Work, workload: ExactWorkload, armed: _Armed, measured: Measurement, events: Path | None) -> Proof:
+def _counted(work: _Work, workload: Calls, armed: _Armed, measured: Measurement, events: Path | None) -> Proof:
     """The proof of samples that are equal: the profile, the hits, and the sizes of what a hit passes besides."""
     mechanism = mechanism_seen(work.kind, armed.attachment.point, armed.seen)
     profile = _profile(work, workload, measured, mechanism)
@@ -450,7 +412,7 @@ def _counted(work: _Work, workload: ExactWorkload, armed: _Armed, measured: Meas
     return proof
 
 
-def _profile(work: _Work, workload: ExactWorkload, measured: Measurement, mechanism: str) -> ProfileEvidence | None:
+def _profile(work: _Work, workload: Calls, measured: Measurement, mechanism: str) -> ProfileEvidence | None:
     """Where the instructions of the timed calls go, by the same calls again; None where no profile is wanted."""
     if work.profile is None:
         return None
@@ -466,7 +428,7 @@ def _profile(work: _Work, workload: ExactWorkload, measured: Measurement, mechan
 
 
 def _extra_sizes(
-    work: _Work, workload: ExactWorkload, armed: _Armed, measured: Measurement, counted: Counted
+    work: _Work, workload: Calls, armed: _Armed, measured: Measurement, counted: Counted
 ) -> Mapping[Extra, float]:
     """Time the calls again without each extra, and prove that what is left has the same mechanism."""
 
@@ -491,7 +453,7 @@ def _paired(work: _Work, events: Path | None) -> tuple[Figures, Proof]:
     for number in rounds:
         with _armed(work) as armed:
             probed.append(_timed_between(work, armed))
-            if number == rounds[-1] and isinstance(work.workload, ExactWorkload):
+            if number == rounds[-1] and isinstance(work.workload, Calls):
                 mechanism = mechanism_seen(work.kind, armed.attachment.point, armed.seen)
                 profile = _profile(work, work.workload, together(probed), mechanism)
             if number in (rounds[0], rounds[-1]):
@@ -536,44 +498,37 @@ def _proof(work: _Work, armed: _Armed, counted: Counted) -> Proof:
         point=armed.attachment.point,
         seen=armed.seen,
         calls=work.workload.counted,
-        hits=counted.hits,
-        others=counted.others,
-        int3=counted.int3,
-        recorded=counted.hits if work.cell.handler == "record" else None,
+        counted=counted,
         detour=armed.detour,
         memory=armed.attachment.memory(),
         places=armed.attachment.places(),
-        results=counted.results,
         extras=extras,
         removed=armed.removed,
     )
 
 
 def _timed(work: _Work) -> Measurement:
-    cell, guest, workload = work.cell, work.ready.guest, work.workload
+    guest, exact, left = work.ready.guest, work.exact, work.deadline.left()
     ticks = int(work.ready.artifacts.kernel.config["CONFIG_HZ"])
-    if work.exact is not None:
-        measured = work.exact.measure_exact(
-            guest, repeats=cell.repeats, ticks_per_second=ticks, time_limit=work.deadline.left()
-        )
+    if exact is not None:
+        measured = exact.measure_exact(guest, repeats=work.cell.repeats, ticks_per_second=ticks, time_limit=left)
     else:
-        measured = workload.measure_one(guest, ticks_per_second=ticks, time_limit=work.deadline.left())
+        measured = work.workload.measure_one(guest, ticks_per_second=ticks, time_limit=left)
     check_clocksource(guest)
     return measured
 
 
 def _record(work: _Work, figures: Figures, proof: Proof, notes: tuple[str, ...]) -> CellRecord:
-    cell, point = work.cell, proof.point
-    taint = permitted_taint(work.ready.guest)
+    cell, point, counted = work.cell, proof.point, proof.counted
     with valid_result():
         evidence = Evidence(
             mechanism=mechanism_seen(work.kind, point, proof.seen),
             probe_bytes=proof.seen.live.hex(),
-            hits=proof.hits,
-            int3=proof.int3,
+            hits=counted.hits,
+            int3=counted.int3,
             calls=proof.calls,
             hits_per_call=work.workload.hits,
-            others=proof.others,
+            others=counted.others,
             restored=True,
             clocksource=CLOCKSOURCE,
             original_bytes=point.original.hex(),
@@ -581,8 +536,8 @@ def _record(work: _Work, figures: Figures, proof: Proof, notes: tuple[str, ...])
             symbol=point.name,
             flag=proof.seen.flags or "",
             detour=proof.detour,
-            recorded=proof.recorded,
-            taint=taint,
+            recorded=counted.hits if cell.handler == "record" and work.kind.mechanism != "none" else None,
+            taint=permitted_taint(work.ready.guest),
             batches=figures.batches,
             disturbed=figures.disturbed,
         )
@@ -592,10 +547,11 @@ def _record(work: _Work, figures: Figures, proof: Proof, notes: tuple[str, ...])
             status="ok",
             notes=(
                 *notes,
-                *_extra_notes(proof),
+                *removal_notes(proof.removed),
+                *extra_notes(proof.extras, proof.extra_sizes),
                 *figures.notes,
                 *_repetition_note(proof.profile),
-                *difference_note(figures.outcome, proof.results),
+                *difference_note(figures.outcome, counted.results),
             ),
             samples=figures.samples,
             value=figures.value,
@@ -609,18 +565,12 @@ def _record(work: _Work, figures: Figures, proof: Proof, notes: tuple[str, ...])
 
 
 def _repetition_note(profile: ProfileEvidence | None) -> Iterator[str]:
-    """How many instructions are repetitions, and the figure without them."""
     if profile is not None and profile.repetitions:
         total, repeated = profile.instructions / profile.calls, profile.repetitions / profile.calls
         yield (
             f"{repeated:.10g} of {total:.10g} instructions are repetitions of string instructions (rep), which a CPU's "
             f"counter leaves out: {total - repeated:.10g} without them"
         )
-
-
-def _extra_notes(proof: Proof) -> Iterator[str]:
-    yield from removal_notes(proof.removed)
-    yield from extra_notes(proof.extras, proof.extra_sizes)
 
 
 def _parameters(work: _Work, figures: Figures, proof: Proof) -> dict[str, str | float]:
@@ -632,14 +582,12 @@ def _parameters(work: _Work, figures: Figures, proof: Proof) -> dict[str, str | 
         "calls": figures.calls,
         "point": proof.point.name,
         "accelerator": "kvm" if work.ready.artifacts.machine.timing == "kvm" else "tcg",
-        **outcome_parameters(figures.outcome, proof.results),
+        **outcome_parameters(figures.outcome, proof.counted.results),
         **watched_parameters(proof.watched),
+        **({} if proof.timed_in is None else {"timed_in": proof.timed_in}),
+        **proof.places,
+        **{f"{extra}_instructions": size for extra, size in (proof.extra_sizes or {}).items()},
     }
-    if proof.timed_in is not None:
-        parameters["timed_in"] = proof.timed_in
-    parameters.update(proof.places)
-    for extra, size in (proof.extra_sizes or {}).items():
-        parameters[f"{extra}_instructions"] = size
     if proof.memory is not None:
         parameters["probe_bytes_plain"], parameters["probe_bytes_extra"] = proof.memory
     return parameters

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self, get_args
+from typing import Annotated, Any, ClassVar, get_args
 
-from pydantic import AfterValidator, BeforeValidator, PrivateAttr, ValidationInfo, model_validator
+from pydantic import AfterValidator, BeforeValidator, PrivateAttr, ValidationInfo
 
 from orchestrator.artifacts.compiler import header_constant
 from orchestrator.benchmarks.calls.benchmarks import Buffer, Entry, benchmarks, call_probe
@@ -22,22 +22,19 @@ from orchestrator.catalog.cpus import cpu_caches
 from orchestrator.catalog.data import choices_sentence, nearest
 from orchestrator.catalog.images import image as image_recipe
 from orchestrator.catalog.images import is_user_disk
-from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import BASELINE, IMAGE, Handler, ProbeKind, is_one_liner, probe_name, shortened
 from orchestrator.catalog.reference import reference_table
 from orchestrator.catalog.user_files import UserWorkload, find_library, find_workload
 from orchestrator.catalog.words import ProfilePart, error_numbers, system_calls
 from orchestrator.errors import ConfigError
 from orchestrator.experiment import fields as file_fields
-from orchestrator.experiment.cell import Cell, Machine, cell_id, machine_id, module_parameters, rows_on, whole_function
-from orchestrator.experiment.fields import EXECUTED, Entries, in_program, one_of, whole
+from orchestrator.experiment.cell import Cell, Machine, machine_id, module_parameters, whole_function
+from orchestrator.experiment.fields import EXECUTED, Entries, ProgramPoint, in_program, one_of, whole
 from orchestrator.experiment.problems import Problem, conflict, mismatch, shown, wrong
 from orchestrator.experiment.source import Quoted, Unquoted
-from orchestrator.experiment.table import DEFAULT_REPEATS, FEWEST_WALL_REPEATS, BenchmarkChoice, ProbedTable
+from orchestrator.experiment.table import DEFAULT_REPEATS, FEWEST_WALL_REPEATS, BenchmarkChoice, Place, ProbedTable
 from orchestrator.probes.placement import ProbePlace, refusal_of
 from orchestrator.results.contract import PER_CALL, PER_RUN, ReferenceValue
-
-# The allowed values of a ``benchmark`` that makes calls.
 
 _LONGEST_TEXT = 200
 _LARGEST_BUFFER = 65536
@@ -176,32 +173,16 @@ class CallsBenchmark(BenchmarkChoice):
 
     @property
     def own(self) -> UserWorkload | None:
-        """The user's workload, if it is one."""
         return find_workload(self.file) if self.file is not None else None
 
     @property
     def is_program(self) -> bool:
-        """Whether a sample is a whole run of a program."""
         return self.own is not None and self.own.kind == "program"
 
-    @model_validator(mode="after")
-    def _check_keys(self) -> Self:
-        problems = list(self._superfluous())
-        spec = benchmarks()[self.name]
-        if self.name == "workload" and self.file is None:
-            problems.append(Problem(("file",), "missing; benchmark 'workload' runs a file of your own"))
-        if spec.entries and spec.call is None and self.call is None:
-            problems.append(
-                Problem(("call",), f"missing; benchmark '{self.name}' makes a system call, such as getppid")
-            )
-        if problems:
-            raise conflict(problems)
-        return self
-
-    def _superfluous(self) -> Iterator[Problem]:
-        """Keys that this benchmark would ignore."""
+    def conflicts(self) -> Iterator[Problem]:
         spec = benchmarks()[self.name]
         names_its_call = bool(spec.entries) and spec.call is None
+        # Other keys this benchmark would ignore.
         allowed = {
             "entry": bool(spec.entries),
             "call": names_its_call,
@@ -217,11 +198,10 @@ class CallsBenchmark(BenchmarkChoice):
                 yield Problem((key,), f"{what}; leave it out")
         if self.is_program and not all(isinstance(argument, str) for argument in self.arguments):
             yield Problem(("arguments",), "a program's arguments are texts; put numbers in quotes")
-
-
-def _may_have_bpftrace(image: str | None) -> bool:
-    """Whether a guest may have bpftrace, as far as an image's name shows: only the guest knows of a user's own."""
-    return image is not None and ("/" in image or "bpftrace" in image_recipe(image).packages)
+        if self.name == "workload" and self.file is None:
+            yield Problem(("file",), "missing; benchmark 'workload' runs a file of your own")
+        if names_its_call and self.call is None:
+            yield Problem(("call",), f"missing; benchmark '{self.name}' makes a system call, such as getppid")
 
 
 def _with_repeats(benchmark: CallsBenchmark, info: ValidationInfo) -> CallsBenchmark:
@@ -246,7 +226,6 @@ class FoundPoint:
     place: ProbePlace | None = None
 
     def refusal_of(self, kind: ProbeKind) -> str | None:
-        """Why no probe of a kind can be at it; None where nothing is known against it."""
         if self.refusal is not None or self.place is None:
             return self.refusal
         return refusal_of(kind, self.place)
@@ -277,24 +256,26 @@ class CallsTable(ProbedTable):
 
     @property
     def repeats(self) -> int:
-        """Samples of each cell."""
         return self.benchmark.repeats or DEFAULT_REPEATS[self.clock]
 
     @property
     def _scattering(self) -> str:
-        """Why samples scatter, where they do."""
         return "a program's runs scatter" if self.benchmark.is_program else "clock 'wall' counts no instructions"
 
     @property
+    def named_points(self) -> Sequence[str]:
+        """The points that the experiment lists."""
+        return () if self.points is None or self.points == EXECUTED else self.points
+
+    @property
     def unknown(self) -> str | None:
-        """What of its cells is not known yet."""
         if self.points == EXECUTED and not self._found:
             return f"points: {EXECUTED}: a guest has to make the calls first"
         points = [point for found in self._found.values() for point in found]
         if self.whole_functions and (not points or any(one.place and one.hits is None for one in points)):
             named = ", ".join(self.whole_functions)
             return f"points: {named}: how often a call comes to each instruction, a guest has to count first"
-        if instructions := [one for one in self._listed if "+" in one and in_program(one) is None]:
+        if instructions := [one for one in self.named_points if "+" in one and in_program(one) is None]:
             return (
                 f"points: {', '.join(instructions)}: which probes an instruction takes, its kernel says as it is tried"
             )
@@ -303,11 +284,7 @@ class CallsTable(ProbedTable):
     @property
     def whole_functions(self) -> Sequence[str]:
         """The points ``SYMBOL+*``, each of which stands for every instruction of a function."""
-        return [point for point in self._listed if whole_function(point) is not None]
-
-    @property
-    def _listed(self) -> Sequence[str]:
-        return () if self.points is None or self.points == EXECUTED else self.points
+        return [point for point in self.named_points if whole_function(point) is not None]
 
     @property
     def are_counted(self) -> bool:
@@ -320,9 +297,7 @@ class CallsTable(ProbedTable):
         Of ``points: executed`` there is only that one until they were found, of ``SYMBOL+*`` that name.
         """
         found = self._found.get((machine_id(machine), kernel))
-        if found or self.points == EXECUTED:
-            return found or (None,)
-        return [FoundPoint(name) for name in self.points] if self.points else (None,)
+        return found or [FoundPoint(name) for name in self.named_points] or (None,)
 
     def with_found(self, found: Mapping[tuple[str, str], Sequence[FoundPoint]]) -> CallsTable:
         """The same table with all its points, by machine and kernel."""
@@ -331,7 +306,6 @@ class CallsTable(ProbedTable):
         return table
 
     def conflicts(self) -> Iterator[Problem]:
-        """Conflicts between values that are each valid alone."""
         scatters = self.benchmark.is_program or self.clock == "wall"
         if scatters and self.repeats < FEWEST_WALL_REPEATS:
             why = f"an interval needs at least {FEWEST_WALL_REPEATS} samples"
@@ -342,18 +316,18 @@ class CallsTable(ProbedTable):
             yield Problem(("profile",), f"found {', '.join(self.profile)}; {why}")
         unknown = [one.cpu for one in self.machines if one.cpu not in cpu_caches()]
         if "caches" in (self.profile or ()) and unknown:
-            known = ", ".join(cpu_caches())
-            yield Problem(
-                ("profile",), f"found caches; the caches of '{unknown[0]}' are not known, only those of {known}"
-            )
+            why = f"the caches of '{unknown[0]}' are not known, only those of {', '.join(cpu_caches())}"
+            yield Problem(("profile",), f"found caches; {why}")
         if self.are_counted:
             yield from self._counted_conflicts()
         if self.benchmark.own is not None and self.points is None:
             yield Problem(("points",), "missing; with a workload of your own, name the functions to probe")
         yield from self._program_conflicts()
         yield from self._library_conflicts()
+        # Of a user's own image only the guest knows whether it has bpftrace.
+        may = self.image is not None and ("/" in self.image or "bpftrace" in image_recipe(self.image).packages)
         for index, probe in enumerate(self.probes):
-            if is_one_liner(probe) and not _may_have_bpftrace(self.image):
+            if is_one_liner(probe) and not may:
                 lack = "bpftrace is in an image" if self.image is None else f"image {self.image} has no bpftrace"
                 why = f"{lack}: set image: {IMAGE}, or one of your own that has it"
                 yield Problem(("probes", index), f"found {shown(probe)}; {why}")
@@ -361,13 +335,12 @@ class CallsTable(ProbedTable):
 
     def _program_conflicts(self) -> Iterator[Problem]:
         """Points in a program that has none to name."""
-        for index, point in enumerate(self._listed if self.benchmark.own is None else ()):
-            if in_program(point) is not None:
+        for index, point in enumerate(self.named_points):
+            if self.benchmark.own is None and in_program(point) is not None:
                 why = "only the program of benchmark 'workload' has functions to name"
                 yield Problem(("points", index), f"found '{point}'; {why}", other=("benchmark", "name"))
 
     def _library_conflicts(self) -> Iterator[Problem]:
-        """Libraries that a guest cannot have, and points in others."""
         libraries = [find_library(one) for one in self.benchmark.libraries or ()]
         names = [library.name for library in libraries]
         where = ("benchmark", "libraries")
@@ -380,7 +353,7 @@ class CallsTable(ProbedTable):
         if libraries and self.image is None:
             why = "what loads shared libraries is in an image: set image: debian-amd64, or debian-i386"
             yield Problem(where, f"found {', '.join(names)}; {why}")
-        for index, point in enumerate(self._listed):
+        for index, point in enumerate(self.named_points):
             place = in_program(point)
             if place is not None and place.library is not None and place.library not in names:
                 why = f"the workload is linked with {', '.join(names) or 'no library'}: add it to benchmark.libraries"
@@ -389,21 +362,19 @@ class CallsTable(ProbedTable):
     def _counted_conflicts(self) -> Iterator[Problem]:
         """What does not go together with points that a profile finds."""
         points = ", ".join(self.whole_functions) or EXECUTED
-        for index, point in enumerate(self._listed):
+        for index, point in enumerate(self.named_points):
             symbol, plus, offset = point.partition("+")
             if plus and offset != "*" and f"{symbol}+*" in self.whole_functions:
                 yield Problem(("points", index), f"found '{point}'; {symbol}+* has it already")
         if self.benchmark.is_program or self.clock == "wall":
             yield Problem(("points",), f"found {points}; {self._scattering}, so it is not known what they execute")
         if self.benchmark.hits != 1:
-            yield Problem(
-                ("benchmark", "hits"), f"points: {points} finds out how often a call enters each; leave it out"
-            )
+            why = f"points: {points} finds out how often a call enters each; leave it out"
+            yield Problem(("benchmark", "hits"), why)
         if self.reference is not None:
             yield Problem(("reference",), f"nothing is published of points: {points}; leave it out")
 
     def foreign_rows(self, rows: Mapping[str, str]) -> Iterator[Problem]:
-        """What is wrong with rows of other kinds of benchmark among the probes."""
         for index, probe in enumerate(self.probes):
             if probe in rows and rows[probe] not in benchmarks():
                 sentence = f"found '{probe}'; with benchmark '{self.benchmark.name}': it is a row of '{rows[probe]}'"
@@ -436,6 +407,15 @@ class CallTask:
     refusal: str | None = None
     libraries: tuple[str, ...] = ()
 
+    @property
+    def kind(self) -> ProbeKind:
+        return call_probe(self.probe)
+
+    @property
+    def place(self) -> ProgramPoint | None:
+        """The point, if it is in the program that makes the calls or in one of its libraries."""
+        return in_program(self.point)
+
 
 CallCell = Cell[CallTask]
 
@@ -445,87 +425,71 @@ CallCell = Cell[CallTask]
 
 def call_cells(name: str | None, table: CallsTable) -> Iterator[CallCell]:
     """Each machine's and kernel's cells by point and handler, the baseline first."""
-    for machine, (kernel, probes) in product(
-        table.machines, rows_on(table.kernels, table.probes, table.kernel_for).items()
-    ):
-        for point, handler in product(table.points_on(machine, kernel), table.handlers):
-            place = _Place(name, table, machine, kernel, point, handler)
-            yield from (_cell(place, probe) for probe in probes if _has_cell(place, probe))
+    for there, probes in table.places(name):
+        for point, handler in product(table.points_on(there.machine, there.kernel), table.handlers):
+            place = _CallPlace(there, table, point, handler)
+            is_known = point is not None or table.points != EXECUTED
+            # A baseline is measured where something is probed, nothing else where no point is known.
+            yield from (_cell(place, one) for one in probes if (not place.is_refused if one == BASELINE else is_known))
 
 
 def profiled_cell(table: CallsTable, machine: Machine, kernel: str) -> CallCell:
     """A cell that makes the table's calls without a probe, in a guest that counts."""
-    return replace(_cell(_Place(None, table, machine, kernel, None, "noop"), BASELINE), profile=("symbols",))
+    place = _CallPlace(Place(None, machine, kernel), table, None, "noop")
+    return replace(_cell(place, BASELINE), profile=("symbols",))
 
 
 @dataclass(frozen=True)
-class _Place:
+class _CallPlace:
     """What cells that are compared with one baseline have in common."""
 
-    name: str | None
+    there: Place
     table: CallsTable
-    machine: Machine
-    kernel: str
     point: FoundPoint | None
     handler: Handler
 
-    def id(self, probe: str) -> str:
-        parts = [machine_id(self.machine), kernel_spec(self.kernel).name, probe, self.handler]
-        # An id has no colon: it is part of file names and of addresses in pages.
-        return cell_id(self.name, *parts, *([] if self.point is None else [self.point.name.replace(":", "=")]))
+    def parts(self, probe: str) -> tuple[str, ...]:
+        """What ends a cell's id. It has no colon: it is part of file names and of addresses in pages."""
+        point = () if self.point is None else (self.point.name.replace(":", "="),)
+        return probe, self.handler, *point
+
+    @property
+    def is_refused(self) -> bool:
+        return self.point is not None and self.point.refusal is not None
 
 
-def _cell(place: _Place, probe: str) -> CallCell:
-    table, machine, benchmark = place.table, place.machine, place.table.benchmark
+def _cell(place: _CallPlace, probe: str) -> CallCell:
+    table, point, benchmark = place.table, place.point, place.table.benchmark
     kind = call_probe(probe)
     call = benchmarks()[benchmark.name].call or benchmark.call
-    return Cell(
-        id=place.id(kind.name),
-        table=place.name,
-        cpu=machine.cpu,
-        smp=machine.smp,
-        memory_mib=machine.memory_mib,
-        kernel=place.kernel,
+    # A one-liner heads its column; its name in results ends with a digest.
+    line = {} if kind.one_liner is None else {"one_liner": shortened(kind.one_liner)}
+    return table.cell(
+        place.there,
+        place.parts(kind.name),
         row=kind.name,
         handler=place.handler,
-        benchmark=benchmark.name,
         metric=PER_RUN if benchmark.is_program else PER_CALL,
         repeats=table.repeats,
-        clock=table.clock,
-        image=table.image,
-        channel=table.channel,
-        time_limit=table.time_limit,
         task=CallTask(
             probe=probe,
-            point=None if place.point is None else place.point.name,
+            point=None if point is None else point.name,
             calls=benchmark.calls,
             entry=benchmark.entry,
             call=call,
             arguments=benchmark.arguments,
             file=benchmark.file,
-            hits=benchmark.hits if place.point is None or place.point.hits is None else place.point.hits,
+            hits=benchmark.hits if point is None or point.hits is None else point.hits,
             expected=benchmark.expect,
-            is_found=table.points == EXECUTED or (place.point is not None and place.point.among is not None),
-            refusal=None if place.point is None else place.point.refusal_of(kind),
+            is_found=table.points == EXECUTED or (point is not None and point.among is not None),
+            refusal=None if point is None else point.refusal_of(kind),
             libraries=benchmark.libraries or (),
         ),
-        parameters={**_parameters(table, call, place.point), **module_parameters(kind), **_line_of(kind)},
+        parameters={**_parameters(table, call, point), **module_parameters(kind), **line},
         published=_published(table.reference, kind.column),
-        profile=table.profile or (),
-        compared_with=() if probe == BASELINE or _is_refused(place) else (place.id(BASELINE),),
+        compared_with=() if probe == BASELINE or place.is_refused else (place.there.id(*place.parts(BASELINE)),),
         kernel_modules=table.kernel_modules or (),
     )
-
-
-def _has_cell(place: _Place, probe: str) -> bool:
-    """Whether a probe has a cell there: a baseline where something is probed, nothing else where no point is known."""
-    if probe == BASELINE:
-        return not _is_refused(place)
-    return place.point is not None or place.table.points != EXECUTED
-
-
-def _is_refused(place: _Place) -> bool:
-    return place.point is not None and place.point.refusal is not None
 
 
 def _parameters(table: CallsTable, call: str | None, point: FoundPoint | None) -> dict[str, str | int]:
@@ -546,30 +510,14 @@ def _parameters(table: CallsTable, call: str | None, point: FoundPoint | None) -
         found_by = EXECUTED if table.points == EXECUTED else point.among
         if found_by is not None:
             parameters["points"] = found_by
-    return {**parameters, **_guest_parameters(table)}
-
-
-def _line_of(kind: ProbeKind) -> dict[str, str]:
-    """A one-liner as it heads its column; its name in results ends with a digest."""
-    return {} if kind.one_liner is None else {"one_liner": shortened(kind.one_liner)}
-
-
-def _guest_parameters(table: CallsTable) -> dict[str, str]:
-    """What its guests have that others have not."""
-    parameters: dict[str, str] = {}
-    if table.image is not None:
-        parameters["image"] = probe_name(Path(table.image))
-    if table.channel != "framed":
-        parameters["channel"] = table.channel
+    parameters |= table.guest_parameters
     if table.kernel_modules:
         parameters["kernel_modules"] = phrase(", ".join(table.kernel_modules))
     return parameters
 
 
 def _published(reference: str | None, column: str | None) -> ReferenceValue | None:
-    if reference is None or column is None:
-        return None
-    table = reference_table(reference)
-    if column not in table.columns:
+    table = None if reference is None else reference_table(reference)
+    if table is None or column is None or column not in table.columns:
         return None
     return ReferenceValue(table=table.id, value=table.average(column), overhead=table.overhead(column), unit=table.unit)

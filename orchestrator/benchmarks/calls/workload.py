@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A workload: the interface of what makes calls, the outcome of its calls, and the figures of its measurements."""
+"""What calls in a guest returned and took: measurements, and the figures of a cell that follow from them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,14 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
 from itertools import pairwise
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 
 from orchestrator.catalog.words import error_name, error_numbers
 from orchestrator.errors import EvidenceError
-from orchestrator.guest.guest import Guest
-from orchestrator.probes.attachment import MOST_VALUES, Called, CallResults
+from orchestrator.probes.attachment import MOST_VALUES, CallResults
 from orchestrator.profile.counts import Timed
 from orchestrator.results.contract import UNITS, Clock, ProfileEvidence
 from orchestrator.results.statistics import mean, median, median_interval, spread_without_extremes
-
-# The outcome of a cell's calls: what they returned, in words, and whether that is what the experiment requires.
 
 SUCCESS = "success"
 Expected = int | str
@@ -41,7 +38,6 @@ class Outcome:
 
     @property
     def results(self) -> CallResults:
-        """All observed calls."""
         return self.timed.followed_by(self.untimed)
 
     @property
@@ -100,7 +96,7 @@ def outcome_parameters(outcome: Outcome | None, counted: CallResults | None) -> 
     if outcome is None:
         return {"exit_status": 0}
     results = outcome.results
-    parameters: dict[str, str | int] = {
+    return {
         "outcome": summary(results),
         "result_first": _whole(results.values[0][0]),
         "result_last": _whole(results.last),
@@ -108,10 +104,8 @@ def outcome_parameters(outcome: Outcome | None, counted: CallResults | None) -> 
         "result_values": listed(results),
         "result_calls": results.observed,
         "result_failed": results.failed,
+        **({} if counted is None else {"result_counted": listed(counted)}),
     }
-    if counted is not None:
-        parameters["result_counted"] = listed(counted)
-    return parameters
 
 
 def watched_parameters(watched: Mapping[str, CallResults]) -> dict[str, str | int]:
@@ -159,11 +153,10 @@ class Measurement:
     """Samples per call, the entry they used, and the batches they are made of.
 
     ``samples`` are in units of the guest's TSC, which are instructions on the exact clock; ``nanoseconds`` are the same
-    by the guest's clock. ``disturbed`` counts the batches that were discarded and repeated. ``number`` and ``outcome``
-    are of system calls; of a user's function or program only the exit status is known, which is 0. ``batch`` is the
-    calls of a batch, at most; ``empty`` the TSC units of an empty one, and ``ticks`` those of each sample behind its
-    number of batches, with nothing subtracted. ``is_uniform`` where one call costs what one of many does. ``warming``
-    calls preceded each batch and are not in it.
+    by the guest's clock. ``disturbed`` batches were discarded and repeated. ``number`` and ``outcome`` are of system
+    calls. A ``batch`` has so many calls at most, an ``empty`` one takes so many TSC units; ``ticks`` are each sample's
+    batches and TSC units, with nothing subtracted. ``is_uniform`` where one call costs what one of many does.
+    ``warming`` calls preceded each batch and are not in it.
     """
 
     samples: tuple[float, ...]
@@ -205,53 +198,6 @@ class MarkedSamples:
     program: str
     calls: int
     timed: Timed
-
-
-class Workload(Protocol):
-    """Calls to measure in a guest.
-
-    Every method raises EvidenceError for output that is not what was expected, and for calls that return something else
-    than the experiment requires.
-
-    ``counted``: calls of a counting pass. ``hits``: how often each call enters the probe point. ``metric``: what a
-    sample is. ``time_limit`` is in seconds of the host's time.
-    """
-
-    @property
-    def counted(self) -> int: ...
-    @property
-    def hits(self) -> int: ...
-    @property
-    def metric(self) -> str: ...
-
-    def prepare(self, guest: Guest) -> None:
-        """Copy the workload's files into the guest."""
-
-    def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
-        """Measure one sample, which may scatter."""
-
-    def call(self, guest: Guest, calls: int, *, caller: str | None, time_limit: float) -> Called:
-        """Make ``calls`` calls, untimed. Their process writes its process id to the guest's file ``caller``."""
-
-    def watch(self, guest: Guest, *, time_limit: float) -> Mapping[str, CallResults]:
-        """What the system calls return that the workload makes of its own accord, by their names, if that is known."""
-
-
-@runtime_checkable
-class ExactWorkload(Workload, Protocol):
-    """Calls whose samples of one boot are equal on the exact clock, unless single calls are shown to differ."""
-
-    def measure_exact(self, guest: Guest, *, repeats: int, ticks_per_second: int, time_limit: float) -> Measurement:
-        """Measure ``repeats`` samples; raises EvidenceError when they differ and single calls do not."""
-
-    def renewed(self, renew: Callable[[], None]) -> ExactWorkload:
-        """The same calls, with something that is done before each sample."""
-
-    def measure_cheaper(self, guest: Guest, dearer: Measurement, *, time_limit: float) -> Sequence[float]:
-        """Measure two samples where calls cost no more than when ``dearer`` was measured."""
-
-    def measure_marked(self, guest: Guest, measured: Measurement, *, time_limit: float) -> MarkedSamples:
-        """Measure two samples again as of ``measured``, marked for QEMU's counting plugin."""
 
 
 # The figures of a cell's measurements: its samples, the probe's overhead and the verdict on it.
@@ -353,14 +299,12 @@ def paired_figures(
     clock: Clock,
     centre: Callable[[Sequence[float]], float] = median,
 ) -> Figures:
-    """Figures of samples that scatter. ``plain`` samples, without the probe, are taken around and between ``probed``.
+    """Figures of samples that scatter, in the clock's unit; their value is the ``centre`` of the samples.
 
-    They are in the clock's unit: nanoseconds, or instructions of runs with timer ticks and of calls that scatter.
-    The value is the ``centre`` of the samples.
-
-    Each sample with the probe is compared with the mean of its two neighbours; the overhead is the median of these
-    differences. There is no verdict where the baseline's drift exceeds the overhead, or where the interval contains
-    zero. Without ``probed`` these are the figures of the baseline itself.
+    ``plain`` samples, without the probe, are taken around and between ``probed``: each of these is compared with the
+    mean of its two neighbours, and the overhead is the median of the differences. There is no verdict where the
+    baseline's drift exceeds the overhead, or where the interval contains zero. Without ``probed`` these are the figures
+    of the baseline itself.
     """
     unit = UNITS[clock]
     before, samples = (

@@ -35,7 +35,6 @@ _ARCHITECTURES: Mapping[str, Arch] = {"EM_386": "i386", "EM_X86_64": "x86_64"}
 class Function:
     """A function's code, and the names that relocations put into it, by their offset in bytes."""
 
-    name: str
     code: bytes
     references: Mapping[int, str]
 
@@ -100,11 +99,14 @@ def _read(elf: Any, file: Path) -> ObjectFile:
     table = elf.get_section_by_name(".symtab")
     if arch is None or elf["e_type"] != "ET_REL" or not isinstance(table, SymbolTableSection):
         raise ConfigError("is no relocatable object of x86", where=str(file))
-    references = {
-        section["sh_info"]: _references(section, table, elf)
-        for section in elf.iter_sections()
-        if isinstance(section, RelocationSection)
-    }
+    references: dict[int, dict[int, str]] = {}
+    for section in elf.iter_sections():
+        if isinstance(section, RelocationSection):
+            references[section["sh_info"]] = {
+                relocation["r_offset"]: symbol.name or elf.get_section(symbol["st_shndx"]).name
+                for relocation in section.iter_relocations()
+                for symbol in [table.get_symbol(relocation["r_info_sym"])]
+            }
     functions, variables = {}, []
     for symbol in table.iter_symbols():
         index = symbol["st_shndx"]
@@ -115,18 +117,12 @@ def _read(elf: Any, file: Path) -> ObjectFile:
             start, size = symbol["st_value"], symbol["st_size"]
             code = elf.get_section(index).data()[start : start + size]
             inside = {at - start: name for at, name in references.get(index, {}).items() if start <= at < start + size}
-            functions[symbol.name] = Function(symbol.name, code, inside)
+            functions[symbol.name] = Function(code, inside)
     comment = elf.get_section_by_name(".comment")
     compiler = comment.data().split(b"\0")[0] or comment.data().strip(b"\0").split(b"\0")[0] if comment else b""
     sections = {section.name: section.data() for section in elf.iter_sections() if section["sh_type"] == "SHT_PROGBITS"}
-    return ObjectFile(
-        arch,
-        compiler.decode("ascii", errors="replace")[:120],
-        functions,
-        variables,
-        sections,
-        dict(_pointers(elf, table)),
-    )
+    name = compiler.decode("ascii", errors="replace")[:120]
+    return ObjectFile(arch, name, functions, variables, sections, dict(_pointers(elf, table)))
 
 
 def _pointers(elf: Any, table: SymbolTableSection) -> Iterator[tuple[Place, Place]]:
@@ -149,15 +145,6 @@ def _pointers(elf: Any, table: SymbolTableSection) -> Iterator[tuple[Place, Plac
             yield Place(home.name, at), Place(elf.get_section(index).name, symbol["st_value"] + beyond)
 
 
-def _references(section: RelocationSection, table: SymbolTableSection, elf: Any) -> dict[int, str]:
-    found = {}
-    for relocation in section.iter_relocations():
-        symbol = table.get_symbol(relocation["r_info_sym"])
-        named = symbol.name or elf.get_section(symbol["st_shndx"]).name
-        found[relocation["r_offset"]] = named
-    return found
-
-
 # The code that a marker adds to a function, and the annotated disassembly.
 #
 # The marker's own instructions are those from the load of its immediate value or flag to the branch on it. The likely
@@ -176,9 +163,9 @@ _ENDS = ("ret", "retq", "retl", "ud2", "int3")
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction: its offset and code, its text, the name it refers to, and a branch's target.
+    """One instruction: its offset and code, its text, the name it refers to, and the bytes of memory that it reads.
 
-    ``reads`` is the number of bytes of memory that it reads.
+    ``leads`` are the offsets of those that may follow, the one on the likely path first; none after a function's end.
     """
 
     at: int
@@ -186,14 +173,8 @@ class Instruction:
     text: str
     refers: str | None
     reads: int
-    target: int | None
-    conditional: bool
-    ends: bool
-
-    @property
-    def behind(self) -> int:
-        """The offset of the next one."""
-        return self.at + len(self.code)
+    is_conditional: bool
+    leads: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -221,31 +202,23 @@ def paths(found: ObjectFile, name: str) -> Paths:
     # Padding may follow the function's return; no path reaches it.
     unlikely = _reachable(code, likely)
     cold = found.functions.get(f"{name}.cold")
-    beyond = sum(len(one.code) for one in _instructions(cold, found.arch)) if cold else 0
+    beyond = list(_instructions(cold, found.arch)) if cold else []
     listing = [
         _line(one, _UNLIKELY if one.at in unlikely else _LIKELY)
         for one in code.values()
         if one.at in likely or one.at in unlikely
     ]
-    if cold:
-        listing += [_line(one, _UNLIKELY) for one in _instructions(cold, found.arch)]
-    marker = _marker_instructions([code[at] for at in likely])
+    way = [code[at] for at in likely]
+    start = next((n for n, one in enumerate(way) if one.code == _IMMEDIATE or one.refers == MARKER_DATA), len(way))
+    end = next((n for n, one in enumerate(way) if n > start and one.is_conditional), start - 1)
+    marker = way[start : end + 1]
     return Paths(
-        likely=sum(map(len, likely.values())),
-        unlikely=sum(map(len, unlikely.values())) + beyond,
+        likely=sum(len(one.code) for one in way),
+        unlikely=sum(len(code[at].code) for at in unlikely) + sum(len(one.code) for one in beyond),
         marker=sum(len(one.code) for one in marker),
         flag=sum(one.reads for one in marker if one.refers == MARKER_DATA),
-        listing=listing,
+        listing=[*listing, *(_line(one, _UNLIKELY) for one in beyond)],
     )
-
-
-def _marker_instructions(likely: Sequence[Instruction]) -> Sequence[Instruction]:
-    """The marker itself among the instructions of the likely path."""
-    start = next(
-        (n for n, one in enumerate(likely) if one.code == _IMMEDIATE or one.refers == MARKER_DATA), len(likely)
-    )
-    end = next((n for n, one in enumerate(likely) if n > start and one.conditional), None)
-    return likely[start : end + 1] if end is not None else []
 
 
 def _instructions(function: Function, arch: Arch) -> Iterator[Instruction]:
@@ -257,6 +230,8 @@ def _instructions(function: Function, arch: Arch) -> Iterator[Instruction]:
         refers = next((word for place, word in function.references.items() if at <= place < at + size), None)
         branch = mnemonic.startswith("j")
         inside = branch and refers is None and re.fullmatch(r"(0x)?[0-9a-f]+", operands) is not None
+        always = mnemonic == "jmp"
+        ends = mnemonic in _ENDS or (always and not inside)
         yield Instruction(
             at=at,
             code=function.code[at : at + size],
@@ -265,37 +240,31 @@ def _instructions(function: Function, arch: Arch) -> Iterator[Instruction]:
             reads=sum(
                 o.size for o in one.operands if o.type == capstone.x86.X86_OP_MEM and o.access & capstone.CS_AC_READ
             ),
-            target=int(operands, 16) if inside else None,
-            conditional=branch and mnemonic != "jmp",
-            ends=mnemonic in _ENDS or (mnemonic == "jmp" and not inside),
+            is_conditional=branch and not always,
+            leads=[*([] if ends or always else [at + size]), *([int(operands, 16)] if inside else [])],
         )
 
 
-def _likely(code: Mapping[int, Instruction], name: str) -> dict[int, bytes]:
-    found: dict[int, bytes] = {}
+def _likely(code: Mapping[int, Instruction], name: str) -> list[int]:
+    """The offsets of the instructions on the way from the function's entry to its return."""
+    found: list[int] = []
     at = 0
     while at in code and at not in found:
-        one = code[at]
-        found[at] = one.code
-        if one.ends:
+        found.append(at)
+        if not code[at].leads:
             return found
-        at = one.target if one.target is not None and not one.conditional else one.behind
+        at = code[at].leads[0]
     raise EvidenceError(f"the way through {name} comes to no return")
 
 
-def _reachable(code: Mapping[int, Instruction], likely: Mapping[int, bytes]) -> dict[int, bytes]:
-    found: dict[int, bytes] = {}
-    waiting = [code[at].target for at in likely if code[at].conditional]
+def _reachable(code: Mapping[int, Instruction], likely: Sequence[int]) -> set[int]:
+    found: set[int] = set()
+    waiting = [other for at in likely for other in code[at].leads[1:]]
     while waiting:
         at = waiting.pop()
-        if at is None or at in likely or at in found or at not in code:
-            continue
-        one = code[at]
-        found[at] = one.code
-        if one.target is not None:
-            waiting.append(one.target)
-        if not one.ends and not (one.target is not None and not one.conditional):
-            waiting.append(one.behind)
+        if at in code and at not in likely and at not in found:
+            found.add(at)
+            waiting += code[at].leads
     return found
 
 
@@ -347,11 +316,6 @@ def marker_sizes(found: ObjectFile) -> dict[Flavour, MarkerSize]:
     return {flavour: _size(found, *marked) for flavour, marked in _MARKED.items()}
 
 
-def probe_listing(found: ObjectFile) -> Sequence[str]:
-    """The document's probe, disassembled."""
-    return paths(found, PROBE).listing
-
-
 def _size(found: ObjectFile, function: str, name: bytes) -> MarkerSize:
     marked, plain = paths(found, function), paths(found, UNMARKED)
     if not marked.marker:
@@ -395,11 +359,6 @@ def _sites(found: ObjectFile, marker: Variable) -> int:
     return size
 
 
-# Bytes that a marker adds to an object, beside the document's of 2006.
-
-_WIDTH = 80
-
-
 def size_lines(found: ObjectFile, kernel: str) -> Iterator[Text | str]:
     """Yield the table's lines. Raises EvidenceError for an object without the document's functions and markers."""
     sizes = marker_sizes(found)
@@ -407,7 +366,7 @@ def size_lines(found: ObjectFile, kernel: str) -> Iterator[Text | str]:
     yield f"{found.arch}, kernel {kernel}, {found.compiler or 'unknown compiler'}"
     yield ""
     headings = [name for flavour in sizes for name in (flavour, "published")]
-    yield from Grid(headings, [_rows(list(sizes.values()))], together=4).lines(_WIDTH, "-")
+    yield from Grid(headings, [_rows(list(sizes.values()))], together=4).lines(80, "-")
     yield ""
     yield "Published: Linux Kernel Markers 0.19, x86; its sections are .markers and .markers.c."
     yield "Likely path: the marker's own instructions. Unlikely path: what the function has"
@@ -420,7 +379,7 @@ def listing_lines(found: ObjectFile) -> Iterator[str]:
     for title, lines in (
         ("Without marker", paths(found, UNMARKED).listing),
         *((flavour.capitalize(), size.listing) for flavour, size in marker_sizes(found).items()),
-        ("The probe", probe_listing(found)),
+        ("The probe", paths(found, PROBE).listing),
     ):
         yield ""
         yield title

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from itertools import product
+import re
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -14,16 +16,21 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import render
 from orchestrator.artifacts.modules import Module, build_modules
-from orchestrator.benchmarks.markers.measurement import MarkerCell, MarkerTask, measure_marker
-from orchestrator.benchmarks.markers.rows import PREFIX, marker_benchmarks, marker_row
-from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.catalog.probes import BASELINE, probe_name
+from orchestrator.benchmarks.markers.rows import BENCHMARK, PREFIX, MarkerRow, marker_benchmarks, marker_row
+from orchestrator.catalog.probes import BASELINE
 from orchestrator.catalog.words import ProfilePart
-from orchestrator.errors import BuildError
-from orchestrator.experiment.cell import Cell, cell_id, machine_id, rows_on
+from orchestrator.errors import BuildError, EvidenceError, GuestError
+from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.fields import Entries, one_of, whole
 from orchestrator.experiment.table import DEFAULT_REPEATS, BenchmarkChoice, BenchmarkEntry, Listing, RowsTable
-from orchestrator.results.contract import PER_LOOP, CellRecord
+from orchestrator.guest.channel import COMMAND_LIMIT, kernel_value
+from orchestrator.guest.guest import Guest
+from orchestrator.guest.monitor import INT3
+from orchestrator.probes.loading import load
+from orchestrator.profile.profiled import Counter, stored
+from orchestrator.results.contract import PER_LOOP, CellRecord, Evidence, valid_result
+from orchestrator.results.statistics import mean
+from orchestrator.results.stored_profile import CellProfile
 from orchestrator.run.boot import (
     BenchmarkKind,
     Prepared,
@@ -34,11 +41,337 @@ from orchestrator.run.boot import (
     changed,
     compiler_note,
     failed,
+    identity,
     smp_note,
     unsupported,
 )
+from orchestrator.run.guests import CLOCKSOURCE, CellDeadline, check_clocksource, permitted_taint
+from orchestrator.steps import step
 
-# A table of marked loops.
+# The module ``markers`` runs the loops with interrupts off, so no batches are needed. The difference between runs of n
+# and 2n rounds is the cost of n rounds without the loop's fixed cost.
+
+COUNTED_ROUNDS = 1000
+"""Rounds of a counting pass: each passes the marker once."""
+
+_LISTED = re.compile(r"(\S{1,64}) (optimized|generic) (\S{1,16}) ([0-9a-f]{1,16}) ([0-9a-f]{1,16}) (.{0,100})")
+_PLACE = re.compile(r"(\w{1,64}) ([0-9a-f]{1,16})")
+
+
+@dataclass(frozen=True)
+class MarkerLoops:
+    """The loaded module ``module_name`` in a guest. Refusals are GuestErrors, those of a connection EvidenceErrors.
+
+    ``left`` returns the seconds of the host's time that remain for a run; it raises when there are none.
+    """
+
+    guest: Guest
+    module_name: str
+    left: Callable[[], float] = lambda: COMMAND_LIMIT
+
+    def per_round(self, loop: str, rounds: int, *, copies: bool = False) -> float:
+        """TSC units of one round: instructions on the exact clock."""
+        once, twice = self.timed(loop, rounds, copies=copies)
+        return (twice - once) / rounds
+
+    def timed(self, loop: str, rounds: int, *, copies: bool = False) -> tuple[int, int]:
+        """TSC units of so many rounds, and of twice as many.
+
+        Where the connected probe ``copies`` its arguments, the copies must be present and correct after each run.
+        """
+        taken = []
+        for times in (1, 2):
+            taken.append(self._run(loop, times * rounds))
+            copied, passed = (self._lines("copied"), self._lines("passed")) if copies else ([], [])
+            if copied != passed:
+                found, expected = (" / ".join(texts)[:80] for texts in (copied, passed))
+                raise EvidenceError(f"the probe of {loop} copied {found!r}, and {expected!r} was passed")
+        once, twice = taken
+        if twice <= once:
+            raise EvidenceError(f"{2 * rounds} rounds of {loop} took {twice} TSC units, and {rounds} took {once}")
+        return once, twice
+
+    def connect(self, loop: str, probe: str) -> None:
+        """Connect a probe to the loop's marker, which must have none. A refusal is reported in the module's words."""
+        try:
+            self._put("armed", f"{loop} {probe}")
+        except GuestError as error:
+            if type(error) is not GuestError:
+                raise  # the guest is in trouble, which is no refusal
+            log = self.guest.run(["dmesg"]).text
+            reasons = re.findall(rf"{re.escape(self.module_name)}: marker {re.escape(loop)}: (.{{1,200}})", log)
+            what = reasons[-1] if reasons else error.what
+            raise EvidenceError(f"{probe} cannot be connected to {loop}: {what}") from None
+
+    def exchange(self, probe: str) -> None:
+        """Exchange the connected probe for another one in the same connection. Raises GuestError for a wrong one."""
+        self._put("probe", probe)
+
+    def probe(self) -> str:
+        """The probe that the connected marker calls, as it is found there; ``-`` where nothing is connected.
+
+        An address where what it calls is no probe of the module's.
+        """
+        (text, *more) = self._lines("probe") or [""]
+        if more or not re.fullmatch(r"-|\w{1,40}", text):
+            raise EvidenceError(f"the module reports probe={text[:40]!r}")
+        return text
+
+    def disconnect(self) -> None:
+        self._put("armed", "-")
+
+    def count(self, loop: str) -> tuple[int, int]:
+        """Run COUNTED_ROUNDS rounds; return the connected probe's calls, and those with wrong arguments."""
+        before = self._number("hits"), self._number("wrong")
+        self._run(loop, COUNTED_ROUNDS)
+        return self._number("hits") - before[0], self._number("wrong") - before[1]
+
+    def address(self, loop: str, place: str) -> int:
+        """The address of the loop's marker: its instruction (``immediate``) or flag; ``loop``: its first instruction.
+
+        For ``static_key``, ``tracepoint`` and ``int3`` the place that is patched.
+        """
+        if place in ("immediate", "flag"):
+            found = [
+                match for line in self._lines("markers") if (match := _LISTED.fullmatch(line)) and match[1] == loop
+            ]
+            addresses = {int(match[4] if place == "immediate" else match[5], 16) for match in found}
+        else:
+            wanted = loop if place == "loop" else place
+            listed = [_PLACE.fullmatch(line) for line in self._lines("places")]
+            addresses = {int(match[2], 16) for match in listed if match and match[1] == wanted}
+        if len(addresses) != 1 or not min(addresses):
+            raise EvidenceError(f"the module reports {len(addresses)} places of {loop}, not one")
+        return addresses.pop()
+
+    def _run(self, loop: str, rounds: int) -> int:
+        self.guest.put(f"{loop} {rounds}".encode(), self._file("run"), time_limit=self.left())
+        return self._number("taken")
+
+    def _put(self, parameter: str, value: str) -> None:
+        self.guest.put(value.encode(), self._file(parameter))
+
+    def _lines(self, parameter: str) -> list[str]:
+        return kernel_value(self.guest, self._file(parameter)).splitlines()
+
+    def _number(self, parameter: str) -> int:
+        (text, *more) = self._lines(parameter) or [""]
+        if more or not re.fullmatch(r"\d{1,18}", text):
+            raise EvidenceError(f"the module reports {parameter}={text[:40]!r}")
+        return int(text)
+
+    def _file(self, parameter: str) -> str:
+        return f"/sys/module/{self.module_name}/parameters/{parameter}"
+
+
+@dataclass(frozen=True)
+class MarkerTask:
+    """One row of the document by its name, ``marker.ROW``; ``none`` is the empty loop."""
+
+    row: str
+
+
+MarkerCell = Cell[MarkerTask]
+
+
+_SIZES = {"immediate": 2, "flag": 1}
+_LOOKED_AT = 5
+"""Bytes of the other places: as long as a jump."""
+_UNCONNECTED = {"immediate": b"\xb0\x00", "flag": b"\x00"}
+_JUMPS = (0xE9, 0xEB)
+_NOP = (0x0F, 0x66, 0x3E)
+_FEWEST_SAMPLES = 2
+"""The check that samples are equal needs two."""
+
+
+def measure_marker(
+    ready: ReadyGuest, cell: MarkerCell, module: Module, notes: Sequence[str], profile: Path | None = None
+) -> CellRecord:
+    """Measure a loop and prove it. Its overhead follows later, from the empty loop's cost.
+
+    The cell's profile goes into the file ``profile``, if it is given. Raises EvidenceError when a proof fails,
+    GuestError when the guest fails or the cell's time is over.
+    """
+    row, is_baseline = marker_row(cell.task.row), cell.task.row == BASELINE
+    assert row is not None
+    guest = ready.guest
+    mark = guest.console.length()
+    counter = None if profile is None else Counter(guest, ready.symbols, module)
+    armed = {}
+    with _loaded(guest, module, CellDeadline(cell.time_limit)) as loops:
+        marker = _Marker(loops, row, loops.address(row.loop, row.place))
+        original = marker.look()
+        marker.check_disconnected(original, "after loading")
+        with marker.connected(row.probe):
+            timed = marker.look()
+            marker.check_patched(row.probe, timed, original, "before the rounds")
+            marker.check_probe(row.probe, "before the rounds")
+            samples, profiled = _samples(loops, row, cell, counter)
+            marker.check_same(timed, "while the rounds ran")
+            marker.check_probe(row.probe, "after the rounds")
+            if row.probe is not None:
+                hits, int3 = marker.counted_in_place(row.probe, timed)
+        marker.check_same(original, "after disconnecting")
+        if row.probe is None:
+            # Timed without a probe: one is connected to see that the marker is there.
+            with marker.connected(row.counting):
+                counted = marker.look()
+                marker.check_patched(row.counting, counted, original, "before the counted rounds")
+                hits, int3 = marker.count()
+                marker.check_same(counted, "while the rounds were counted")
+            marker.check_same(original, "after disconnecting")
+            armed = {} if row.counting is None else {"armed_bytes": counted.hex()}
+    guest.check_console(mark)
+    check_clocksource(guest)
+    evidence = None if profile is None or profiled is None else stored(profiled, profile)
+    facts = {"kernel_release": ready.artifacts.kernel.release, "rounds": row.rounds, **armed}
+    with valid_result():
+        return CellRecord(
+            **identity(cell),
+            parameters={**cell.parameters, **facts},
+            status="ok",
+            notes=tuple(notes),
+            samples=samples,
+            value=mean(samples),
+            overhead=0.0 if is_baseline else None,
+            interval=(0.0, 0.0) if is_baseline else None,
+            evidence=Evidence(
+                mechanism="none" if is_baseline else row.place.replace("_", "-"),
+                probe_bytes=timed.hex(),
+                hits=hits,
+                int3=int3,
+                calls=COUNTED_ROUNDS,
+                hits_per_call=1 if row.counting else 0,
+                restored=True,
+                clocksource=CLOCKSOURCE,
+                original_bytes=original.hex(),
+                address=f"{marker.place:#x}",
+                symbol=f"{module.name}.{row.loop}",
+                flag="",
+                taint=permitted_taint(guest),
+                batches=2 * len(samples),
+                disturbed=0,
+            ),
+            profile=evidence,
+        )
+
+
+@dataclass(frozen=True)
+class _Marker:
+    """A row's marker in the loaded module, by the address of its place. Each check raises EvidenceError."""
+
+    loops: MarkerLoops
+    row: MarkerRow
+    place: int
+
+    def look(self) -> bytes:
+        return self.loops.guest.read_memory(self.place, _SIZES.get(self.row.place, _LOOKED_AT))
+
+    @contextmanager
+    def connected(self, probe: str | None) -> Iterator[None]:
+        if probe is not None:
+            self.loops.connect(self.row.loop, probe)
+        yield
+        self.loops.disconnect()
+
+    def count(self) -> tuple[int, int]:
+        """Hits and breakpoint traps of the counting pass; their numbers must be as expected."""
+        with self.loops.guest.counted_interrupts() as traps:
+            hits, wrong = self.loops.count(self.row.loop)
+        expected = COUNTED_ROUNDS if self.row.counting else 0
+        if (hits, wrong) != (expected, 0):
+            raise EvidenceError(
+                f"in {COUNTED_ROUNDS} rounds the probe was called {hits} times, not {expected}, "
+                f"and {wrong} times with other arguments than were passed"
+            )
+        if traps[INT3] != hits * self.row.int3:
+            raise EvidenceError(f"{hits} hits took {traps[INT3]} breakpoint traps, not {self.row.int3} each")
+        return hits, traps[INT3]
+
+    def counted_in_place(self, probe: str, timed: bytes) -> tuple[int, int]:
+        """Hits and breakpoint traps of a counting pass in the timed connection, its ``probe`` exchanged meanwhile."""
+        assert self.row.counting is not None
+        self.loops.exchange(self.row.counting)
+        self.check_same(timed, "when the probe was exchanged")
+        hits, int3 = self.count()
+        self.check_same(timed, "while the rounds were counted")
+        self.check_probe(self.row.counting, "after the counted rounds")
+        self.loops.exchange(probe)
+        self.check_same(timed, "when the probe was exchanged")
+        self.check_probe(probe, "after the exchange")
+        return hits, int3
+
+    def check_same(self, before: bytes, when: str) -> None:
+        _check_same(self.look(), before, when)
+
+    def check_probe(self, probe: str | None, when: str) -> None:
+        """The marker must call this probe; None: nothing is connected."""
+        found = self.loops.probe()
+        if found != (probe or "-"):
+            raise EvidenceError(f"{when}, the marker of {self.row.loop} calls {found}, not {probe or 'nothing'}")
+
+    def check_disconnected(self, live: bytes, when: str) -> None:
+        right = live == _UNCONNECTED.get(self.row.place, live)
+        if self.row.place in ("static_key", "tracepoint"):
+            right = live[0] in _NOP
+        if not right:
+            name = self.row.loop
+            raise EvidenceError(f"{when}, {name} is not as it is without a probe: its bytes are {live.hex(' ')}")
+
+    def check_patched(self, probe: str | None, live: bytes, original: bytes, when: str) -> None:
+        """The place must be patched where a probe is connected, and original without one."""
+        if probe is None:
+            _check_same(live, original, when)
+            return
+        right = {
+            "immediate": live == b"\xb0\x01",
+            "flag": live == b"\x01",
+            "static_key": live[0] in _JUMPS,
+            "tracepoint": live[0] in _JUMPS,
+            "int3": live[0] == 0xCC,
+            "loop": False,
+        }[self.row.place]
+        if not right:
+            raise EvidenceError(f"{when}, nothing is connected to {self.row.loop}: its bytes are {live.hex(' ')}")
+
+
+def _check_same(live: bytes, original: bytes, when: str) -> None:
+    if live != original:
+        raise EvidenceError(f"{when}, the marker's bytes changed from {original.hex(' ')} to {live.hex(' ')}")
+
+
+def _samples(
+    loops: MarkerLoops, row: MarkerRow, cell: MarkerCell, counter: Counter | None
+) -> tuple[tuple[float, ...], CellProfile | None]:
+    """Samples, all the same whole number, and their profile. Raises EvidenceError for others."""
+    count = max(_FEWEST_SAMPLES, cell.repeats)
+    written = 0 if counter is None else counter.mark()
+    timed = [loops.timed(row.loop, row.rounds, copies=row.copies) for _ in range(count)]
+    samples = [(twice - once) / row.rounds for once, twice in timed]
+    if len(set(samples)) != 1:
+        raise EvidenceError(f"samples of one boot differ: {', '.join(f'{s:.10g}' for s in samples)}")
+    if not samples[0].is_integer():
+        raise EvidenceError(f"a round of {row.loop} took {samples[0]:.10g} instructions, which is no whole number")
+    if counter is None:
+        return tuple(samples), None
+    with step("count instructions"):
+        return tuple(samples), counter.profile_rounds(written, timed, cell=cell.id, rounds=row.rounds)
+
+
+@contextmanager
+def _loaded(guest: Guest, module: Module, deadline: CellDeadline) -> Iterator[MarkerLoops]:
+    load(guest, module.name, module.file)
+    try:
+        yield MarkerLoops(guest, module.name, deadline.left)
+    except GuestError:
+        raise  # a failed guest takes no more commands
+    except BaseException:
+        guest.run(["rmmod", module.name])
+        raise
+    guest.succeed(["rmmod", module.name])
+
+
+# The table, its cells, and the kind.
 
 
 class MarkersBenchmark(BenchmarkChoice):
@@ -65,84 +398,55 @@ class MarkersTable(RowsTable):
     """What each cell says of where its instructions went."""
 
     def row_prefix(self) -> str:
-        """The prefix of the rows' names."""
         return PREFIX
-
-
-_NAME = "markers"
 
 
 class MarkersKind(BenchmarkKind):
     """Loops with markers, one row a cell."""
 
-    name = "markers"
+    name = BENCHMARK
     table = MarkersTable
 
     def benchmarks(self) -> Mapping[str, BenchmarkEntry]:
-        """The one benchmark."""
-        return {_NAME: BenchmarkEntry(marker_benchmarks().listed_as)}
+        return {BENCHMARK: BenchmarkEntry(marker_benchmarks().listed_as)}
 
     def rows(self) -> Mapping[str, str]:
-        """The document's rows."""
-        return {f"{PREFIX}{row}": _NAME for row in marker_benchmarks().rows}
+        return {f"{PREFIX}{row}": BENCHMARK for row in marker_benchmarks().rows}
 
     def lists(self) -> Mapping[str, Listing]:
-        """The document's rows."""
         return {"markers": Listing(("name", "loop", "rounds"), _rows)}
 
     def cells(self, name: str | None, table: MarkersTable) -> Generator[MarkerCell, None, None]:
-        """Each machine's and kernel's rows, the empty loop first."""
-        for machine, (kernel, rows) in product(
-            table.machines, rows_on(table.kernels, table.probes, table.kernel_for).items()
-        ):
-            kernel_name, machine_name = kernel_spec(kernel).name, machine_id(machine)
-            baseline = cell_id(name, machine_name, kernel_name, BASELINE, "noop")
+        for place, rows in table.places(name):
+            baseline = place.id(BASELINE, "noop")
             for row in rows:
-                parameters: dict[str, str | int] = {}
-                if table.image is not None:
-                    parameters["image"] = probe_name(Path(table.image))
-                if table.channel != "framed":
-                    parameters["channel"] = table.channel
-                yield Cell(
-                    id=cell_id(name, machine_name, kernel_name, row, "noop"),
-                    table=name,
-                    cpu=machine.cpu,
-                    smp=machine.smp,
-                    memory_mib=machine.memory_mib,
-                    kernel=kernel,
+                yield table.cell(
+                    place,
+                    (row, "noop"),
                     row=row,
-                    handler="noop",
-                    benchmark=_NAME,
                     metric=PER_LOOP,
                     repeats=table.benchmark.repeats or 1,
-                    clock=table.clock,
-                    image=table.image,
-                    channel=table.channel,
-                    time_limit=table.time_limit,
                     task=MarkerTask(row),
-                    parameters=parameters,
-                    profile=table.profile or (),
+                    parameters=table.guest_parameters,
                     compared_with=() if row == BASELINE else (baseline,),
                 )
 
     def describe(self, cell: MarkerCell) -> str:
-        """The samples and rounds."""
         row = marker_row(cell.task.row)
         return f"{cell.repeats} x {0 if row is None else row.rounds} rounds"
 
     def prepare(
         self, context: BuildContext, kernel: Kernel, cells: Sequence[MarkerCell]
     ) -> Mapping[str, Prepared[Module]]:
-        """The module with all the loops, for each row that the kernel can have."""
-        reasons = {cell.id: unsupported_reason(kernel, cell) for cell in cells}
-        prepared: dict[str, Prepared[Module]] = {
-            id_: unsupported(why) for id_, why in reasons.items() if why is not None
-        }
-        possible = [cell for cell in cells if cell.id not in prepared]
-        if not possible:
-            return prepared
-        (module,) = build_modules(context, kernel, [render("markers", {})])
-        for cell in possible:
+        prepared: dict[str, Prepared[Module]] = {}
+        module: Module | BuildError | None = None
+        for cell in cells:
+            why = unsupported_reason(kernel, cell)
+            if why is not None:
+                prepared[cell.id] = unsupported(why)
+                continue
+            if module is None:
+                (module,) = build_modules(context, kernel, [render("markers", {})])
             if isinstance(module, BuildError):
                 prepared[cell.id] = failed(module)
             else:
@@ -151,8 +455,6 @@ class MarkersKind(BenchmarkKind):
         return prepared
 
     def measure(self, session: Session, cells: Sequence[MarkerCell]) -> Generator[CellRecord, None, None]:
-        """Measure row after row in one guest."""
-
         def measured(ready: ReadyGuest, cell: MarkerCell) -> CellRecord:
             prepared = session.setup(cell)
             return measure_marker(ready, cell, prepared.setup, prepared.notes, session.profile_file(cell))

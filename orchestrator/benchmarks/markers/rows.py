@@ -8,9 +8,9 @@ from typing import Literal
 
 from orchestrator.catalog.data import Fact, read
 
+BENCHMARK = "markers"
 PREFIX = "marker."
 """The prefix of the rows' names among the probes of an experiment."""
-BASELINE_ROW = "empty"
 
 Place = Literal["loop", "immediate", "flag", "static_key", "tracepoint", "int3"]
 
@@ -84,5 +84,5 @@ def marker_benchmarks() -> MarkerBenchmarks:
 def marker_row(probe: str) -> MarkerRow | None:
     """Return the row of a probe's name, the empty loop for the baseline; None for any other name."""
     if probe == "none":
-        return marker_benchmarks().rows[BASELINE_ROW]
+        return marker_benchmarks().rows["empty"]
     return marker_benchmarks().rows.get(probe.removeprefix(PREFIX)) if probe.startswith(PREFIX) else None

@@ -7,13 +7,21 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from orchestrator.benchmarks.scaling.rows import scaling_benchmark
+from orchestrator.benchmarks.scaling.rows import MODEL_BENCHMARK, kprobe_cache
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import EvidenceError
 from orchestrator.results.stored_profile import Unit
 from orchestrator.run.unattended import Step, of_command, parse_steps
 
-# The result of a benchmark of many probes: samples for each of its rows, and one proof for all.
+STEPS = 10
+"""Steps of each kind, in which probes are registered or enabled."""
+TARGET = {"i386": "__ia32_sys_sync", "x86_64": "__x64_sys_sync"}
+"""The function of the first event, which the scripts of events call."""
+_TARGETS = 64
+_PAGE_BYTES = 4096
+_ENOUGH_FOR_PAGES = 1000
+"""Probes in a step whose memory is large beside the kernel's per-CPU reserve of free pages."""
+_CURVES = ("register", "enable", "disable", "unregister")
 
 
 @dataclass(frozen=True)
@@ -70,32 +78,20 @@ class ScalingFigures:
     marked: Mapping[str, MarkedSteps] = field(default_factory=dict)
 
 
-# Figures and proofs of thousands of kprobes, from the output of ``images/unattended/kpcache_driver.sh``.
-#
-# A sample of registering, enabling, disabling or unregistering is one of ten steps, timer ticks included. Hits are of
-# functions that only the module calls, with interrupts off, spread evenly among the other probes.
-
-STEPS = 10
-_PAGE_BYTES = 4096
-TARGETS = 64
-_ENOUGH_FOR_PAGES = 1000
-"""Probes in a step whose memory is large beside the kernel's per-CPU reserve of free pages."""
-_CALLS = 9
-
-
 def read_driver(text: str, probes: int) -> ScalingFigures:
-    """The figures of ``probes`` probes, all proofs checked. Raises EvidenceError."""
+    """The figures of ``probes`` kprobes (``kpcache_driver.sh``), all proofs checked. Raises EvidenceError.
+
+    A sample of registering, enabling, disabling or unregistering is one of ten steps, timer ticks included. Hits are of
+    functions that only the module calls, with interrupts off, spread evenly among the other probes.
+    """
     steps = parse_steps(text)
-    registering, enabling, disabling, unregistering = (
-        of_command(steps, command, STEPS) for command in ("register", "enable", "disable", "unregister")
-    )
+    registering, enabling, disabling, unregistering = (of_command(steps, command, STEPS) for command in _CURVES)
     _, (check,), (restored,), (total,) = (
         of_command(steps, command, 1) for command in ("sieve", "check", "restored", "total")
     )
     alone, removed = of_command(steps, "alone", 2)
-    bare_first, bare, alone_first, alone_warm, alone_again, disabled, first, warm, again = of_command(
-        steps, "call", _CALLS
-    )
+    calls = of_command(steps, "call", 9)
+    bare_first, bare, alone_first, alone_warm, alone_again, disabled, first, warm, again = calls
     for step in (bare_first, bare, disabled):
         _check_hits(step, 0)
     for step in (alone_first, alone_warm, alone_again, first, warm, again):
@@ -107,16 +103,24 @@ def read_driver(text: str, probes: int) -> ScalingFigures:
     if restored.number("changed") or restored.hexadecimal("bytes") != original:
         raise EvidenceError(f"after unregistering, {restored.number('changed')} places have other bytes than before")
     each, halves = probes // STEPS, probes // 2 // STEPS
+    rows = {
+        BASELINE: [bare, disabled],
+        "register": registering,
+        "enable": enabling,
+        "disable": disabling,
+        "unregister": unregistering,
+        "hit-alone": [alone_warm, alone_again],
+        "hit-first": [first],
+        "hit": [warm, again],
+    }
+    # A probe that cannot be enabled is replaced by the next one.
+    done = {"register": each, "disable": halves, "unregister": each}
     samples = {
-        BASELINE: (_per_call(bare), _per_call(disabled)),
-        "register": _per_probe(registering, each),
-        # A probe that cannot be enabled is replaced by the next one.
-        "enable": tuple(step.number("taken") / step.positive("timed") for step in enabling),
-        "disable": _per_probe(disabling, halves),
-        "unregister": _per_probe(unregistering, each),
-        "hit-alone": (_per_call(alone_warm), _per_call(alone_again)),
-        "hit-first": (_per_call(first),),
-        "hit": (_per_call(warm), _per_call(again)),
+        row: tuple(
+            step.number("taken") / (done.get(row) or step.positive("timed" if row == "enable" else "calls"))
+            for step in mine
+        )
+        for row, mine in rows.items()
     }
     for row in (BASELINE, "hit-alone", "hit"):
         if len(set(samples[row])) != 1:
@@ -134,7 +138,8 @@ def read_driver(text: str, probes: int) -> ScalingFigures:
         facts["probe_bytes_taken"] = round(
             statistics.median(step.number("pages") for step in registering) * _PAGE_BYTES / each
         )
-    row_facts = {row: {"step": each if row in ("register", "unregister") else halves} for row in _CURVES}
+    enabled = sum(step.number("timed") for step in enabling)
+    probes_of = {"register": probes, "unregister": probes, "enable": enabled, "disable": halves * STEPS}
     return ScalingFigures(
         samples=samples,
         proof=ScalingProof(
@@ -149,51 +154,26 @@ def read_driver(text: str, probes: int) -> ScalingFigures:
         ),
         facts=facts,
         compared=frozenset(samples) - {*_CURVES, BASELINE},
-        row_facts=row_facts,
-        marked=_marked(
-            steps,
-            {
-                BASELINE: [bare],
-                "register": registering,
-                "enable": enabling,
-                "disable": disabling,
-                "unregister": unregistering,
-                "hit-alone": [alone_warm],
-                "hit-first": [first],
-                "hit": [warm],
-            },
-            {"enable": sum(step.number("timed") for step in enabling), "disable": halves * STEPS},
-            probes,
-        ),
+        row_facts={row: {"step": each if row in ("register", "unregister") else halves} for row in _CURVES},
+        marked=_marked(steps, {row: mine if row in _CURVES else mine[:1] for row, mine in rows.items()}, probes_of),
     )
 
 
 def _marked(
-    steps: Sequence[Step], rows: Mapping[str, Sequence[Step]], probes_of: Mapping[str, int], probes: int
+    steps: Sequence[Step], rows: Mapping[str, Sequence[Step]], probes_of: Mapping[str, int]
 ) -> Mapping[str, MarkedSteps]:
     """The steps of each row, by their place among those that QEMU's plugin has kept."""
-    kept = [step for step in steps if "ticks" in step.values]
+    kept = [id(step) for step in steps if "ticks" in step.values]
     return {
         row: MarkedSteps(
-            numbers=[next(at for at, one in enumerate(kept) if one is step) for step in mine],
+            numbers=[kept.index(id(step)) for step in mine],
             ticks=[step.number("ticks") for step in mine],
-            count=probes_of.get(row, probes) if row in _CURVES else sum(step.number("calls") for step in mine),
-            unit="probe" if row in _CURVES else "call",
+            count=probes_of[row] if row in probes_of else sum(step.number("calls") for step in mine),
+            unit="probe" if row in probes_of else "call",
         )
         for row, mine in rows.items()
         if all("ticks" in step.values for step in mine)
     }
-
-
-_CURVES = ("register", "enable", "disable", "unregister")
-
-
-def _per_probe(steps: Sequence[Step], count: int) -> tuple[float, ...]:
-    return tuple(step.number("taken") / count for step in steps)
-
-
-def _per_call(step: Step) -> float:
-    return step.number("taken") / step.positive("calls")
 
 
 def _check_hits(step: Step, expected: int) -> None:
@@ -203,8 +183,8 @@ def _check_hits(step: Step, expected: int) -> None:
 
 def _mechanism(check: Step, live: str, original: str, enabled: int) -> str:
     armed, int3, targets = (check.number(name) for name in ("armed", "int3", "targets"))
-    if (armed, targets) != (enabled, TARGETS) or live == original:
-        raise EvidenceError(f"{armed} of {enabled} enabled kprobes and {targets} of {TARGETS} targets are armed")
+    if (armed, targets) != (enabled, _TARGETS) or live == original:
+        raise EvidenceError(f"{armed} of {enabled} enabled kprobes and {targets} of {_TARGETS} targets are armed")
     mechanism = mechanism_of(live)
     # A kprobe on a function that ftrace must not trace is a breakpoint, also where the others use ftrace.
     if mechanism == "int3" and int3 != armed:
@@ -212,20 +192,12 @@ def _mechanism(check: Step, live: str, original: str, enabled: int) -> str:
     return mechanism
 
 
-# Figures of thousands of kprobes through tracefs, from the output of ``images/unattended/kpcache_events.sh``.
-
-TARGET = {"i386": "__ia32_sys_sync", "x86_64": "__x64_sys_sync"}
-"""The function of the first event, which the script calls."""
-_STEPS = 10
-
-
 def read_events(text: str, probes: int) -> ScalingFigures:
-    """The figures of ``probes`` events, all proofs checked. Raises EvidenceError."""
+    """The figures of ``probes`` events of tracefs (``kpcache_events.sh``), all proofs checked. Raises EvidenceError."""
     steps = parse_steps(text)
     shell = of_command(steps, "shell", 2)
-    defining, enabling, disabling = (of_command(steps, command, _STEPS) for command in ("define", "enable", "disable"))
-    (check,), (removed,) = (of_command(steps, command, 1) for command in ("check", "remove"))
-    original, live, restored = (step.hexadecimal("bytes") for step in of_command(steps, "look", 3))
+    defining, enabling, disabling = (of_command(steps, command, STEPS) for command in ("define", "enable", "disable"))
+    (check,), (original, live, _) = of_command(steps, "check", 1), _looks(steps)
     defined, enabled, disabled = (
         sum(step.number("counted") for step in done) for done in (defining, enabling, disabling)
     )
@@ -235,46 +207,46 @@ def read_events(text: str, probes: int) -> ScalingFigures:
         raise EvidenceError(f"{check.number('enabled')} kprobes are enabled, of {enabled} events")
     if disabled != enabled:
         raise EvidenceError(f"{disabled} events were disabled, of {enabled}")
+    done = {BASELINE: shell, "define": defining, "enable": enabling, "disable": disabling}
+    halves = probes // 2 // STEPS
+    return ScalingFigures(
+        # The time of events that were refused is included.
+        samples={
+            row: tuple(step.number("taken") / step.positive("counted") for step in mine) for row, mine in done.items()
+        },
+        proof=_events_proof(steps),
+        facts={},
+        compared=frozenset({"define", "enable", "disable"}),
+        row_facts={"define": {"step": probes // STEPS}, "enable": {"step": halves}, "disable": {"step": halves}},
+    )
+
+
+def _looks(steps: Sequence[Step]) -> list[str]:
+    """The bytes at the first event's function: before, while it is enabled, and after all."""
+    return [step.hexadecimal("bytes") for step in of_command(steps, "look", 3)]
+
+
+def _events_proof(steps: Sequence[Step]) -> ScalingProof:
+    """The proof of events, of which each call of the first one's function was a hit. Raises EvidenceError."""
+    (check,), (removed,) = (of_command(steps, command, 1) for command in ("check", "remove"))
+    original, live, restored = _looks(steps)
     if check.number("hits") != check.number("calls"):
         raise EvidenceError(f"of {check.number('calls')} calls {check.number('hits')} were hits")
     if removed.number("left") or restored != original:
         raise EvidenceError(f"after the events had been taken away, {removed.number('left')} kprobes were left")
-    return ScalingFigures(
-        samples={
-            BASELINE: _each(shell),
-            "define": _each(defining),
-            "enable": _each(enabling),
-            "disable": _each(disabling),
-        },
-        proof=ScalingProof(
-            mechanism=mechanism_of(live),
-            live=live,
-            original=original,
-            address=int(of_command(steps, "look", 3)[0].hexadecimal("site"), 16),
-            symbol="sys_sync",
-            hits=check.number("hits"),
-            calls=check.number("calls"),
-        ),
-        facts={},
-        compared=frozenset({"define", "enable", "disable"}),
-        row_facts={
-            "define": {"step": probes // _STEPS},
-            "enable": {"step": probes // 2 // _STEPS},
-            "disable": {"step": probes // 2 // _STEPS},
-        },
+    return ScalingProof(
+        mechanism=mechanism_of(live),
+        live=live,
+        original=original,
+        address=int(of_command(steps, "look", 3)[0].hexadecimal("site"), 16),
+        symbol="sys_sync",
+        hits=check.number("hits"),
+        calls=check.number("calls"),
     )
 
 
-def _each(steps: Sequence[Step]) -> tuple[float, ...]:
-    """The cost of each event that was done; the time of refused ones is included."""
-    return tuple(step.number("taken") / step.positive("counted") for step in steps)
-
-
-# Figures of loads beside thousands of events of kprobes, from the output of ``images/unattended/kpcache_load.sh``.
-
 _GROUPS, _GROUP = 10, 10
 """Groups of events that are enabled one after the other: five before all others, and five behind them."""
-_LOOKS = 3
 _LOADS = (("calls", "with"), ("files", "with"), ("calls", "without"), ("files", "without"))
 """In the order of the script, each twice."""
 _ROWS = {
@@ -286,33 +258,19 @@ _ROWS = {
 
 
 def read_load(text: str, probes: int) -> ScalingFigures:
-    """The figures of ``probes`` events, all proofs checked. Raises EvidenceError."""
+    """The figures of loads beside ``probes`` events (``kpcache_load.sh``), all proofs checked. Raises EvidenceError."""
     steps = parse_steps(text)
     enabling = of_command(steps, "enable", _GROUPS)
-    (check,), (removed,) = (of_command(steps, command, 1) for command in ("check", "remove"))
-    looks = of_command(steps, "look", _LOOKS)
-    original, live, restored = (step.hexadecimal("bytes") for step in looks)
+    (check,), (original, live, _) = of_command(steps, "check", 1), _looks(steps)
     if check.number("enabled") != probes // 2 or live == original:
         raise EvidenceError(f"{check.number('enabled')} kprobes are enabled, and not {probes // 2}")
-    if check.number("hits") != check.number("calls"):
-        raise EvidenceError(f"of {check.number('calls')} calls {check.number('hits')} were hits")
-    if removed.number("left") or restored != original:
-        raise EvidenceError(f"after the events had been taken away, {removed.number('left')} kprobes were left")
     loads = _loads(steps)
     return ScalingFigures(
         samples={
             "enable": tuple(step.number("taken") / _GROUP for step in enabling),
             **{row: tuple(float(one.number("real")) for one in loads[load]) for row, load in _ROWS.items()},
         },
-        proof=ScalingProof(
-            mechanism=mechanism_of(live),
-            live=live,
-            original=original,
-            address=int(looks[0].hexadecimal("site"), 16),
-            symbol="sys_sync",
-            hits=check.number("hits"),
-            calls=check.number("calls"),
-        ),
+        proof=_events_proof(steps),
         facts={},
         compared=frozenset({"calls"}),
         row_facts={"enable": {"step": _GROUP}},
@@ -338,21 +296,19 @@ def _loads(steps: Sequence[Step]) -> Mapping[tuple[str, str], Sequence[Step]]:
     return {load: found[2 * at : 2 * at + 2] for at, load in enumerate(_LOADS)}
 
 
-# Figures of the model of the kprobes' hash and cache, from the output of ``images/unattended/kpcache_model.sh``.
-
-NAME = "kpcache-model"
 _WALKS = ("nothing", "nothing", "list", "list", "cache", "cache", "cache", "count")
 
 
 def read_model(text: str, probes: int) -> ScalingFigures:
-    """The figures of ``probes`` addresses, all lookups checked. Raises EvidenceError."""
+    """The figures of ``probes`` addresses in the model (``kpcache_model.sh``), all lookups checked.
+
+    Raises EvidenceError.
+    """
     steps = parse_steps(text)
-    model = scaling_benchmark(NAME)
-    assert model is not None
     parts = {(bits, hot): _part(steps, probes, bits, hot) for bits in (6, 12) for hot in (0, 95)}
     samples: dict[str, tuple[float, ...]] = {}
     row_facts: dict[str, dict[str, int]] = {}
-    for name, row in model.rows.items():
+    for name, row in kprobe_cache().benchmarks[MODEL_BENCHMARK].rows.items():
         walks = parts[row.bits, row.hot]
         samples[name] = walks[row.walk]
         if row.walk == "cache":

@@ -8,6 +8,12 @@ from typing import Literal
 
 from orchestrator.catalog.data import Fact, read
 
+MODEL_BENCHMARK, LOAD_BENCHMARK, EVENTS_BENCHMARK = "kpcache-model", "kpcache-load", "kpcache-events"
+LOOKUPS = ("get_kprobe", "get_kprobe_cached", "__get_kprobe")
+"""One lookup: the kernel's own function, and those of images/patches/kprobe-cache.patch."""
+
+Which = Literal["without", "with"]
+
 
 class ScalingRow(Fact):
     """One figure of a benchmark of many probes.
@@ -24,10 +30,7 @@ class ScalingRow(Fact):
 
 
 class ScalingBenchmarkFacts(Fact):
-    """A benchmark of many probes: its module, its script, its rows, and its default numbers of probes.
-
-    One that is ``marked`` tells QEMU's counting plugin of its steps.
-    """
+    """A benchmark of many probes; one that is ``marked`` tells QEMU's counting plugin of its steps."""
 
     title: str
     template: str
@@ -43,15 +46,19 @@ class PublishedCache(Fact):
 
     enabled: int
     registered: int
-    seconds: dict[Literal["without", "with"], int]
+    seconds: dict[Which, int]
     pauses: int
     pause_seconds: int
     cache_kib_per_cpu: int
-    misses: dict[Literal["without", "with"], dict[str, float]]
+    misses: dict[Which, dict[str, float]]
 
-    def net_seconds(self, which: Literal["without", "with"]) -> int:
+    def net_seconds(self, which: Which) -> int:
         """Seconds of enabling without the pauses."""
         return self.seconds[which] - self.pauses * self.pause_seconds
+
+    @property
+    def functions(self) -> list[str]:
+        return list(dict.fromkeys(name for shares in self.misses.values() for name in shares))
 
 
 class KprobeCache(Fact):
@@ -68,13 +75,8 @@ def kprobe_cache() -> KprobeCache:
     return KprobeCache.model_validate(read("rows.yaml", __package__))
 
 
-def scaling_benchmark(benchmark: str) -> ScalingBenchmarkFacts | None:
-    """Return the benchmark of many probes that has this name; None for any other name."""
-    return kprobe_cache().benchmarks.get(benchmark)
-
-
 def scaling_row(probe: str) -> ScalingRow | None:
     """Return the row of a probe's name, such as ``kpcache.enable``; None for any other name."""
-    benchmark, dot, row = probe.partition(".")
-    found = scaling_benchmark(benchmark) if dot else None
+    benchmark, _, row = probe.partition(".")
+    found = kprobe_cache().benchmarks.get(benchmark)
     return found.rows.get(row) if found else None

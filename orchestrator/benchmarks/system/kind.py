@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self, cast
+from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BeforeValidator, ValidationInfo, model_validator
+from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
@@ -16,9 +15,7 @@ from orchestrator.benchmarks.system.measurement import SystemSetup, measure_work
 from orchestrator.benchmarks.system.work import SystemCell, SystemTask
 from orchestrator.benchmarks.system.workloads import (
     SystemWorkload,
-    WorkloadName,
     published_systems,
-    system_workload,
     system_workloads,
 )
 from orchestrator.catalog import probes as user_probe
@@ -38,50 +35,21 @@ from orchestrator.catalog.probes import (
 from orchestrator.catalog.words import ProfilePart
 from orchestrator.errors import ConfigError, EvidenceError
 from orchestrator.experiment import fields
-from orchestrator.experiment.cell import (
-    Cell,
-    Machine,
-    cell_id,
-    kernel_conflicts,
-    machine_id,
-    module_parameters,
-    rows_on,
-)
+from orchestrator.experiment.cell import Machine, kernel_conflicts, module_parameters, rows_on
 from orchestrator.experiment.fields import Entries, one_of, whole
-from orchestrator.experiment.problems import Problem, conflict, mismatch, refused, wrong
-from orchestrator.experiment.table import FEWEST_WALL_REPEATS, BenchmarkChoice, BenchmarkEntry, Listing, Row, Table
+from orchestrator.experiment.problems import Problem, mismatch, refused, wrong
+from orchestrator.experiment.table import (
+    FEWEST_WALL_REPEATS,
+    BenchmarkChoice,
+    BenchmarkEntry,
+    Listing,
+    Place,
+    Row,
+    Table,
+)
 from orchestrator.results.contract import PER_RUN, UNITS, CellRecord, ReferenceValue
 from orchestrator.results.statistics import Resolution
 from orchestrator.run.boot import BenchmarkKind, Prepared, Session, changed
-
-# The overhead of a whole system's work over the baseline's, and the smallest difference that can be resolved.
-
-
-def compared(cell: SystemCell, record: CellRecord, others: Sequence[CellRecord]) -> CellRecord:
-    """The record with its overhead and its verdict; ``others`` are the baseline and its A/A boots that have numbers.
-
-    Raises EvidenceError where its work differs from the baseline's.
-    """
-    if not cell.compared_with:
-        return record
-    baseline = next((other for other in others if other.id == cell.compared_with[0]), None)
-    if baseline is not None:
-        check_same_work(baseline, record)
-    resolution = Resolution.of(
-        record.samples,
-        () if baseline is None else baseline.samples,
-        [other.samples for other in others if other is not baseline],
-    )
-    undecided = None if cell.task.aa_boot else resolution.why_undecided(UNITS[cell.clock])
-    known = {"resolvable": resolution.smallest, "again_difference": resolution.aa_difference}
-    return changed(
-        record,
-        parameters={**record.parameters, **{name: value for name, value in known.items() if value is not None}},
-        notes=(*record.notes, *([undecided] if undecided else [])),
-        overhead=resolution.overhead,
-        interval=resolution.interval,
-        verdict="none" if undecided else None,
-    )
 
 
 def check_same_work(baseline: CellRecord, record: CellRecord) -> None:
@@ -141,19 +109,9 @@ class SystemBenchmark(BenchmarkChoice):
 
     @property
     def spec(self) -> SystemWorkload:
-        """The workload's facts."""
-        spec = system_workload(self.name)
-        assert spec is not None
-        return spec
+        return system_workloads().benchmarks[self.name]
 
-    @model_validator(mode="after")
-    def _check_keys(self) -> Self:
-        problems = list(self._problems())
-        if problems:
-            raise conflict(problems)
-        return self
-
-    def _problems(self) -> Iterator[Problem]:
+    def conflicts(self) -> Iterator[Problem]:
         owner = {"scope": "kernel-build", "packets": "ping-flood", "command": "command"}
         for key, name in owner.items():
             if getattr(self, key) is not None and self.name != name:
@@ -219,7 +177,6 @@ class SystemTable(Table):
     """What each cell says of where its instructions went, and how many were the instrumentation's own."""
 
     def conflicts(self) -> Iterator[Problem]:
-        """Conflicts between values that are each valid alone."""
         yield from super().conflicts()
         benchmark, least = self.benchmark, self.benchmark.spec.memory_mib
         for index, machine in enumerate(self.machines):
@@ -248,18 +205,14 @@ class SystemTable(Table):
         yield from self._image_conflicts()
 
     def _image_conflicts(self) -> Iterator[Problem]:
-        if self.image is None:
-            return
-        if is_user_disk(self.image):
+        if self.image is not None and is_user_disk(self.image):
             yield Problem(("image",), "a workload works in memory, where a disk of your own cannot be: name a recipe")
-            return
-        arch = image_recipe(self.image).arch
-        for kernel in self.all_kernels:
-            spec = kernel_spec(kernel)
-            if spec.arch != arch:
-                yield Problem(
-                    ("image",), f"image '{self.image}' is for {arch}, and kernel '{spec.name}' for {spec.arch}"
-                )
+        elif self.image is not None:
+            arch = image_recipe(self.image).arch
+            for spec in map(kernel_spec, self.all_kernels):
+                if spec.arch != arch:
+                    what = f"image '{self.image}' is for {arch}, and kernel '{spec.name}' for {spec.arch}"
+                    yield Problem(("image",), what)
 
 
 # The cells of a whole-system workload's table, in their order.
@@ -274,102 +227,75 @@ _PHASE_US = 3700
 _LONGEST_PHRASE = 200
 
 
-def system_cells(name: str | None, table: SystemTable) -> Iterator[SystemCell]:
-    """The cells of each machine: the first kernel without a probe, its A/A boots, and the cells compared with it.
-
-    Each cell has its own boot.
-    """
+def _cells(name: str | None, table: SystemTable) -> Iterator[SystemCell]:
+    """For each machine the first kernel without a probe, its A/A boots, and the cells compared with them."""
+    first = table.kernels[0]
     for machine in table.machines:
-        yield from _Cells(name, table, machine).all()
-
-
-@dataclass(frozen=True)
-class _Cells:
-    """The cells of one machine of a table; ``name`` is the table's."""
-
-    name: str | None
-    table: SystemTable
-    machine: Machine
-
-    def all(self) -> Iterator[SystemCell]:
-        table, first = self.table, self.table.kernels[0]
-        baseline = self._id(first, BASELINE)
+        home = Place(name, machine, first)
+        baseline = home.id(BASELINE)
         # The ids of A/A boots are those of earlier versions' results.
-        aa_boots = tuple(f"{baseline}/again{number}" for number in range(1, table.benchmark.aa_boots + 1))
-        yield self._cell(baseline, first, self._task(BASELINE, 0), ())
-        for number, id_ in enumerate(aa_boots, start=1):
-            yield self._cell(id_, first, self._task(BASELINE, number), (baseline,))
+        boots = range(1, table.benchmark.aa_boots + 1)
+        yield _cell(table, home, BASELINE, ())
+        for number in boots:
+            yield _cell(table, home, BASELINE, (baseline,), aa_boot=number)
+        compared_with = (baseline, *(f"{baseline}/again{number}" for number in boots))
         for kernel, probes in rows_on(table.kernels, table.probes, table.kernel_for).items():
             # Another kernel has its own cell without a probe, which separates the kernel's cost from the probe's.
-            alone = [] if kernel == first else [BASELINE]
-            for probe in (*alone, *(probe for probe in probes if probe != BASELINE)):
-                yield self._cell(self._id(kernel, probe), kernel, self._task(probe, 0), (baseline, *aa_boots))
-
-    def _id(self, kernel: str, probe: str) -> str:
-        return cell_id(self.name, machine_id(self.machine), kernel_spec(kernel).name, probe_kind(probe).name)
-
-    def _task(self, probe: str, aa_boot: int) -> SystemTask:
-        benchmark = self.table.benchmark
-        assert benchmark.repeats is not None
-        return SystemTask(
-            name=cast(WorkloadName, benchmark.name),
-            probe=probe,
-            scope=benchmark.scope or "",
-            packets=benchmark.packets or 0,
-            command=benchmark.command or (),
-            image=self.table.image,
-            warm=benchmark.repeats,
-            seed=(benchmark.seed + aa_boot) % 2**32,
-            phase_us=aa_boot * _PHASE_US,
-            aa_boot=aa_boot,
-            events=benchmark.events or (),
-        )
-
-    def _cell(self, id_: str, kernel: str, task: SystemTask, compared_with: tuple[str, ...]) -> SystemCell:
-        table, machine, kind = self.table, self.machine, probe_kind(task.probe)
-        return Cell(
-            id=id_,
-            table=self.name,
-            cpu=machine.cpu,
-            smp=machine.smp,
-            memory_mib=machine.memory_mib,
-            kernel=kernel,
-            row=kind.name,
-            handler="noop" if task.probe == BASELINE or is_path(task.probe) else "record",
-            benchmark=task.name,
-            metric=PER_RUN,
-            repeats=task.warm,
-            clock=table.clock,
-            image=None,  # unpacked into memory, not a disk
-            channel="framed",
-            time_limit=table.time_limit or _time_limit(table.benchmark),
-            task=task,
-            parameters={"memory_mib": machine.memory_mib, **_parameters(task), **module_parameters(kind)},
-            published=_published(table.reference, kernel, task),
-            compared_with=compared_with,
-            profile=table.profile or (),
-        )
+            for probe in probes:
+                if probe != BASELINE or kernel != first:
+                    yield _cell(table, Place(name, machine, kernel), probe, compared_with)
 
 
-def _time_limit(benchmark: SystemBenchmark) -> int:
-    """Seconds of the host's time that a run may take: several times what an emulator needs on a busy host."""
+def _cell(
+    table: SystemTable,
+    place: Place,
+    probe: str,
+    compared_with: tuple[str, ...],
+    aa_boot: int = 0,
+) -> SystemCell:
+    benchmark, kind = table.benchmark, probe_kind(probe)
+    assert benchmark.repeats is not None
     seconds = system_workloads().scopes[benchmark.scope].seconds if benchmark.scope else 0
-    return _SHORTEST_LIMIT + _HOST_SECONDS * (seconds + (benchmark.packets or 0) // _PACKETS_PER_SECOND)
+    seconds += (benchmark.packets or 0) // _PACKETS_PER_SECOND
+    task = SystemTask(
+        name=benchmark.name,
+        probe=probe,
+        scope=benchmark.scope or "",
+        packets=benchmark.packets or 0,
+        command=benchmark.command or (),
+        image=table.image,
+        warm=benchmark.repeats,
+        seed=(benchmark.seed + aa_boot) % 2**32,
+        phase_us=aa_boot * _PHASE_US,
+        aa_boot=aa_boot,
+        events=benchmark.events or (),
+    )
+    return table.cell(
+        place,
+        (kind.name, *((f"again{aa_boot}",) if aa_boot else ())),
+        row=kind.name,
+        handler="noop" if probe == BASELINE or is_path(probe) else "record",
+        metric=PER_RUN,
+        repeats=task.warm,
+        image=None,  # unpacked into memory, not a disk
+        # Several times what an emulator needs on a busy host.
+        time_limit=table.time_limit or _SHORTEST_LIMIT + _HOST_SECONDS * seconds,
+        task=task,
+        parameters={"memory_mib": place.machine.memory_mib, **_parameters(task), **module_parameters(kind)},
+        published=_published(table.reference, place.kernel, task),
+        compared_with=compared_with,
+    )
 
 
 def _parameters(task: SystemTask) -> dict[str, str | int]:
-    parameters: dict[str, str | int] = {}
-    if task.scope:
-        parameters["scope"] = task.scope
-    if task.packets:
-        parameters["packets"] = task.packets
-    if task.command:
-        parameters["command"] = " ".join(task.command)[:_LONGEST_PHRASE]
-    if task.image is not None:
-        parameters["image"] = probe_name(Path(task.image))
-    if task.aa_boot:
-        parameters["again"] = task.aa_boot
-    return parameters
+    parameters: dict[str, str | int] = {
+        "scope": task.scope,
+        "packets": task.packets,
+        "command": " ".join(task.command)[:_LONGEST_PHRASE],
+        "image": "" if task.image is None else probe_name(Path(task.image)),
+        "again": task.aa_boot,
+    }
+    return {name: value for name, value in parameters.items() if value}
 
 
 def _published(reference: str | None, kernel: str, task: SystemTask) -> ReferenceValue | None:
@@ -382,7 +308,7 @@ def _published(reference: str | None, kernel: str, task: SystemTask) -> Referenc
     overhead = table.difference(row) if row.overhead is None else row.overhead
     if overhead is None:
         return None
-    return ReferenceValue(table=table.id, value=row.real, overhead=overhead, unit=table.unit)
+    return ReferenceValue(table=table.name, value=row.real, overhead=overhead, unit=table.unit)
 
 
 class SystemKind(BenchmarkKind):
@@ -394,26 +320,22 @@ class SystemKind(BenchmarkKind):
     aliases = {"again": "aa_boots"}  # noqa: RUF012 - never changed
 
     def benchmarks(self) -> Mapping[str, BenchmarkEntry]:
-        """The workloads by name."""
         return {name: BenchmarkEntry(one.title) for name, one in system_workloads().benchmarks.items()}
 
     def lists(self) -> Mapping[str, Listing]:
-        """The scopes of kernel builds, and the events that probes record."""
+        scopes = [(name, one.title, one.seconds) for name, one in system_workloads().scopes.items()]
         return {
-            "scopes": Listing(("name", "what_is_built", "guest_seconds_a_warm_run"), _scopes),
+            "scopes": Listing(("name", "what_is_built", "guest_seconds_a_warm_run"), lambda: scopes),
             "events": Listing(("name", "event", "group", "marker", "functions"), _events),
         }
 
-    def cells(self, name: str | None, table: SystemTable) -> Generator[SystemCell, None, None]:
-        """For each machine the baseline, its A/A boots, and the cells compared with them."""
-        yield from system_cells(name, table)
+    def cells(self, name: str | None, table: SystemTable) -> Iterator[SystemCell]:
+        return _cells(name, table)
 
     def boot_key(self, cell: SystemCell) -> Hashable:
-        """Each cell has a boot of its own."""
         return cell.id
 
     def describe(self, cell: SystemCell) -> str:
-        """The amount of work and the runs."""
         scope = f"scope {cell.task.scope}, " if cell.task.scope else ""
         packets = f"{cell.task.packets} packets, " if cell.task.packets else ""
         return f"{scope}{packets}a cold run and {cell.repeats} warm ones"
@@ -421,21 +343,37 @@ class SystemKind(BenchmarkKind):
     def prepare(
         self, context: BuildContext, kernel: Kernel, cells: Sequence[SystemCell]
     ) -> Mapping[str, Prepared[SystemSetup]]:
-        """The image, the source to build, and the module beside the work."""
         return {cell.id: prepare_cell(context, kernel, cell) for cell in cells}
 
     def measure(self, session: Session, cells: Sequence[SystemCell]) -> Generator[CellRecord, None, None]:
-        """Do the work of each cell in its own guest."""
         for cell in cells:
             yield measure_work(session, cell)
 
     def compare(self, cell: SystemCell, record: CellRecord, others: Sequence[CellRecord]) -> CellRecord:
-        """The record with its overhead over the baseline, and no verdict below the A/A boots' resolution."""
-        return compared(cell, record, others)
+        """The record with its overhead over the baseline, and no verdict below the A/A boots' resolution.
 
-
-def _scopes() -> Sequence[Sequence[object]]:
-    return [(name, scope.title, scope.seconds) for name, scope in system_workloads().scopes.items()]
+        Raises EvidenceError where its work differs from the baseline's.
+        """
+        if not cell.compared_with:
+            return record
+        baseline = next((other for other in others if other.id == cell.compared_with[0]), None)
+        if baseline is not None:
+            check_same_work(baseline, record)
+        resolution = Resolution.of(
+            record.samples,
+            () if baseline is None else baseline.samples,
+            [other.samples for other in others if other is not baseline],
+        )
+        undecided = None if cell.task.aa_boot else resolution.why_undecided(UNITS[cell.clock])
+        known = {"resolvable": resolution.smallest, "again_difference": resolution.aa_difference}
+        return changed(
+            record,
+            parameters={**record.parameters, **{name: value for name, value in known.items() if value is not None}},
+            notes=(*record.notes, *([undecided] if undecided else [])),
+            overhead=resolution.overhead,
+            interval=resolution.interval,
+            verdict="none" if undecided else None,
+        )
 
 
 def _events() -> Sequence[Sequence[object]]:

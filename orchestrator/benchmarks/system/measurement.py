@@ -16,7 +16,6 @@ from orchestrator.benchmarks.system.work import (
     REPORT,
     REPORT_AFTER,
     Beside,
-    Run,
     SystemCell,
     SystemFigures,
     SystemInputs,
@@ -52,19 +51,18 @@ from orchestrator.run.boot import (
     with_parameters,
 )
 from orchestrator.run.guests import CLOCKSOURCE
-from orchestrator.run.unattended import Ending, Work, WorkCounts, close, output_of, worked
+from orchestrator.run.unattended import Work, WorkCounts, close, output_of, worked
 from orchestrator.steps import step
-
-# How many of a run's instructions were the instrumentation's own, as its profile tells.
-#
-# Instrumentation is the code of the kernel's markers, the module beside the work with its hooks, handlers and detours,
-# code that was made while the guest ran (slots in which kprobes execute a copy of an instruction, optimised kprobes'
-# detours), and the int3 or the jump at each probe point. What the kernel executes for a trap is not among it.
 
 
 @dataclass(frozen=True)
 class Instrumentation:
-    """Where it is: the ``markers``' code, the ``module``'s memory, the probe points' ``sites``, and ``places``."""
+    """Where the instrumentation's own instructions are.
+
+    They are the code of the kernel's ``markers``, the ``module`` beside the work with its hooks, handlers and detours,
+    code that was made while the guest ran (slots in which kprobes execute a copy of an instruction, optimised kprobes'
+    detours), and the int3 or the jump at each of the ``sites``. What the kernel executes for a trap is not among them.
+    """
 
     places: Places
     markers: Sequence[range]
@@ -73,16 +71,11 @@ class Instrumentation:
     _known: dict[int, bool] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def executed(self, region: Region) -> int:
-        """How many instructions of a region are the instrumentation's."""
-        armed = self._armed
+        # The instructions at the probe points while it records: an int3 is one byte, a jump is five.
+        armed = {Code(site.address, site.live[: 1 if site.live[:1] == b"\xcc" else 5].hex()) for site in self.sites}
         return sum(
             counts.executed for code, counts in region.counts.items() if self._is_own(code.address) or code in armed
         )
-
-    @property
-    def _armed(self) -> Mapping[Code, Site]:
-        """The instructions at the probe points, as they are while it records."""
-        return {Code(site.address, _first(site.live).hex()): site for site in self.sites}
 
     def _is_own(self, address: int) -> bool:
         if address not in self._known:
@@ -90,11 +83,6 @@ class Instrumentation:
             made = address >= self.places.kernel_start and self.places.owner(address).place == "generated"
             self._known[address] = in_module or made or any(address in one for one in self.markers)
         return self._known[address]
-
-
-def _first(live: bytes) -> bytes:
-    """The instruction that a probe has put there: an int3 is one byte, a jump is five."""
-    return live[:1] if live[:1] == b"\xcc" else live[:5]
 
 
 # The module loaded beside a whole-system workload: the lab's recorder of the standard events, or a user's module.
@@ -117,20 +105,15 @@ class Recorded:
     slots: int
     in_a_run: float
 
-    @property
-    def events(self) -> int:
-        """Events recorded, of all kinds."""
-        return sum(self.by_event.values())
 
-
-def recorder_of(cell: SystemCell) -> RecorderKind | None:
+def _recorder(cell: SystemCell) -> RecorderKind | None:
     """How the cell's events are recorded; None where none are."""
     return recorder_kinds().get(cell.task.probe)
 
 
 def unsupported_reason(kernel: Kernel, cell: SystemCell) -> str | None:
     """Why this kernel does not support the module beside the cell's workload; None where it does."""
-    kind = recorder_of(cell)
+    kind = _recorder(cell)
     if cell.smp > 1 and not kernel.smp:
         return f"this kernel is for one CPU, and the machine has {cell.smp}"
     sentence = None if kind is None else recorder.unsupported_reason(kernel, kind.module)
@@ -142,9 +125,9 @@ def unsupported_reason(kernel: Kernel, cell: SystemCell) -> str | None:
     return f"{sentence}: hooks are in kernels that have markers, such as {other}"
 
 
-def module_source(kernel: Kernel, cell: SystemCell) -> ModuleSource | Path | None:
+def _module_source(kernel: Kernel, cell: SystemCell) -> ModuleSource | Path | None:
     """The module that is loaded beside the cell's workload: as source, a user's .ko file, or none."""
-    kind = recorder_of(cell)
+    kind = _recorder(cell)
     if kind is not None:
         values = recorder.recorder_values(kind.module, kernel.spec.arch, cell.task.events or None, kernel.code)
         return render(recorder.TEMPLATE, values)
@@ -157,7 +140,7 @@ def passed_notes(kernel: Kernel, cell: SystemCell) -> tuple[str, ...]:
 
     The sizes are measured in tables of calls; among a whole system's instructions nothing separates them.
     """
-    kind = recorder_of(cell)
+    kind = _recorder(cell)
     if kind is None or kind.mechanism != "int3":
         return ()
     passed = ["the post-handler that keeps it single-stepped"] if kind.module == "kprobe" else []
@@ -166,11 +149,11 @@ def passed_notes(kernel: Kernel, cell: SystemCell) -> tuple[str, ...]:
     return tuple(f"a hit passes {what}; a table of calls measures what that costs" for what in passed)
 
 
-def beside(cell: SystemCell, module: Module | None) -> Beside | None:
+def _beside(cell: SystemCell, module: Module | None) -> Beside | None:
     """How the module beside the cell's workload is loaded and used; None without one."""
     if module is None:
         return None
-    kind = recorder_of(cell)
+    kind = _recorder(cell)
     if kind is None:
         words = tuple(insmod_word(name, value) for name, value in module.parameters.items())
         return Beside(module.file, module.name, parameters=words)
@@ -225,7 +208,6 @@ def check_missed(kind: RecorderKind, report: RecorderReport) -> None:
 
 
 def _in_a_run(kind: RecorderKind, guest: Guest, start: str, end: str) -> int:
-    """Events recorded between two reports, each of a recorder at work."""
     before, behind = parse_report(guest.get(start)), parse_report(guest.get(end))
     for report in (before, behind):
         check_armed(kind, report)
@@ -233,11 +215,7 @@ def _in_a_run(kind: RecorderKind, guest: Guest, start: str, end: str) -> int:
     fewer = [event.event for event in before.events if counts.get(event.event, -1) < event.recorded]
     if fewer or len(counts) != len(before.events):
         raise EvidenceError("the recorder's counts went back during a run", detail=fewer)
-    return _recorded(behind) - _recorded(before)
-
-
-def _recorded(report: RecorderReport) -> int:
-    return sum(event.recorded for event in report.events)
+    return sum(event.recorded for event in behind.events) - sum(event.recorded for event in before.events)
 
 
 # The profile of a cell's warm runs, and the instructions of each that were the instrumentation's.
@@ -246,48 +224,31 @@ _MOST_AROUND = 1_000_000
 """Ticks of the TSC between the marks and the readings of the clock: two system calls, or a timer's tick in one."""
 
 
-@dataclass(frozen=True)
-class ProfiledRuns:
-    """The proof of the profile, and by warm run the instructions of the instrumentation."""
+def _profiled_runs(
+    session: Session, cell: SystemCell, guest: Guest, figures: SystemFigures
+) -> tuple[ProfileEvidence | None, Sequence[float]]:
+    """Write the cell's profile, if it is to have one; the instructions of the instrumentation, by warm run.
 
-    proof: ProfileEvidence
-    instrumentation: Sequence[float]
-
-
-def profiled_runs(session: Session, cell: SystemCell, guest: Guest, figures: SystemFigures) -> ProfiledRuns | None:
-    """Write the cell's profile, if it is to have one. Raises EvidenceError unless all was counted."""
-    file = session.profile_file(cell)
+    Raises EvidenceError unless all was counted.
+    """
+    file, kernel = session.profile_file(cell), session.artifacts.kernel
     if file is None:
-        return None
-    counts = WorkCounts.of(guest, _module(session, cell))
-    sites = parse_report(guest.get(REPORT)).sites if recorder_of(cell) is not None else ()
+        return None, ()
+    counts = WorkCounts.of(guest, next(iter(session.setup(cell).modules), None))
+    sites = parse_report(guest.get(REPORT)).sites if _recorder(cell) is not None else ()
+    for run in figures.warm:
+        if not 0 <= run.ticks - run.real <= _MOST_AROUND:
+            what = f"a run took {run.real:.0f} ns by one clock, and {run.ticks} ticks of the TSC around it"
+            raise EvidenceError(what)
     # 80,000 instructions a run take the host as long as some runs take the guest.
     with step("profile the runs"), at_rest(guest):
         warm = counts.regions[1:]  # the first is the cold run's
-        work = counts.counted(warm, [_ticks(run) for run in figures.warm])
-        own = _instrumentation(session.artifacts.kernel, sites, counts)
+        work = counts.counted(warm, [run.ticks for run in figures.warm])
+        markers = () if kernel.code is None else marker_code(kernel.code)
+        own = Instrumentation(counts.places, markers, counts.module_memory, sites)
         profile = counts.profile(work, cell.id, calls=len(work.regions), unit="run")
         proof = counts.write(work, profile, file)
-        return ProfiledRuns(proof, [float(own.executed(region)) for region in work.regions])
-
-
-def _module(session: Session, cell: SystemCell) -> Module | None:
-    return next(iter(session.setup(cell).modules), None)
-
-
-def _ticks(run: Run) -> int:
-    around = run.ticks - run.real
-    if not 0 <= around <= _MOST_AROUND:
-        raise EvidenceError(f"a run took {run.real:.0f} ns by one clock, and {run.ticks} ticks of the TSC around it")
-    return run.ticks
-
-
-def _instrumentation(kernel: Kernel, sites: Sequence[Site], counts: WorkCounts) -> Instrumentation:
-    markers = () if kernel.code is None else marker_code(kernel.code)
-    return Instrumentation(counts.places, markers, counts.module_memory, sites)
-
-
-# What a whole-system workload's cell needs before its guest starts: its programs, and the module to load.
+        return proof, [float(own.executed(region)) for region in work.regions]
 
 
 @dataclass(frozen=True)
@@ -307,22 +268,20 @@ def prepare_cell(context: BuildContext, kernel: Kernel, cell: SystemCell) -> Pre
         inputs = system_inputs(context, kernel, cell.task)
     except UnsupportedError as error:
         return unsupported(str(error))
-    source = module_source(kernel, cell)
+    source, own = _module_source(kernel, cell), probe_kind(cell.task.probe)
     wanted = {} if source is None else {cell.id: source}
     module = module_outcomes(context, kernel, wanted).get(cell.id)
-    given = probe_kind(cell.task.probe).parameters
-    if isinstance(module, Module) and given:
-        module = with_parameters(module, given)
+    if isinstance(module, Module) and own.parameters:
+        module = with_parameters(module, own.parameters)
     if isinstance(module, Refused):
         return module
     notes = (
         *smp_note(kernel, cell.smp),
         *compiler_note(kernel, module),
-        *parameters_note(given),
+        *parameters_note(own.parameters),
         *passed_notes(kernel, cell),
     )
-    setup = SystemSetup(inputs, beside(cell, module))
-    sources = own_sources(probe_kind(cell.task.probe), source, cell.task.image)
+    setup, sources = SystemSetup(inputs, _beside(cell, module)), own_sources(own, source, cell.task.image)
     return Ready(setup, () if module is None else (module,), notes, inputs.keys, sources)
 
 
@@ -330,47 +289,14 @@ def prepare_cell(context: BuildContext, kernel: Kernel, cell: SystemCell) -> Pre
 
 _MOST_IDLE = 0.01
 """Idle fraction of a run's time, interrupts apart, above which a note is added."""
-AA_BOOT_NOTE = "the baseline again, with other random numbers and its work begun at another phase of the timer's tick"
-
-
-@dataclass(frozen=True)
-class _Done:
-    """The work's figures, the recorded events and their mechanism, and what the work has left."""
-
-    figures: SystemFigures
-    recorded: Recorded | None
-    mechanism: str
-    ending: Ending
-    profiled: ProfiledRuns | None
+_AA_BOOT_NOTE = "the baseline again, with other random numbers and its work begun at another phase of the timer's tick"
 
 
 def measure_work(session: Session, cell: SystemCell) -> CellRecord:
     """The record of a cell's runs, without a comparison. Raises EvidenceError, GuestError, UnsupportedError."""
     session.begin(cell)
-    done = _work(session, cell)
-    task, samples = cell.task, tuple(run.real for run in done.figures.warm)
-    notes = [*session.setup(cell).notes, *([AA_BOOT_NOTE] if task.aa_boot else []), *_idle(done.figures, cell.clock)]
-    is_baseline = not cell.compared_with
-    with valid_result():
-        return CellRecord(
-            **identity(cell),
-            parameters={**cell.parameters, **_facts(session.artifacts, done)},
-            status="ok",
-            notes=tuple(notes),
-            samples=samples,
-            value=median(samples),
-            overhead=0.0 if is_baseline else None,
-            interval=(0.0, 0.0) if is_baseline else None,
-            work=_evidence(done),
-            text=done.ending.text,
-            profile=None if done.profiled is None else done.profiled.proof,
-            reference=cell.published,
-        )
-
-
-def _work(session: Session, cell: SystemCell) -> _Done:
-    task, kind, artifacts = cell.task, recorder_of(cell), session.artifacts
-    setup: SystemSetup = session.setup(cell).setup
+    task, kind, artifacts, prepared = cell.task, _recorder(cell), session.artifacts, session.setup(cell)
+    setup: SystemSetup = prepared.setup
     work = system_work(session.context, artifacts.kernel, task, setup.inputs, setup.beside, session.watch)
     if artifacts.machine.memory_mib < work.memory_mib:
         raise UnsupportedError(f"this work needs {work.memory_mib} MiB of memory: unpacking doubles its files at first")
@@ -385,19 +311,42 @@ def _work(session: Session, cell: SystemCell) -> _Done:
         guest = worker.guest
         figures = work.read(output_of(guest))
         recorded = read_recorded(guest, kind, task.warm) if kind else None
-        profiled = profiled_runs(session, cell, guest, figures)
-        return _Done(figures, recorded, _mechanism(cell), close(worker), profiled)
+        profile, own = _profiled_runs(session, cell, guest, figures)
+        ending = close(worker)
+    samples = tuple(run.real for run in figures.warm)
+    is_baseline = not cell.compared_with
+    with valid_result():
+        return CellRecord(
+            **identity(cell),
+            parameters={**cell.parameters, **_facts(artifacts, figures, recorded, own)},
+            status="ok",
+            notes=(*prepared.notes, *((_AA_BOOT_NOTE,) if task.aa_boot else ()), *_idle(figures, cell.clock)),
+            samples=samples,
+            value=median(samples),
+            overhead=0.0 if is_baseline else None,
+            interval=(0.0, 0.0) if is_baseline else None,
+            work=WorkEvidence(
+                mechanism=kind.mechanism if kind else "none" if task.probe == BASELINE else "module",
+                runs=1 + len(figures.warm),
+                done=figures.done,
+                digest=figures.digest,
+                restored=None if recorded is None else True,
+                clocksource=CLOCKSOURCE,
+                taint=ending.taint,
+                places=recorded.places if recorded else 0,
+                recorded=sum(recorded.by_event.values()) if recorded else None,
+                lost=recorded.lost if recorded else None,
+                overwritten=recorded.overwritten if recorded else None,
+            ),
+            text=ending.text,
+            profile=profile,
+            reference=cell.published,
+        )
 
 
-def _mechanism(cell: SystemCell) -> str:
-    kind = recorder_of(cell)
-    if kind is not None:
-        return kind.mechanism
-    return "none" if cell.task.probe == BASELINE else "module"
-
-
-def _facts(artifacts: BootArtifacts, done: _Done) -> dict[str, str | int | float]:
-    figures = done.figures
+def _facts(
+    artifacts: BootArtifacts, figures: SystemFigures, recorded: Recorded | None, own: Sequence[float]
+) -> dict[str, str | int | float]:
     facts: dict[str, str | int | float] = {
         "kernel_release": artifacts.kernel.release,
         "accelerator": "kvm" if artifacts.machine.timing == "kvm" else "tcg",
@@ -411,12 +360,11 @@ def _facts(artifacts: BootArtifacts, done: _Done) -> dict[str, str | int | float
     ticks = artifacts.kernel.config.get("CONFIG_HZ", "")
     if ticks.isdecimal():
         facts["ticks_per_second"] = int(ticks)
-    if done.recorded is not None:
-        facts["ring_slots"] = done.recorded.slots
-        facts |= {f"recorded_{event}": count for event, count in done.recorded.by_event.items()}
-        facts["events_a_run"] = done.recorded.in_a_run
-    if done.profiled is not None:
-        own = done.profiled.instrumentation
+    if recorded is not None:
+        facts["ring_slots"] = recorded.slots
+        facts |= {f"recorded_{event}": count for event, count in recorded.by_event.items()}
+        facts["events_a_run"] = recorded.in_a_run
+    if own:
         facts |= {"instrumentation": median(own), "instrumentation_least": min(own), "instrumentation_most": max(own)}
     return facts
 
@@ -426,20 +374,3 @@ def _idle(figures: SystemFigures, clock: Clock) -> Iterator[str]:
     if idle > _MOST_IDLE:
         jumped = ": on this clock it is jumped over, and counts like instructions" if clock == "instructions" else ""
         yield f"in {100 * idle:.1f} % of a run's time the workload did nothing but wait{jumped}"
-
-
-def _evidence(done: _Done) -> WorkEvidence:
-    figures, recorded = done.figures, done.recorded
-    return WorkEvidence(
-        mechanism=done.mechanism,
-        runs=1 + len(figures.warm),
-        done=figures.done,
-        digest=figures.digest,
-        restored=None if recorded is None else True,
-        clocksource=CLOCKSOURCE,
-        taint=done.ending.taint,
-        places=recorded.places if recorded else 0,
-        recorded=recorded.events if recorded else None,
-        lost=recorded.lost if recorded else None,
-        overwritten=recorded.overwritten if recorded else None,
-    )

@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from orchestrator.benchmarks.system.workloads import PublishedSystem, PublishedWork, published_systems, system_workload
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.program import PROGRAM
 from orchestrator.report.chart import Bar, BarChart, Chart, Series
-from orchestrator.report.kind import Group, Panel, file_name, parameters, processors, unit_meaning
+from orchestrator.report.kind import Group, Panel, TableReport, file_name, parameters, processors, unit_meaning
 from orchestrator.report.sheet import (
     NOTHING,
+    Column,
     Finding,
     Footnotes,
     Grid,
@@ -23,173 +25,12 @@ from orchestrator.report.sheet import (
     Rank,
     Row,
     Sheet,
+    cell_row,
     listed,
     number,
     published_figure,
 )
 from orchestrator.results.contract import CellRecord
-
-# How the cells of a whole-system workload compare with their baselines and with published figures.
-
-EVENTS = "events_a_run"
-"""The parameter of a recording cell: events recorded in a warm run, the median."""
-
-
-def row_title(panel: Panel, cell: CellRecord) -> str:
-    """Return the title of a cell's row: its kernel, its probe, or the A/A boot."""
-    aa_boot = cell.parameters.get("again")
-    if aa_boot:
-        return "A/A boot" if aa_boot == 1 else f"A/A boot {aa_boot}"
-    if cell.probe == BASELINE:
-        return cell.kernel
-    return cell.probe if cell.kernel == panel.kernel else f"{cell.probe}, {cell.kernel}"
-
-
-def cold_percent(panel: Panel, cell: CellRecord) -> float | None:
-    """Return the difference of a cell's cold run to the baseline's, in per cent."""
-    cold, base = parameter(cell, "cold"), parameter(panel.first, "cold")
-    return None if cold is None or not base else 100 * (cold - base) / base
-
-
-def percent(cell: CellRecord, value: float | None) -> float | None:
-    """Return a part of a cell's work as per cent of the baseline's; None where there is none."""
-    if value is None or cell.value is None or cell.overhead is None:
-        return None
-    base = cell.value - cell.overhead
-    return 100 * value / base if base > 0 else None
-
-
-def parameter(cell: CellRecord, name: str) -> float | None:
-    """Return a number among a cell's parameters."""
-    value = cell.parameters.get(name)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def per_event(panel: Panel, cell: CellRecord) -> float | None:
-    """Return the cost of each event recorded in a warm run, over the same kernel without recording."""
-    events, own = parameter(cell, EVENTS), own_overhead(panel, cell)
-    return own / events if events and own is not None and cell.verdict != "none" else None
-
-
-def own_overhead(panel: Panel, cell: CellRecord) -> float | None:
-    """Return the difference to the baseline of the cell's own kernel; None where that was not measured."""
-    own = next((one for one in panel.cells if one.kernel == cell.kernel and _alone(one)), None)
-    return None if own is None or own.value is None or cell.value is None else cell.value - own.value
-
-
-def is_baseline(panel: Panel, cell: CellRecord) -> bool:
-    """Whether it is the cell that all others are compared with."""
-    return cell.kernel == panel.kernel and _alone(cell)
-
-
-def _alone(cell: CellRecord) -> bool:
-    return cell.probe == BASELINE and not cell.parameters.get("again")
-
-
-def published_table(cells: Sequence[CellRecord]) -> PublishedSystem | None:
-    """Return the published table that the cells are compared with, if there is one."""
-    named = next((cell.reference.table for cell in cells if cell.reference), None)
-    return published_systems().get(named) if named else None
-
-
-def published_row(table: PublishedSystem | None, cell: CellRecord) -> PublishedWork | None:
-    """Return the published row of a cell; None for an A/A boot."""
-    if table is None or cell.parameters.get("again"):
-        return None
-    return table.row(cell.kernel, cell.probe)
-
-
-# What a table of whole systems shows: what adds most to a run, what was published of it, what is not decided.
-
-
-def system_findings(panel: Panel) -> Iterator[Finding]:
-    """The findings of one workload on one machine; A/A boots and the baseline add nothing."""
-    table = panel.first.table
-    place, of_table = (f"{table}: ", f", {table}") if table else ("", "")
-    unit = "million instructions" if panel.first.clock == "instructions" else "ms"
-    measured = [cell for cell in panel.cells if cell.value is not None]
-    compared = [
-        cell
-        for cell in measured
-        if cell.overhead is not None and not is_baseline(panel, cell) and not cell.parameters.get("again")
-    ]
-    decided = [cell for cell in compared if cell.verdict is None]
-    if decided:
-        largest = max(decided, key=lambda cell: cell.overhead or 0.0)
-        share = percent(largest, largest.overhead) or 0.0
-        more = f"{(largest.overhead or 0.0) / _MILLION:+.3f} {unit} a run of {largest.benchmark}, {share:+.3f} %"
-        most, name = "Largest overhead" if len(compared) > 1 else "Overhead", row_title(panel, largest)
-        yield Finding(Rank.LARGEST, f"{most}{of_table}: {name}, {more}.", share / 100)
-        yield from _published_findings(panel, largest, f"{place}{name}", share)
-    hidden = [cell for cell in compared if cell.verdict is not None]
-    if hidden:
-        names = listed([row_title(panel, cell) for cell in hidden])
-        sentence = f"Not decided{of_table}: {names}; the difference is no larger than between boots of equal systems."
-        yield Finding(Rank.UNDECIDED, sentence, len(hidden) / len(compared))
-    if measured and not compared:
-        first = measured[0]
-        value = (first.value or 0.0) / _MILLION
-        sentence = f"{place}{row_title(panel, first)}: {value:.3f} {unit} a run of {first.benchmark}."
-        yield Finding(Rank.OTHER, sentence)
-
-
-def _published_findings(panel: Panel, cell: CellRecord, name: str, share: float) -> Iterator[Finding]:
-    table = published_table(panel.cells)
-    row = published_row(table, cell)
-    if table is None or row is None:
-        return
-    difference = table.difference(row)
-    if difference is not None and table.baseline.real:
-        documented = f"{100 * difference / table.baseline.real:+.3f} %"
-    elif row.overhead is not None:
-        documented = f"{row.bound} {row.overhead:g} %".strip()
-    else:
-        return
-    yield Finding(Rank.PUBLISHED, f"{name}: {share:+.3f} %; published: {documented}.", abs(share) / 100)
-
-
-# The instructions that were the instrumentation's own, beside a whole system's total and its A/A difference.
-
-HEADINGS = ("own", "own, %")
-_OWN = "instrumentation"
-_TRAPS = ("int3",)
-
-
-def is_counted(panel: Panel) -> bool:
-    """Whether a cell's profile has counted it."""
-    return any(parameter(cell, _OWN) is not None for cell in panel.cells)
-
-
-def figures(cell: CellRecord) -> Sequence[str]:
-    """Its instructions of the middle run, and their share of the run."""
-    own = parameter(cell, _OWN)
-    if own is None:
-        return (NOTHING, NOTHING)
-    return number(own), f"{100 * own / cell.value:.4f}" if own and cell.value else ""
-
-
-def sentences(panel: Panel) -> Iterator[str]:
-    """What it is, and how it compares with what a difference has to exceed."""
-    if not is_counted(panel):
-        return
-    yield (
-        "Own: the instrumentation's own instructions of a run, executed in the kernel's markers, in the module beside "
-        "the work, in code made for its probes, and at probe points. QEMU counted each one."
-    )
-    for cell in panel.cells:
-        own, smallest = parameter(cell, _OWN), parameter(cell, "resolvable")
-        if not own:
-            continue
-        least, most = (number(parameter(cell, f"{_OWN}_{end}") or own) for end in ("least", "most"))
-        bound = percent(cell, smallest)
-        against = "" if bound is None else f", where a difference of totals has to exceed {bound:.4f} %"
-        share = 100 * own / cell.value if cell.value else 0
-        yield f"Own of {row_title(panel, cell)}: {least} to {most} in the runs, {share:.4f} %{against}."
-    if any(cell.work is not None and cell.work.mechanism in _TRAPS for cell in panel.cells):
-        yield f"What the kernel itself executes for a breakpoint is not in it: {PROGRAM} profile has that by symbol."
-
-
-# A whole-system workload with and without instrumentation: the cost of a run, and what the difference means.
 
 _MILLION = 1e6
 _PER_SECOND = 1e9
@@ -199,212 +40,283 @@ _FEWEST_TICKS = 30
 """Ticks in a run below which user and sys, which are sampled at ticks, are not printed."""
 _ROUND_TRIP = {"rtt_min_ns": "us min", "rtt_avg_ns": "us avg", "rtt_max_ns": "us max"}
 """Columns of the round-trip time by their parameters, which are in ns; ping rounds to microseconds."""
+_LABEL_WIDTH = 14
 
 
-def system_sheet(panel: Panel) -> Sheet:
-    """Return the cells of one workload on one machine, whatever their kernels and probes."""
-    first, table = panel.first, published_table(panel.cells)
-    footnotes = Footnotes(panel.cells, lambda cell: row_title(panel, cell), lambda cell: _remark(panel, cell))
-    unit = "million instructions" if first.clock == "instructions" else "milliseconds"
-    return Sheet(
-        title=table.title if table else _title(first),
-        facts=[
-            cpu(first.cpu).title,
-            f"{f'{first.table}: ' if first.table else ''}{first.cpu}, {processors(first)}, {_asked(first)}, "
-            f"{_runs(panel)} after a cold one, in {unit}",
-        ],
-        grid=Grid(_headings(panel), [block for block in _blocks(panel, table, footnotes) if block]),
-        sentences=[
-            *_resolution(panel, unit),
-            *sentences(panel),
-            *_ring(panel),
-            *_published_sentences(table),
-            *_clock(panel),
-        ],
-        footnotes=footnotes.all(),
-        proofs=_proofs(panel),
-    )
+@dataclass(frozen=True)
+class _Column(Column):
+    """A column that also knows the text of a published row."""
+
+    published: Callable[[PublishedWork], str] = lambda _: ""
 
 
-def _title(cell: CellRecord) -> str:
-    known = system_workload(cell.benchmark)
-    return known.title if known else cell.benchmark
+@dataclass(frozen=True)
+class _Table:
+    """The cells of one workload on one machine, whatever their kernels and probes."""
 
+    panel: Panel
 
-def _asked(cell: CellRecord) -> str:
-    texts = {"scope": "scope {}", "packets": "{} packets", "command": "{}", "image": "image {}"}
-    return ", ".join(
-        [
-            cell.benchmark,
-            *(text.format(cell.parameters[name]) for name, text in texts.items() if name in cell.parameters),
-        ]
-    )
+    @property
+    def published(self) -> PublishedSystem | None:
+        named = next((cell.reference.table for cell in self.panel.cells if cell.reference), None)
+        return published_systems().get(named) if named else None
 
+    @property
+    def overheads(self) -> PublishedSystem | None:
+        """The published table, where it has overheads in per cent, which stand in a column."""
+        return self.published if self.published is not None and self.published.unit == "percent" else None
 
-def _is_flood(panel: Panel) -> bool:
-    return panel.first.benchmark == "ping-flood"
+    def published_row(self, cell: CellRecord) -> PublishedWork | None:
+        """None for an A/A boot."""
+        table = self.published
+        return None if table is None or _is_aa_boot(cell) else table.row(cell.kernel, cell.probe)
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether a cell's profile has counted the instrumentation's own instructions."""
+        return any(_parameter(cell, "instrumentation") is not None for cell in self.panel.cells)
 
-def _records(panel: Panel) -> bool:
-    return any(proof is not None and proof.recorded is not None for proof in (cell.work for cell in panel.cells))
+    @property
+    def unit(self) -> str:
+        return "million instructions" if self.panel.first.clock == "instructions" else "milliseconds"
 
+    def title(self, cell: CellRecord) -> str:
+        aa_boot = cell.parameters.get("again")
+        if aa_boot:
+            return "A/A boot" if aa_boot == 1 else f"A/A boot {aa_boot}"
+        if cell.probe == BASELINE:
+            return cell.kernel
+        return cell.probe if cell.kernel == self.panel.kernel else f"{cell.probe}, {cell.kernel}"
 
-def _headings(panel: Panel) -> list[str]:
-    return [
-        *("real", "user", "sys", "difference", "+-", "%"),
-        *(HEADINGS if is_counted(panel) else ()),
-        *("cold, real", "cold, %"),
-        *(("packets a second", *_ROUND_TRIP.values()) if _is_flood(panel) else ()),
-        *(("events a run", "lost", "an event") if _records(panel) else ()),
-        *(("published",) if _overheads(published_table(panel.cells)) else ()),
-    ]
+    def is_baseline(self, cell: CellRecord) -> bool:
+        return cell.kernel == self.panel.kernel and cell.probe == BASELINE and not _is_aa_boot(cell)
 
+    def own_overhead(self, cell: CellRecord) -> float | None:
+        """The difference to the baseline of the cell's own kernel; None where that was not measured."""
+        of_kernel = [one for one in self.panel.cells if one.kernel == cell.kernel and not _is_aa_boot(one)]
+        own = next((one for one in of_kernel if one.probe == BASELINE), None)
+        return None if own is None or own.value is None or cell.value is None else cell.value - own.value
 
-def _blocks(panel: Panel, table: PublishedSystem | None, footnotes: Footnotes) -> Iterator[list[Row]]:
-    yield [Row(row_title(panel, cell), [*_figures(panel, cell, table, footnotes)]) for cell in panel.cells]
-    if table is not None and not _overheads(table):
-        yield [_published_row(panel, name, row, table) for name, row in table.rows.items()]
+    def remark(self, cell: CellRecord) -> str | None:
+        """For a probe or a module on another kernel: its own share of the difference, without that kernel's."""
+        own = self.own_overhead(cell)
+        if cell.kernel == self.panel.kernel or cell.probe == BASELINE or own is None or cell.value is None:
+            return None
+        share = 100 * own / (cell.value - own)
+        return f"compared with {cell.kernel} by itself: {own / _MILLION:+.3f} ({share:+.3f} %)"
 
-
-def _figures(panel: Panel, cell: CellRecord, table: PublishedSystem | None, footnotes: Footnotes) -> Iterator[str]:
-    if cell.value is None:
-        yield f"{cell.status}{footnotes.marks(cell)}"
-        yield from [""] * (len(_headings(panel)) - 1)
-        return
-    yield _millions(cell.value) + footnotes.marks(cell)
-    for name in ("user", "system"):
-        yield _whole_millions(parameter(cell, name)) if _ticks(cell) >= _FEWEST_TICKS else NOTHING
-    yield _signed(None if cell.overhead is None else cell.overhead / _MILLION, 3)
-    smallest = parameter(cell, "resolvable")
-    yield "" if smallest is None or cell.overhead == 0 else _millions(smallest)
-    yield _signed(percent(cell, cell.overhead), 3)
-    if is_counted(panel):
-        yield from figures(cell)
-    yield _millions(parameter(cell, "cold"))
-    yield _signed(cold_percent(panel, cell), 3)
-    if _is_flood(panel):
-        packets = parameter(cell, "packets")
-        yield NOTHING if packets is None else f"{packets / cell.value * _PER_SECOND:.0f}"
-        yield from (_microseconds(parameter(cell, name)) for name in _ROUND_TRIP)
-    if _records(panel):
-        yield from _events(panel, cell)
-    if _overheads(table):
-        row = published_row(table, cell)
-        yield "" if row is None else _bound(row)
-
-
-def _events(panel: Panel, cell: CellRecord) -> Iterator[str]:
-    proof = cell.work
-    if proof is None or proof.recorded is None:
-        yield from ("", "", "")
-        return
-    each, events = per_event(panel, cell), parameter(cell, EVENTS)
-    yield NOTHING if events is None else f"{events:.0f}"
-    yield str(proof.lost)
-    yield NOTHING if each is None else f"{each:.0f}"
-
-
-def _published_row(panel: Panel, name: str, row: PublishedWork, table: PublishedSystem) -> Row:
-    base, difference = table.baseline, table.difference(row)
-    share = None if difference is None or not base.real else 100 * difference / base.real
-    cells = [
-        _seconds(row.real),
-        _seconds(row.user),
-        _seconds(row.system),
-        _signed(difference, 3),
-        "",
-        _signed(share, 3),
-    ]
-    cells += ["", *(("", "") if is_counted(panel) else ()), ""]
-    if _is_flood(panel):
-        cells.append(NOTHING if row.packets_per_second is None else f"{row.packets_per_second:.0f}")
-    cells += [""] * (len(_headings(panel)) - len(cells))
-    return Row(f"published, {name} ({table.unit})", cells)
-
-
-def _overheads(table: PublishedSystem | None) -> bool:
-    return table is not None and table.unit == "percent"
-
-
-def _bound(row: PublishedWork) -> str:
-    estimated = " (estimated)" if row.estimated else ""
-    return f"{row.bound} {published_figure(row.overhead)} %{estimated}".strip()
-
-
-def _resolution(panel: Panel, unit: str) -> Iterator[str]:
-    aa_boots = [cell for cell in panel.cells if cell.parameters.get("again") and cell.overhead is not None]
-    for cell in aa_boots:
-        yield (
-            "A/A: the baseline booted again, with other random numbers and begun at another phase of the timer's tick, "
-            f"differs by {abs(cell.overhead or 0) / _MILLION:.3f} {unit} "
-            f"({abs(percent(cell, cell.overhead) or 0):.4f} %)."
-        )
-    if aa_boots:
-        yield (
-            "+-: what a difference has to exceed to count: the largest between a run of the baseline and the same run "
-            "of its repetition, or by which a run of the row itself is off."
+    def sheet(self) -> Sheet:
+        first, panel, table = self.panel.first, self.panel, self.published
+        footnotes = Footnotes(panel.cells, self.title, self.remark)
+        columns, known = list(self._columns()), system_workload(first.benchmark)
+        texts = {"scope": "scope {}", "packets": "{} packets", "command": "{}", "image": "image {}"}
+        asked = [text.format(first.parameters[name]) for name, text in texts.items() if name in first.parameters]
+        count = max(len(cell.samples) for cell in panel.cells)
+        runs = "no run" if not count else "1 warm run" if count == 1 else f"{count} warm runs"
+        blocks = [[cell_row(self.title(cell), cell, columns, footnotes) for cell in panel.cells]]
+        if table is not None and not self.overheads:
+            blocks.append(
+                [
+                    Row(f"published, {name} ({table.unit})", [column.published(row) for column in columns])
+                    for name, row in table.rows.items()
+                ]
+            )
+        proofs = [Proof(self.title(cell), cell.work.mechanism, "", _facts(cell)) for cell in panel.cells if cell.work]
+        return Sheet(
+            title=table.title if table else known.title if known else first.benchmark,
+            facts=[
+                cpu(first.cpu).title,
+                f"{f'{first.table}: ' if first.table else ''}{first.cpu}, {processors(first)}, "
+                f"{', '.join([first.benchmark, *asked])}, {runs} after a cold one, in {self.unit}",
+            ],
+            grid=Grid([column.heading for column in columns], [block for block in blocks if block]),
+            sentences=[*self._resolution(), *self._instrumentation(), *self._sentences()],
+            footnotes=footnotes.all(),
+            proofs=[ProofList("Evidence", proofs)] if proofs else [],
         )
 
+    def _columns(self) -> Iterator[_Column]:
+        table, base = self.published, self.panel.first
 
-def _published_sentences(table: PublishedSystem | None) -> Iterator[str]:
-    if table is not None:
-        alike = "" if table.baseline.packets is None else " Their difference is for as many packets."
-        yield f"Published: {table.document}; {table.conditions}.{alike}"
+        def difference(row: PublishedWork) -> float | None:
+            return None if table is None else table.difference(row)
 
+        def resolvable(cell: CellRecord) -> str:
+            smallest = _parameter(cell, "resolvable")
+            return "" if smallest is None or cell.overhead == 0 else _millions(smallest)
 
-def _clock(panel: Panel) -> list[str]:
-    if panel.first.clock != "instructions":
-        return [unit_meaning(panel)]
-    return [
-        "Instructions are a count, not time. The whole system is in memory, and no disk is read: a cold run "
-        "decompresses what a warm one finds in the cache.",
-        *_sampling(panel.first),
-    ]
+        def share(row: PublishedWork) -> str:
+            more = difference(row)
+            whole = None if table is None else table.baseline.real
+            return _signed(100 * more / whole if more is not None and whole else None)
 
+        def sampled(name: str) -> Callable[[CellRecord], str]:
+            return lambda cell: _millions(_parameter(cell, name), 0) if _ticks(cell) >= _FEWEST_TICKS else NOTHING
 
-def _sampling(cell: CellRecord) -> Iterator[str]:
-    """The error of user and sys: each tick is counted in one or the other."""
-    ticks = _ticks(cell)
-    if ticks >= _FEWEST_TICKS:
+        def colder(cell: CellRecord) -> str:
+            cold, usual = _parameter(cell, "cold"), _parameter(base, "cold")
+            return _signed(None if cold is None or not usual else 100 * (cold - usual) / usual)
+
+        yield _Column("real", lambda cell: _millions(cell.value), lambda row: _fixed(row.real))
+        yield _Column("user", sampled("user"), lambda row: _fixed(row.user))
+        yield _Column("sys", sampled("system"), lambda row: _fixed(row.system))
+        yield _Column(
+            "difference",
+            lambda cell: _signed(None if cell.overhead is None else cell.overhead / _MILLION),
+            lambda row: _signed(difference(row)),
+        )
+        yield _Column("+-", resolvable)
+        yield _Column("%", lambda cell: _signed(_percent(cell, cell.overhead)), share)
+        if self.is_counted:
+            yield _Column("own", _own)
+            yield _Column("own, %", _own_share)
+        yield _Column("cold, real", lambda cell: _millions(_parameter(cell, "cold")))
+        yield _Column("cold, %", colder)
+        if base.benchmark == "ping-flood":
+            yield _Column("packets a second", _packets, lambda row: _fixed(row.packets_per_second, 0))
+            yield from (_Column(heading, _microseconds(name)) for name, heading in _ROUND_TRIP.items())
+        if any(cell.work is not None and cell.work.recorded is not None for cell in self.panel.cells):
+            yield _Column("events a run", _recorded(lambda cell: _fixed(_parameter(cell, "events_a_run"), 0)))
+            yield _Column("lost", _recorded(lambda cell: str(cell.work.lost if cell.work else "")))
+            yield _Column("an event", _recorded(self._an_event))
+        if self.overheads:
+            yield _Column("published", self._bound)
+
+    def _an_event(self, cell: CellRecord) -> str:
+        """The cost of each event recorded in a warm run, over the same kernel without recording."""
+        events, own = _parameter(cell, "events_a_run"), self.own_overhead(cell)
+        return f"{own / events:.0f}" if events and own is not None and cell.verdict != "none" else NOTHING
+
+    def _bound(self, cell: CellRecord) -> str:
+        row = self.published_row(cell)
+        if row is None:
+            return ""
+        estimated = " (estimated)" if row.estimated else ""
+        return f"{row.bound} {published_figure(row.overhead)} %{estimated}".strip()
+
+    def _resolution(self) -> Iterator[str]:
+        aa_boots = [cell for cell in self.panel.cells if _is_aa_boot(cell) and cell.overhead is not None]
+        for cell in aa_boots:
+            yield (
+                "A/A: the baseline booted again, with other random numbers and begun at another phase of the timer's "
+                f"tick, differs by {abs(cell.overhead or 0) / _MILLION:.3f} {self.unit} "
+                f"({abs(_percent(cell, cell.overhead) or 0):.4f} %)."
+            )
+        if aa_boots:
+            yield (
+                "+-: what a difference has to exceed to count: the largest between a run of the baseline and the same "
+                "run of its repetition, or by which a run of the row itself is off."
+            )
+
+    def _instrumentation(self) -> Iterator[str]:
+        """The instructions that were the instrumentation's own, and what a difference of totals has to exceed."""
+        if not self.is_counted:
+            return
         yield (
-            f"User and sys are sampled, by what ran at each of a run's {ticks:.0f} ticks: they may be off by some "
-            f"{50 / math.sqrt(ticks):.1f} % of real."
+            "Own: the instrumentation's own instructions of a run, executed in the kernel's markers, in the module "
+            "beside the work, in code made for its probes, and at probe points. QEMU counted each one."
+        )
+        for cell in self.panel.cells:
+            own = _parameter(cell, "instrumentation")
+            if own:
+                least, most = (number(_parameter(cell, f"instrumentation_{end}") or own) for end in ("least", "most"))
+                bound = _percent(cell, _parameter(cell, "resolvable"))
+                against = "" if bound is None else f", where a difference of totals has to exceed {bound:.4f} %"
+                share = 100 * own / cell.value if cell.value else 0
+                yield f"Own of {self.title(cell)}: {least} to {most} in the runs, {share:.4f} %{against}."
+        if any(cell.work is not None and cell.work.mechanism == "int3" for cell in self.panel.cells):
+            own_profile = f"{PROGRAM} profile has that by symbol"
+            yield f"What the kernel itself executes for a breakpoint is not in it: {own_profile}."
+
+    def _sentences(self) -> Iterator[str]:
+        first, table = self.panel.first, self.published
+        slots = next((value for cell in self.panel.cells if (value := _parameter(cell, "ring_slots"))), None)
+        if slots is not None:
+            yield (
+                f"Events go into a ring of {slots:.0f} for each CPU, over the oldest ones: it is a flight recorder. "
+                "Lost are those that were never recorded, in any run."
+            )
+        if table is not None:
+            alike = "" if table.baseline.packets is None else " Their difference is for as many packets."
+            yield f"Published: {table.document}; {table.conditions}.{alike}"
+        if first.clock != "instructions":
+            yield unit_meaning(self.panel)
+            return
+        yield (
+            "Instructions are a count, not time. The whole system is in memory, and no disk is read: a cold run "
+            "decompresses what a warm one finds in the cache."
+        )
+        ticks = _ticks(first)
+        if ticks >= _FEWEST_TICKS:
+            yield (
+                f"User and sys are sampled, by what ran at each of a run's {ticks:.0f} ticks: they may be off by some "
+                f"{50 / math.sqrt(ticks):.1f} % of real."
+            )
+
+    def findings(self) -> Iterator[Finding]:
+        name = self.panel.first.table
+        place, of_table = (f"{name}: ", f", {name}") if name else ("", "")
+        unit = "million instructions" if self.panel.first.clock == "instructions" else "ms"
+        measured = [cell for cell in self.panel.cells if cell.value is not None]
+        others = [cell for cell in measured if not self.is_baseline(cell) and not _is_aa_boot(cell)]
+        compared = [cell for cell in others if cell.overhead is not None]
+        decided = [cell for cell in compared if cell.verdict is None]
+        if decided:
+            largest = max(decided, key=lambda cell: cell.overhead or 0.0)
+            share = _percent(largest, largest.overhead) or 0.0
+            more = f"{(largest.overhead or 0.0) / _MILLION:+.3f} {unit} a run of {largest.benchmark}, {share:+.3f} %"
+            most = "Largest overhead" if len(compared) > 1 else "Overhead"
+            yield Finding(Rank.LARGEST, f"{most}{of_table}: {self.title(largest)}, {more}.", share / 100)
+            documented = self._documented(largest)
+            if documented is not None:
+                sentence = f"{place}{self.title(largest)}: {share:+.3f} %; published: {documented}."
+                yield Finding(Rank.PUBLISHED, sentence, abs(share) / 100)
+        hidden = [cell for cell in compared if cell.verdict is not None]
+        if hidden:
+            names = listed([self.title(cell) for cell in hidden])
+            why = "the difference is no larger than between boots of equal systems"
+            yield Finding(Rank.UNDECIDED, f"Not decided{of_table}: {names}; {why}.", len(hidden) / len(compared))
+        if measured and not compared:
+            first = measured[0]
+            value = (first.value or 0.0) / _MILLION
+            sentence = f"{place}{self.title(first)}: {value:.3f} {unit} a run of {first.benchmark}."
+            yield Finding(Rank.OTHER, sentence)
+
+    def _documented(self, cell: CellRecord) -> str | None:
+        table, row = self.published, self.published_row(cell)
+        if table is None or row is None:
+            return None
+        difference = table.difference(row)
+        if difference is not None and table.baseline.real:
+            return f"{100 * difference / table.baseline.real:+.3f} %"
+        return None if row.overhead is None else f"{row.bound} {row.overhead:g} %".strip()
+
+    def chart(self) -> BarChart | None:
+        cells = [cell for cell in self.panel.cells if not self.is_baseline(cell)]
+        if not cells:
+            return None
+        first, table = self.panel.first, self.published
+        panes = [("added to a run, per cent", [Series("", [_bar(cell) for cell in cells])])]
+        if self.overheads:
+            rows = [self.published_row(cell) for cell in cells]
+            bars = [Bar(None, "") if row is None else Bar(row.overhead, f"{row.bound} {row.overhead}") for row in rows]
+            panes.append(("published, per cent", [Series("published", bars)]))
+        return BarChart(
+            title=table.title if table else first.benchmark,
+            subtitle=f"{first.benchmark} on {first.cpu}, {processors(first)}, {self.panel.kernel}, in {first.unit}",
+            labels=["\n".join(textwrap.wrap(self.title(cell), _LABEL_WIDTH)) for cell in cells],
+            panes=panes,
         )
 
 
-def _ticks(cell: CellRecord) -> float:
-    """Ticks of the kernel's clock in a run."""
-    return (cell.value or 0) / _PER_SECOND * (parameter(cell, "ticks_per_second") or 0)
-
-
-def _ring(panel: Panel) -> Iterator[str]:
-    slots = next((value for cell in panel.cells if (value := parameter(cell, "ring_slots"))), None)
-    if slots is not None:
-        yield (
-            f"Events go into a ring of {slots:.0f} for each CPU, over the oldest ones: it is a flight recorder. "
-            "Lost are those that were never recorded, in any run."
-        )
-
-
-def _runs(panel: Panel) -> str:
-    count = max(len(cell.samples) for cell in panel.cells)
-    return "no run" if not count else "1 warm run" if count == 1 else f"{count} warm runs"
-
-
-def _remark(panel: Panel, cell: CellRecord) -> str | None:
-    """For a probe or a module on another kernel: its own share of the difference, without that kernel's."""
-    own = own_overhead(panel, cell)
-    if cell.kernel == panel.kernel or cell.probe == BASELINE or own is None or cell.value is None:
-        return None
-    share = 100 * own / (cell.value - own)
-    return f"compared with {cell.kernel} by itself: {own / _MILLION:+.3f} ({share:+.3f} %)"
-
-
-def _proofs(panel: Panel) -> Sequence[ProofList]:
-    proofs = [
-        Proof(row_title(panel, cell), proof.mechanism, "", _facts(cell)) for cell in panel.cells if (proof := cell.work)
-    ]
-    return [ProofList("Evidence", proofs)] if proofs else []
+def _bar(cell: CellRecord) -> Bar:
+    value = _percent(cell, cell.overhead)
+    if value is None:
+        return Bar(None, cell.status if cell.status != "ok" else "no baseline")
+    text = f"{value:+.3f}"
+    smallest = _percent(cell, _parameter(cell, "resolvable"))
+    bounds = None if smallest is None else (value - smallest, value + smallest)
+    return Bar(value, f"{text}\nno verdict" if cell.verdict == "none" else text, bounds)
 
 
 def _facts(cell: CellRecord) -> list[str]:
@@ -418,105 +330,102 @@ def _facts(cell: CellRecord) -> list[str]:
         facts += [f"{proof.places} places armed", f"{proof.recorded} events recorded", f"{proof.lost} lost"]
         facts += [f"{proof.overwritten} overwritten"] if proof.overwritten else []
         facts.append("bytes restored")
-    facts.append(f"clocksource {proof.clocksource}")
-    return facts
+    return [*facts, f"clocksource {proof.clocksource}"]
 
 
-def _millions(value: float | None) -> str:
-    return NOTHING if value is None else f"{value / _MILLION:.3f}"
+# A cell's figures, and how they are printed.
 
 
-def _microseconds(value: float | None) -> str:
-    return NOTHING if value is None else f"{value / 1000:.0f}"
+def _is_aa_boot(cell: CellRecord) -> bool:
+    return bool(cell.parameters.get("again"))
 
 
-def _whole_millions(value: float | None) -> str:
-    return NOTHING if value is None else f"{value / _MILLION:.0f}"
+def _parameter(cell: CellRecord, name: str) -> float | None:
+    value = cell.parameters.get(name)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _seconds(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:.3f}"
+def _percent(cell: CellRecord, value: float | None) -> float | None:
+    """A part of a cell's work as per cent of the baseline's; None where there is none."""
+    if value is None or cell.value is None or cell.overhead is None:
+        return None
+    base = cell.value - cell.overhead
+    return 100 * value / base if base > 0 else None
 
 
-def _signed(value: float | None, digits: int) -> str:
+def _ticks(cell: CellRecord) -> float:
+    """Ticks of the kernel's clock in a run."""
+    return (cell.value or 0) / _PER_SECOND * (_parameter(cell, "ticks_per_second") or 0)
+
+
+def _own(cell: CellRecord) -> str:
+    own = _parameter(cell, "instrumentation")
+    return NOTHING if own is None else number(own)
+
+
+def _own_share(cell: CellRecord) -> str:
+    own = _parameter(cell, "instrumentation")
+    if own is None:
+        return NOTHING
+    return f"{100 * own / cell.value:.4f}" if own and cell.value else ""
+
+
+def _packets(cell: CellRecord) -> str:
+    packets = _parameter(cell, "packets")
+    return NOTHING if packets is None or not cell.value else f"{packets / cell.value * _PER_SECOND:.0f}"
+
+
+def _microseconds(name: str) -> Callable[[CellRecord], str]:
+    return lambda cell: _fixed(_parameter(cell, name), 0, 1000)
+
+
+def _recorded(text: Callable[[CellRecord], str]) -> Callable[[CellRecord], str]:
+    """A column's text for cells that record events; others have none."""
+    return lambda cell: text(cell) if cell.work is not None and cell.work.recorded is not None else ""
+
+
+def _fixed(value: float | None, digits: int = 3, part: float = 1) -> str:
+    return NOTHING if value is None else f"{value / part:.{digits}f}"
+
+
+def _millions(value: float | None, digits: int = 3) -> str:
+    return _fixed(value, digits, _MILLION)
+
+
+def _signed(value: float | None) -> str:
     if value is None:
         return NOTHING
-    text = f"{value:+.{digits}f}"
+    text = f"{value:+.3f}"
     return text.lstrip("+-") if float(text) == 0 else text
 
 
-# A whole-system workload as a bar chart: what instrumentation adds to it, beside what was published.
+class SystemReport(TableReport):
+    """A table for each workload and machine; kernels are compared with each other."""
 
-_LABEL_WIDTH = 14
-_DIGITS = 3
-
-
-def system_chart(panel: Panel) -> BarChart | None:
-    """Return the differences in per cent of the baseline, with the smallest resolvable one; None without a bar."""
-    cells = [cell for cell in panel.cells if not is_baseline(panel, cell)]
-    if not cells:
-        return None
-    first, table = panel.first, published_table(panel.cells)
-    panes = [("added to a run, per cent", [Series("", [_bar(cell) for cell in cells])])]
-    if table is not None and table.unit == "percent":
-        rows = [published_row(table, cell) for cell in cells]
-        published = [Bar(None, "") if row is None else Bar(row.overhead, f"{row.bound} {row.overhead}") for row in rows]
-        panes.append(("published, per cent", [Series("published", published)]))
-    return BarChart(
-        title=table.title if table else first.benchmark,
-        subtitle=f"{first.benchmark} on {first.cpu}, {processors(first)}, {panel.kernel}, in {first.unit}",
-        labels=["\n".join(textwrap.wrap(row_title(panel, cell), _LABEL_WIDTH)) for cell in cells],
-        panes=panes,
-    )
-
-
-def _bar(cell: CellRecord) -> Bar:
-    value = percent(cell, cell.overhead)
-    if value is None:
-        return Bar(None, cell.status if cell.status != "ok" else "no baseline")
-    text = f"{value:+.{_DIGITS}f}"
-    smallest = percent(cell, parameter(cell, "resolvable"))
-    bounds = None if smallest is None else (value - smallest, value + smallest)
-    return Bar(value, f"{text}\nno verdict" if cell.verdict == "none" else text, bounds)
-
-
-_APART = ("image", "channel", "scope", "packets", "command", "memory_mib")
-
-
-class SystemReport:
-    """A table for each workload and machine."""
+    APART = ("image", "channel", "scope", "packets", "command", "memory_mib")
 
     def owns(self, benchmark: str) -> bool:
-        """Whether it is a whole-system workload."""
         return system_workload(benchmark) is not None
 
     def apart(self, cell: CellRecord) -> tuple[object, ...]:
         """Return the workload's amount and where it ran; probes that record stand beside those that do not."""
-        return parameters(cell, _APART)
+        return parameters(cell, self.APART)
 
     def panels(self, cells: Sequence[CellRecord]) -> list[Panel]:
-        """Return one panel: kernels are compared with each other."""
         return [Panel(cells, cells[0].kernel)]
 
-    def joins(self, panel: Panel, group: Group) -> bool:
-        """Never."""
-        del panel, group
-        return False
-
     def sheet(self, group: Group) -> Sheet:
-        """Return the group's only panel as a table."""
         (panel,) = group
-        return system_sheet(panel)
+        return _Table(panel).sheet()
 
     def findings(self, group: Group) -> Iterable[Finding]:
-        """Return what costs most beside what was published, and what is not decided."""
         (panel,) = group
-        return system_findings(panel)
+        return _Table(panel).findings()
 
     def charts(self, group: Group) -> Mapping[str, Chart]:
         """Return the chart of what instrumentation adds; none of a baseline alone."""
         (panel,) = group
-        chart = system_chart(panel)
+        chart = _Table(panel).chart()
         return {} if chart is None else {file_name(group): chart}
 
 

@@ -8,6 +8,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -21,12 +22,12 @@ from orchestrator.artifacts.boot_files import (
     unattended_scripts,
     write_work,
 )
-from orchestrator.artifacts.cache import BuildContext
-from orchestrator.artifacts.images import EPOCH, Image, PackedImage, ready_image
+from orchestrator.artifacts.cache import Artifact, BuildContext
+from orchestrator.artifacts.images import EPOCH, PackedImage, ready_image
 from orchestrator.artifacts.kernel_source import PackedSource, build_source
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import module_content, unpacked_name, with_dependencies
-from orchestrator.benchmarks.system.workloads import WorkloadName, system_workloads
+from orchestrator.benchmarks.system.workloads import system_workloads
 from orchestrator.catalog.cpus import cpus
 from orchestrator.catalog.images import image as image_recipe
 from orchestrator.catalog.images import is_user_disk
@@ -52,33 +53,17 @@ DATE = TREE_DATE + 3600
 """The time that a guest's clock is set to: later than the tree's files."""
 
 
-@dataclass(frozen=True)
-class PreparedBuild:
-    """An archive (tar) of the tree; ``key`` names what it was made from."""
-
-    key: str
-    file: Path
-
-
-@dataclass(frozen=True)
-class PreparationInputs:
-    """The image with the compiler, the kernel's source, drivers for what the guest mounts, its kernel's initramfs."""
-
-    image: PackedImage
-    source: PackedSource
-    drivers: Mapping[str, bytes | Path]
-    initramfs: Path
-
-
-def prepared_build(
-    context: BuildContext, kernel: Kernel, inputs: PreparationInputs, watch: Callable[[Guest], None]
-) -> PreparedBuild:
-    """The tree of the smallest kernel of ``kernel``'s architecture, as the image's compiler makes it.
+def _prepared_build(
+    context: BuildContext, kernel: Kernel, inputs: SystemInputs, watch: Callable[[Guest], None]
+) -> Artifact:
+    """The tree (``build.tar``) of the smallest kernel of ``kernel``'s architecture, as the image's compiler makes it.
 
     It is made in a guest of that kernel; the result does not depend on the kernel. ``watch`` is called with the guest
     before it runs. Raises GuestError, and BuildError with make's last lines.
     """
-    image, source = inputs.image, inputs.source
+    image, source, plain = inputs.image, inputs.source, inputs.initramfs
+    assert source is not None
+    assert plain is not None
 
     def show_progress(lines: Sequence[str]) -> None:
         for words in filter(None, map(progress, lines)):
@@ -87,15 +72,11 @@ def prepared_build(
     def make(folder: Path) -> None:
         context.say(f"preparing a kernel's build in a guest ({kernel.spec.arch}): three to six minutes, emulated")
         settings = {"arch": kernel.spec.arch, "date": DATE, "tree_date": TREE_DATE}
-        files = {
-            "root.squashfs": image.squashfs,
-            "source.squashfs": source.file,
-            **shared_scripts(*_SHARED),
-            **inputs.drivers,
-        }
+        squashfs = {"root.squashfs": image.squashfs, "source.squashfs": source.file}
+        files = {**squashfs, **_scripts(*_SHARED), **inputs.drivers}
         whole = folder / "initramfs"
         with whole.open("wb") as target:
-            write_work(target, inputs.initramfs, _SCRIPT, settings, files)
+            write_work(target, plain, _SCRIPT, settings, files)
         guest = Guest(_machine(kernel, whole), folder, "guest")
         guest.say = context.say
         watch(guest)
@@ -110,18 +91,12 @@ def prepared_build(
             whole.unlink()
 
     scripts = {name: (unattended_scripts() / name).read_text() for name in (f"{_SCRIPT}.sh", *_SHARED)}
-    key = {
-        "arch": kernel.spec.arch,
-        "image": image.key,
-        "source": source.key,
-        "scripts": scripts,
-        "dates": [TREE_DATE, DATE],
-    }
-    found = context.cache.obtain(_KIND, key, f"prepared kernel build, {kernel.spec.arch}", make)
-    return PreparedBuild(found.key, found.path / _FILE)
+    dates = [TREE_DATE, DATE]
+    key = {"arch": kernel.spec.arch, "image": image.key, "source": source.key, "scripts": scripts, "dates": dates}
+    return context.cache.obtain(_KIND, key, f"prepared kernel build, {kernel.spec.arch}", make)
 
 
-def shared_scripts(*names: str) -> dict[str, bytes | Path]:
+def _scripts(*names: str) -> dict[str, bytes | Path]:
     """Scripts that other scripts include, by the names used there."""
     return {name: unattended_scripts() / name for name in names}
 
@@ -207,12 +182,6 @@ def read_runs(text: str, warm: int, reported: int, read: Callable[[Sequence[str]
     return runs, outcomes
 
 
-def check_alike(text: str, what: str, values: Sequence[int | str]) -> None:
-    """Raise EvidenceError where the runs did not all do the same."""
-    if len(set(values)) != 1:
-        refuse(text.splitlines(), 0, f"the runs differ in {what}: {', '.join(str(value) for value in values)}"[:500])
-
-
 def refuse(lines: Sequence[str], at: int, why: str) -> NoReturn:
     """Raise EvidenceError with the reason why the output is invalid, and the lines around line ``at``."""
     around = [line[:200] for line in lines[max(0, at - _QUOTED_AROUND) : at + _QUOTED_AROUND]]
@@ -229,48 +198,47 @@ def _run(line: str) -> Run:
     return Run(float(real), float(user), float(system), minor, major, switches, ticks)
 
 
-# Runs of a user's command (``images/unattended/command.sh``), all with the same output.
-
 _PRINTED = re.compile(r"printed bytes=(0|[1-9][0-9]{0,11}) digest=([0-9a-f]{64})")
-
-
-def read_command(text: str, warm: int) -> SystemFigures:
-    """The figures; ``digest`` is of the command's standard output, whose size is a fact. Raises EvidenceError."""
-    runs, printed = read_runs(text, warm, 1, _printed)
-    check_alike(text, "the size of what was printed", [size for size, _ in printed])
-    check_alike(text, "what was printed", [digest for _, digest in printed])
-    size, digest = printed[0]
-    return SystemFigures(runs[0], tuple(runs[1:]), 1, digest, {"output_bytes": size})
-
-
-def _printed(lines: Sequence[str]) -> tuple[int, str]:
-    match = _PRINTED.fullmatch(lines[0])
-    if match is None:
-        raise ValueError(f"found {lines[0][:200]!r}, not the size and digest of what was printed")
-    return int(match[1]), match[2]
-
-
-# Builds of a part of a kernel (``images/unattended/kernel_build.sh``), all with the same objects.
-
 _BUILT = re.compile(r"built objects=([1-9][0-9]{0,5}) digest=([0-9a-f]{64})")
 
 
+def read_command(text: str, warm: int) -> SystemFigures:
+    """Runs of a user's command (``command.sh``), all with the same output. Raises EvidenceError.
+
+    ``digest`` is of its standard output, whose size is a fact.
+    """
+    names = ("the size of what was printed", "what was printed")
+    runs, size, digest = _alike(text, warm, _PRINTED, names, "found {!r}, not the size and digest of what was printed")
+    return SystemFigures(runs[0], tuple(runs[1:]), 1, digest, {"output_bytes": size})
+
+
 def read_build(text: str, warm: int) -> SystemFigures:
-    """The figures; ``done`` is the number of objects, ``digest`` of their names and contents. Raises EvidenceError."""
-    runs, built = read_runs(text, warm, 1, _built)
-    check_alike(text, "the number of objects", [objects for objects, _ in built])
-    check_alike(text, "the objects' content", [digest for _, digest in built])
-    return SystemFigures(runs[0], tuple(runs[1:]), *built[0])
+    """Builds of a part of a kernel (``kernel_build.sh``), all with the same objects. Raises EvidenceError.
+
+    ``done`` is the number of objects, ``digest`` of their names and contents.
+    """
+    names = ("the number of objects", "the objects' content")
+    runs, objects, digest = _alike(text, warm, _BUILT, names, "nothing was built: {!r}")
+    return SystemFigures(runs[0], tuple(runs[1:]), objects, digest)
 
 
-def _built(lines: Sequence[str]) -> tuple[int, str]:
-    match = _BUILT.fullmatch(lines[0])
-    if match is None:
-        raise ValueError(f"nothing was built: {lines[0][:200]!r}")
-    return int(match[1]), match[2]
+def _alike(
+    text: str, warm: int, pattern: re.Pattern[str], names: Sequence[str], missing: str
+) -> tuple[list[Run], int, str]:
+    """The runs, and the amount and the digest that each of them reports. Raises EvidenceError where they differ."""
 
+    def read(lines: Sequence[str]) -> tuple[int, str]:
+        match = pattern.fullmatch(lines[0])
+        if match is None:
+            raise ValueError(missing.format(lines[0][:200]))
+        return int(match[1]), match[2]
 
-# Ping floods (``images/unattended/ping_flood.sh``), in which every packet is answered.
+    runs, reported = read_runs(text, warm, 1, read)
+    for what, values in zip(names, zip(*reported, strict=True), strict=True):
+        if len(set(values)) != 1:
+            refuse(text.splitlines(), 0, f"the runs differ in {what}: {', '.join(map(str, values))}"[:500])
+    return runs, *reported[0]
+
 
 _SENT = re.compile(
     r"([0-9]{1,9}) packets transmitted, ([0-9]{1,9}) received, ([0-9.]{1,12})% packet loss, time [0-9]{1,12}ms"
@@ -282,45 +250,30 @@ _TIMES = re.compile(
 _NS_PER_MS = 1e6
 
 
-@dataclass(frozen=True)
-class _Flood:
-    minimum: float
-    average: float
-    maximum: float
-    deviation: float
-
-
 def read_flood(text: str, warm: int, packets: int) -> SystemFigures:
-    """The figures of ``packets`` packets a run; the facts are the warm runs' round trips, in ns, as ping rounds them.
+    """Ping floods (``ping_flood.sh``) of ``packets`` packets a run. Raises EvidenceError where one was lost.
 
-    Raises EvidenceError where a packet was lost.
+    The facts are the warm runs' round trips, in ns, as ping rounds them.
     """
 
-    def read(lines: Sequence[str]) -> _Flood:
-        return _flood(lines, packets)
+    def read(lines: Sequence[str]) -> list[int]:
+        sent, times = _SENT.fullmatch(lines[0]), _TIMES.fullmatch(lines[1])
+        if sent is None or times is None:
+            raise ValueError("ping does not report how many packets were answered")
+        transmitted, received = int(sent[1]), int(sent[2])
+        if (transmitted, received, sent[3]) != (packets, packets, "0"):
+            raise ValueError(f"of {packets} packets {transmitted} were sent and {received} answered ({sent[3]} % lost)")
+        return [round(float(number) * _NS_PER_MS) for number in times.groups()]
 
     runs, floods = read_runs(text, warm, 2, read)
-    answered = floods[1:]
+    minima, averages, maxima, deviations = zip(*floods[1:], strict=True)
     facts = {
-        "rtt_min_ns": min(flood.minimum for flood in answered),
-        "rtt_avg_ns": sum(flood.average for flood in answered) / len(answered),
-        "rtt_max_ns": max(flood.maximum for flood in answered),
-        "rtt_mdev_ns": sum(flood.deviation for flood in answered) / len(answered),
+        "rtt_min_ns": min(minima),
+        "rtt_avg_ns": sum(averages) / len(averages),
+        "rtt_max_ns": max(maxima),
+        "rtt_mdev_ns": sum(deviations) / len(deviations),
     }
     return SystemFigures(runs[0], tuple(runs[1:]), packets, "", facts)
-
-
-def _flood(lines: Sequence[str], packets: int) -> _Flood:
-    sent, times = _SENT.fullmatch(lines[0]), _TIMES.fullmatch(lines[1])
-    if sent is None or times is None:
-        raise ValueError("ping does not report how many packets were answered")
-    transmitted, received = int(sent[1]), int(sent[2])
-    if (transmitted, received, sent[3]) != (packets, packets, "0"):
-        raise ValueError(f"of {packets} packets {transmitted} were sent and {received} answered ({sent[3]} % lost)")
-    return _Flood(*(round(float(number) * _NS_PER_MS) for number in times.groups()))
-
-
-# What one cell of a whole-system workload runs, and the probe or module beside it.
 
 
 @dataclass(frozen=True)
@@ -335,7 +288,7 @@ class SystemTask:
     ``probe`` is a catalogue's name, which records the ``events``, or the path of a user's module.
     """
 
-    name: WorkloadName
+    name: str
     probe: str = "none"
     scope: str = ""
     packets: int = 0
@@ -402,19 +355,20 @@ class SystemWork:
 
 @dataclass(frozen=True)
 class SystemInputs:
-    """What a task works with, at hand before any guest starts: programs, and what the guest mounts them with.
+    """What a task works with, at hand before any guest starts: programs, and drivers for what the guest mounts.
 
-    ``build`` is what a kernel is compiled from, of a kernel build only.
+    ``source`` and the kernel's ``initramfs`` are of a kernel build only.
     """
 
     image: PackedImage
     drivers: Mapping[str, bytes | Path]
-    build: PreparationInputs | None = None
+    source: PackedSource | None = None
+    initramfs: Path | None = None
 
     @property
     def keys(self) -> dict[str, str]:
         """What names the exact content of image and source."""
-        return {"image": self.image.key, **({} if self.build is None else {"source": self.build.source.key})}
+        return {"image": self.image.key, **({} if self.source is None else {"source": self.source.key})}
 
 
 def system_inputs(context: BuildContext, kernel: Kernel, task: SystemTask) -> SystemInputs:
@@ -423,12 +377,30 @@ def system_inputs(context: BuildContext, kernel: Kernel, task: SystemTask) -> Sy
     Raises UsageError for a wrong image, UnsupportedError for a kernel that does not support the work, and HostError,
     BuildError.
     """
-    _check_kernel(kernel)
-    image, drivers = _image(context, kernel, task).packed, _drivers(kernel)
+    there = ("y", "m") if kernel.modules.is_dir() else ("y",)
+    lacking = [option for option in _NEEDED if kernel.config.get(option) not in there]
+    if lacking:
+        raise UnsupportedError(
+            f"kernel '{kernel.spec.name}' cannot have a whole system in memory: it lacks {', '.join(lacking)}"
+        )
+    arch = kernel.spec.arch
+    name = task.image or system_workloads().benchmarks[task.name].images[arch]
+    if is_user_disk(name):
+        raise UsageError(
+            f"image '{name}' is a disk, and {task.name} runs in a system that is all in the guest's memory",
+            hint="name the recipe (.yaml) of an image: the lab builds what fits into memory from that",
+        )
+    recipe = image_recipe(name)
+    if recipe.arch != arch:
+        raise UsageError(f"image '{name}' is for {recipe.arch}, and kernel '{kernel.spec.name}' is for {arch}")
+    image = ready_image(context, recipe).packed
+    # The modules that mount a file as a file system, where they are not built in, and the guest's list of them.
+    files = with_dependencies(kernel.modules, _DRIVERS)
+    contents = {unpacked_name(file): module_content(file) for file in files}
+    drivers = {"drivers": "".join(f"{name}\n" for name in contents).encode(), **contents}
     if task.name != "kernel-build":
         return SystemInputs(image, drivers)
-    build = PreparationInputs(image, build_source(context), drivers, initramfs(context, kernel))
-    return SystemInputs(image, drivers, build)
+    return SystemInputs(image, drivers, build_source(context), initramfs(context, kernel))
 
 
 def system_work(
@@ -448,59 +420,48 @@ def system_work(
     files: dict[str, bytes | Path] = {
         "root.squashfs": image.squashfs,
         "seed": hashlib.sha512(f"{task.seed}".encode()).digest(),
-        **shared_scripts("system.sh", "runs.sh"),
+        **_scripts("system.sh", "runs.sh"),
         **drivers,
     }
     settings: dict[str, int | str] = {"warm": task.warm, "phase": task.phase_us, "date": DATE, **_settings(beside)}
     keys = inputs.keys
+    read: Callable[[str], SystemFigures]
     if beside is not None:
         files["module.ko"] = beside.module
-    if inputs.build is not None:
-        tree = prepared_build(context, kernel, inputs.build, watch)
-        files |= {
-            "source.squashfs": inputs.build.source.file,
-            "build.tar": tree.file,
-            **shared_scripts("kernel_make.sh"),
-        }
-        settings |= {
-            "arch": kernel.spec.arch,
-            "targets": " ".join(system_workloads().scopes[task.scope].targets),
-        }
+    if inputs.source is not None:
+        tree = _prepared_build(context, kernel, inputs, watch)
+        tree_files = {"source.squashfs": inputs.source.file, _FILE: tree.path / _FILE}
+        files |= {**tree_files, **_scripts("kernel_make.sh")}
+        targets = system_workloads().scopes[task.scope].targets
+        settings |= {"arch": kernel.spec.arch, "targets": " ".join(targets)}
         keys["prepared"] = tree.key
+        read = partial(read_build, warm=task.warm)
     elif task.name == "ping-flood":
         settings["packets"] = task.packets
+        read = partial(read_flood, warm=task.warm, packets=task.packets)
     else:
+        read = partial(read_command, warm=task.warm)
         files["argv"] = b"".join(word.encode() + b"\0" for word in task.command)
     # Of the scripts that all cells of a run have: a run goes on with the same ones only.
     keys["scripts"] = _digest(workload.script, files)
     if beside is not None and beside.parameters:
-        files |= _with_parameters()
-    return SystemWork(
-        script=workload.script,
-        settings=settings,
-        files=files,
-        read=_reader(task),
-        memory_mib=max(workload.memory_mib, _memory_mib(files)),
-        inputs=keys,
-    )
+        scripts = unattended_scripts()
+        files |= {"runs.sh": scripts / "runs_with_parameters.sh", "plain_runs.sh": scripts / "runs.sh"}
+    size = sum(data.stat().st_size if isinstance(data, Path) else len(data) for data in files.values())
+    memory_mib = max(workload.memory_mib, 2 * -(-size >> 20) + _ROOM_MIB)
+    return SystemWork(workload.script, settings, files, read, memory_mib, keys)
 
 
 def _settings(beside: Beside | None) -> dict[str, int | str]:
-    optimisation = None if beside is None else beside.optimisation
-    parameters = {"parameters": shlex.join(beside.parameters)} if beside is not None and beside.parameters else {}
+    if beside is None:
+        return dict.fromkeys(("module", "report", "stop", "optimisation"), "")
     return {
-        "module": "" if beside is None else beside.name,
-        "report": (beside.report if beside else None) or "",
-        "stop": (beside.stop if beside else None) or "",
-        "optimisation": "" if optimisation is None else int(optimisation),
-        **parameters,
+        "module": beside.name,
+        "report": beside.report or "",
+        "stop": beside.stop or "",
+        "optimisation": "" if beside.optimisation is None else int(beside.optimisation),
+        **({"parameters": shlex.join(beside.parameters)} if beside.parameters else {}),
     }
-
-
-def _with_parameters() -> dict[str, Path]:
-    """The runs of a module that is loaded with parameters."""
-    scripts = unattended_scripts()
-    return {"runs.sh": scripts / "runs_with_parameters.sh", "plain_runs.sh": scripts / "runs.sh"}
 
 
 def _digest(script: str, files: Mapping[str, bytes | Path]) -> str:
@@ -511,46 +472,3 @@ def _digest(script: str, files: Mapping[str, bytes | Path]) -> str:
         if name.endswith(".sh"):
             whole.update(content.read_bytes() if isinstance(content, Path) else content)
     return whole.hexdigest()
-
-
-def _reader(task: SystemTask) -> Callable[[str], SystemFigures]:
-    if task.name == "kernel-build":
-        return lambda text: read_build(text, task.warm)
-    if task.name == "ping-flood":
-        return lambda text: read_flood(text, task.warm, task.packets)
-    return lambda text: read_command(text, task.warm)
-
-
-def _check_kernel(kernel: Kernel) -> None:
-    there = ("y", "m") if kernel.modules.is_dir() else ("y",)
-    lacking = [option for option in _NEEDED if kernel.config.get(option) not in there]
-    if lacking:
-        raise UnsupportedError(
-            f"kernel '{kernel.spec.name}' cannot have a whole system in memory: it lacks {', '.join(lacking)}"
-        )
-
-
-def _image(context: BuildContext, kernel: Kernel, task: SystemTask) -> Image:
-    arch = kernel.spec.arch
-    name = task.image or system_workloads().benchmarks[task.name].images[arch]
-    if is_user_disk(name):
-        raise UsageError(
-            f"image '{name}' is a disk, and {task.name} runs in a system that is all in the guest's memory",
-            hint="name the recipe (.yaml) of an image: the lab builds what fits into memory from that",
-        )
-    recipe = image_recipe(name)
-    if recipe.arch != arch:
-        raise UsageError(f"image '{name}' is for {recipe.arch}, and kernel '{kernel.spec.name}' is for {arch}")
-    return ready_image(context, recipe)
-
-
-def _drivers(kernel: Kernel) -> dict[str, bytes | Path]:
-    """The modules that mount a file as a file system, where they are not built in, and the guest's list of them."""
-    files = with_dependencies(kernel.modules, _DRIVERS)
-    contents = {unpacked_name(file): module_content(file) for file in files}
-    return {"drivers": "".join(f"{name}\n" for name in contents).encode(), **contents}
-
-
-def _memory_mib(files: Mapping[str, bytes | Path]) -> int:
-    total = sum(data.stat().st_size if isinstance(data, Path) else len(data) for data in files.values())
-    return 2 * -(-total >> 20) + _ROOM_MIB

@@ -5,16 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Literal
 
-from orchestrator.catalog.data import Fact, read
+from orchestrator.catalog.data import Fact, named, read
 from orchestrator.catalog.kernels import Arch
 from orchestrator.catalog.probes import BASELINE
-
-# The benchmarks of whole programs: what each runs, in which image, and the choices of its amount.
-
-WorkloadName = Literal["kernel-build", "ping-flood", "command"]
 
 
 class SystemWorkload(Fact):
@@ -40,7 +35,7 @@ class SystemWorkloads(Fact):
 
     runs: int
     packets: int
-    benchmarks: dict[WorkloadName, SystemWorkload]
+    benchmarks: dict[str, SystemWorkload]
     scope: str
     scopes: dict[str, BuildScope]
 
@@ -53,7 +48,7 @@ def system_workloads() -> SystemWorkloads:
 
 def system_workload(name: str) -> SystemWorkload | None:
     """Return the benchmark of whole programs that has this name; None for any other name."""
-    return {str(key): value for key, value in system_workloads().benchmarks.items()}.get(name)
+    return system_workloads().benchmarks.get(name)
 
 
 # The documents' figures of whole systems: a workload with and without instrumentation.
@@ -72,14 +67,13 @@ class PublishedWork(Fact):
 
     @property
     def packets_per_second(self) -> float | None:
-        """Packets a second, where packets were sent."""
         return None if self.packets is None or self.real is None else self.packets / self.real
 
 
 class PublishedSystem(Fact):
     """A published table of a whole-system workload; its rows are kernels' variants or probes."""
 
-    id: str
+    name: str
     title: str
     document: str
     conditions: str
@@ -102,27 +96,13 @@ class PublishedSystem(Fact):
         return row.real * scale - base.real
 
     def row(self, kernel: str, probe: str) -> PublishedWork | None:
-        """The published row of a cell; None where there is none."""
         if self.by == "probe":
             return self.rows.get(probe)
-        return self.rows.get(_variant(kernel)) if probe == BASELINE else None
+        variant = "markers" if kernel.endswith("-markers") else "plain"
+        return self.rows.get(variant) if probe == BASELINE else None
 
 
 @lru_cache(maxsize=1)
 def published_systems() -> Mapping[str, PublishedSystem]:
     """Return the tables by id, such as ``markers-2006/ping-flood``."""
-    entries = read("published.yaml", __package__)
-    return MappingProxyType(
-        {id_: PublishedSystem.model_validate({"id": id_, **_mapping(id_, entry)}) for id_, entry in entries.items()}
-    )
-
-
-def _mapping(id_: str, entry: object) -> dict[str, object]:
-    if not isinstance(entry, dict):
-        raise TypeError(f"published table {id_} is no mapping")
-    return entry
-
-
-def _variant(kernel: str) -> str:
-    """``markers`` for every kernel with markers in it, ``plain`` for any other."""
-    return "markers" if kernel.endswith("-markers") else "plain"
+    return named(PublishedSystem, read("published.yaml", __package__))

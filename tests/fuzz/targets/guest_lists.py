@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from orchestrator.benchmarks.scaling.measurement import choose_addresses, choose_sites, choose_sites_by_name
+from orchestrator.benchmarks.scaling.kind import choose_addresses, choose_sites, choose_sites_by_name
 from orchestrator.catalog.probes import probe_kind
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import check_armed, observe

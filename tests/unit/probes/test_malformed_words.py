@@ -11,7 +11,7 @@ import pytest
 from guest_with_files import guest_with
 
 from orchestrator.artifacts.modules import Module
-from orchestrator.benchmarks.scaling.measurement import scaling_work
+from orchestrator.benchmarks.scaling.kind import scaling_work
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError, GuestError
 from orchestrator.guest.channel import kernel_value, whole_number

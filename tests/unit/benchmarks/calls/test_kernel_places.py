@@ -13,7 +13,7 @@ from loaded_tables import calls_experiment
 
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.kind import KIND
-from orchestrator.benchmarks.calls.probe_setup import KernelPlaces, set_up
+from orchestrator.benchmarks.calls.preparation import KernelPlaces, set_up
 from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.experiment.plan import plan

@@ -11,8 +11,8 @@ from host_toolchain import HOST_TOOLCHAIN
 from loaded_tables import calls_experiment
 
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.benchmarks.calls import probe_setup
-from orchestrator.benchmarks.calls.probe_setup import ProbeSetup, unsupported_reason
+from orchestrator.benchmarks.calls import preparation
+from orchestrator.benchmarks.calls.preparation import ProbeSetup, unsupported_reason
 from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.experiment.plan import plan
@@ -50,7 +50,7 @@ def a_cell(probe: str, entry: str = "auto") -> CallCell:
 
 
 def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
-    return probe_setup.set_up(kernel, cell)
+    return preparation.set_up(kernel, cell)
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ from orchestrator.benchmarks.calls.call_programs import (
 )
 from orchestrator.benchmarks.calls.measurement import Proof
 from orchestrator.benchmarks.calls.table import CallsTable
-from orchestrator.benchmarks.calls.workload import ExactWorkload, always_failing, watched_parameters
+from orchestrator.benchmarks.calls.workload import always_failing, watched_parameters
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import BuildError, ConfigError, EvidenceError, HostError, UsageError
 from orchestrator.experiment.experiment import Experiment
@@ -601,8 +601,3 @@ def test_a_template_may_not_reach_into_the_lab(tmp_path: Path) -> None:
     nosy.write_text("{{ symbol.__class__.__mro__ }}")
     with pytest.raises(ConfigError, match=r"access to attribute .__class__."):
         render_own(nosy, {"symbol": "f"})
-
-
-def test_the_runs_of_a_program_are_not_exact_and_calls_are() -> None:
-    assert not isinstance(WholeProgram(Path("x"), [], 1), ExactWorkload)
-    assert isinstance(user_function(Path("x"), calls=1), ExactWorkload)

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.benchmarks.markers.code_size import (
+    PROBE,
     ObjectFile,
     listing_lines,
     marker_sizes,
     paths,
-    probe_listing,
     read_object,
     size_lines,
 )
@@ -79,7 +79,7 @@ def test_the_listing_is_annotated(marked: ObjectFile) -> None:
     assert "cc cc" not in optimized
     marks = [line.split("  ")[-1].lstrip()[:1] == "|" or " | " in line for line in sizes["optimized"].listing]
     assert marks == [False] * 5 + [True] * 5
-    assert len(probe_listing(marked)) == 1
+    assert len(paths(marked, PROBE).listing) == 1
 
 
 def test_the_table_names_its_compiler_whichever_it_is(marked: ObjectFile) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.benchmarks.scaling.outputs import read_driver, read_events, read_model
-from orchestrator.benchmarks.scaling.rows import kprobe_cache, scaling_benchmark
+from orchestrator.benchmarks.scaling.rows import kprobe_cache
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import EvidenceError
 from orchestrator.run.unattended import parse_steps
@@ -25,8 +25,7 @@ MODEL = (UNATTENDED / "kpcache_model.txt").read_text()
 
 def test_a_thousand_kprobes_have_their_figures() -> None:
     figures = read_driver(DRIVER, 1000)
-    rows = scaling_benchmark("kpcache")
-    assert rows is not None
+    rows = kprobe_cache().benchmarks["kpcache"]
     assert set(figures.samples) == {BASELINE, *rows.rows}
     assert len(figures.samples["register"]) == len(figures.samples["enable"]) == 10
     assert figures.samples["hit"] == (370.196875, 370.196875)
@@ -77,8 +76,7 @@ def test_probes_through_ftrace_are_distinguished_from_breakpoints() -> None:
 
 def test_the_model_has_its_figures() -> None:
     figures = read_model(MODEL, 1000)
-    rows = scaling_benchmark("kpcache-model")
-    assert rows is not None
+    rows = kprobe_cache().benchmarks["kpcache-model"]
     assert set(figures.samples) == {BASELINE, *rows.rows}
     assert len(set(figures.samples[BASELINE])) == 1
     assert min(figures.samples["list-6-any"]) > max(figures.samples["list-12-any"])
@@ -162,8 +160,7 @@ def test_a_place_that_is_neither_a_breakpoint_nor_traced_is_no_result() -> None:
 
 def test_events_have_their_figures() -> None:
     figures = read_events(EVENTS, 200)
-    rows = scaling_benchmark("kpcache-events")
-    assert rows is not None
+    rows = kprobe_cache().benchmarks["kpcache-events"]
     assert set(figures.samples) == {BASELINE, *rows.rows}
     # The shell's own work is in all of them.
     assert min(figures.samples["enable"]) > max(figures.samples[BASELINE])

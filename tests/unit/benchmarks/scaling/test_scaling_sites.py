@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.benchmarks.scaling.measurement import choose_addresses, choose_sites, choose_sites_by_name, functions
+from orchestrator.benchmarks.scaling.kind import choose_addresses, choose_sites, choose_sites_by_name, functions
 from orchestrator.errors import EvidenceError, UnsupportedError
 
 START, END = 0xC1000000, 0xC1010000
