@@ -10,11 +10,13 @@ from __future__ import annotations
 import io
 import re
 import struct
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from itertools import accumulate, count
+from itertools import accumulate, count, pairwise
+from operator import add
 from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
@@ -374,6 +376,27 @@ class KernelCode:
         offsets = struct.unpack_from(f"<{part.size // 4}i", self.image, part.place)
         memory = 1 << 8 * self.word
         return [(entry + offset) % memory for entry, offset in zip(count(part.address, 4), offsets, strict=False)]
+
+    @cached_property
+    def jump_entries(self) -> tuple[array[int], array[int]]:
+        """Places, in order, and targets: what may be a struct jump_entry among the read-only data, of anything else.
+
+        To look through the data takes 0.15 s; a kernel's may have 300,000 such pairs.
+        """
+        part = self.sections.get(_RODATA)
+        if part is None:
+            return array("Q"), array("Q")
+        fields = array("i", self.image[part.place : part.place + part.size // 4 * 4])
+        places = list(map(add, fields, count(part.address, 4)))
+        low = min(one.address for one in self.segments)
+        high = max(one.address + one.size for one in self.segments)
+        first, end = part.address, part.address + part.size
+        found = sorted(
+            (place, target)
+            for place, target in pairwise(places)
+            if low <= place < high and low <= target < high and not (first <= place < end or first <= target < end)
+        )
+        return array("Q", (place for place, _ in found)), array("Q", (target for _, target in found))
 
     @cached_property
     def _patched(self) -> Sequence[tuple[int, int]]:

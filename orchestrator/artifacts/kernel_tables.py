@@ -5,11 +5,8 @@ from __future__ import annotations
 
 import re
 import struct
-from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
-from operator import add
 from typing import Literal
 
 from orchestrator.artifacts.kernel_code import FUNCTION_TYPES, KernelCode
@@ -24,7 +21,7 @@ _EXCEPTIONS, _EXCEPTION = "__ex_table", 12
 """struct exception_table_entry: the place, its fixup and data, 4 bytes each (arch/x86/include/asm/extable.h)."""
 _BUGS, _BUG = "__bug_table", 12
 """struct bug_entry: the place, and with CONFIG_DEBUG_BUGVERBOSE file, line and flags (include/asm-generic/bug.h)."""
-_RODATA, _INIT_DATA = ".rodata", ".init.data"
+_INIT_DATA = ".init.data"
 _LISTED = ("__start_kprobe_blacklist", "__stop_kprobe_blacklist")
 _ALWAYS_LISTED = "kprobe_int3_handler"
 """A NOKPROBE_SYMBOL of arch/x86/kernel/kprobes/core.c."""
@@ -65,17 +62,9 @@ def static_branches(code: KernelCode, start: int, end: int) -> Mapping[int, int]
     An entry of struct jump_entry has place and target as distances from the fields (include/linux/jump_label.h). The
     table is among the read-only data, of which other fields may look alike: a static branch is a nop or a jump.
     """
-    part = code.sections.get(_RODATA)
-    if part is None:
-        return {}
-    fields = array("i", code.image[part.place : part.place + part.size // 4 * 4])
-    first, behind = start - part.address, end - part.address
-    found = {}
-    places = list(map(add, fields, range(0, 4 * len(fields), 4)))
-    for place, target in pairwise(places):
-        if first <= place < behind and first <= target < behind:
-            found[part.address + place] = part.address + target
-    return found
+    places, targets = code.jump_entries
+    near = slice(bisect_left(places, start), bisect_left(places, end))
+    return {place: target for place, target in zip(places[near], targets[near], strict=True) if start <= target < end}
 
 
 def unprobed_functions(code: KernelCode) -> frozenset[int] | None:

@@ -20,6 +20,7 @@ from orchestrator.artifacts.cache import Artifact, BuildContext, Cache
 from orchestrator.artifacts.kernel_build import built_kernel, kernel_source
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.errors import BuildError, HostError
+from orchestrator.paths import data_dir
 
 PACKAGE = "linux-source-toy"
 CHOSEN = {
@@ -83,6 +84,7 @@ def context(tmp_path: Path, progress: Listener, monkeypatch: pytest.MonkeyPatch)
     patches.mkdir(parents=True)
     for name, text in {"number": PATCH, "broken": BROKEN, "stale": STALE}.items():
         (patches / f"{name}.patch").write_text(text)
+    (tmp_path / "images/kernels").symlink_to(data_dir("images") / "kernels")
     (tmp_path / "kmods").mkdir()
     (tmp_path / "kmods/shared.c").write_text("int shared(void) { return 3; }\n")
     monkeypatch.setattr(source_of, "data_dir", lambda name: tmp_path / name)
