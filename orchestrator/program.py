@@ -44,7 +44,6 @@ class Requirement:
 
     @property
     def is_python(self) -> bool:
-        """Whether this is the Python that runs us, which was found before any of this could run."""
         return self.need.startswith("python")
 
     def location(self) -> Path | None:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Self
 
@@ -18,13 +17,13 @@ from orchestrator.artifacts.cache import Artifact, BuildContext
 from orchestrator.artifacts.compiler import Toolchain, build_environment, compiling_in, guest_toolchain
 from orchestrator.artifacts.debian import ANOTHER_MIRROR, AptRoot, NoSuchPackageError, Package, unpacked_packages
 from orchestrator.artifacts.diagnostics import error_lines
-from orchestrator.artifacts.images import OPTIONS
+from orchestrator.artifacts.images import OPTIONS, pack
 from orchestrator.catalog.data import Fact, read
 from orchestrator.catalog.images import debian
 from orchestrator.catalog.kernels import KernelSpec, read_config
 from orchestrator.errors import BuildError, HostError, UsageError
 from orchestrator.paths import AWKWARD, data_dir, kbuild_takes
-from orchestrator.process import Finished, run
+from orchestrator.process import run
 from orchestrator.program import check_installed
 
 # A kernel's configuration: merged from fragments, checked, and read for the features that probes need.
@@ -48,22 +47,13 @@ def merged(spec: KernelSpec) -> str:
     """A kernel's fragments of ``images/kernels`` one after the other; a later one has the last word."""
     folder = data_dir("images") / "kernels"
     text = "".join((folder / f"{name}.config").read_text() for name in spec.fragments)
-    return "".join(line for line in text.splitlines(keepends=True) if _option(line) not in spec.without)
-
-
-def _option(line: str) -> str | None:
-    found = _SET.match(line) or _UNSET.match(line)
-    return found[1] if found is not None else None
+    lines = [(line, _SET.match(line) or _UNSET.match(line)) for line in text.splitlines(keepends=True)]
+    return "".join(line for line, option in lines if option is None or option[1] not in spec.without)
 
 
 def not_granted(wanted: str, config: Mapping[str, str]) -> list[str]:
     """The options that the kernel's build system did not take as the fragments have them, each with what it has."""
-    last: dict[str, str | None] = {}
-    for line in wanted.splitlines():
-        if found := _SET.match(line):
-            last[found[1]] = found[2]
-        elif found := _UNSET.match(line):
-            last[found[1]] = None
+    last = {(one[1] or one[3]): one[2] for one in re.finditer(f"{_SET.pattern}|{_UNSET.pattern}", wanted, re.M)}
     return [
         f"{option}: wanted {value or 'off'}, got {config.get(option, 'off')}"
         for option, value in last.items()
@@ -85,23 +75,20 @@ def check_granted(wanted: str, config: Mapping[str, str], name: str) -> None:
 def features(config: Mapping[str, str]) -> dict[str, str]:
     """What matters to probes, by the kernel's own configuration."""
 
-    def has(option: str) -> bool:
-        return config.get(option) == "y"
+    def has(option: str) -> str:
+        return "yes" if config.get(option) == "y" else "no"
 
-    preemption = "none"
-    for option, name in _PREEMPTION.items():
-        preemption = name if has(option) else preemption
     return {
-        "booster": "yes" if has("CONFIG_KPROBES") and not has("CONFIG_PREEMPTION") else "no",
-        "optprobes": "yes" if has("CONFIG_OPTPROBES") else "no",
-        "ftrace": "yes" if has("CONFIG_FUNCTION_TRACER") else "no",
-        "preemption": preemption,
-        "hook": "yes" if has("CONFIG_LAB_SYSCALL_HOOK") else "no",
-        "markers": "yes" if has("CONFIG_LAB_MARKERS") else "no",
+        "booster": "no" if has("CONFIG_PREEMPTION") == "yes" else has("CONFIG_KPROBES"),
+        "optprobes": has("CONFIG_OPTPROBES"),
+        "ftrace": has("CONFIG_FUNCTION_TRACER"),
+        "preemption": ["none", *(name for option, name in _PREEMPTION.items() if has(option) == "yes")][-1],
+        "hook": has("CONFIG_LAB_SYSCALL_HOOK"),
+        "markers": has("CONFIG_LAB_MARKERS"),
         "kprobe lists": f"2^{config.get('CONFIG_KPROBE_HASH_BITS', MAINLINE_HASH_BITS)}",
-        "kprobe cache": "yes" if has("CONFIG_KPROBE_CACHE") else "no",
+        "kprobe cache": has("CONFIG_KPROBE_CACHE"),
         "HZ": config.get("CONFIG_HZ", "?"),
-        "SMP": "yes" if has("CONFIG_SMP") else "no",
+        "SMP": has("CONFIG_SMP"),
     }
 
 
@@ -138,8 +125,7 @@ def kernel_source(
         sound_source(context, package)
         # Hard links: times stay, so that make sees what changed, and patch replaces a file instead of writing into it.
         copied = run(["cp", "-al", str(pristine.path / "linux"), str(folder)], time_limit=_UNPACK_LIMIT)
-        if copied.status != 0:
-            raise HostError(f"cannot copy {pristine.path}", detail=copied.complaint())
+        copied.or_raise(HostError, f"cannot copy {pristine.path}")
         for name, file in changes.items():
             argv = ["patch", "-d", str(folder / "linux"), "-p1", "--fuzz=0", "--force", "-i", str(file)]
             applied = run(argv, time_limit=_UNPACK_LIMIT)
@@ -147,7 +133,11 @@ def kernel_source(
                 detail = (applied.stdout + applied.stderr).splitlines()[-20:]
                 raise BuildError(f"{name}.patch does not apply to {package}", where=str(file), detail=detail)
         for place, text in added.items():
-            _add(folder / "linux", place, text)
+            path = folder / "linux" / place
+            if path.exists():  # by a hard link it would be changed in every other copy as well
+                raise BuildError(f"{place} cannot be added to the source: there is such a file")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
 
     added = {place: (data_dir("kmods") / name).read_text() for place, name in (files or {}).items()}
     inputs: dict[str, object] = {
@@ -194,17 +184,7 @@ def unpack_tarball(tarball: Path, folder: Path) -> None:
     Raises HostError when the tarball is damaged, or when tar or what it calls to decompress is missing.
     """
     argv = ["tar", "-C", str(folder), "--strip-components=1", "-xf", str(tarball)]
-    finished = run(argv, time_limit=_UNPACK_LIMIT)
-    if finished.status != 0:
-        raise HostError(f"cannot unpack {tarball}", detail=finished.complaint())
-
-
-def _add(source: Path, place: str, text: str) -> None:
-    path = source / place
-    if path.exists():  # by a hard link it would be changed in every other copy as well
-        raise BuildError(f"{place} cannot be added to the source: there is such a file")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    run(argv, time_limit=_UNPACK_LIMIT).or_raise(HostError, f"cannot unpack {tarball}")
 
 
 def _obtain(context: BuildContext, inputs: Mapping[str, object], label: str, make: Callable[[Path], None]) -> Artifact:
@@ -212,19 +192,9 @@ def _obtain(context: BuildContext, inputs: Mapping[str, object], label: str, mak
     if found is not None:
         return found
     context.need_network(f"the source {label}")  # a command that only lists must not fetch gigabytes
-    check_installed(
-        "kernel-packages.txt", f"the source {label}"
-    )  # tar names the program that is missing, but not its package
+    # tar names the program that is missing, but not its package.
+    check_installed("kernel-packages.txt", f"the source {label}")
     return context.cache.obtain(_KIND, inputs, label, make)
-
-
-def sources_of_same_package(context: BuildContext, source: Artifact) -> set[str]:
-    """The keys of all sources, patched or not, that come from the same package as ``source``."""
-    return {
-        artifact.key
-        for artifact in context.cache.artifacts()
-        if artifact.kind == _KIND and artifact.inputs.get("package") == source.inputs["package"]
-    }
 
 
 # A copy of a kernel's build tree made to belong to another source, so that only what differs is built again.
@@ -245,7 +215,7 @@ def relocate(build: Path, made_in: Path, before: Path, now: Path) -> None:
 
     The two sources share the files that are the same in both, by hard links.
     """
-    differing = {os.fsencode(now / path) for path in _differing(before, now)} if before != now else set()
+    differing = {os.fsencode(now / path) for path, _ in set(_files(before)) ^ set(_files(now))}
     for file in [*build.rglob("*.cmd"), *build.rglob("*.d"), build / "Makefile"]:
         if not file.is_file() or file.is_symlink() or file.stat().st_size > _LARGEST:
             continue
@@ -266,11 +236,6 @@ def _moved(content: bytes, before: Path, now: Path) -> bytes:
     for end in (b"/", b"\n"):
         content = content.replace(os.fsencode(before) + end, os.fsencode(now) + end)
     return content
-
-
-def _differing(before: Path, now: Path) -> set[str]:
-    """The files, by their paths within a source, that are not the same one in both."""
-    return {path for path, _ in set(_files(before)) ^ set(_files(now))}
 
 
 def _files(source: Path) -> Iterator[tuple[str, tuple[int, int]]]:
@@ -298,14 +263,6 @@ def has_types(config: str) -> bool:
     return _OPTION in config.splitlines()
 
 
-def check_type_maker(what: str) -> None:
-    """Raise HostError where the host has no pahole.
-
-    Linux 6.1's build system warns, and builds for ten minutes before it fails; 6.12's only switches the option off.
-    """
-    check_installed("type-packages.txt", f"{what}, which has type information (BTF),")
-
-
 def drop_debug_information(build: Path, toolchain: Toolchain) -> None:
     """Remove the debug information from a built tree, and all objects, which have most of it. Raises BuildError.
 
@@ -315,9 +272,13 @@ def drop_debug_information(build: Path, toolchain: Toolchain) -> None:
         if file.relative_to(build).parts[0] not in _PROGRAMS:
             file.unlink()
     image = build / "vmlinux"
-    stripped = run([toolchain.program("strip"), "--strip-debug", str(image)], time_limit=_STRIP_LIMIT)
-    if stripped.status != 0:
-        raise BuildError(f"strip fails on {image}", detail=stripped.complaint())
+    strip_debug(toolchain, image, str(image))
+
+
+def strip_debug(toolchain: Toolchain, file: Path, name: str) -> None:
+    """Remove a file's debug information; errors call it ``name``. Raises BuildError."""
+    stripped = run([toolchain.program("strip"), "--strip-debug", str(file)], time_limit=_STRIP_LIMIT)
+    stripped.or_raise(BuildError, f"strip fails on {name}")
 
 
 BUILD_GB = 0.4
@@ -350,7 +311,8 @@ def built_kernel(context: BuildContext, spec: KernelSpec) -> Artifact:
     context.need_network(spec.name)  # to build takes as long as to fetch: offline means neither
     _check_host(context.cache.root)
     if has_types(wanted):
-        check_type_maker(f"building {spec.name}")
+        # Without pahole Linux 6.1 fails after ten minutes, and 6.12 only switches the option off.
+        check_installed("type-packages.txt", f"building {spec.name}, which has type information (BTF),")
     sound_source(context, spec.source, spec.patches, spec.files)
     return context.cache.obtain(
         "kernels", inputs, spec.name, lambda folder: _build(context, spec, source, wanted, folder, toolchain)
@@ -386,25 +348,23 @@ def _build(
     (build / "all.config").write_text(wanted)
     make = ["make", "-C", str(source), f"O={build}", f"ARCH={spec.arch}", *toolchain.for_make(), "HOSTCC=gcc"]
     environment = {**compiling_in(build), **IDENTITY, "KCONFIG_ALLCONFIG": str(build / "all.config")}
-    finished = run([*make, "allnoconfig"], time_limit=_CONFIGURE_LIMIT, environment=environment)
-    if finished.status != 0:
-        raise BuildError(f"{spec.name} cannot be configured", detail=finished.complaint())
+    configured = run([*make, "allnoconfig"], time_limit=_CONFIGURE_LIMIT, environment=environment)
+    configured.or_raise(BuildError, f"{spec.name} cannot be configured")
     config = read_config(build / ".config")
     if not spec.is_searched:
         check_granted(wanted, config, spec.name)
     elif different := not_granted(wanted, config):
         # The fragments are of the versions that the catalogue has: another may have renamed an option, or dropped it.
         context.warn("\n".join([f"{spec.name} is configured otherwise than its fragments say:", *different]))
-    progress = _Progress(context, spec.name)
     jobs = f"-j{len(os.sched_getaffinity(0))}"
     finished = run(
         [*make, jobs, "bzImage", "modules"],
         time_limit=_BUILD_LIMIT,
         environment={**compiling_in(build), **IDENTITY},
-        listener=progress.line,
+        listener=_Progress(context, spec.name).line,
     )
     if finished.status != 0:
-        raise _broken(spec, finished)
+        raise BuildError(f"{spec.name} does not build", detail=error_lines(finished.stdout + finished.stderr))
     if has_types(wanted):
         drop_debug_information(build, toolchain)
 
@@ -417,10 +377,12 @@ def _similar(context: BuildContext, spec: KernelSpec, source: Artifact, toolchai
     wanted = merged(spec)
     if has_types(wanted):
         return None
-    sources = sources_of_same_package(context, source)
+    artifacts = list(context.cache.artifacts())
+    of_package = [one for one in artifacts if one.inputs.get("package") == source.inputs["package"]]
+    sources = {one.key for one in of_package if one.kind == _KIND}
     candidates = [
         artifact
-        for artifact in context.cache.artifacts()
+        for artifact in artifacts
         if artifact.kind == "kernels"
         and artifact.inputs.get("arch") == spec.arch
         and artifact.inputs.get("source") in sources
@@ -440,9 +402,7 @@ class _Progress:
     """Reports every 15 seconds how many files were compiled."""
 
     def __init__(self, context: BuildContext, name: str) -> None:
-        self._context = context
-        self._name = name
-        self._steps = 0
+        self._context, self._name, self._steps = context, name, 0
         self._reported = time.monotonic()
 
     def line(self, text: str) -> None:
@@ -451,10 +411,6 @@ class _Progress:
         if text.strip() and time.monotonic() - self._reported > _REPORT_SECONDS:
             self._reported = time.monotonic()
             self._context.say(f"building {self._name}: {self._steps} files so far, now {text.split()[-1][:60]}")
-
-
-def _broken(spec: KernelSpec, finished: Finished) -> BuildError:
-    return BuildError(f"{spec.name} does not build", detail=error_lines(finished.stdout + finished.stderr))
 
 
 # A kernel built in its source tree, at whatever revision that is: what did not change is not built again.
@@ -531,24 +487,18 @@ class BuildSource(Fact):
 
     def takes(self, folder: str, names: Iterable[str]) -> list[str]:
         """The files that are taken of those in a folder (its path in the source; the top's is ``.``)."""
-        whole = self._is_whole(PurePosixPath(folder))
-        return [name for name in names if self._takes(name, whole=whole)]
-
-    def _takes(self, name: str, *, whole: bool) -> bool:
-        if any(fnmatchcase(name, pattern) for pattern in self.build):
-            return True
-        return whole and not any(fnmatchcase(name, pattern) for pattern in self.no_code)
-
-    def _is_whole(self, folder: PurePosixPath) -> bool:
-        if any(folder.is_relative_to(left_out) for left_out in self.left_out):
-            return False
-        for parent, kept in self.only.items():
-            if folder.is_relative_to(parent) and not any(folder.is_relative_to(f"{parent}/{name}") for name in kept):
-                return False
-        return True
+        is_below = PurePosixPath(folder).is_relative_to
+        is_whole = not any(map(is_below, self.left_out)) and all(
+            any(is_below(f"{parent}/{name}") for name in kept) for parent, kept in self.only.items() if is_below(parent)
+        )
+        return [
+            name
+            for name in names
+            if any(fnmatchcase(name, pattern) for pattern in self.build)
+            or (is_whole and not any(fnmatchcase(name, pattern) for pattern in self.no_code))
+        ]
 
 
-@lru_cache(maxsize=1)
 def build_source_choice() -> BuildSource:
     """Return the lab's choice."""
     return BuildSource.model_validate(read("build_source.yaml"))
@@ -558,7 +508,6 @@ def build_source_choice() -> BuildSource:
 
 _BUILD_SOURCE_KIND = "build-sources"
 _FILE = "source.squashfs"
-_LIMIT = 900.0
 
 
 @dataclass(frozen=True)
@@ -583,11 +532,7 @@ def build_source(context: BuildContext) -> PackedSource:
         context.say(f"packing what a build needs of {choice.package}")
         tree, file = folder / "tree", folder / _FILE
         link_chosen(choice, source.path / "linux", tree)
-        finished = run(
-            ["mksquashfs", str(tree), str(file), *OPTIONS], time_limit=_LIMIT, environment={"SOURCE_DATE_EPOCH": None}
-        )
-        if finished.status != 0:
-            raise BuildError(f"{choice.package} cannot be packed", detail=finished.complaint())
+        pack(tree, file, choice.package)
         shutil.rmtree(tree)
         file.chmod(0o444)
 

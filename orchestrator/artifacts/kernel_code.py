@@ -103,7 +103,6 @@ def _symbols(addresses: Sequence[int], names: Sequence[bytes]) -> list[Symbol]:
 
 
 def _lists_in(image: _Image) -> Iterator[tuple[tuple[int, int], list[bytes]]]:
-    """Lists of names, and between which places each is: the number of names, and the end of the tokens' offsets."""
     for digits in re.finditer(re.escape(_DIGITS), image.data):
         tokens = _tokens_around(image, digits.start())
         if tokens is None:

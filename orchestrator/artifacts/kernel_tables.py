@@ -6,11 +6,12 @@ from __future__ import annotations
 import re
 import struct
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from operator import eq, ge, gt, le, lt, ne
 
 from orchestrator.artifacts.kernel_code import FUNCTION_TYPES, KernelCode
 from orchestrator.artifacts.machine_code import Instruction, Memory, Operand, decoded
+from orchestrator.catalog.kernels import Arch
 
 # What a kernel's image lists of its text: where it may fault, reports a bug, may branch, and must not be probed.
 #
@@ -31,13 +32,7 @@ _MOST_ERROR_TYPES = 16
 
 def faulting_places(code: KernelCode, start: int, end: int) -> Sequence[int]:
     """The instructions between two addresses that may fault and are fixed up, in order."""
-    table = code.sections.get(_EXCEPTIONS)
-    if table is None:
-        return ()
-    fields = struct.unpack_from(f"<{table.size // 4}i", code.image, table.place)
-    behind = 1 << 8 * code.word
-    places = ((table.address + 4 * at + fields[at]) % behind for at in range(0, len(fields), _EXCEPTION // 4))
-    return sorted(place for place in places if start <= place < end)
+    return sorted(place for place in code.sites(_EXCEPTIONS)[:: _EXCEPTION // 4] if start <= place < end)
 
 
 def bug_places(code: KernelCode, start: int, end: int) -> frozenset[int]:
@@ -49,11 +44,8 @@ def bug_places(code: KernelCode, start: int, end: int) -> frozenset[int]:
     if table is None:
         return frozenset()
     fields = struct.unpack_from(f"<{table.size // 4}i", code.image, table.place)
-    behind = 1 << 8 * code.word
-    found = set()
-    for at in range(0, len(fields), _BUG // 4):
-        found |= {fields[at] % behind, (table.address + 4 * at + fields[at]) % behind}
-    return frozenset(place for place in found if start <= place < end)
+    pointers = (field % (1 << 8 * code.word) for field in fields[:: _BUG // 4])
+    return frozenset(place for place in (*pointers, *code.sites(_BUGS)[:: _BUG // 4]) if start <= place < end)
 
 
 def static_branches(code: KernelCode, start: int, end: int) -> Mapping[int, int]:
@@ -108,11 +100,7 @@ def _around_known(code: KernelCode) -> frozenset[int] | None:
 
 def _pointers(code: KernelCode, address: int, count: int) -> Sequence[int]:
     content = code.read(address, count * code.word)
-    return list(_words(content, code.word))
-
-
-def _words(content: bytes, word: int) -> Iterator[int]:
-    return (one for (one,) in struct.iter_unpack("<I" if word == 4 else "<Q", content))
+    return [one for (one,) in struct.iter_unpack("<I" if code.word == 4 else "<Q", content)]
 
 
 # Which function does a system call's number go to? The kernel's own dispatch says it.
@@ -125,7 +113,7 @@ def _words(content: bytes, word: int) -> Iterator[int]:
 # number: its instructions are carried out on the register with the number, as far as the first call out of it. That is
 # the function.
 
-Numbers = Literal["i386", "x86_64"]
+Numbers = Arch
 """Whose numbers a system call entry takes."""
 
 _SWITCHES: dict[Numbers, str] = {"i386": "ia32_sys_call", "x86_64": "x64_sys_call"}
@@ -146,20 +134,8 @@ _LONGEST_WAY = 200
 _LONGEST_INSTRUCTION = 15
 
 # Of the two numbers compared, as unsigned and as signed ones.
-_CONDITIONS: Mapping[str, Callable[[int, int], bool]] = {
-    "je": lambda a, b: a == b,
-    "jne": lambda a, b: a != b,
-    "ja": lambda a, b: a > b,
-    "jae": lambda a, b: a >= b,
-    "jb": lambda a, b: a < b,
-    "jbe": lambda a, b: a <= b,
-}
-_SIGNED: Mapping[str, Callable[[int, int], bool]] = {
-    "jg": lambda a, b: a > b,
-    "jge": lambda a, b: a >= b,
-    "jl": lambda a, b: a < b,
-    "jle": lambda a, b: a <= b,
-}
+_CONDITIONS: Mapping[str, Callable[[int, int], bool]] = {"je": eq, "jne": ne, "ja": gt, "jae": ge, "jb": lt, "jbe": le}
+_SIGNED: Mapping[str, Callable[[int, int], bool]] = {"jg": gt, "jge": ge, "jl": lt, "jle": le}
 _IDLE = frozenset({"push", "pop", "nop", "endbr32", "endbr64"})
 _KEEPS_FLAGS = frozenset({"mov", "movabs", "movsxd", "movzx", "movsx", "lea"})
 
@@ -208,7 +184,9 @@ class _Switch:
         self._registers = {_family(_NUMBER_AT[self._code.word]): number}
         place = self._start
         for _ in range(_LONGEST_WAY):
-            instruction = self._at(place)
+            instruction = next(decoded(self._code.read(place, _LONGEST_INSTRUCTION), place, self._code.word), None)
+            if instruction is None:
+                raise UnknownDispatchError(f"there is no instruction at {place:#x}")
             following = self._next(instruction)
             if instruction.name == "call" and following == self._code.function("__fentry__"):
                 following = instruction.end
@@ -216,12 +194,6 @@ class _Switch:
                 return following
             place = following
         raise UnknownDispatchError(f"the switch at {self._start:#x} does not end for number {number}")
-
-    def _at(self, place: int) -> Instruction:
-        code = self._code.read(place, _LONGEST_INSTRUCTION)
-        for instruction in decoded(code, place, self._code.word):
-            return instruction
-        raise UnknownDispatchError(f"there is no instruction at {place:#x}")
 
     def _next(self, one: Instruction) -> int:
         """Where to go on after carrying the instruction out."""
@@ -254,7 +226,6 @@ class _Switch:
         return _CONDITIONS[one.name](left, right)
 
     def _pair(self, one: Instruction) -> tuple[int, int] | None:
-        """The two numbers that a compare compares; None where one is not known."""
         left, right = map(self._value, one.operands)
         if any(isinstance(operand, Memory) for operand in one.operands) or left is None or right is None:
             return None

@@ -49,7 +49,6 @@ class Instruction:
 
     @property
     def end(self) -> int:
-        """The address behind it."""
         return self.address + self.size
 
 
@@ -90,7 +89,6 @@ def _operand(operand: Any, word: int) -> Operand:
 
 
 def _register(register: int) -> str:
-    """A register's name; empty for none."""
     return str(_decoder(8).reg_name(register) or "") if register else ""
 
 

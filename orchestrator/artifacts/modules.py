@@ -21,16 +21,8 @@ from jinja2.sandbox import SandboxedEnvironment
 
 from orchestrator.artifacts.cache import BuildContext, digest
 from orchestrator.artifacts.compiler import compiler_in, compiling_in, llvm_programs
-from orchestrator.artifacts.diagnostics import (
-    error_hint,
-    error_lines,
-    error_place,
-    keep_warnings,
-    kept_output,
-    located,
-    shown_warnings,
-)
-from orchestrator.artifacts.kernel_build import sound_source
+from orchestrator.artifacts.diagnostics import build_error, error_hint, keep_warnings, kept_output, shown_warnings
+from orchestrator.artifacts.kernel_build import sound_source, strip_debug
 from orchestrator.artifacts.kernels import Kernel, UnusableTreeError
 from orchestrator.artifacts.sources import included_as, read_c_source
 from orchestrator.catalog.data import unknown
@@ -123,7 +115,7 @@ def render(template: str, values: Mapping[str, Value]) -> ModuleSource:
 def check_parameters(values: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
     """Values that one of the lab's modules is loaded with. Raises UsageError for a bad one, as ``render`` does."""
     for key, value in values.items():
-        _check_scalar(key, value)
+        _check(key, value)
     return values
 
 
@@ -133,7 +125,8 @@ def render_own(file: Path, values: Mapping[str, Value]) -> ModuleSource:
     ``NAME.c.j2`` and ``NAME.c`` become ``own_NAME.ko``. A header beside the file hides the lab's of that name.
     Raises ConfigError for a file that cannot be read, UsageError for a missing value.
     """
-    return render_as(user_name(file), file, values)
+    stem = file.name.removesuffix(TEMPLATE).removesuffix(".c")
+    return render_as(_OWN + re.sub(r"[^a-z0-9]", "_", stem.lower())[:_LONGEST_NAME], file, values)
 
 
 def render_as(name: str, file: Path, values: Mapping[str, Value]) -> ModuleSource:
@@ -141,12 +134,6 @@ def render_as(name: str, file: Path, values: Mapping[str, Value]) -> ModuleSourc
     folders = [file.parent, *module_folders()]
     main = _rendered(file, folders, values) if file.name.endswith(TEMPLATE) else read_c_source(file)
     return _source(name, main, folders, file, (_OWN_FOLDER,))
-
-
-def user_name(file: Path) -> str:
-    """The name of a user's module, as the kernel lists it."""
-    stem = file.name.removesuffix(TEMPLATE).removesuffix(".c")
-    return _OWN + re.sub(r"[^a-z0-9]", "_", stem.lower())[:_LONGEST_NAME]
 
 
 def source_name(module: Path) -> str:
@@ -201,24 +188,14 @@ def _source(name: str, main: str, folders: Sequence[Path], main_file: Path, flag
     found = included_as(main, [*folders, data_dir("images") / "guest"])
     shared = {path: file for path, file in found.items() if not file.samefile(main_file)}
     files = {f"{name}_main.c": main, **{path: read_c_source(file) for path, file in shared.items()}}
-    parts = [f"{name}_main.c", *(path for path in shared if _is_part(path, shared))]
-    objects = " ".join(str(Path(path).with_suffix(".o")) for path in parts)
+    # A source is compiled by itself where its header is included; another is a part of the file that includes it.
+    sources = [one for one in map(Path, shared) if one.suffix in (".c", ".S") and not one.is_absolute()]
+    parts = [Path(f"{name}_main.c"), *(one for one in sources if str(one.with_suffix(".h")) in shared)]
+    objects = " ".join(str(path.with_suffix(".o")) for path in parts)
     flags = [*flags, *([_FORMAT_ERRORS] if _MARKERS in files else [])]
-    return ModuleSource(
-        name,
-        {**files, "Kbuild": f"obj-m := {name}.o\n{name}-y := {objects}\n{_ccflags(flags)}"},
-        {f"{name}_main.c": main_file, **shared},
-    )
-
-
-def _is_part(path: str, files: Mapping[str, Path]) -> bool:
-    """Whether a source is compiled by itself: with its header, and not as a part of the file that includes it."""
-    source = Path(path)
-    return source.suffix in (".c", ".S") and not source.is_absolute() and str(source.with_suffix(".h")) in files
-
-
-def _ccflags(flags: Sequence[str]) -> str:
-    return f"ccflags-y := {' '.join(flags)}\n" if flags else ""
+    ccflags = f"ccflags-y := {' '.join(flags)}\n" if flags else ""
+    kbuild = f"obj-m := {name}.o\n{name}-y := {objects}\n{ccflags}"
+    return ModuleSource(name, {**files, "Kbuild": kbuild}, {f"{name}_main.c": main_file, **shared})
 
 
 def _check(key: str, value: Value) -> None:
@@ -226,12 +203,8 @@ def _check(key: str, value: Value) -> None:
         if len(value) > _LONGEST:
             raise UsageError(f"value {key} has {len(value)} elements, and {_LONGEST} are allowed")
         for number, element in enumerate(value):
-            _check_scalar(f"{key}[{number}]", element)
-    else:
-        _check_scalar(key, value)
-
-
-def _check_scalar(key: str, value: Scalar) -> None:
+            _check(f"{key}[{number}]", element)
+        return
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise UsageError(f"value {key}={value!r} is neither an identifier nor a whole number")
     if isinstance(value, int) and not -_LARGEST < value < _LARGEST:
@@ -276,7 +249,6 @@ def check_tree(context: BuildContext, kernel: Kernel) -> None:
 
 
 def _problems(tree: Path, kernel: Kernel) -> Iterator[tuple[str, str]]:
-    """What is wrong with a tree, and what to do about it."""
     config, own, has = kernel.config, compiler_in(kernel.config) or "gcc", kernel.toolchain
     is_clang, programs = own.startswith("clang "), llvm_programs(kernel.config)
     major = own.partition(" ")[2].partition(".")[0]
@@ -363,9 +335,7 @@ def _other_options(kernel: Kernel) -> list[str]:
 
 def strip_module(kernel: Kernel, file: Path) -> None:
     """Remove a module's debug information: it is left with a tenth of the size, and no path of this host."""
-    stripped = run([kernel.toolchain.program("strip"), "--strip-debug", str(file)], time_limit=_BUILD_LIMIT)
-    if stripped.status != 0:
-        raise BuildError(f"strip fails on {file.name}", detail=stripped.complaint())
+    strip_debug(kernel.toolchain, file, file.name)
 
 
 @contextlib.contextmanager
@@ -437,11 +407,18 @@ def _built_or_cached(
         sound_source(context, kernel.spec.source, kernel.spec.patches, kernel.spec.files)
     check_tree(context, kernel)
     context.say(f"building {', '.join(dict.fromkeys(source.name for source in sources))} for {kernel.spec.name}")
+
+    def build(source: ModuleSource) -> Module | BuildError:
+        try:
+            return _build(context, kernel, source, places)
+        except BuildError as error:
+            return error
+
     with (
         plain_places(kernel) as places,
         ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0))), thread_name_prefix="build") as pool,
     ):
-        return list(pool.map(lambda source: _try_to_build(context, kernel, source, places), sources))
+        return list(pool.map(build, sources))
 
 
 def show_warnings(context: BuildContext, kernel: Kernel, modules: Sequence[Module]) -> None:
@@ -453,13 +430,6 @@ def show_warnings(context: BuildContext, kernel: Kernel, modules: Sequence[Modul
                 pass
         more = [f"... and {len(lines) - _SHOWN_LINES} lines more"] if len(lines) > _SHOWN_LINES else []
         context.warn("\n".join([heading, *lines[:_SHOWN_LINES], *more]))
-
-
-def _try_to_build(context: BuildContext, kernel: Kernel, source: ModuleSource, places: Places) -> Module | BuildError:
-    try:
-        return _build(context, kernel, source, places)
-    except BuildError as error:
-        return error
 
 
 def _build(context: BuildContext, kernel: Kernel, source: ModuleSource, places: Places) -> Module:
@@ -501,9 +471,4 @@ def _build_error(context: BuildContext, kernel: Kernel, source: ModuleSource, sc
     hints = [error_hint(kept, main.parent, source.files), *tree_notes(kernel)]
     if not source.origins or any(origin.suffix == ".j2" for origin in source.origins.values()):
         hints.append(f"the rendered sources are in {folder}")
-    return BuildError(
-        f"module {source.name} does not build",
-        where=error_place(kept, origins) or str(main),
-        detail=error_lines("\n".join(located(kept, origins))),
-        hint="; ".join(filter(None, hints)),
-    )
+    return build_error(f"module {source.name} does not build", kept, origins, main, hints)

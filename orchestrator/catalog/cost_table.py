@@ -37,8 +37,6 @@ def _number(value: object) -> object:
 
 
 def _like(pattern: str, expected: str) -> AfterValidator:
-    """A text of this form, which ``expected`` says."""
-
     def check(value: str) -> str:
         if not re.fullmatch(pattern, value):
             words = {"found": repr(value)[:80], "expected": expected}
@@ -128,7 +126,6 @@ class Declaration(Fact):
 
     @property
     def cells(self) -> Iterator[tuple[str, str]]:
-        """The calibration cells: table and column."""
         return ((table, column) for table, columns in self.calibration.items() for column in columns)
 
     @model_validator(mode="after")
@@ -167,7 +164,6 @@ class CalibrationCell(Fact):
 
     @property
     def residual(self) -> float:
-        """What the model misses of the published figure, as a part of it."""
         return (self.modelled - self.published) / self.published
 
 
@@ -244,7 +240,6 @@ class CostTable(Fact):
 
     @property
     def priced(self) -> frozenset[Input]:
-        """What has a cost of its own."""
         fitted: Mapping[Input, FittedCost] = {} if self.fitted is None else self.fitted.costs
         wanted = () if self.declared is None else self.declared.fit
         return frozenset({*self.constants, *fitted, *wanted})

@@ -214,7 +214,6 @@ def _parse(path: Path) -> _Read:
 
 
 def _lines(root: yaml.Node | None) -> _Lines:
-    """The line of the recipe's first key, of each key, and of each item of a list."""
     if not isinstance(root, yaml.MappingNode):
         return {}
     lines: dict[tuple[str | int, ...], int] = {(): root.start_mark.line + 1}

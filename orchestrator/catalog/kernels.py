@@ -164,7 +164,6 @@ def bootable(tree: Path, image: Path, config: Mapping[str, str]) -> Path:
 
 
 def _is_image(file: Path) -> bool:
-    """Whether a file begins as a vmlinux or a bzImage does (Documentation/arch/x86/boot.rst)."""
     with file.open("rb") as opened:
         begin = opened.read(_BOOT_MARK[0] + len(_BOOT_MARK[1]))
     return begin.startswith(_ELF) or begin[_BOOT_MARK[0] :] == _BOOT_MARK[1]
@@ -196,7 +195,6 @@ class DebianPackages(Fact):
 
     @property
     def flavour(self) -> str:
-        """What the names of its packages end with."""
         return self.image.rpartition("-image-")[2]
 
 
@@ -232,7 +230,6 @@ class KernelSpec(Fact):
 
     @property
     def needs_long_mode(self) -> bool:
-        """Whether it is a 64-bit kernel."""
         return self.arch == "x86_64"
 
     @property
@@ -242,7 +239,6 @@ class KernelSpec(Fact):
 
     @property
     def origin(self) -> str:
-        """Where it comes from, as text."""
         if self.packages is not None:
             return f"linux-image-{self.version}*-{self.packages.flavour}" if self.is_searched else self.packages.image
         if self.source is not None:

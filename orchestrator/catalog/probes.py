@@ -294,7 +294,6 @@ def in_name(parameters: Mapping[str, str]) -> str:
 
 
 def _spelled(error: ValueError) -> str:
-    """What shlex says, as a part of a sentence."""
     return f"{str(error).lower()}: quotes are as in a shell"
 
 
@@ -379,7 +378,6 @@ class ProbeKind(KernelFeature):
 
     @property
     def has_own_programs(self) -> bool:
-        """Whether it is BPF programs of the user's."""
         return self.bpf_file is not None or self.one_liner is not None
 
     def on(self, release: str, arch: Arch) -> ProbeKind:

@@ -53,17 +53,14 @@ class ReferenceTable(Fact):
 
     @property
     def name(self) -> str:
-        """The table's name within its document."""
         return self.id.rpartition("/")[2]
 
     @property
     def document_id(self) -> str:
-        """The document's name: the prefix of all its tables' ids."""
         return self.id.rpartition("/")[0]
 
     @property
     def columns(self) -> Sequence[str]:
-        """The columns with figures, in the table's order."""
         return tuple(self.samples or self.published_overheads)
 
     def average(self, column: str) -> float | None:
