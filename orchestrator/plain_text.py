@@ -54,6 +54,11 @@ def _visible(text: str) -> str:
     return text.translate(_shown)
 
 
+def cut(text: str, most: int, end: str = "...") -> str:
+    """A text of at most so many characters; of a longer one the beginning, and ``end``."""
+    return text if len(text) <= most else text[: most - len(end)] + end
+
+
 # A number of things in words.
 
 

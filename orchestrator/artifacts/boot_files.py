@@ -27,7 +27,7 @@ from orchestrator.artifacts.module_files import (
 )
 from orchestrator.catalog.images import find_disk, is_user_disk
 from orchestrator.catalog.images import image as image_recipe
-from orchestrator.catalog.kernels import Arch, KernelSpec
+from orchestrator.catalog.kernels import Arch, KernelSpec, setting_options
 from orchestrator.errors import BuildError, HostError, UsageError
 from orchestrator.files import sha256_of
 from orchestrator.guest.guest_files import Entry, archive, write_archive
@@ -190,7 +190,6 @@ def unattended_scripts() -> Path:
 
 _KIND = "kernel-modules"
 _FILE = "modules.squashfs"
-_LIMIT = 1800.0
 _DEPMOD = "/usr/sbin/depmod"
 _LISTS = ("modules.order", BUILT_IN, f"{BUILT_IN}.modinfo")
 """What the kernel's own build writes beside its modules, and depmod reads."""
@@ -225,7 +224,7 @@ def kernel_modules(context: BuildContext, kernel: Kernel) -> Path:
         for file in lists:
             shutil.copyfile(file, tree / file.name)
         what = f"the modules of {kernel.spec.name}"
-        depmod = run([_DEPMOD, "-b", str(base), kernel.release], time_limit=_LIMIT)
+        depmod = run([_DEPMOD, "-b", str(base), kernel.release], time_limit=1800)
         depmod.or_raise(BuildError, f"{what} cannot be packed")
         pack(tree, place / _FILE, what)
         shutil.rmtree(base)
@@ -355,7 +354,6 @@ def _check_kernel(kernel: Kernel, options: Sequence[str], what: str, hint: str =
     if not kernel.modules.is_dir():
         lacking += [option for option in options if kernel.config.get(option) == "m"]
     if lacking and not hint and kernel.spec.tree is not None:
-        options_of_script = " ".join(f"-e {option.removeprefix('CONFIG_')}" for option in lacking)
-        hint = f"in {kernel.spec.tree}: scripts/config {options_of_script}, and build it again"
+        hint = setting_options(kernel.spec.tree, lacking)
     if lacking:
         raise UsageError(f"kernel '{kernel.spec.name}' cannot have {what}: it lacks {', '.join(lacking)}", hint=hint)

@@ -448,12 +448,13 @@ def _values(name: str, places: Sequence[Sequence[str]]) -> Mapping[int, str]:
     """The different values, each with where it is found; no headers are those of the C library."""
     found: dict[int, str] = {}
     for headers in places:
-        of_each = {arch: _value(name, arch, headers or _library_headers(arch)) for arch in _WIDTH}
+        printed = {arch: _compiled(name, arch, headers or _library_headers(arch))[0] for arch in _WIDTH}
+        of_each = {arch: one[1] if (one := _VALUE.search(text)) else None for arch, text in printed.items()}
         where = f"in <{headers[0]}>" if headers else ""
         for arch, value in of_each.items():
             if value is not None:
                 on = f"on {arch}" if len({*of_each.values()}) > 1 else ""
-                found.setdefault(value, " ".join(filter(None, [on, where])))
+                found.setdefault(int(value), " ".join(filter(None, [on, where])))
     return found
 
 
@@ -476,11 +477,6 @@ def _library_headers(arch: str) -> Sequence[str]:
         if len(left) == len(headers):
             return headers
         headers = left
-
-
-def _value(name: str, arch: str, headers: Sequence[str]) -> int | None:
-    found = _VALUE.search(_compiled(name, arch, headers)[0])
-    return None if found is None else int(found[1])
 
 
 def _compiled(expression: str, arch: str, headers: Sequence[str]) -> tuple[str, str]:

@@ -120,8 +120,6 @@ def _security_beside(archive: str) -> str | None:
 # apt works in a private root here: its lists, its status, its archives and its sources are ours, while the mirror, the
 # keys and the way to the network are the host's. apt verifies what it downloads against the signed lists.
 
-_UPDATE_LIMIT = 300.0
-_DOWNLOAD_LIMIT = 1800.0
 _RESOLVE_LIMIT = 120.0
 _QUOTED = 10
 _LONGEST = 300
@@ -240,7 +238,7 @@ class AptRoot:
         for attempt in range(_ATTEMPTS):
             if attempt:
                 time.sleep(_PAUSE)
-            finished = self._apt("apt-get", "update", time_limit=_UPDATE_LIMIT)
+            finished = self._apt("apt-get", "update", time_limit=300)
             if finished.status == 0:
                 break
         left_out = failed_suites(finished.stderr, sources) if finished.status != 0 else []
@@ -313,7 +311,7 @@ class AptRoot:
         for line in named if len(named) <= _NAMED else [f"{len(named)} packages"]:
             self.context.say(f"fetching {line}")
         argv = ["download", *(package.pinned for package in packages)]
-        finished = self._apt("apt-get", *argv, time_limit=_DOWNLOAD_LIMIT, cwd=into)
+        finished = self._apt("apt-get", *argv, time_limit=1800, cwd=into)
         found = [sorted(into.glob(f"{package.name}_*.deb")) for package in packages]
         lacking = [p.pinned for p, files in zip(packages, found, strict=True) if len(files) != 1]
         if finished.status != 0 or lacking:
@@ -520,7 +518,6 @@ DEBIAN_ARCHITECTURE = {"i386": "i386", "x86_64": "amd64"}
 """A kernel's architecture in the words of Debian's packages."""
 
 _KIND = "debian"
-_EXTRACT_LIMIT = 300.0
 
 _BUILD_PROGRAMS = "usr/lib/linux-kbuild-*/**/*"
 _LIBRARIES, _LOADER, _OWN = "usr/lib/x86_64-linux-gnu", "ld-linux-x86-64.so.2", ".own"
@@ -557,7 +554,7 @@ def _unpack(apt: AptRoot, packages: Sequence[Package], folder: Path) -> None:
     archives = folder / "archives"
     for package, archive in zip(packages, apt.download(packages, archives), strict=True):
         apt.context.say(f"unpacking {package.name}")
-        unpacked = run(["dpkg-deb", "-x", str(archive), str(folder)], time_limit=_EXTRACT_LIMIT)
+        unpacked = run(["dpkg-deb", "-x", str(archive), str(folder)], time_limit=300)
         unpacked.or_raise(HostError, f"cannot unpack {archive.name}")
         archive.unlink()
     archives.rmdir()

@@ -10,8 +10,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from orchestrator.catalog.data import Fact, read
 from orchestrator.errors import BuildError
@@ -21,21 +23,13 @@ from orchestrator.process import Finished
 
 
 class _Hint(Fact):
-    pattern: str
+    pattern: re.Pattern[str]
     hint: str
-
-    @cached_property
-    def regex(self) -> re.Pattern[str]:
-        return re.compile(self.pattern)
-
-
-class _Hints(Fact):
-    hints: list[_Hint]
 
 
 @lru_cache(maxsize=1)
-def _hints() -> _Hints:
-    return _Hints.model_validate(read("build_hints.yaml"))
+def _hints() -> Sequence[_Hint]:
+    return TypeAdapter(list[_Hint]).validate_python(read("build_hints.yaml")["hints"])
 
 
 _BUILD = "<build>"
@@ -148,7 +142,7 @@ def error_hint(kept: str, beside: Path, files: Collection[str] = ()) -> str:
         return f"{had} is there, and not where the compiler looks: a Kbuild has to have ccflags-y := {flag}"
     if name and (beside / name).is_file():
         return f'{name} is there: have a line #include "{name}", or name the module by its folder, with a Kbuild'
-    known = ((one.regex.search(line), one.hint) for one in _hints().hints)
+    known = ((one.pattern.search(line), one.hint) for one in _hints())
     return next((hint.format(*found.groups()) for found, hint in known if found is not None), "")
 
 

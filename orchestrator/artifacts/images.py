@@ -131,7 +131,6 @@ EPOCH = 1121212800
 
 _SCRIPTS = ("build.sh", "finish.sh", "sshd.conf")
 _BUILD_LIMIT = 1800.0
-_CONVERT_LIMIT = 300.0
 _WORK_PREFIX = "orchestrator-image-"
 _ELSEWHERE = "set TMPDIR to another folder"
 _EXPANSION = 8
@@ -166,7 +165,7 @@ def build_image(context: BuildContext, recipe: ImageRecipe, archive: Artifact, f
         odd = sorted(set(installed_packages(folder).items()) ^ set(wanted.items()))[:10]
         raise BuildError(f"image {recipe.name} has other packages than were chosen", detail=[" ".join(o) for o in odd])
     raw, base = folder / "base.raw", folder / BASE
-    converted = run(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(raw), str(base)], time_limit=_CONVERT_LIMIT)
+    converted = run(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(raw), str(base)], time_limit=300)
     converted.or_raise(BuildError, f"image {recipe.name} cannot be converted")
     raw.unlink()
     for file in (base, folder / ROOT):
@@ -211,7 +210,7 @@ def _remove_abandoned(prefix: tuple[str, ...], parent: Path) -> None:
 
 
 def _remove_tree(prefix: tuple[str, ...], folder: Path) -> None:
-    run([*prefix, "rm", "-rf", "--one-file-system", str(folder)], time_limit=_CONVERT_LIMIT)
+    run([*prefix, "rm", "-rf", "--one-file-system", str(folder)], time_limit=300)
 
 
 _IMAGE_KIND = "images"
@@ -295,7 +294,6 @@ def _image(recipe: ImageRecipe, artifact: Artifact) -> Image:
 
 _DISK_KIND = "data-disks"
 _FILE = "data.squashfs"
-_PACK_LIMIT = 1800.0
 
 # lz4: an emulated CPU is slow at anything denser. The rest: nothing in the bytes but the content.
 OPTIONS = (
@@ -307,7 +305,7 @@ OPTIONS = (
 def pack(folder: Path, file: Path, what: str) -> None:
     """Pack a folder as a squashfs file. Raises BuildError that ``what`` cannot be packed."""
     argv = ["mksquashfs", str(folder), str(file), *OPTIONS]
-    packed = run(argv, time_limit=_PACK_LIMIT, environment={"SOURCE_DATE_EPOCH": None})
+    packed = run(argv, time_limit=1800, environment={"SOURCE_DATE_EPOCH": None})
     packed.or_raise(BuildError, f"{what} cannot be packed")
 
 

@@ -255,7 +255,6 @@ def _files(source: Path) -> Iterator[tuple[str, tuple[int, int]]]:
 _OPTION = "CONFIG_DEBUG_INFO_BTF=y"
 _PROGRAMS = ("scripts", "tools")
 """Folders of a build tree whose objects belong to the build's own programs."""
-_STRIP_LIMIT = 300.0
 
 
 def has_types(config: str) -> bool:
@@ -277,7 +276,7 @@ def drop_debug_information(build: Path, toolchain: Toolchain) -> None:
 
 def strip_debug(toolchain: Toolchain, file: Path, name: str) -> None:
     """Remove a file's debug information; errors call it ``name``. Raises BuildError."""
-    stripped = run([toolchain.program("strip"), "--strip-debug", str(file)], time_limit=_STRIP_LIMIT)
+    stripped = run([toolchain.program("strip"), "--strip-debug", str(file)], time_limit=300)
     stripped.or_raise(BuildError, f"strip fails on {name}")
 
 
@@ -285,7 +284,6 @@ BUILD_GB = 0.4
 CPU_MINUTES = 10
 """Disk and time of a build from nothing; from a similar kernel's, where few files see the difference, half a minute."""
 
-_CONFIGURE_LIMIT = 300.0
 _BUILD_LIMIT = 4 * 3600.0
 _STEP = re.compile(r"^  (?:CC|AS|LD|AR|HOSTCC)\b")
 _REPORT_SECONDS = 15.0
@@ -348,7 +346,7 @@ def _build(
     (build / "all.config").write_text(wanted)
     make = ["make", "-C", str(source), f"O={build}", f"ARCH={spec.arch}", *toolchain.for_make(), "HOSTCC=gcc"]
     environment = {**compiling_in(build), **IDENTITY, "KCONFIG_ALLCONFIG": str(build / "all.config")}
-    configured = run([*make, "allnoconfig"], time_limit=_CONFIGURE_LIMIT, environment=environment)
+    configured = run([*make, "allnoconfig"], time_limit=300, environment=environment)
     configured.or_raise(BuildError, f"{spec.name} cannot be configured")
     config = read_config(build / ".config")
     if not spec.is_searched:

@@ -134,8 +134,18 @@ _LONGEST_WAY = 200
 _LONGEST_INSTRUCTION = 15
 
 # Of the two numbers compared, as unsigned and as signed ones.
-_CONDITIONS: Mapping[str, Callable[[int, int], bool]] = {"je": eq, "jne": ne, "ja": gt, "jae": ge, "jb": lt, "jbe": le}
-_SIGNED: Mapping[str, Callable[[int, int], bool]] = {"jg": gt, "jge": ge, "jl": lt, "jle": le}
+_CONDITIONS: Mapping[str, Callable[[int, int], bool]] = {
+    "je": eq,
+    "jne": ne,
+    "ja": gt,
+    "jae": ge,
+    "jb": lt,
+    "jbe": le,
+    "jg": lambda a, b: _signed(a) > _signed(b),
+    "jge": lambda a, b: _signed(a) >= _signed(b),
+    "jl": lambda a, b: _signed(a) < _signed(b),
+    "jle": lambda a, b: _signed(a) <= _signed(b),
+}
 _IDLE = frozenset({"push", "pop", "nop", "endbr32", "endbr64"})
 _KEEPS_FLAGS = frozenset({"mov", "movabs", "movsxd", "movzx", "movsx", "lea"})
 
@@ -197,41 +207,22 @@ class _Switch:
 
     def _next(self, one: Instruction) -> int:
         """Where to go on after carrying the instruction out."""
-        if one.name in ("call", "jmp"):
-            return self._jumped(one)
-        if one.name in _CONDITIONS or one.name in _SIGNED:
-            target = one.operands[0]
-            assert isinstance(target, int)
-            return target if self._holds(one) else one.end
+        condition = _CONDITIONS.get(one.name)
+        if condition is not None or one.name in ("call", "jmp"):
+            target = self._value(one.operands[0])
+            if isinstance(one.operands[0], Memory) and target is not None:
+                target = self._code.number(target)
+            if target is None or (condition is not None and self._compared is None):
+                raise UnknownDispatchError(f"what {one.name} at {one.address:#x} depends on is not known")
+            return target if condition is None or self._compared is None or condition(*self._compared) else one.end
         if one.name in ("cmp", "test"):
-            self._compared = self._pair(one)
+            left, right = map(self._value, one.operands)
+            self._compared = None
+            if left is not None and right is not None and not any(isinstance(two, Memory) for two in one.operands):
+                self._compared = ((left & right) & _WORD, 0) if one.name == "test" else (left & _WORD, right & _WORD)
         elif one.name not in _IDLE:
             self._write(one)
         return one.end
-
-    def _jumped(self, one: Instruction) -> int:
-        target = self._value(one.operands[0])
-        if isinstance(one.operands[0], Memory) and target is not None:
-            target = self._code.number(target)
-        if target is None:
-            raise self._unknown(one)
-        return target
-
-    def _holds(self, one: Instruction) -> bool:
-        if self._compared is None:
-            raise self._unknown(one)
-        left, right = self._compared
-        if one.name in _SIGNED:
-            return _SIGNED[one.name](_signed(left), _signed(right))
-        return _CONDITIONS[one.name](left, right)
-
-    def _pair(self, one: Instruction) -> tuple[int, int] | None:
-        left, right = map(self._value, one.operands)
-        if any(isinstance(operand, Memory) for operand in one.operands) or left is None or right is None:
-            return None
-        if one.name == "test":
-            return (left & right) & _WORD, 0
-        return left & _WORD, right & _WORD
 
     def _write(self, one: Instruction) -> None:
         """Carry out what changes a register or the flags; what is not known is forgotten."""
@@ -267,9 +258,6 @@ class _Switch:
                     return None
                 parts.append(content * factor)
         return sum(parts) % (1 << 8 * self._code.word)
-
-    def _unknown(self, one: Instruction) -> UnknownDispatchError:
-        return UnknownDispatchError(f"what {one.name} at {one.address:#x} depends on is not known")
 
 
 _WORD = 0xFFFFFFFF

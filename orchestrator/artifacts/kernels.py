@@ -30,7 +30,7 @@ from orchestrator.artifacts.debian import (
 )
 from orchestrator.artifacts.kernel_build import built_kernel
 from orchestrator.artifacts.kernel_code import SYSTEM_MAP, VMLINUX, KernelCode, code_of_tree, write_code
-from orchestrator.artifacts.machine_code import entry_offset, tracer_place
+from orchestrator.artifacts.machine_code import entry_offset
 from orchestrator.catalog.images import debian
 from orchestrator.catalog.kernels import NEWEST, RELEASE, KernelSpec, read_config
 from orchestrator.catalog.user_files import DAMAGED
@@ -196,10 +196,6 @@ class Kernel:
         """Bytes from a function's symbol to its first own instruction, by its code where that is at hand."""
         found = None if self.code is None else entry_offset(self.code, symbol)
         return self.spec.entry_offset if found is None else found
-
-    def tracer_offset(self, symbol: str) -> int:
-        """Bytes from a function's symbol to the function tracer's nop, which is behind any endbr."""
-        return tracer_place(self.entry_offset(symbol))
 
     @property
     def compiler_note(self) -> str | None:

@@ -217,7 +217,6 @@ def _check(key: str, value: Value) -> None:
 
 # The kernel's build system, called for modules outside of its tree.
 
-_BUILD_LIMIT = 300.0
 _NEWER_FLAGS = {"CONFIG_CC_HAS_MIN_FUNCTION_ALIGNMENT": "-fmin-function-alignment=16"}
 """Options that a kernel has by its compiler, with flags that others do not know; Linux does without them."""
 
@@ -319,7 +318,7 @@ def make_modules(kernel: Kernel, places: Places, folder: Path, variables: Sequen
         where.append(f"KBUILD_OUTPUT={places.headers}")
     return run(
         ["make", *where, *tools, *_other_options(kernel), *variables, "modules"],
-        time_limit=_BUILD_LIMIT,
+        time_limit=300,
         environment=compiling_in(folder),
     )
 

@@ -310,7 +310,6 @@ _FOLDERS: dict[Arch, tuple[str, ...]] = {
 _FILE = re.compile(r"^f [0-7]+ \d+:\d+ (\d{1,15}) \./(\S+)$", re.MULTILINE)
 _LINK = re.compile(r"^l [0-7]+ \d+:\d+ \./(\S+) (\S+)$", re.MULTILINE)
 _MOST_LINKS = 4
-_READ_LIMIT = 120.0
 
 
 @dataclass(frozen=True)
@@ -362,7 +361,7 @@ def library_of_image(context: BuildContext, arch: Arch, image: Image, name: str)
     def build(target: Path) -> None:
         check_installed("image-packages.txt", "reading a library out of an image")
         argv = ["unsquashfs", "-quiet", "-no-progress", "-no-xattrs", "-dest", str(target / "tree")]
-        finished = run([*argv, str(image.squashfs), path], time_limit=_READ_LIMIT)
+        finished = run([*argv, str(image.squashfs), path], time_limit=120)
         if finished.status != 0 or not (target / "tree" / path).is_file():
             raise BuildError(f"{path} cannot be read out of image {image.recipe.name}", detail=finished.complaint())
         (target / "tree" / path).rename(target / name)

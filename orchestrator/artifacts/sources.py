@@ -7,12 +7,10 @@ header that a macro names.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
 import re
-import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -182,9 +180,6 @@ _MOST_BYTES = 64 << 20
 _BUILT = re.compile(r"\..*|.*\.(o|ko|a|mod|mod\.c|cmd)|Module\.symvers|modules\.order")
 """What an earlier build has left in the folder, and hidden files."""
 
-_LEADS_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-"""What a link to nothing gives."""
-
 
 def read_sources(folder: Path) -> Mapping[str, bytes]:
     """The content of a folder's files by their paths in it, without what a build has left there.
@@ -210,17 +205,11 @@ def read_sources(folder: Path) -> Mapping[str, bytes]:
 def _files(folder: Path, within: tuple[Path, ...]) -> Iterator[Path]:
     """The files below a folder, in order; ``within`` are the folder of all and those on the way, without links."""
     for path in sorted(folder.iterdir()):
-        if path.name.startswith("."):
+        if path.name.startswith(".") or not path.exists():  # a link to nothing
             continue
-        try:
-            mode = path.stat().st_mode
-        except OSError as error:
-            if error.errno in _LEADS_NOWHERE:
-                continue
-            raise
-        if stat.S_ISDIR(mode):
+        if path.is_dir():
             place = path.resolve()
             if place.is_relative_to(within[0]) and place not in within:
                 yield from _files(path, (*within, place))
-        elif stat.S_ISREG(mode) and not _BUILT.fullmatch(path.name):
+        elif path.is_file() and not _BUILT.fullmatch(path.name):
             yield path

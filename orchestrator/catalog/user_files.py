@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, BinaryIO, Literal
 
 from elftools.common.exceptions import ELFError
-from elftools.elf.elffile import ELFFile
 
 from orchestrator.catalog.kernels import Arch
 from orchestrator.catalog.probes import unpacking
@@ -28,6 +27,12 @@ _NAME = re.compile(r"[A-Za-z0-9_]{1,55}")
 _NOT_BUILT = f"it is text: name C code NAME.c, and the lab builds it; or build it first: {PROGRAM} kmod build ./NAME.c"
 _PACKED = {b"\x28\xb5\x2f\xfd": ".zst", b"\xfd7zXZ": ".xz", b"\x1f\x8b": ".gz"}
 """How packed files begin, and what they are called."""
+
+
+def _elf(stream: BinaryIO) -> Any:
+    from elftools.elf.elffile import ELFFile  # most commands read none, and do not wait for it
+
+    return ELFFile(stream)
 
 
 def named_modinfo(file: Path) -> Mapping[str, str]:
@@ -46,7 +51,7 @@ def modinfo(file: Path) -> dict[str, str]:
         if file.stat().st_size > LARGEST:
             raise ConfigError(f"is larger than {LARGEST >> 20} MiB", where=str(file))
         with file.open("rb") as stream:
-            section = ELFFile(stream).get_section_by_name(".modinfo")
+            section = _elf(stream).get_section_by_name(".modinfo")
             content = section.data() if section is not None else b""
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(file)) from None
@@ -59,7 +64,7 @@ def modinfo(file: Path) -> dict[str, str]:
 def header(file: Path, field: str) -> str:
     """A field of an ELF file's header, such as ``e_machine``."""
     with file.open("rb") as stream:
-        return str(ELFFile(stream)[field])
+        return str(_elf(stream)[field])
 
 
 def _no_module(file: Path) -> ConfigError:
@@ -105,7 +110,7 @@ def read_user_elf(path: Path, name: str, expected: str) -> UserElf:
         if path.stat().st_size > LARGEST:
             raise ConfigError(f"found {name!r}; it is larger than {LARGEST >> 20} MiB")
         with path.open("rb") as file:
-            elf = ELFFile(file)
+            elf = _elf(file)
             machine, kind = elf["e_machine"], elf["e_type"]
             segments = {segment["p_type"] for segment in elf.iter_segments()}
     except OSError as error:
