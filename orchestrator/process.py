@@ -163,7 +163,7 @@ def run(
         finally:
             kill_group(child)
         if child.returncode == 127 and b"not found" in stderr:
-            raise _missing(argv[0])
+            raise not_installed(argv[0])
         running.note(f"status {child.returncode}")
     return Finished(tuple(argv), child.returncode, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
 
@@ -243,10 +243,11 @@ def _start_errors(program: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise _missing("setpriv (util-linux)") from None
+        raise not_installed("setpriv (util-linux)") from None
     except OSError as error:
         raise HostError(f"cannot start {program}: {error.strerror}") from error
 
 
-def _missing(program: str) -> HostError:
+def not_installed(program: str) -> HostError:
+    """The error of a program that is missing on this host."""
     return HostError(f"{program} is not installed", hint=f"`{PROGRAM} doctor` says what is missing and how to get it")

@@ -94,13 +94,14 @@ def matching_toolchain(context: BuildContext, release: str | None) -> Toolchain:
     # By the cache's folder: a context belongs to one run, and refers to all that this has printed.
     place = context.cache.root, release
     if place not in _found:
-        _found[place] = host = _host_toolchain()
+        toolchain = host = _host_toolchain()
         if release not in (None, host.release) and release == debian().compiler:
             try:
-                _found[place] = _debian_toolchain(context)
+                toolchain = _debian_toolchain(context)
             except NoSuchPackageError as error:
                 instead = f"compiling with the host's gcc {host.release}, for there is no gcc {release}"
                 context.say(f"{instead}: {error.what}")
+        _found[place] = toolchain
     return _found[place]
 
 

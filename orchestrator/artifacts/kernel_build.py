@@ -215,7 +215,8 @@ def relocate(build: Path, made_in: Path, before: Path, now: Path) -> None:
 
     The two sources share the files that are the same in both, by hard links.
     """
-    differing = {os.fsencode(now / path) for path, _ in set(_files(before)) ^ set(_files(now))}
+    others = set(_files(before)) ^ set(_files(now)) if before != now else set()
+    differing = {os.fsencode(now / path) for path, _ in others}
     for file in [*build.rglob("*.cmd"), *build.rglob("*.d"), build / "Makefile"]:
         if not file.is_file() or file.is_symlink() or file.stat().st_size > _LARGEST:
             continue

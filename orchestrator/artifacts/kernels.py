@@ -134,7 +134,7 @@ def extract(image: bytes) -> bytes | None:
 
 
 def _zstd_content(packed: bytes) -> bytes | None:
-    """What was packed, piece by piece: a block of four bytes may stand for 128 KiB. None as above."""
+    """What was packed, piece by piece: a block of four bytes may stand for 128 KiB. None for a cut or too large one."""
     import zstandard  # most kernels are not packed so
 
     decompressor = zstandard.ZstdDecompressor().decompressobj()

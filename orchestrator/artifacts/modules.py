@@ -199,20 +199,19 @@ def _source(name: str, main: str, folders: Sequence[Path], main_file: Path, flag
 
 
 def _check(key: str, value: Value) -> None:
+    elements = [(key, value)]
     if isinstance(value, tuple):
         if len(value) > _LONGEST:
             raise UsageError(f"value {key} has {len(value)} elements, and {_LONGEST} are allowed")
-        for number, element in enumerate(value):
-            _check(f"{key}[{number}]", element)
-        return
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise UsageError(f"value {key}={value!r} is neither an identifier nor a whole number")
-    if isinstance(value, int) and not -_LARGEST < value < _LARGEST:
-        raise UsageError(f"value {key}={value} is out of range")
-    if isinstance(value, str) and not _IDENTIFIER.fullmatch(value):
-        raise UsageError(
-            f"value {key}={value!r} is no identifier", hint="a whole number, or letters, digits, '_' and '.'"
-        )
+        elements = [(f"{key}[{number}]", element) for number, element in enumerate(value)]
+    for name, one in elements:
+        if isinstance(one, bool) or not isinstance(one, str | int):
+            raise UsageError(f"value {name}={one!r} is neither an identifier nor a whole number")
+        if isinstance(one, int) and not -_LARGEST < one < _LARGEST:
+            raise UsageError(f"value {name}={one} is out of range")
+        if isinstance(one, str) and not _IDENTIFIER.fullmatch(one):
+            hint = "a whole number, or letters, digits, '_' and '.'"
+            raise UsageError(f"value {name}={one!r} is no identifier", hint=hint)
 
 
 # The kernel's build system, called for modules outside of its tree.

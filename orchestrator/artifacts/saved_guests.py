@@ -30,7 +30,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.guest.guest_files import SavedGuest
 from orchestrator.guest.hub import Hub
 from orchestrator.guest.machine import QEMU, Login, Machine, MemoryFile, Wiring, qemu_command
-from orchestrator.program import PROGRAM
+from orchestrator.process import not_installed
 
 KIND = "saved-guests"
 LIMIT = 2 << 30
@@ -130,7 +130,7 @@ def _qemu_digests() -> dict[str, str]:
     """Of QEMU's program, and of the firmware and the emulator that it loads; its version is in the program."""
     found = shutil.which(QEMU)
     if found is None:
-        raise HostError(f"{QEMU} is not installed", hint=f"`{PROGRAM} doctor` says what is missing and how to get it")
+        raise not_installed(QEMU)
     program = Path(found).resolve()
     prefix = program.parent.parent
     folders = [folder for pattern in _FOLDERS for folder in sorted(prefix.glob(pattern))]

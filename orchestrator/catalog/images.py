@@ -18,7 +18,7 @@ import yaml
 from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from orchestrator.catalog.data import Fact, choices_sentence, read, similar_file, unknown
+from orchestrator.catalog.data import Fact, choices_sentence, existing_file, read, similar_file, unknown
 from orchestrator.catalog.kernels import Arch
 from orchestrator.errors import ConfigError
 from orchestrator.paths import data_dir, user_path
@@ -121,9 +121,7 @@ def _own(name: str) -> ImageRecipe:
     if path.suffix != SUFFIX:
         hint = "a disk of your own needs no building" if path.suffix in _OTHER_SUFFIXES[1:] else ""
         raise ConfigError(f"found {name!r}; a recipe of your own is a {SUFFIX} file", hint=hint)
-    if not path.is_file():
-        what = "that is a folder" if path.is_dir() else "there is no such file"
-        raise ConfigError(f"found {name!r}; {what}", hint=similar_file(path, (SUFFIX,)))
+    existing_file(name, (SUFFIX,))
     if not _NAME.fullmatch(path.stem):
         what = "a recipe's name is made of at most 61 letters, digits, '.', '_' and '-'"
         raise ConfigError(f"found {name!r}; {what}", hint="rename it")

@@ -340,9 +340,8 @@ def _of_version(plain: KernelSpec, version: str) -> KernelSpec:
         hint = f"another version is named by its numbers, as {plain.name}@7.3" if is_any else ""
         raise ConfigError(f"kernel '{plain.name}' is of Linux {' or '.join(known)}, and not of {version}", hint=hint)
     wanted = version_numbers(version) if version != NEWEST else max(map(version_numbers, known))
-    nearest = known[
-        max((one for one in known if version_numbers(one) <= wanted), key=version_numbers, default=plain.version)
-    ]
+    before = (one for one in known if version_numbers(one) <= wanted)
+    nearest = known[max(before, key=version_numbers, default=plain.version)]
     update: dict[str, object] = {"name": f"{plain.name}@{version}", "version": version, "is_searched": True}
     update |= {"title": f"{plain.title}, Linux {version}", "source": plain.source and f"linux-source-{version}"}
     # Which options it no longer has is not known here: it is listed when the kernel is built.

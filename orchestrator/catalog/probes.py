@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from orchestrator.catalog.data import Fact, named, read, similar_file, unknown
+from orchestrator.catalog.data import Fact, existing_file, named, read, unknown
 from orchestrator.catalog.kernels import Arch, version_numbers
 from orchestrator.errors import ConfigError
 from orchestrator.paths import user_path
@@ -157,7 +157,7 @@ def find_probe(name: str) -> Path:
     if not path.name.endswith((*SUFFIXES, *BPF_SUFFIXES)):
         what = f"found {name!r}; {_FORMS}, and BPF programs of your own are a C file (.bpf.c) or an object (.o)"
         raise ConfigError(what, hint=_way(path))
-    return _existing(path, name)
+    return existing_file(name, (*SUFFIXES, *BPF_SUFFIXES))
 
 
 def find_module(name: str) -> Path:
@@ -165,14 +165,7 @@ def find_module(name: str) -> Path:
     path = user_path(name)
     if has_programs(path) or not path.name.endswith(SUFFIXES):
         raise ConfigError(f"found {name!r}; {_FORMS}", hint=_way(path))
-    return _existing(path, name)
-
-
-def _existing(path: Path, name: str) -> Path:
-    if not path.is_file():
-        what = "that is a folder" if path.is_dir() else "there is no such file"
-        raise ConfigError(f"found {name!r}; {what}", hint=similar_file(path, (*SUFFIXES, *BPF_SUFFIXES)))
-    return path
+    return existing_file(name, (*SUFFIXES, *BPF_SUFFIXES))
 
 
 def unpacking(path: Path) -> str:
