@@ -79,13 +79,10 @@ def _around_known(code: KernelCode) -> frozenset[int] | None:
     if at < 0 or at % code.word:
         return None
     words = _pointers(code, part.address, part.size // code.word)
-    functions = sorted({one.address for one in code.symbols if one.type in FUNCTION_TYPES})
+    functions = {one.address for one in code.symbols if one.type in FUNCTION_TYPES}
 
     def is_function(number: int) -> bool:
-        if not 0 <= number < len(words):
-            return False
-        place = bisect_left(functions, words[number])
-        return place < len(functions) and functions[place] == words[number]
+        return 0 <= number < len(words) and words[number] in functions
 
     first = behind = at // code.word
     while is_function(first - 1):

@@ -129,22 +129,16 @@ class Declaration(Fact):
         return ((table, column) for table, columns in self.calibration.items() for column in columns)
 
     @model_validator(mode="after")
-    def _each_cell_once(self) -> Self:
+    def _each_once(self) -> Self:
         cells = list(self.cells)
         cells += [(table, column) for table, columns in self.validation.items() for column in columns]
         cells += [(one.table, column) for one in self.exclusions for column in one.columns]
-        twice = next((cell for cell in cells if cells.count(cell) > 1), None)
-        if twice is not None:
-            raise PydanticCustomError(
-                "wrong", "{cell} is declared twice: leave one of them out", {"cell": " ".join(twice)}
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _each_cost_once(self) -> Self:
-        twice = next((name for name in self.fit if self.fit.count(name) > 1), None)
-        if twice is not None:
-            raise PydanticCustomError("wrong", "{name} is to be fitted twice: leave one of them out", {"name": twice})
+        once: dict[str, list[str]] = {"declared": [" ".join(cell) for cell in cells], "to be fitted": [*self.fit]}
+        for words, names in once.items():
+            twice = next((name for name in names if names.count(name) > 1), None)
+            if twice is not None:
+                sentence = "{name} is {words} twice: leave one of them out"
+                raise PydanticCustomError("wrong", sentence, {"name": twice, "words": words})
         return self
 
 
