@@ -51,14 +51,13 @@ class Finding:
 
 def render(findings: Sequence[Finding], console: Console) -> None:
     """Print one line per finding and its remedy below; no colour and no wrapping where ``console`` is a pipe."""
-    status_width = max(len(status) for status in Status)
-    name_width = max((len(finding.name) for finding in findings), default=0)
+    width = max((len(finding.name) for finding in findings), default=0)
     for finding in findings:
-        line = Text(f"{finding.status:<{status_width}}", style=STYLES[finding.status])
-        line.append(f"  {finding.name:<{name_width}}  {finding.text}", style="default")
+        line = Text(f"{finding.status:<7}", style=STYLES[finding.status])
+        line.append(f"  {finding.name:<{width}}  {finding.text}", style="default")
         console.print(line, soft_wrap=True)
         if finding.remedy:
-            console.print(Text(" " * (status_width + name_width + 4) + f"→ {finding.remedy}"), soft_wrap=True)
+            console.print(Text(" " * (width + 11) + f"→ {finding.remedy}"), soft_wrap=True)
 
 
 def exit_status(findings: Sequence[Finding]) -> int:
@@ -82,18 +81,16 @@ MEMORY_COMFORTABLE_MB = 1024
 
 def examine() -> list[Finding]:
     """Examine the host, in the order in which one would repair it. Takes about a second."""
-    findings = [processor(platform.machine(), len(os.sched_getaffinity(0))), *programs()]
-    if shutil.which(QEMU):
-        findings += qemu()
-    if shutil.which("apt-get"):
-        findings += [apt(), guest_packages()]
-    findings += [
+    return [
+        processor(platform.machine(), len(os.sched_getaffinity(0))),
+        *programs(),
+        *(qemu() if shutil.which(QEMU) else ()),
+        *([apt(), guest_packages()] if shutil.which("apt-get") else ()),
         kvm(measure_kvm()),
         memory(Path("/proc/meminfo").read_text(encoding="ascii")),
         folder("cache folder", cache_dir(), "ORCHESTRATOR_CACHE"),
         folder("results folder", lab_dir(), "ORCHESTRATOR_LAB"),
     ]
-    return findings
 
 
 def _answer(command: Sequence[str]) -> str:
@@ -156,13 +153,12 @@ def qemu_version(answer: str) -> Finding:
     if match is None:
         return Finding("QEMU", Status.MISSING, "prints no version", "reinstall qemu-system-x86")
     version, oldest = (int(match[1]), int(match[2])), f"{OLDEST_QEMU[0]}.{OLDEST_QEMU[1]}"
-    text = match[0]
     if version < OLDEST_QEMU:
-        return Finding("QEMU", Status.MISSING, f"{text} is too old", f"install {oldest} or newer")
+        return Finding("QEMU", Status.MISSING, f"{match[0]} is too old", f"install {oldest} or newer")
     if version[0] not in TESTED_QEMU:
         tested = " and ".join(TESTED_QEMU.values())
-        return Finding("QEMU", Status.WARNING, f"{text}; the lab was tested with {tested}")
-    return Finding("QEMU", Status.OK, text)
+        return Finding("QEMU", Status.WARNING, f"{match[0]}; the lab was tested with {tested}")
+    return Finding("QEMU", Status.OK, match[0])
 
 
 def apt() -> Finding:
@@ -196,9 +192,8 @@ def kvm(speed: KvmSpeed) -> Finding:
     """Judge KVM. The exact clock does not use it, so its absence is only a warning."""
     if speed.state is KvmState.FAST:
         return Finding("KVM", Status.OK, f"fast: {speed.reason}")
-    return Finding(
-        "KVM", Status.WARNING, speed.reason, "guests run under TCG; counted instructions are exact there too"
-    )
+    remedy = "guests run under TCG; counted instructions are exact there too"
+    return Finding("KVM", Status.WARNING, speed.reason, remedy)
 
 
 def memory(meminfo: str) -> Finding:

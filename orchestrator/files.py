@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
 import io
 import os
 import re
@@ -19,6 +20,21 @@ from types import TracebackType
 from typing import BinaryIO
 
 from orchestrator.errors import LabError
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's content. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def is_open_file(path: Path, descriptor: int) -> bool:
+    """Whether an open file is still the one of that name."""
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(descriptor))
+    except OSError:
+        return False
+
 
 # A temporary folder that does not outlive its process for long: the next one to make its own removes what is left.
 
@@ -38,7 +54,7 @@ class ScratchFolder:
             with contextlib.suppress(FileNotFoundError):
                 descriptor = _opened(self.path)
                 fcntl.flock(descriptor, fcntl.LOCK_SH)
-                if _is_folder(self.path, descriptor):
+                if is_open_file(self.path, descriptor):
                     self._descriptor: int | None = descriptor
                     return
                 os.close(descriptor)
@@ -77,14 +93,6 @@ def _opened(folder: Path) -> int:
     return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
-def _is_folder(folder: Path, descriptor: int) -> bool:
-    """Whether the open folder is still the one of that name."""
-    try:
-        return os.path.samestat(folder.stat(), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
-
-
 # A file that is written whole or not at all.
 
 
@@ -110,22 +118,14 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 @contextlib.contextmanager
 def _alone(unfinished: Path) -> Iterator[BinaryIO]:
-    """The file, open to be written by nobody else."""
     while True:
         with open(unfinished, "wb", opener=_as_it_is) as file:
             with contextlib.suppress(OSError):  # a file system without locks
                 fcntl.flock(file, fcntl.LOCK_EX)
-            if _is_file(unfinished, file):
+            if is_open_file(unfinished, file.fileno()):
                 yield file
                 return
         # Whoever wrote it meanwhile has given it its name.
-
-
-def _is_file(path: Path, file: BinaryIO) -> bool:
-    try:
-        return os.path.samestat(path.lstat(), os.fstat(file.fileno()))
-    except FileNotFoundError:
-        return False
 
 
 def _as_it_is(path: str, flags: int) -> int:

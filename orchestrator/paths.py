@@ -15,13 +15,14 @@ AWKWARD = "a space, a quote, or one of :#$%;&|<>(){}[]*?\\"
 _AWKWARD = re.compile(r"""[\s:#$%;&|<>(){}\[\]*?'"`\\]""")
 
 
-def _xdg(variable: str, fallback: str) -> Path:
-    value = os.environ.get(variable, "")
+def _folder(own_variable: str, xdg_variable: str, fallback: str) -> Path:
+    if own := os.environ.get(own_variable, ""):
+        return Path(own).absolute()
     # The XDG base directory specification says that a relative path is to be ignored.
-    if value.startswith("/"):
-        return Path(value)
+    if (value := os.environ.get(xdg_variable, "")).startswith("/"):
+        return Path(value) / "orchestrator"
     try:
-        return Path.home() / fallback
+        return Path.home() / fallback / "orchestrator"
     except RuntimeError:
         hint = "name folders to work in: ORCHESTRATOR_CACHE=/some/folder ORCHESTRATOR_LAB=/another"
         raise HostError("this user has no home directory, and HOME is not set", hint=hint) from None
@@ -29,14 +30,12 @@ def _xdg(variable: str, fallback: str) -> Path:
 
 def cache_dir() -> Path:
     """The artifact cache: ``$ORCHESTRATOR_CACHE``, else ``orchestrator`` in the user's XDG cache."""
-    override = os.environ.get("ORCHESTRATOR_CACHE", "")
-    return Path(override).absolute() if override else _xdg("XDG_CACHE_HOME", ".cache") / "orchestrator"
+    return _folder("ORCHESTRATOR_CACHE", "XDG_CACHE_HOME", ".cache")
 
 
 def lab_dir() -> Path:
     """The lab's results (one SQLite file, ``runs/``): ``$ORCHESTRATOR_LAB``, else in the user's XDG data."""
-    override = os.environ.get("ORCHESTRATOR_LAB", "")
-    return Path(override).absolute() if override else _xdg("XDG_DATA_HOME", ".local/share") / "orchestrator"
+    return _folder("ORCHESTRATOR_LAB", "XDG_DATA_HOME", ".local/share")
 
 
 def data_dir(name: str) -> Path:

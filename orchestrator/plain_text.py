@@ -57,7 +57,12 @@ def _visible(text: str) -> str:
     return text.translate(_shown)
 
 
-# A number of things in words, and as many of them as a reader wants to see.
+def cut(text: str, most: int, end: str = " ...") -> str:
+    """A text of at most so many characters; of a longer one the beginning, and ``end``."""
+    return text if len(text) <= most else text[: most - len(end)] + end
+
+
+# A number of things in words.
 
 
 def counted(count: int, noun: str) -> str:
@@ -69,11 +74,6 @@ def shown(items: Sequence[str], most: int, rest: str = "... and {} more") -> lis
     """The first items, and behind them how many more there are."""
     more = len(items) - most
     return [*items[:most], *([rest.format(more)] if more > 0 else [])]
-
-
-def cut(text: str, most: int) -> str:
-    """A text in at most so many characters."""
-    return text if len(text) <= most else f"{text[: most - 4]} ..."
 
 
 # Sizes of memory as people write them, such as ``256M`` and ``1G``.

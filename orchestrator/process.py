@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, Self, TypeVar
 
 from orchestrator.deadline import Deadline
 from orchestrator.errors import HostError, LabError
@@ -47,6 +47,12 @@ class Finished:
         killed = (f"(killed by signal {-self.status})",) if self.status < 0 else ()
         return (f"$ {shlex.join(self.argv)}", *printed, *killed)
 
+    def or_raise(self, error: type[LabError], what: str, *, where: str = "", hint: str = "") -> Self:
+        """Return this, or raise the error with what the program printed where its status is not 0."""
+        if self.status != 0:
+            raise error(what, where=where, detail=self.complaint(), hint=hint)
+        return self
+
 
 class Spawned:
     """A program that runs beside us, and dies with us whatever user it becomes. It may be killed from any thread."""
@@ -55,7 +61,9 @@ class Spawned:
         self._shell = shell
         self.pid = pid
         # A process number may pass to a stranger, a descriptor of a process may not.
-        self._process = _process_descriptor(pid)
+        self._process: int | None = None
+        with contextlib.suppress(ProcessLookupError):  # it has ended already
+            self._process = os.pidfd_open(pid)
         self._lock = threading.Lock()
 
     def poll(self) -> int | None:
@@ -135,6 +143,7 @@ def run(
 
     Raises HostError when the program is not there, LabError when the time is over.
     """
+    changed = {**os.environ, **(environment or {})}
     with step("$", *argv) as running:
         with _start_errors(argv[0]):
             child = subprocess.Popen(
@@ -143,7 +152,7 @@ def run(
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=cwd,
-                env=_changed_environment(environment or {}),
+                env={name: value for name, value in changed.items() if value is not None},
                 start_new_session=True,
             )
         try:
@@ -154,7 +163,7 @@ def run(
         finally:
             kill_group(child)
         if child.returncode == 127 and b"not found" in stderr:
-            raise _missing(argv[0])
+            raise not_installed(argv[0])
         running.note(f"status {child.returncode}")
     return Finished(tuple(argv), child.returncode, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
 
@@ -175,11 +184,8 @@ def how_ended(status: int) -> str:
 def _communicate(
     child: subprocess.Popen[bytes], deadline: Deadline, listener: Callable[[str], None] | None
 ) -> tuple[bytes, bytes]:
-    def printed(seconds: float) -> tuple[bytes, bytes]:
-        return child.communicate(timeout=seconds)
-
     if listener is None:
-        return _ended(printed, deadline)
+        return _ended(lambda seconds: child.communicate(timeout=seconds), deadline)
     assert child.stdout is not None
     output = child.stdout
     child.stdout = None  # communicate() then reads only the errors
@@ -193,19 +199,12 @@ def _communicate(
     reader = threading.Thread(target=listen, daemon=True)
     reader.start()
     try:
-        _, errors = _ended(printed, deadline)
+        _, errors = _ended(lambda seconds: child.communicate(timeout=seconds), deadline)
     finally:
         kill_group(child)
         reader.join()
         output.close()
     return b"".join(lines), errors
-
-
-def _process_descriptor(pid: int) -> int | None:
-    try:
-        return os.pidfd_open(pid)
-    except ProcessLookupError:  # it has ended already
-        return None
 
 
 def _ended(wait: Callable[[float], T], deadline: Deadline) -> T:
@@ -244,14 +243,11 @@ def _start_errors(program: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise _missing("setpriv (util-linux)") from None
+        raise not_installed("setpriv (util-linux)") from None
     except OSError as error:
         raise HostError(f"cannot start {program}: {error.strerror}") from error
 
 
-def _changed_environment(changes: Mapping[str, str | None]) -> dict[str, str]:
-    return {name: value for name, value in {**os.environ, **changes}.items() if value is not None}
-
-
-def _missing(program: str) -> HostError:
+def not_installed(program: str) -> HostError:
+    """The error of a program that is missing on this host."""
     return HostError(f"{program} is not installed", hint=f"`{PROGRAM} doctor` says what is missing and how to get it")

@@ -46,7 +46,6 @@ class Requirement:
 
     @property
     def is_python(self) -> bool:
-        """Whether this is the Python that runs us, which was found before any of this could run."""
         return self.need.startswith("python")
 
     def location(self) -> Path | None:
@@ -62,14 +61,11 @@ def parse_requirements(text: str, source: str) -> tuple[Requirement, ...]:
     """Read the list's lines; ``source`` is named in the ``HostError`` that a broken line raises."""
     requirements = []
     for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        columns = line.split(maxsplit=2)
-        if len(columns) != 3:
-            raise HostError(
-                "a line must hold a need, a package and why it is needed", where=f"{source}:{number}", detail=[line]
-            )
-        requirements.append(Requirement(*columns))
+        columns = [] if line.startswith("#") else line.split(maxsplit=2)
+        if len(columns) not in (0, 3):
+            what = "a line must hold a need, a package and why it is needed"
+            raise HostError(what, where=f"{source}:{number}", detail=[line])
+        requirements += [Requirement(*columns)] if columns else []
     return tuple(requirements)
 
 

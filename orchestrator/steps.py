@@ -31,7 +31,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from orchestrator.plain_text import plain_line
+from orchestrator.plain_text import cut, plain_line
 
 LOG_NAME = "lab.log"
 """The log's file name in the directory of a run or a test, beside the console logs."""
@@ -149,7 +149,11 @@ class Step:
             else:
                 _innermost[threading.get_ident()] = self._parent
             seconds = f"{time.monotonic() - self._begun:.3f} s"
-            self._write(f" ({seconds}{self._note})" if error is None else f" FAILED ({seconds}): {_reason(error)}")
+            if error is None:
+                self._write(f" ({seconds}{self._note})")
+            else:
+                reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+                self._write(f" FAILED ({seconds}): {reason}")
 
     def _announce(self) -> None:
         if not self._announced:
@@ -217,11 +221,6 @@ def _source_name() -> str:
     return "" if name is None else f"{_short(name)}: "
 
 
-def _reason(error: BaseException) -> str:
-    """The first line of an error, or its type where it has no text."""
-    return next(iter(str(error).splitlines()), "") or type(error).__name__
-
-
 def _short(text: str) -> str:
     """One line without what a terminal would obey, cut at a limit."""
-    return plain_line(text if len(text) <= _LINE_MAX else text[: _LINE_MAX - 1] + "…")
+    return plain_line(cut(text, _LINE_MAX, "…"))

@@ -7,7 +7,6 @@ script by which it enters an image.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import re
 import shlex
@@ -20,7 +19,7 @@ from typing import BinaryIO
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import guest_programs
 from orchestrator.artifacts.debian import DEBIAN_ARCHITECTURE, AptRoot, Package, unpacked_packages
-from orchestrator.artifacts.images import OPTIONS, data_disk, ready_image
+from orchestrator.artifacts.images import OPTIONS, data_disk, pack, ready_image
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import (
     BUILT_IN,
@@ -32,9 +31,9 @@ from orchestrator.artifacts.module_files import (
 )
 from orchestrator.catalog.images import find_disk, is_user_disk
 from orchestrator.catalog.images import image as image_recipe
-from orchestrator.catalog.kernels import Arch, KernelSpec
+from orchestrator.catalog.kernels import Arch, KernelSpec, setting_options
 from orchestrator.errors import BuildError, HostError, UsageError
-from orchestrator.files import Entry, archive, write_archive
+from orchestrator.files import Entry, archive, sha256_of, write_archive
 from orchestrator.guest.machine import MODULES, ChannelKind, DataDisk, Login, RootImage, Start
 from orchestrator.paths import data_dir
 from orchestrator.process import run
@@ -53,16 +52,21 @@ _DISK_SCRIPTS = {
     "bin/start-image": "start-image.sh",
     "bin/mount-data": "mount-data.sh",
 }
-_RENEWAL = "renew-guest.sh"
 _APPLETS = Path(__file__).with_name("applets.txt")
 
 
 def initramfs(context: BuildContext, kernel: Kernel) -> Path:
     """The guest's initramfs for ``kernel``, uncompressed: emulated CPUs are slow at decompressing."""
     arch = kernel.spec.arch
-    busybox = unpacked_packages(context, f"busybox-{arch}", arch, lambda apt: _choose_busybox(apt, arch))
-    programs = guest_programs(context, arch)
-    inputs = {"kernel": kernel.key, "busybox": busybox.key, "programs": programs.key, "recipe": _recipe()}
+
+    def choose(apt: AptRoot) -> list[Package]:
+        return [apt.show("busybox-static", DEBIAN_ARCHITECTURE[arch])]
+
+    busybox, programs = unpacked_packages(context, f"busybox-{arch}", arch, choose), guest_programs(context, arch)
+    # The script that makes a restored guest one of its own.
+    applets, renewal = _APPLETS.read_text().split(), (data_dir("images") / "guest/renew-guest.sh").read_text()
+    recipe = [_FOLDERS, _DRIVERS, applets, renewal]
+    inputs = {"kernel": kernel.key, "busybox": busybox.key, "programs": programs.key, "recipe": recipe}
 
     def build(folder: Path) -> None:
         drivers = with_dependencies(kernel.modules, _DRIVERS)
@@ -74,14 +78,14 @@ def initramfs(context: BuildContext, kernel: Kernel) -> Path:
             Entry.character_device("dev/console", 5, 1),
             Entry.file("init", (programs.path / "init").read_bytes()),
             Entry.file("bin/busybox", shell.read_bytes()),
-            *(Entry.link(f"bin/{name}", "busybox") for name in _applets()),
+            *(Entry.link(f"bin/{name}", "busybox") for name in applets),
             Entry.link("bin/gtodbench", "callbench"),
             *(
                 Entry.file(f"bin/{p.name}", p.read_bytes())
                 for p in sorted(programs.path.iterdir())
                 if p.suffix == "" and p.name != "init"
             ),
-            Entry.file("bin/renew-guest", _renewal().encode()),
+            Entry.file("bin/renew-guest", renewal.encode()),
             *_drivers(drivers, "etc/modules"),
         ]
         (folder / "initramfs.cpio").write_bytes(archive(entries))
@@ -93,9 +97,8 @@ def initramfs(context: BuildContext, kernel: Kernel) -> Path:
 def disk_drivers(context: BuildContext, kernel: Kernel) -> Path:
     """The second archive, of a guest of ``kernel`` with disks: their drivers, and the scripts that mount them."""
     folder = data_dir("images") / "guest"
-    scripts = {place: (folder / name).read_bytes() for place, name in _DISK_SCRIPTS.items()}
-    texts = {place: script.decode() for place, script in scripts.items()}
-    inputs = {"kernel": kernel.key, "drivers": _DISK_DRIVERS, "scripts": texts, "packing": "xz"}
+    scripts = {place: (folder / name).read_text() for place, name in _DISK_SCRIPTS.items()}
+    inputs = {"kernel": kernel.key, "drivers": _DISK_DRIVERS, "scripts": scripts, "packing": "xz"}
 
     def build(target: Path) -> None:
         first = with_dependencies(kernel.modules, _DRIVERS)
@@ -103,7 +106,7 @@ def disk_drivers(context: BuildContext, kernel: Kernel) -> Path:
         entries = [
             Entry.folder("image"),
             *_drivers(drivers, "image/modules"),
-            *(Entry.file(place, script) for place, script in scripts.items()),
+            *(Entry.file(place, script.encode()) for place, script in scripts.items()),
         ]
         (target / "disks.cpio").write_bytes(archive(entries))
 
@@ -116,23 +119,6 @@ def _drivers(files: Sequence[Path], listed: str) -> list[Entry]:
         *(Entry.file(f"lib/modules/{unpacked_name(path)}", module_content(path), 0o644) for path in files),
         Entry.file(listed, "".join(f"/lib/modules/{unpacked_name(path)}\n" for path in files).encode(), 0o644),
     ]
-
-
-def _choose_busybox(apt: AptRoot, arch: str) -> list[Package]:
-    return [apt.show("busybox-static", DEBIAN_ARCHITECTURE[arch])]
-
-
-def _applets() -> list[str]:
-    return _APPLETS.read_text().split()
-
-
-def _recipe() -> object:
-    return [_FOLDERS, _DRIVERS, _applets(), _renewal()]
-
-
-def _renewal() -> str:
-    """The script that makes a restored guest one of its own."""
-    return (data_dir("images") / "guest" / _RENEWAL).read_text()
 
 
 # An initramfs with work in it that the guest does by itself, before the host sends anything.
@@ -204,7 +190,6 @@ def unattended_scripts() -> Path:
 
 _KIND = "kernel-modules"
 _FILE = "modules.squashfs"
-_LIMIT = 1800.0
 _DEPMOD = "/usr/sbin/depmod"
 _LISTS = ("modules.order", BUILT_IN, f"{BUILT_IN}.modinfo")
 """What the kernel's own build writes beside its modules, and depmod reads."""
@@ -224,7 +209,7 @@ def kernel_modules(context: BuildContext, kernel: Kernel) -> Path:
             hint="leave out --kernel-modules (in a test's mark: kernel_modules), or take a kernel of Debian's",
         )
     # A tree's modules may be built anew while its kernel stays the same.
-    content = {} if kernel.packages else {name: _digest(file) for name, file in files.items()}
+    content = {} if kernel.packages else {name: sha256_of(file) for name, file in files.items()}
 
     def build(place: Path) -> None:
         for name in ("image-packages.txt", "module-packages.txt"):
@@ -238,23 +223,14 @@ def kernel_modules(context: BuildContext, kernel: Kernel) -> Path:
             shutil.copyfile(file, copy)
         for file in lists:
             shutil.copyfile(file, tree / file.name)
-        _run(kernel, [_DEPMOD, "-b", str(base), kernel.release])
-        _run(kernel, ["mksquashfs", str(tree), str(place / _FILE), *OPTIONS])
+        what = f"the modules of {kernel.spec.name}"
+        depmod = run([_DEPMOD, "-b", str(base), kernel.release], time_limit=1800)
+        depmod.or_raise(BuildError, f"{what} cannot be packed")
+        pack(tree, place / _FILE, what)
         shutil.rmtree(base)
 
     inputs = {"kernel": kernel.key, "content": content, "options": list(OPTIONS)}
     return context.cache.obtain(_KIND, inputs, f"modules of {kernel.spec.name}", build).path / _FILE
-
-
-def _run(kernel: Kernel, command: list[str]) -> None:
-    finished = run(command, time_limit=_LIMIT, environment={"SOURCE_DATE_EPOCH": None})
-    if finished.status != 0:
-        raise BuildError(f"the modules of {kernel.spec.name} cannot be packed", detail=finished.complaint())
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 # The disks a guest gets, whether its kernel can use them, and whether its channel gets in.
@@ -378,7 +354,6 @@ def _check_kernel(kernel: Kernel, options: Sequence[str], what: str, hint: str =
     if not kernel.modules.is_dir():
         lacking += [option for option in options if kernel.config.get(option) == "m"]
     if lacking and not hint and kernel.spec.tree is not None:
-        options_of_script = " ".join(f"-e {option.removeprefix('CONFIG_')}" for option in lacking)
-        hint = f"in {kernel.spec.tree}: scripts/config {options_of_script}, and build it again"
+        hint = setting_options(kernel.spec.tree, lacking)
     if lacking:
         raise UsageError(f"kernel '{kernel.spec.name}' cannot have {what}: it lacks {', '.join(lacking)}", hint=hint)

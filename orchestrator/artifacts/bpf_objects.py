@@ -20,6 +20,7 @@ from orchestrator.catalog.kernels import without_option
 from orchestrator.catalog.probes import BPF_SOURCE
 from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.errors import BuildError, ConfigError, HostError, UnsupportedError
+from orchestrator.files import sha256_of
 from orchestrator.paths import data_dir
 from orchestrator.process import run
 from orchestrator.program import check_installed
@@ -28,7 +29,6 @@ from orchestrator.program import check_installed
 
 _BPFTOOL = "/usr/sbin/bpftool"
 _NAME = "vmlinux.h"
-_TYPES_LIMIT = 120.0
 
 
 def kernel_types(context: BuildContext, kernel: Kernel) -> Path:
@@ -43,10 +43,8 @@ def kernel_types(context: BuildContext, kernel: Kernel) -> Path:
         if not image.is_file():
             raise BuildError(f"the image of {kernel.spec.name} cannot be uncompressed: its types are not known")
         argv = [_BPFTOOL, "btf", "dump", "file", str(image), "format", "c"]
-        finished = run(argv, time_limit=_TYPES_LIMIT, environment=compiling_in(target))
-        if finished.status != 0:
-            raise BuildError(f"bpftool finds no types in {kernel.spec.name}", detail=finished.complaint())
-        (target / _NAME).write_text(finished.stdout)
+        dumped = run(argv, time_limit=_LIMIT, environment=compiling_in(target))
+        (target / _NAME).write_text(dumped.or_raise(BuildError, f"bpftool finds no types in {kernel.spec.name}").stdout)
 
     return context.cache.obtain("vmlinux", {"types": kernel.key}, f"types of {kernel.spec.name}", build).path
 
@@ -133,12 +131,9 @@ def _compiled(context: BuildContext, kernel: Kernel, file: Path) -> Compiled:
     types = kernel_types(context, kernel)  # named by its path, which has a key
     flags = [f"-I{types}", f"-I{_HOST_HEADERS}"]
     source = own_file(file, files_read([*_CLANG, *flags, str(file)], build_environment()), types)
-    inputs = {
-        "compiler": _version(),
-        "flags": [*_CLANG, *flags],
-        "file": source.file,
-        "sources": source.digests,
-    }
+    asked = run(["clang", "--version"], time_limit=_LIMIT, environment={"LC_ALL": "C"})
+    version = asked.or_raise(HostError, "clang does not run").stdout.partition("\n")[0]
+    inputs = {"compiler": version, "flags": [*_CLANG, *flags], "file": source.file, "sources": source.digests}
 
     def build(target: Path) -> None:
         argv = [*_CLANG, *flags, str(file), "-o", str(target / "own.bpf.o")]
@@ -147,13 +142,6 @@ def _compiled(context: BuildContext, kernel: Kernel, file: Path) -> Compiled:
             raise compile_error(file.name, finished)
 
     return Compiled(context.cache.obtain("workloads", inputs, file.name, build).path / "own.bpf.o", source)
-
-
-def _version() -> str:
-    finished = run(["clang", "--version"], time_limit=_LIMIT, environment={"LC_ALL": "C"})
-    if finished.status != 0:
-        raise HostError("clang does not run", detail=finished.complaint())
-    return finished.stdout.partition("\n")[0]
 
 
 def _loader(context: BuildContext) -> Path:
@@ -167,14 +155,13 @@ def _loader(context: BuildContext) -> Path:
         "source": read_c_source(source),
         "lacking": read_c_source(lacking),
         "flags": [*_LOADER_FLAGS, *libraries],
-        "libbpf": hashlib.sha256(library.read_bytes()).hexdigest(),
+        "libbpf": sha256_of(library),
     }
 
     def build(target: Path) -> None:
         # It runs outside all measurements, and must suit the host's libraries: so the host's compiler makes it.
         argv = ["gcc", *_LOADER_FLAGS, "-o", str(target / "bpfload"), str(source), str(lacking), *libraries]
-        finished = run(argv, time_limit=_LIMIT, environment=compiling_in(target))
-        if finished.status != 0:
-            raise BuildError("bpfload.c does not compile", where=str(source), detail=finished.complaint())
+        compiled = run(argv, time_limit=_LIMIT, environment=compiling_in(target))
+        compiled.or_raise(BuildError, "bpfload.c does not compile", where=str(source))
 
     return context.cache.obtain("programs", inputs, "bpfload", build).path / "bpfload"

@@ -32,7 +32,15 @@ from filelock import FileLock, Timeout
 from orchestrator.artifacts import digests
 from orchestrator.artifacts.digests import Damage
 from orchestrator.errors import HostError, LabError
-from orchestrator.files import found_no_room, full_one, is_full, is_lack_of_room, room_left, temporary_folder
+from orchestrator.files import (
+    found_no_room,
+    full_one,
+    is_full,
+    is_lack_of_room,
+    is_open_file,
+    room_left,
+    temporary_folder,
+)
 from orchestrator.program import PROGRAM
 from orchestrator.steps import step
 
@@ -40,6 +48,7 @@ from orchestrator.steps import step
 
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _NO_FOLDER = frozenset({errno.ENOTDIR, errno.EEXIST})
+_ANOTHER_FOLDER = "set ORCHESTRATOR_CACHE to a folder of yours"
 
 
 @contextlib.contextmanager
@@ -53,11 +62,10 @@ def cache_faults(root: Path) -> Iterator[None]:
         if found_no_room(error):
             raise _no_room(root) from error
         if error.errno in _FORBIDDEN:
-            hint = "set ORCHESTRATOR_CACHE to a folder of yours"
-            raise HostError(f"the cache folder {root} is not writable", hint=hint) from error
+            raise HostError(f"the cache folder {root} is not writable", hint=_ANOTHER_FOLDER) from error
         if error.errno in _NO_FOLDER:
-            hint = "set ORCHESTRATOR_CACHE to a folder of yours"
-            raise HostError(f"the cache folder {root} cannot be made: {_obstacle(root, error)}", hint=hint) from error
+            what = f"the cache folder {root} cannot be made: {_obstacle(root, error)}"
+            raise HostError(what, hint=_ANOTHER_FOLDER) from error
         raise
 
 
@@ -68,7 +76,7 @@ def check_folder(root: Path) -> None:
             os.scandir(root).close()
     except OSError as error:
         what = f"the cache folder {root} cannot be read: {_obstacle(root, error)}"
-        raise HostError(what, hint="set ORCHESTRATOR_CACHE to a folder of yours") from None
+        raise HostError(what, hint=_ANOTHER_FOLDER) from None
 
 
 def _obstacle(root: Path, error: OSError) -> str:
@@ -89,22 +97,16 @@ def build_faults(root: Path, unfinished: Path) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        lack = _lack_of_room(error, root)
+        temporary = temporary_folder()
+        others = () if temporary is None else (temporary,)
+        lack = _no_room(root, *others) if is_lack_of_room(error, (root, *others)) else None
         shutil.rmtree(unfinished, ignore_errors=True)
         if lack is not None:
             raise lack from error
+        if temporary is None and isinstance(error, FileNotFoundError):
+            hint = "name a folder that can be written: TMPDIR=/some/folder"
+            raise HostError(f"there is no folder for temporary files: {error.strerror}", hint=hint) from error
         raise
-
-
-def _lack_of_room(error: BaseException, root: Path) -> HostError | None:
-    temporary = temporary_folder()
-    others = () if temporary is None else (temporary,)
-    if is_lack_of_room(error, (root, *others)):
-        return _no_room(root, *others)
-    if temporary is None and isinstance(error, FileNotFoundError):
-        hint = "name a folder that can be written: TMPDIR=/some/folder"
-        return HostError(f"there is no folder for temporary files: {error.strerror}", hint=hint)
-    return None
 
 
 def _no_room(root: Path, *others: Path) -> HostError:
@@ -134,7 +136,7 @@ _held: dict[Path, int] = {}
 def hold(file: Path) -> bool:
     """Use the thing until this process ends; False where it is gone. Waits only for a process that removes it."""
     descriptor = _held.get(file)
-    if descriptor is not None and _is(file, descriptor):
+    if descriptor is not None and is_open_file(file, descriptor):
         _note_use(descriptor)
         return True
     try:
@@ -143,7 +145,7 @@ def hold(file: Path) -> bool:
         return False
     with suppress(OSError):  # a file system without locks: users are not tracked
         fcntl.flock(descriptor, fcntl.LOCK_SH)
-    if not _is(file, descriptor):
+    if not is_open_file(file, descriptor):
         os.close(descriptor)
         return False
     _held[file] = descriptor
@@ -172,7 +174,7 @@ def claim(file: Path) -> Iterator[bool]:
         except OSError:
             yield False
         else:
-            yield _is(file, descriptor)
+            yield is_open_file(file, descriptor)
     finally:
         os.close(descriptor)
 
@@ -196,14 +198,6 @@ def last_use(file: Path) -> float:
         return min(used, now)
     except OSError:
         return 0.0
-
-
-def _is(file: Path, descriptor: int) -> bool:
-    """Whether the open file is still the one of that name."""
-    try:
-        return os.path.samestat(file.stat(), os.fstat(descriptor))
-    except OSError:
-        return False
 
 
 def _note_use(descriptor: int) -> None:
@@ -240,12 +234,10 @@ class Artifact:
 
     @property
     def used(self) -> float:
-        """When it was last used, to the day, in seconds since the epoch."""
         return last_use(self.stamp)
 
     @property
     def stamp(self) -> Path:
-        """The file that stands for it (see ``usage``)."""
         return self.path / _MANIFEST
 
     def size(self) -> int:
@@ -264,16 +256,12 @@ def digest(inputs: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
-def _on_stderr(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 class Cache:
     """The artifacts of one user, below ``root``; made when first needed. ``say`` gets a line for each one set aside."""
 
-    def __init__(self, root: Path, say: Callable[[str], None] = _on_stderr) -> None:
+    def __init__(self, root: Path, say: Callable[[str], None] | None = None) -> None:
         self.root = root
-        self._say = say
+        self._say = say or (lambda text: print(text, file=sys.stderr, flush=True))
         self._sound: set[Path] = set()
         hold(Path(sys.prefix) / ENVIRONMENT_STAMP)
 
@@ -292,8 +280,11 @@ class Cache:
         Raises LabError where another process uses it, HostError where the cache cannot be written.
         """
         if artifact.path not in self._sound:
-            damage = self._checked(artifact)
-            if damage is not None:
+            if not digests.has_record(artifact.path):  # of an earlier version: it is recorded as it is
+                with contextlib.suppress(OSError), step(f"record the digests of {artifact.kind}: {artifact.label}"):
+                    if os.access(artifact.path, os.W_OK):  # in a read-only cache all would be read each time
+                        digests.record(artifact.path, _MANIFEST)
+            elif (damage := digests.changed(artifact.path)) is not None:
                 self.set_aside(artifact, damage, digests.changed)
                 return False
             self._sound.add(artifact.path)
@@ -344,7 +335,7 @@ class Cache:
 
     def lock_file(self, name: str) -> Path:
         """The file of a lock, whether it is there or not."""
-        return self._locks / f"{name}.lock"
+        return self.root / "locks" / f"{name}.lock"
 
     def try_lock(self, name: str) -> contextlib.AbstractContextManager[bool]:
         """Hold a lock if that is possible at once; the context's value is whether it was."""
@@ -353,7 +344,7 @@ class Cache:
     def remove_locks(self, names: Iterable[str]) -> int:
         """Remove the files of locks that are not held, and return their number; none while a process waits for one."""
         removed = 0
-        with claim(self._locks) as alone:
+        with claim(self.root / "locks") as alone:
             for name in names if alone else ():
                 file = self.lock_file(name)
                 with claim(file) as free:
@@ -408,18 +399,13 @@ class Cache:
     def remove(self, artifact: Artifact, unused_since: float) -> bool:
         """Remove an artifact; False where a process builds or uses it, or has used it since then (epoch seconds)."""
         place = self.root / artifact.kind / artifact.key
-        unfinished = place.with_name(place.name + _UNFINISHED)
         with self.try_lock(self.build_lock(place)) as locked:
             if not locked or not is_real_folder(place):
                 return False
             with claim(artifact.stamp) as unused:
                 if not unused or artifact.used > unused_since:
                     return False
-                # Under that name no process uses it, even if this removal is interrupted.
-                if unfinished.exists():
-                    shutil.rmtree(unfinished)
-                place.rename(unfinished)
-            shutil.rmtree(unfinished)
+                self._remove(place)
         return True
 
     def discard(self, artifact: Artifact, is_wrong: Callable[[Path], bool]) -> None:
@@ -427,9 +413,12 @@ class Cache:
 
         Another process may have made it anew meanwhile: then ``is_wrong`` is false.
         """
-        with self._discarding(artifact) as place:
-            if is_wrong(place):
-                self._remove_at_once(place)
+        place = artifact.path
+        with step(f"discard {artifact.kind}: {artifact.label}"), self.lock(self.build_lock(place)):
+            release(artifact.stamp)
+            if is_wrong(place) and is_real_folder(place):
+                self._remove(place)
+        self._sound.discard(place)
 
     def remove_leftover(self, place: Path) -> bool:
         """Remove what a killed builder left; False where one is at work, or has finished meanwhile."""
@@ -439,17 +428,14 @@ class Cache:
             shutil.rmtree(place)
         return True
 
-    @property
-    def _locks(self) -> Path:
-        return self.root / "locks"
-
     @contextlib.contextmanager
     def _lock(self, name: str, patience: float) -> Iterator[bool]:
         lock = FileLock(self.lock_file(name))
+        locks = self.root / "locks"
         with cache_faults(self.root):
-            self._locks.mkdir(parents=True, exist_ok=True, mode=0o700)
+            locks.mkdir(parents=True, exist_ok=True, mode=0o700)
             # Between opening a lock's file and having its lock, the file must not be removed.
-            gate = os.open(self._locks, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            gate = os.open(locks, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 fcntl.flock(gate, fcntl.LOCK_SH)
                 lock.acquire(timeout=patience)
@@ -462,29 +448,12 @@ class Cache:
             finally:
                 lock.release()
 
-    @contextlib.contextmanager
-    def _discarding(self, artifact: Artifact) -> Iterator[Path]:
-        """Stop using an artifact, and hold its lock."""
-        with step(f"discard {artifact.kind}: {artifact.label}"), self.lock(self.build_lock(artifact.path)):
-            release(artifact.stamp)
-            yield artifact.path
-        self._sound.discard(artifact.path)
-
-    def _remove_at_once(self, place: Path) -> None:
-        if is_real_folder(place):
-            unfinished = place.with_name(place.name + _UNFINISHED)
-            shutil.rmtree(unfinished, ignore_errors=True)
-            place.rename(unfinished)
-            shutil.rmtree(unfinished)
-
-    def _checked(self, artifact: Artifact) -> Damage | None:
-        """What was changed in an artifact; without a record (earlier versions made none) it is recorded as it is."""
-        if digests.has_record(artifact.path):
-            return digests.changed(artifact.path)
-        with contextlib.suppress(OSError), step(f"record the digests of {artifact.kind}: {artifact.label}"):
-            if os.access(artifact.path, os.W_OK):  # in a read-only cache all would be read each time
-                digests.record(artifact.path, _MANIFEST)
-        return None
+    def _remove(self, place: Path) -> None:
+        # Under that name no process uses it, even if this removal is interrupted.
+        unfinished = place.with_name(place.name + _UNFINISHED)
+        shutil.rmtree(unfinished, ignore_errors=True)
+        place.rename(unfinished)
+        shutil.rmtree(unfinished)
 
     def _use(self, place: Path) -> Artifact | None:
         found = self.artifact(place)

@@ -123,17 +123,8 @@ def cache_entries(cache: Cache) -> list[CacheEntry]:
         hint = "set ORCHESTRATOR_CACHE to a folder for the cache alone"
         what = "a home folder" if root == home else "a folder with a home folder in it"
         raise UsageError(f"the cache folder {root} is {what}: nothing is removed from it", hint=hint)
-    found: list[CacheEntry] = []
-    for kind in Kind:
-        if kind in _BESIDE:
-            found += _beside(cache, kind)
-        elif kind is Kind.ENVIRONMENTS:
-            found += _environments(cache)
-        elif kind is Kind.LOCKS:
-            found += _locks(cache)
-        else:
-            found += _artifacts(cache, kind)
-    return found
+    others = {Kind.ENVIRONMENTS: _environments, Kind.LOCKS: _locks, **dict.fromkeys(_BESIDE, _beside)}
+    return [entry for kind in Kind for entry in others.get(kind, _artifacts)(cache, kind)]
 
 
 def _artifacts(cache: Cache, kind: Kind) -> Iterator[CacheEntry]:
@@ -183,12 +174,12 @@ def _remove_locked(
     return True
 
 
-def _environments(cache: Cache) -> Iterator[CacheEntry]:
+def _environments(cache: Cache, kind: Kind) -> Iterator[CacheEntry]:
     for path in _entries(cache.root):
         if _ENVIRONMENT.fullmatch(path.name) and path.is_dir():
             locks = (path.with_name(f"{path.name}.lock"), path / ENVIRONMENT_STAMP)
             remove = partial(_remove_environment, path, *locks)
-            yield CacheEntry(Kind.ENVIRONMENTS, path.name, path, last_use(path / ENVIRONMENT_STAMP), locks, remove)
+            yield CacheEntry(kind, path.name, path, last_use(path / ENVIRONMENT_STAMP), locks, remove)
 
 
 def _remove_environment(path: Path, lock: Path, stamp: Path, unused_since: float) -> bool:
@@ -204,22 +195,19 @@ def _remove_environment(path: Path, lock: Path, stamp: Path, unused_since: float
     return True
 
 
-def _locks(cache: Cache) -> Iterator[CacheEntry]:
+def _locks(cache: Cache, kind: Kind) -> Iterator[CacheEntry]:
     """All locks are one entry: their names are of no interest to the user."""
-    files = [path for path in _entries(cache.root / Kind.LOCKS) if path.suffix == ".lock" and path.is_file()]
+    files = [path for path in _entries(cache.root / kind) if path.suffix == ".lock" and path.is_file()]
     if files:
         used = min(last_use(path) for path in files)
-        yield CacheEntry(
-            Kind.LOCKS, "old ones", cache.root / Kind.LOCKS, used, (), partial(_remove_locks, cache, files)
-        )
 
+        def remove(unused_since: float) -> bool:
+            return cache.remove_locks(path.stem for path in files if last_use(path) <= unused_since) > 0
 
-def _remove_locks(cache: Cache, files: Iterable[Path], unused_since: float) -> bool:
-    return cache.remove_locks(path.stem for path in files if last_use(path) <= unused_since) > 0
+        yield CacheEntry(kind, "old ones", cache.root / kind, used, (), remove)
 
 
 def _entries(folder: Path) -> list[Path]:
-    """What is in a folder of the cache, links aside."""
     return sorted(path for path in folder.iterdir() if not path.is_symlink()) if is_real_folder(folder) else []
 
 
@@ -270,8 +258,12 @@ def fates(found: Sequence[CacheEntry], unused_since: float, kinds: Iterable[Kind
     wanted = frozenset(kinds)
     staying = [entry for entry in found if entry.kind not in wanted or entry.used > unused_since]
     needed_by = {} if unused_since == ALL else _needs(found, staying)
-    old = (entry for entry in found if entry.kind in wanted and entry.used <= unused_since)
-    return [Fate(entry, _need(entry, needed_by)) for entry in old]
+    decided = []
+    for entry in found:
+        if entry.kind in wanted and entry.used <= unused_since:
+            by = needed_by.get(entry.artifact.key) if entry.artifact is not None else None
+            decided.append(Fate(entry, f"needed by {by.kind} {by.label}" if by is not None else ""))
+    return decided
 
 
 @dataclass(frozen=True)
@@ -285,8 +277,8 @@ class Removal:
 
 def remove(leaving: Sequence[CacheEntry], unused_since: float) -> list[Removal]:
     """Remove entries, unless one is in use or was used since then."""
-    sizes = freed(leaving)
-    return [Removal(entry, size, entry.remove(unused_since)) for entry, size in zip(leaving, sizes, strict=True)]
+    freed_by = zip(leaving, freed(leaving), strict=True)
+    return [Removal(entry, size, entry.remove(unused_since)) for entry, size in freed_by]
 
 
 def freed(leaving: Iterable[CacheEntry]) -> list[int]:
@@ -310,18 +302,8 @@ def _weight(entry: CacheEntry, links: Counter[tuple[int, int]]) -> int:
     return weight
 
 
-def _need(entry: CacheEntry, needed_by: dict[str, CacheEntry]) -> str:
-    if entry.artifact is None or entry.artifact.key not in needed_by:
-        return ""
-    by = needed_by[entry.artifact.key]
-    return f"needed by {by.kind} {by.label}"
-
-
 def _needs(found: Iterable[CacheEntry], staying: Iterable[CacheEntry]) -> dict[str, CacheEntry]:
-    """Keys of what the staying artifacts were made from, and of what that was made from, each with one that needs it.
-
-    An artifact's inputs hold the keys of the artifacts that went into it.
-    """
+    """Keys that the staying artifacts' inputs hold, and the inputs of those, each with an entry that needs it."""
     by_key = {entry.artifact.key: entry for entry in found if entry.artifact is not None}
     needed_by: dict[str, CacheEntry] = {}
     left = list(staying)
@@ -335,7 +317,6 @@ def _needs(found: Iterable[CacheEntry], staying: Iterable[CacheEntry]) -> dict[s
 
 
 def _words(value: object) -> Iterator[str]:
-    """All the strings in a JSON value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
@@ -379,12 +360,12 @@ class Verification:
     def set_aside(self, verified: Verified) -> None:
         """Set a damaged artifact aside. Raises LabError where that is not possible now."""
         assert verified.damage is not None
-        self._cache.set_aside(verified.artifact, verified.damage, lambda place: self._damage(verified, place))
 
-    def _damage(self, verified: Verified, place: Path) -> Damage | None:
-        """What is wrong still: another process may have made it anew."""
-        again = dict(self._cache.contents(place.parent.name)).get(place)
-        return verified.damage if again is None else self._verified(again).damage
+        def damage_still(place: Path) -> Damage | None:  # another process may have made it anew
+            again = dict(self._cache.contents(place.parent.name)).get(place)
+            return verified.damage if again is None else self._verified(again).damage
+
+        self._cache.set_aside(verified.artifact, verified.damage, damage_still)
 
     def _verified(self, artifact: Artifact) -> Verified:
         if digest(artifact.inputs) != artifact.key:

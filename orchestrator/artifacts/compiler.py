@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,6 +19,7 @@ from orchestrator.artifacts.diagnostics import compile_error
 from orchestrator.artifacts.sources import OwnSource, files_read, included, own_file, read_c_source
 from orchestrator.catalog.images import debian
 from orchestrator.errors import BuildError, ConfigError, HostError
+from orchestrator.files import sha256_of
 from orchestrator.paths import data_dir
 from orchestrator.process import run
 from orchestrator.program import check_installed
@@ -52,7 +53,6 @@ class Toolchain:
 
     @property
     def compiler(self) -> str:
-        """The compiler and its release, as text."""
         return f"{self.name} {self.release}"
 
     def program(self, name: str) -> str:
@@ -64,9 +64,10 @@ class Toolchain:
         """Where its packages are unpacked; None: they are installed on the host."""
         return None if self.folder is None else self.folder.parent / "packages"
 
+    @lru_cache  # noqa: B019 - a process has few of them
     def takes(self, flag: str) -> bool:
         """Whether the compiler knows a flag."""
-        return _takes(self.program("gcc"), flag)
+        return run([self.program("gcc"), flag, "-E", "-x", "c", "/dev/null"], time_limit=_TOOLS_LIMIT).status == 0
 
     def for_make(self, folder: Path | None = None) -> list[str]:
         """The variables by which the kernel's build system takes these tools, from ``folder`` where one is given."""
@@ -93,7 +94,14 @@ def matching_toolchain(context: BuildContext, release: str | None) -> Toolchain:
     # By the cache's folder: a context belongs to one run, and refers to all that this has printed.
     place = context.cache.root, release
     if place not in _found:
-        _found[place] = _matching(context, release)
+        toolchain = host = _host_toolchain()
+        if release not in (None, host.release) and release == debian().compiler:
+            try:
+                toolchain = _debian_toolchain(context)
+            except NoSuchPackageError as error:
+                instead = f"compiling with the host's gcc {host.release}, for there is no gcc {release}"
+                context.say(f"{instead}: {error.what}")
+        _found[place] = toolchain
     return _found[place]
 
 
@@ -108,18 +116,10 @@ def tree_toolchain(context: BuildContext, config: Mapping[str, str]) -> Toolchai
     if _is_clang(config):
         return _installed_clang(release, config) or matching_toolchain(context, None)
     found = matching_toolchain(context, release)
-    return found if found.release == release else _installed_gcc(release) or found
-
-
-def _matching(context: BuildContext, release: str | None) -> Toolchain:
-    host = _host_toolchain()
-    if release in (None, host.release) or release != debian().compiler:
-        return host
-    try:
-        return _debian_toolchain(context)
-    except NoSuchPackageError as error:
-        context.say(f"compiling with the host's gcc {host.release}, for there is no gcc {release}: {error.what}")
-        return host
+    name = f"gcc-{_major(release)}"  # as distributions call those beside their usual one
+    if found.release == release or not shutil.which(name):
+        return found
+    return replace(_examined(name, None), variables=(f"CC={name}",))
 
 
 def release_in(config: Mapping[str, str]) -> str | None:
@@ -145,12 +145,6 @@ def _is_clang(config: Mapping[str, str]) -> bool:
     return config.get("CONFIG_CC_IS_CLANG") == "y"
 
 
-def _installed_gcc(release: str) -> Toolchain | None:
-    """A gcc of the same major release, as distributions call those beside their usual one."""
-    name = f"gcc-{_major(release)}"
-    return replace(_examined(name, None), variables=(f"CC={name}",)) if shutil.which(name) else None
-
-
 def _installed_clang(release: str, config: Mapping[str, str]) -> Toolchain | None:
     """A clang of the same major release with what links the kernel; its programs are beside it, by plain names."""
     major = _major(release)
@@ -158,9 +152,8 @@ def _installed_clang(release: str, config: Mapping[str, str]) -> Toolchain | Non
         place = shutil.which(name)
         if place is None:
             continue
-        printed = run([place, "--version"], time_limit=_TOOLS_LIMIT, environment={"LC_ALL": "C"}).stdout.partition(
-            "\n"
-        )[0]
+        finished = run([place, "--version"], time_limit=_TOOLS_LIMIT, environment={"LC_ALL": "C"})
+        printed = finished.stdout.partition("\n")[0]
         number = _RELEASE.search(printed)
         programs = {variable: Path(place).resolve().with_name(tool) for variable, tool in llvm_programs(config).items()}
         if number is None or _major(number[0]) != major or not all(map(Path.is_file, programs.values())):
@@ -173,11 +166,6 @@ def _installed_clang(release: str, config: Mapping[str, str]) -> Toolchain | Non
 
 def _major(release: str) -> str:
     return release.partition(".")[0]
-
-
-@lru_cache(maxsize=1)
-def _host_toolchain() -> Toolchain:
-    return _examined("gcc", None)
 
 
 def _debian_toolchain(context: BuildContext) -> Toolchain:
@@ -206,15 +194,17 @@ def _debian_toolchain(context: BuildContext) -> Toolchain:
     return _examined(str(made.path / "bin/gcc"), made.path / "bin")
 
 
-@lru_cache
-def _takes(gcc: str, flag: str) -> bool:
-    return run([gcc, flag, "-E", "-x", "c", "/dev/null"], time_limit=_TOOLS_LIMIT).status == 0
+@lru_cache(maxsize=1)
+def _host_toolchain() -> Toolchain:
+    return _examined("gcc", None)
 
 
 def _examined(gcc: str, folder: Path | None) -> Toolchain:
     # The kernel's build system matches compilers' output, and so does the lab: it must be in English.
-    version = run([gcc, "--version"], time_limit=_TOOLS_LIMIT, environment={"LC_ALL": "C"})
-    release = run([gcc, "-dumpfullversion"], time_limit=_TOOLS_LIMIT, environment={"LC_ALL": "C"})
+    version, release = (
+        run([gcc, option], time_limit=_TOOLS_LIMIT, environment={"LC_ALL": "C"})
+        for option in ("--version", "-dumpfullversion")
+    )
     if version.status != 0 or release.status != 0:
         raise HostError(f"{gcc} does not run", detail=version.complaint())
     # "gcc (Debian 12.2.0-14) 12.2.0": the first word is the name that it was called by.
@@ -263,17 +253,17 @@ def compiling_in(folder: Path) -> dict[str, str | None]:
     return {**build_environment(), "TMPDIR": str(folder)}
 
 
+def _own_inputs(toolchain: Toolchain, flags: Sequence[str], files: Iterable[Path]) -> dict[str, object]:
+    sources = {file.name: read_c_source(file) for file in files}
+    return {"compiler": toolchain.version, "flags": flags, "sources": sources}
+
+
 def guest_programs(context: BuildContext, arch: str) -> Artifact:
     """``init``, ``agent`` and the benchmarks of ``images/guest``, as static programs for ``arch``."""
     folder, toolchain = data_dir("images") / "guest", guest_toolchain(context)
     mains = [file for file in sorted(folder.glob("*.c")) if not file.with_suffix(".h").exists()]
     sources = {main: [main, *included(read_c_source(main), [folder])] for main in mains}
-    inputs = {
-        "arch": arch,
-        "compiler": toolchain.version,
-        "flags": _FLAGS,
-        "sources": {file.name: read_c_source(file) for files in sources.values() for file in files},
-    }
+    inputs = {"arch": arch, **_own_inputs(toolchain, _FLAGS, chain.from_iterable(sources.values()))}
 
     def build(target: Path) -> None:
         context.say(f"compiling the guest's programs ({arch})")
@@ -289,12 +279,7 @@ def bpf_tool(context: BuildContext, arch: str) -> Path:
     folders = [images / "bpf", images / "guest"]
     main = folders[0] / "bpfprobe.c"
     files = [main, *included(read_c_source(main), folders)]
-    inputs = {
-        "arch": arch,
-        "compiler": toolchain.version,
-        "flags": _FLAGS,
-        "sources": {file.name: read_c_source(file) for file in files},
-    }
+    inputs = {"arch": arch, **_own_inputs(toolchain, _FLAGS, files)}
 
     def build(target: Path) -> None:
         _compile(toolchain, arch, files, folders, target / main.stem)
@@ -330,19 +315,15 @@ def compiled_workload(context: BuildContext, arch: str, file: Path, libraries: S
         raise ConfigError("a workload.h of its own stands beside it, which is the lab's name", where=str(file))
     timed = included('#include "bench.h"\n', folders[1:])
     files = [file, *dict.fromkeys([*shared, *timed])]
-    flags = (*_linked_with(arch, libraries), "-Wno-error") if libraries else (*_FLAGS, "-Wno-error")
-    source = _source(toolchain, arch, files, folders)
-    inputs = {
-        "arch": arch,
-        "compiler": toolchain.version,
-        "flags": flags,
-        "libraries": {str(library): hashlib.sha256(library.read_bytes()).hexdigest() for library in libraries},
-        "file": source.file,
-        "sources": source.digests,
-    }
+    # By -l, a library without a name of its own (SONAME) is found by that of its file, not by the host's path.
+    named = (word for library in libraries for word in (f"-L{library.parent}", f"-l:{library.name}"))
+    linked = (*_LINKED, f"-Wl,--dynamic-linker={_LOADERS[arch]}", *named) if libraries else _FLAGS
+    source, inputs = _source(toolchain, arch, files, folders)
+    digests = {str(library): sha256_of(library) for library in libraries}
+    inputs = {**inputs, "flags": (*linked, "-Wno-error"), "libraries": digests}
 
     def build(target: Path) -> None:
-        _compile(toolchain, arch, files, folders, target / "workload", flags)
+        _compile(toolchain, arch, files, folders, target / "workload", (*linked, "-Wno-error"))
 
     return Compiled(context.cache.obtain("workloads", inputs, f"{file.name}, {arch}", build).path / "workload", source)
 
@@ -356,32 +337,24 @@ def shared_library(context: BuildContext, arch: str, file: Path) -> Compiled:
     folders = [file.parent, data_dir("images") / "workload"]
     files = [file, *(other for other in included(read_c_source(file), folders) if other != file)]
     flags = (*_SHARED, f"-Wl,-soname,{name}", "-Wno-error")
-    source = _source(toolchain, arch, files, folders)
-    inputs = {
-        "arch": arch,
-        "compiler": toolchain.version,
-        "flags": flags,
-        "file": source.file,
-        "sources": source.digests,
-    }
+    source, inputs = _source(toolchain, arch, files, folders)
 
     def build(target: Path) -> None:
         _compile(toolchain, arch, files, folders, target / name, flags)
 
-    return Compiled(context.cache.obtain("workloads", inputs, f"{name}, {arch}", build).path / name, source)
+    made = context.cache.obtain("workloads", {**inputs, "flags": flags}, f"{name}, {arch}", build)
+    return Compiled(made.path / name, source)
 
 
-def _source(toolchain: Toolchain, arch: str, files: Sequence[Path], folders: Sequence[Path]) -> OwnSource:
-    """The first of the files, with all that is compiled."""
+def _source(
+    toolchain: Toolchain, arch: str, files: Sequence[Path], folders: Sequence[Path]
+) -> tuple[OwnSource, Mapping[str, object]]:
+    """The first of the files with all that is compiled, and what the result depends on besides flags."""
     sources = [str(file) for file in files if file.suffix in _COMPILED]
     words = [toolchain.program("gcc"), _WIDTH[arch], *_CODE, *(f"-I{folder}" for folder in folders), *sources]
-    return own_file(files[0], [*files, *files_read(words, build_environment())], toolchain.packages)
-
-
-def _linked_with(arch: str, libraries: Sequence[Path]) -> tuple[str, ...]:
-    # By -l, a library without a name of its own (SONAME) is found by that of its file, not by the host's path.
-    named = (word for library in libraries for word in (f"-L{library.parent}", f"-l:{library.name}"))
-    return (*_LINKED, f"-Wl,--dynamic-linker={_LOADERS[arch]}", *named)
+    source = own_file(files[0], [*files, *files_read(words, build_environment())], toolchain.packages)
+    facts = {"arch": arch, "compiler": toolchain.version, "file": source.file, "sources": source.digests}
+    return source, facts
 
 
 def compile_program(context: BuildContext, arch: str, main: Path, target: Path) -> None:
@@ -417,7 +390,6 @@ _PLUGIN_FLAGS = (
     *("-ffreestanding", "-fno-builtin", "-fno-stack-protector", "-fvisibility=hidden"),
     *("-fPIC", "-shared", "-nostdlib", "-Wl,--build-id=none,-z,noexecstack"),
 )
-_PLUGIN_LIMIT = 60.0
 
 
 def counting_plugin(context: BuildContext) -> Path:
@@ -426,21 +398,16 @@ def counting_plugin(context: BuildContext) -> Path:
     folders = [images / "plugin", images / "guest"]
     main = folders[0] / "count.c"
     files = [main, *included(read_c_source(main), folders)]
-    inputs = {
-        "compiler": toolchain.version,
-        "flags": _PLUGIN_FLAGS,
-        "sources": {file.name: read_c_source(file) for file in files},
-    }
 
     def build(target: Path) -> None:
         context.say("compiling the plugin that counts instructions")
         sources = [str(file) for file in files if file.suffix == ".c"]
         places = [f"-I{folder}" for folder in folders]
         argv = [toolchain.program("gcc"), *_PLUGIN_FLAGS, *places, "-o", str(target / _PLUGIN), *sources]
-        finished = run(argv, time_limit=_PLUGIN_LIMIT, environment=compiling_in(target))
-        if finished.status != 0:
-            raise BuildError(f"{main.name} does not compile", detail=finished.complaint())
+        finished = run(argv, time_limit=_COMPILE_LIMIT, environment=compiling_in(target))
+        finished.or_raise(BuildError, f"{main.name} does not compile")
 
+    inputs = _own_inputs(toolchain, _PLUGIN_FLAGS, files)
     return context.cache.obtain("plugins", inputs, "QEMU's counting plugin", build).path / _PLUGIN
 
 
@@ -454,8 +421,6 @@ _MULTIARCH = _INCLUDE / "x86_64-linux-gnu"
 _KERNEL = ((_INCLUDE, "linux"), (_MULTIARCH, "asm"), (_INCLUDE, "asm-generic"))
 _LIBRARY = ("fcntl.h", "mqueue.h", "poll.h", "sched.h", "signal.h", "time.h", "unistd.h", "netinet/in.h", "net/if.h")
 """Headers of the C library beside those in its folder ``sys``."""
-_WIDTHS = {"i386": "-m32", "x86_64": "-m64"}
-_CONSTANTS_LIMIT = 60.0
 _VALUE = re.compile(r"^\s*value (-?\d+)$", re.MULTILINE)
 _FUNCTION = 'void function(void) { __asm__ volatile("value %%c0" : : "i" ((long)(%s))); }'
 """As the kernel's own kbuild.h has constants told by the compiler."""
@@ -486,12 +451,13 @@ def _values(name: str, places: Sequence[Sequence[str]]) -> Mapping[int, str]:
     """The different values, each with where it is found; no headers are those of the C library."""
     found: dict[int, str] = {}
     for headers in places:
-        of_each = {arch: _value(name, arch, headers or _library_headers(arch)) for arch in _WIDTHS}
+        printed = {arch: _compiled(name, arch, headers or _library_headers(arch))[0] for arch in _WIDTH}
+        of_each = {arch: one[1] if (one := _VALUE.search(text)) else None for arch, text in printed.items()}
         where = f"in <{headers[0]}>" if headers else ""
         for arch, value in of_each.items():
             if value is not None:
                 on = f"on {arch}" if len({*of_each.values()}) > 1 else ""
-                found.setdefault(value, " ".join(filter(None, [on, where])))
+                found.setdefault(int(value), " ".join(filter(None, [on, where])))
     return found
 
 
@@ -516,13 +482,7 @@ def _library_headers(arch: str) -> Sequence[str]:
         headers = left
 
 
-def _value(name: str, arch: str, headers: Sequence[str]) -> int | None:
-    found = _VALUE.search(_compiled(name, arch, headers)[0])
-    return None if found is None else int(found[1])
-
-
 def _compiled(expression: str, arch: str, headers: Sequence[str]) -> tuple[str, str]:
-    """Assembly that has the value, and the compiler's words."""
     lines = ["#define _GNU_SOURCE", *(f"#include <{header}>" for header in headers)]
     with TemporaryDirectory(prefix="lab-constant-") as name:
         folder = Path(name)
@@ -532,6 +492,6 @@ def _compiled(expression: str, arch: str, headers: Sequence[str]) -> tuple[str, 
         source = folder / "constant.c"
         source.write_text("\n".join([*lines, _FUNCTION % expression, ""]))
         flags = ["-w", f"-I{folder}", f"-idirafter{_MULTIARCH}"]
-        argv = ["gcc", "-std=c11", _WIDTHS[arch], *flags, "-S", "-o", "-", str(source)]
-        finished = run(argv, time_limit=_CONSTANTS_LIMIT, environment=compiling_in(folder))
+        argv = ["gcc", "-std=c11", _WIDTH[arch], *flags, "-S", "-o", "-", str(source)]
+        finished = run(argv, time_limit=_COMPILE_LIMIT, environment=compiling_in(folder))
     return finished.stdout if finished.status == 0 else "", finished.stderr

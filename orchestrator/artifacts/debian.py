@@ -41,7 +41,6 @@ class DebianMirror:
 
     @property
     def shown(self) -> str:
-        """The archive's address for people: without a user's name and password."""
         return without_passwords(self.archive)
 
     def sources(self, suites: Suites) -> dict[str, str]:
@@ -82,8 +81,7 @@ def debian_mirror() -> DebianMirror:
     # apt reads both forms of its source lists; without release information it needs no package lists of the host.
     wanted = ["--no-release-info", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"]
     listed = run(["apt-get", "indextargets", *wanted], time_limit=_LIMIT, environment={"LC_ALL": "C"})
-    if listed.status != 0:
-        raise HostError("the host's apt sources cannot be read", detail=listed.complaint(), hint="apt-get check")
+    listed.or_raise(HostError, "the host's apt sources cannot be read", hint="apt-get check")
     return mirror_in(listed.stdout)
 
 
@@ -99,18 +97,12 @@ def mirror_in(rows: str) -> DebianMirror:
             f"guests are made of {debian().title}, and this host's apt sources name no mirror of Debian",
             hint=f"{ANOTHER_MIRROR} ({KEYRING_HINT})",
         )
-    archive = max(candidates, key=lambda uri: _likeness(uri, {suite for found, suite in pairs if found == uri}))
+    with_updates = {uri for uri, suite in pairs if (uri, f"{suite}-updates") in pairs}
+    # Of equals the first is taken.
+    archive = max(candidates, key=lambda uri: (uri in with_updates, _name(uri) == _ARCHIVE))
     security = [uri for uri, suite in pairs if (of := _SECURITY_SUITE.fullmatch(suite)) and of[1] in known]
-    return DebianMirror(archive, max(security, key=_is_named_security, default=None) or _security_beside(archive))
-
-
-def _likeness(uri: str, suites: set[str]) -> tuple[bool, bool]:
-    """How much an address with these suites is like Debian's archive; of equals the first is taken."""
-    return any(f"{suite}-updates" in suites for suite in suites), _name(uri) == _ARCHIVE
-
-
-def _is_named_security(uri: str) -> bool:
-    return _name(uri) == _SECURITY_ARCHIVE
+    named = max(security, key=lambda uri: _name(uri) == _SECURITY_ARCHIVE, default=None)
+    return DebianMirror(archive, named or _security_beside(archive))
 
 
 def _name(uri: str) -> str:
@@ -128,8 +120,6 @@ def _security_beside(archive: str) -> str | None:
 # apt works in a private root here: its lists, its status, its archives and its sources are ours, while the mirror, the
 # keys and the way to the network are the host's. apt verifies what it downloads against the signed lists.
 
-_UPDATE_LIMIT = 300.0
-_DOWNLOAD_LIMIT = 1800.0
 _RESOLVE_LIMIT = 120.0
 _QUOTED = 10
 _LONGEST = 300
@@ -150,7 +140,35 @@ _NO_SUITE = re.compile(r"does not have a Release file|File not found")
 _ANSWER = re.compile(r"\b([345]\d\d)  [A-Z]")
 _NOT_FOUND = "404"
 
-_UNKNOWN = "unknown"
+_SETTINGS = """\
+// What the host's own configuration runs after an update would work on the host's own cache.
+#clear APT::Update::Pre-Invoke;
+#clear APT::Update::Post-Invoke;
+#clear APT::Update::Post-Invoke-Success;
+#clear DPkg::Post-Invoke;
+#clear APT::Architectures;
+#clear Acquire::IndexTargets::deb::Contents-deb;
+Dir::State "{root}/state";
+Dir::State::status "{root}/state/status";
+Dir::Cache "{root}/cache";
+Dir::Etc::sourcelist "{root}/sources.list";
+Dir::Etc::sourceparts "/dev/null";
+// What the host prefers is about its own release.
+Dir::Etc::preferences "/dev/null";
+Dir::Etc::preferencesparts "/dev/null";
+APT::Default-Release "";
+// A list that cannot be fetched is an error, not a warning.
+APT::Update::Error-Mode "any";
+// Nothing unverified, whatever the host allows itself.
+APT::Get::AllowUnauthenticated "false";
+Acquire::AllowInsecureRepositories "false";
+Acquire::AllowDowngradeToInsecureRepositories "false";
+Acquire::AllowWeakRepositories "false";
+APT::Architecture "{architecture}";
+{architectures}
+APT::Sandbox::User "";
+Acquire::Languages "none";
+"""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9+.-]{0,120}")
 _VERSION = re.compile(r"[0-9][A-Za-z0-9.+~:-]{0,80}")
@@ -169,9 +187,13 @@ class Package:
     suite: str = ""
 
     @property
+    def qualified(self) -> str:
+        return self.name if self.architecture == "all" else f"{self.name}:{self.architecture}"
+
+    @property
     def pinned(self) -> str:
         """The name that apt takes for exactly this package."""
-        return f"{_qualified(self.name, self.architecture)}={self.version}"
+        return f"{self.qualified}={self.version}"
 
 
 class NoSuchPackageError(HostError):
@@ -194,10 +216,11 @@ class AptRoot:
     """
 
     def __init__(self, context: BuildContext, architectures: Sequence[str], suites: Suites | None = None) -> None:
-        self._context = context
+        self.context = context
         self._architectures = tuple(architectures)
         self.suites = suites or debian()
         self._root = context.cache.root / "apt" / "-".join([self.suites.release, *architectures])
+        self._stamp, self._sources = self._root / "complete", self._root / "sources.list"
 
     def refresh(self) -> None:
         """Fetch the package lists. A suite that fails twice is left out; the main one has to be there.
@@ -205,17 +228,17 @@ class AptRoot:
         Raises HostError where the host's mirror has no such release, or the host's keyring no key of it.
         """
         title = self.suites.title
-        self._context.need_network(f"the package lists of {title}")
+        self.context.need_network(f"the package lists of {title}")
         mirror = debian_mirror()
         sources = mirror.sources(self.suites)
         if self._is_fresh(sources):
             return
-        self._context.say(f"fetching the package lists of {title} ({', '.join(self._architectures)})")
+        self.context.say(f"fetching the package lists of {title} ({', '.join(self._architectures)})")
         self._prepare("".join(sources.values()))
         for attempt in range(_ATTEMPTS):
             if attempt:
                 time.sleep(_PAUSE)
-            finished = self._apt("apt-get", "update", time_limit=_UPDATE_LIMIT)
+            finished = self._apt("apt-get", "update", time_limit=300)
             if finished.status == 0:
                 break
         left_out = failed_suites(finished.stderr, sources) if finished.status != 0 else []
@@ -223,7 +246,7 @@ class AptRoot:
             raise _without_lists(mirror, self.suites, finished)
         if left_out:
             why = next(line for line in finished.stderr.splitlines() if failed_suites(line, left_out))
-            self._context.say(f"going on without {' and '.join(left_out)}: {why[:_LONGEST].strip()}")
+            self.context.say(f"going on without {' and '.join(left_out)}: {why[:_LONGEST].strip()}")
             self._sources.write_text("".join(line for suite, line in sources.items() if suite not in left_out))
         self._stamp.write_text(digest(sources))
 
@@ -231,7 +254,8 @@ class AptRoot:
         """The newest version of a package (of architecture "all": one without). Raises NoSuchPackageError."""
         if not _NAME.fullmatch(name):
             raise NoSuchPackageError(f"{name!r} is no package name")
-        finished = self._apt("apt-cache", "show", "--no-all-versions", _qualified(name, architecture), time_limit=60)
+        qualified = name if architecture == "all" else f"{name}:{architecture}"
+        finished = self._apt("apt-cache", "show", "--no-all-versions", qualified, time_limit=60)
         if finished.status == 0:
             with contextlib.suppress(NoSuchPackageError):
                 return replace(package_of(finished.stdout.split("\n\n")[0]), name=name, architecture=architecture)
@@ -266,15 +290,13 @@ class AptRoot:
 
     def with_suites(self, packages: Sequence[Package]) -> tuple[Package, ...]:
         """The packages, each with the suite that it is in."""
-        names = [_qualified(package.name, package.architecture) for package in packages]
+        names = [package.qualified for package in packages]
         finished = self._apt("apt-cache", "madison", "--", *names, time_limit=_RESOLVE_LIMIT)
         # linux-image-686:i386 | 6.1.176-1 | http://HOST/debian bookworm/main i386 Packages
         row = r"^ *([^ :|]+)(?::\S+)? \| *(\S+) \| \S+ (\S+)/\S+ \S+ Packages$"
         rows = re.findall(row, finished.stdout, re.MULTILINE)
         suites = {(name, version): suite for name, version, suite in reversed(rows)}
-        return tuple(
-            replace(package, suite=suites.get((package.name, package.version), _UNKNOWN)) for package in packages
-        )
+        return tuple(replace(one, suite=suites.get((one.name, one.version), "unknown")) for one in packages)
 
     def has(self, packages: Sequence[Package]) -> bool:
         """Whether the release's suites still have exactly these packages."""
@@ -283,13 +305,13 @@ class AptRoot:
 
     def download(self, packages: Sequence[Package], into: Path) -> list[Path]:
         """Fetch the packages' .deb files into a folder, verified by apt, in the order asked for."""
-        self._context.need_network(", ".join(p.pinned for p in packages[:_NAMED]))
+        self.context.need_network(", ".join(p.pinned for p in packages[:_NAMED]))
         into.mkdir(parents=True, exist_ok=True)
         named = [f"{package.name} {package.version}" for package in packages]
         for line in named if len(named) <= _NAMED else [f"{len(named)} packages"]:
-            self._context.say(f"fetching {line}")
+            self.context.say(f"fetching {line}")
         argv = ["download", *(package.pinned for package in packages)]
-        finished = self._apt("apt-get", *argv, time_limit=_DOWNLOAD_LIMIT, cwd=into)
+        finished = self._apt("apt-get", *argv, time_limit=1800, cwd=into)
         found = [sorted(into.glob(f"{package.name}_*.deb")) for package in packages]
         lacking = [p.pinned for p, files in zip(packages, found, strict=True) if len(files) != 1]
         if finished.status != 0 or lacking:
@@ -297,14 +319,6 @@ class AptRoot:
             what = ", ".join(lacking or [package.pinned for package in packages])
             raise HostError(f"apt could not fetch {what[:300]}", detail=finished.complaint(), hint=hint)
         return [files[0] for files in found]
-
-    @property
-    def _stamp(self) -> Path:
-        return self._root / "complete"
-
-    @property
-    def _sources(self) -> Path:
-        return self._root / "sources.list"
 
     def _is_fresh(self, sources: Mapping[str, str]) -> bool:
         """Whether the lists were fetched a moment ago, for another artifact, from the same sources."""
@@ -324,36 +338,11 @@ class AptRoot:
         (self._root / "state/status").touch()
         self._sources.write_text(sources)
         root = self._root.as_posix()
-        lines = [
-            # What the host's own configuration runs after an update would work on the host's own cache.
-            *(f"#clear {hooks};" for hooks in ("APT::Update::Pre-Invoke", "APT::Update::Post-Invoke")),
-            *(f"#clear {hooks};" for hooks in ("APT::Update::Post-Invoke-Success", "DPkg::Post-Invoke")),
-            "#clear APT::Architectures;",
-            "#clear Acquire::IndexTargets::deb::Contents-deb;",
-            f'Dir::State "{root}/state";',
-            f'Dir::State::status "{root}/state/status";',
-            f'Dir::Cache "{root}/cache";',
-            f'Dir::Etc::sourcelist "{root}/sources.list";',
-            'Dir::Etc::sourceparts "/dev/null";',
-            # What the host prefers is about its own release.
-            'Dir::Etc::preferences "/dev/null";',
-            'Dir::Etc::preferencesparts "/dev/null";',
-            'APT::Default-Release "";',
-            # A list that cannot be fetched is an error, not a warning.
-            'APT::Update::Error-Mode "any";',
-            # Nothing unverified, whatever the host allows itself.
-            'APT::Get::AllowUnauthenticated "false";',
-            'Acquire::AllowInsecureRepositories "false";',
-            'Acquire::AllowDowngradeToInsecureRepositories "false";',
-            'Acquire::AllowWeakRepositories "false";',
-            f'APT::Architecture "{self._architectures[0]}";',
-            *(f'APT::Architectures:: "{name}";' for name in self._architectures),
-            'APT::Sandbox::User "";',
-            'Acquire::Languages "none";',
-        ]
+        listed = "\n".join(f'APT::Architectures:: "{name}";' for name in self._architectures)
+        settings = _SETTINGS.format(root=root, architecture=self._architectures[0], architectures=listed)
         with contextlib.suppress(FileNotFoundError):
-            lines.insert(0, Path("/etc/apt/apt.conf").read_text())
-        (self._root / "settings.conf").write_text("\n".join(lines) + "\n")
+            settings = f"{Path('/etc/apt/apt.conf').read_text()}\n{settings}"
+        (self._root / "settings.conf").write_text(settings)
         # apt reads $APT_CONFIG first and Dir::Etc::main last; only there can settings of the host be cleared.
         (self._root / "first.conf").write_text(f'Dir::Etc::main "{root}/settings.conf";\n')
 
@@ -367,22 +356,16 @@ class AptRoot:
 def failed_suites(printed: str, suites: Iterable[str]) -> list[str]:
     """Those of the suites that the messages of a failed ``apt-get update`` name."""
     # Other warnings are about keys that are good, or will be good for another year.
-    complaints = "\n".join(
-        line for line in printed.splitlines() if line.startswith(("E: ", "W: Failed", "W: GPG error"))
-    )
+    lines = [line for line in printed.splitlines() if line.startswith(("E: ", "W: Failed", "W: GPG error"))]
     # E: Failed to fetch http://HOST/debian-security/dists/bookworm-security/main/...  File has unexpected size
     # E: The repository 'http://HOST/debian bookworm-updates Release' does not have a Release file.
-    found = re.compile(r"(?:/dists/| )([A-Za-z0-9.-]+)(?:/| (?:In)?Release\b)").findall(complaints)
+    found = re.findall(r"(?:/dists/| )([A-Za-z0-9.-]+)(?:/| (?:In)?Release\b)", "\n".join(lines))
     return [suite for suite in suites if suite in found]
 
 
 def numbers_in(version: str) -> tuple[int, ...]:
     """The numbers in a version or in a name, by which one of two is the newer."""
     return tuple(map(int, re.findall(r"\d{1,9}", version)))
-
-
-def _qualified(name: str, architecture: str) -> str:
-    return name if architecture == "all" else f"{name}:{architecture}"
 
 
 def _without_lists(mirror: DebianMirror, suites: Suites, finished: Finished) -> HostError:
@@ -410,8 +393,6 @@ def _without_lists(mirror: DebianMirror, suites: Suites, finished: Finished) -> 
 # A set of packages is chosen once (from the release's suites, at the newest version) and kept to until its record in
 # the cache's ``pins`` folder is removed: two runs of one experiment use the same kernel, whatever the archive did
 # between.
-
-_SUITE_UNKNOWN = "suite unknown"
 
 Choice = Callable[[AptRoot], Sequence[Package]]
 Filling = Callable[[AptRoot, Sequence[Package], Path], None]
@@ -503,7 +484,7 @@ def pin_of(context: BuildContext, name: str) -> Path:
 def origins(context: BuildContext, name: str) -> dict[str, str]:
     """Version and suite of every package that was chosen for the set called ``name``, by name and architecture."""
     packages = chosen(pin_of(context, name)) or ()
-    return {f"{p.name}:{p.architecture}": f"{p.version} ({p.suite or _SUITE_UNKNOWN})" for p in packages}
+    return {f"{p.name}:{p.architecture}": f"{p.version} ({p.suite or 'suite unknown'})" for p in packages}
 
 
 def chosen(pin: Path) -> tuple[Package, ...] | None:
@@ -537,7 +518,6 @@ DEBIAN_ARCHITECTURE = {"i386": "i386", "x86_64": "amd64"}
 """A kernel's architecture in the words of Debian's packages."""
 
 _KIND = "debian"
-_EXTRACT_LIMIT = 300.0
 
 _BUILD_PROGRAMS = "usr/lib/linux-kbuild-*/**/*"
 _LIBRARIES, _LOADER, _OWN = "usr/lib/x86_64-linux-gnu", "ld-linux-x86-64.so.2", ".own"
@@ -566,21 +546,16 @@ def unpacked_packages(
     checksum. Raises HostError when they cannot be had.
     """
     architectures = dict.fromkeys((HOST_ARCHITECTURE, DEBIAN_ARCHITECTURE[arch]))
-
-    def unpack(apt: AptRoot, packages: Sequence[Package], folder: Path) -> None:
-        _unpack(context, apt, packages, folder)
-
     wanted = PackageSet(name, arch, tuple(architectures), tuple(places), is_newest)
-    return pinned_artifact(context, _KIND, wanted, choose, unpack)
+    return pinned_artifact(context, _KIND, wanted, choose, _unpack)
 
 
-def _unpack(context: BuildContext, apt: AptRoot, packages: Sequence[Package], folder: Path) -> None:
+def _unpack(apt: AptRoot, packages: Sequence[Package], folder: Path) -> None:
     archives = folder / "archives"
     for package, archive in zip(packages, apt.download(packages, archives), strict=True):
-        context.say(f"unpacking {package.name}")
-        finished = run(["dpkg-deb", "-x", str(archive), str(folder)], time_limit=_EXTRACT_LIMIT)
-        if finished.status != 0:
-            raise HostError(f"cannot unpack {archive.name}", detail=finished.complaint())
+        apt.context.say(f"unpacking {package.name}")
+        unpacked = run(["dpkg-deb", "-x", str(archive), str(folder)], time_limit=300)
+        unpacked.or_raise(HostError, f"cannot unpack {archive.name}")
         archive.unlink()
     archives.rmdir()
     for program in folder.glob(_BUILD_PROGRAMS) if (folder / _LIBRARIES / _LOADER).exists() else ():

@@ -10,8 +10,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from orchestrator.catalog.data import Fact, read
 from orchestrator.errors import BuildError
@@ -21,30 +23,13 @@ from orchestrator.process import Finished
 
 
 class _Hint(Fact):
-    pattern: str
+    pattern: re.Pattern[str]
     hint: str
-
-    @cached_property
-    def regex(self) -> re.Pattern[str]:
-        return re.compile(self.pattern)
-
-
-class _Hints(Fact):
-    hints: list[_Hint]
-
-
-def build_hint(line: str) -> str:
-    """A hint for the line of an error of gcc, modpost or make; empty where none is known."""
-    for one in _hints().hints:
-        found = one.regex.search(line)
-        if found is not None:
-            return one.hint.format(*found.groups())
-    return ""
 
 
 @lru_cache(maxsize=1)
-def _hints() -> _Hints:
-    return _Hints.model_validate(read("build_hints.yaml"))
+def _hints() -> Sequence[_Hint]:
+    return TypeAdapter(list[_Hint]).validate_python(read("build_hints.yaml")["hints"])
 
 
 # What the programs of a build print: its first error, and the places in the files that a person has written.
@@ -159,7 +144,8 @@ def error_hint(kept: str, beside: Path, files: Collection[str] = ()) -> str:
         return f"{had} is there, and not where the compiler looks: a Kbuild has to have ccflags-y := {flag}"
     if name and (beside / name).is_file():
         return f'{name} is there: have a line #include "{name}", or name the module by its folder, with a Kbuild'
-    return build_hint(line)
+    known = ((one.pattern.search(line), one.hint) for one in _hints())
+    return next((hint.format(*found.groups()) for found, hint in known if found is not None), "")
 
 
 def error_place(kept: str, origins: Mapping[str, Path]) -> str | None:
@@ -169,6 +155,13 @@ def error_place(kept: str, origins: Mapping[str, Path]) -> str | None:
     if match is None or origin is None or match["line"] is None:
         return None
     return _rendered(origin, match["line"]) if _is_template(origin) else f"{origin}:{match['line']}"
+
+
+def build_error(what: str, kept: str, origins: Mapping[str, Path], main: Path, hints: Sequence[str]) -> BuildError:
+    """The error of a build with the first error of its output, where that is in ``origins``, else in ``main``."""
+    detail = error_lines("\n".join(located(kept, origins)))
+    hint = "; ".join(filter(None, hints))
+    return BuildError(what, where=error_place(kept, origins) or str(main), detail=detail, hint=hint)
 
 
 def compile_error(name: str, finished: Finished, hint: str = "") -> BuildError:

@@ -182,7 +182,9 @@ class GitTree:
             tree = cls(top, folder, offline)
             if not (folder / ".git" / _CONFIG).is_file():
                 tree._clone()
-            tree._unlock()
+            # What a git that was killed left, as by Ctrl-C: its lock files would refuse any other one.
+            for lock in [*(folder / ".git").glob("*.lock"), *(folder / ".git/refs").rglob("*.lock")]:
+                lock.unlink(missing_ok=True)
             tree._share(folder / ".git")
             yield tree
 
@@ -214,10 +216,7 @@ class GitTree:
 
     def succeed(self, *arguments: str) -> str:
         """What git prints. Raises LabError where it fails."""
-        finished = self.git(*arguments)
-        if finished.status != 0:
-            raise LabError(f"git {arguments[0]} failed", where=str(self.folder), detail=finished.complaint())
-        return finished.stdout
+        return self.git(*arguments).or_raise(LabError, f"git {arguments[0]} failed", where=str(self.folder)).stdout
 
     def commit(self, name: str) -> Commit:
         """What git knows of a commit. Raises LabError where it knows none."""
@@ -239,20 +238,13 @@ class GitTree:
                 return str(self.folder / one.relative_to(self.top))
         return path
 
-    def _unlock(self) -> None:
-        """Remove what a git that was killed left: Ctrl-C kills it, and its lock files would refuse any other one."""
-        repository = self.folder / ".git"
-        for lock in [*repository.glob("*.lock"), *(repository / "refs").rglob("*.lock")]:
-            lock.unlink(missing_ok=True)
-
     def _clone(self) -> None:
         unfinished = self.folder.with_name(self.folder.name + UNFINISHED)
         for folder in (unfinished, self.folder):
             shutil.rmtree(folder, ignore_errors=True)
         form = self._asked("--show-object-format")
         made = _git(self.folder.parent, "init", "--quiet", "--template=", f"--object-format={form}", str(unfinished))
-        if made.status != 0:
-            raise LabError(f"{self.top} cannot be cloned", detail=made.complaint())
+        made.or_raise(LabError, f"{self.top} cannot be cloned")
         self._share(unfinished / ".git")
         with (unfinished / ".git" / "config").open("a") as config:
             config.write(f"[include]\n\tpath = {_CONFIG}\n")
@@ -261,8 +253,8 @@ class GitTree:
     def _share(self, repository: Path) -> None:
         """Have what the user's repository has now: it may be another one, no longer shallow, or moved."""
         objects, shallow, config = (Path(self._asked("--git-path", name)) for name in ("objects", "shallow", "config"))
-        (repository / "objects" / "info").mkdir(exist_ok=True)
-        (repository / "objects" / "info" / "alternates").write_text(f"{objects}\n")
+        (repository / "objects/info").mkdir(exist_ok=True)
+        (repository / "objects/info/alternates").write_text(f"{objects}\n")
         quoted = str(config).replace("\\", "\\\\").replace('"', '\\"')
         (repository / _CONFIG).write_text(_SETTINGS.format(quoted))
         (repository / "shallow").unlink(missing_ok=True)
@@ -270,10 +262,8 @@ class GitTree:
             shutil.copyfile(shallow, repository / "shallow")
 
     def _asked(self, *question: str) -> str:
-        finished = _git(self.top, "rev-parse", "--path-format=absolute", *question)
-        if finished.status != 0:
-            raise LabError(f"git refuses {self.top}", detail=finished.complaint())
-        return finished.stdout.removesuffix("\n")
+        answer = _git(self.top, "rev-parse", "--path-format=absolute", *question)
+        return answer.or_raise(LabError, f"git refuses {self.top}").stdout.removesuffix("\n")
 
 
 def _git(folder: Path, *arguments: str, settings: Mapping[str, str] = _NO_SETTINGS) -> Finished:

@@ -31,6 +31,7 @@ from orchestrator.artifacts.debian import (
 )
 from orchestrator.catalog.images import ImageRecipe
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
+from orchestrator.files import sha256_of
 from orchestrator.paths import data_dir
 from orchestrator.process import run
 from orchestrator.program import INSTALL_COMMAND, check_installed
@@ -59,7 +60,10 @@ def system_archive(context: BuildContext, recipe: ImageRecipe) -> Artifact:
     """
 
     def choose(apt: AptRoot) -> list[Package]:
-        return _choose(apt, recipe)
+        exact = apt.simulate([_MINIMUM, *recipe.packages])
+        # Two suites may have the same version; apt takes it from the first.
+        found = {f"{one.name}={one.version}": one for one in map(package_of, reversed(apt.stanzas(exact)))}
+        return [found[name] for name in exact]
 
     def fetch(apt: AptRoot, packages: Sequence[Package], folder: Path) -> None:
         files = apt.download(packages, folder)
@@ -68,13 +72,6 @@ def system_archive(context: BuildContext, recipe: ImageRecipe) -> Artifact:
         (folder / INDEX).write_text(index((stanzas[package.sha256], file.name) for package, file in listed))
 
     return pinned_artifact(context, _ARCHIVE_KIND, system_packages(recipe), choose, fetch)
-
-
-def _choose(apt: AptRoot, recipe: ImageRecipe) -> list[Package]:
-    exact = apt.simulate([_MINIMUM, *recipe.packages])
-    # Two suites may have the same version; apt takes it from the first.
-    found = {f"{package.name}={package.version}": package for package in map(package_of, reversed(apt.stanzas(exact)))}
-    return [found[name] for name in exact]
 
 
 def index(listed: Iterable[tuple[str, str]]) -> str:
@@ -92,7 +89,6 @@ _UNSHARE = (
     *("--map-root-user", "--map-auto", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
     *("--net", "--ipc", "--uts"),
 )
-_PROBE_LIMIT = 30.0
 
 
 def as_root() -> tuple[str, ...]:
@@ -111,22 +107,17 @@ def _namespace() -> tuple[str, ...]:
                 f"without root, a user namespace is needed, and {program} is not installed",
                 hint=f"as root: {INSTALL_COMMAND} uidmap",
             )
-    tried = run([*_UNSHARE, "true"], time_limit=_PROBE_LIMIT, environment={"LC_ALL": "C"})
+    tried = run([*_UNSHARE, "true"], time_limit=30, environment={"LC_ALL": "C"})
     if tried.status == 0:
         return _UNSHARE
-    errors = tried.stderr
-    if any(word in errors for word in ("subuid", "subgid", "find")):
+    what = "this host lets no user but root have a user namespace"
+    hint = "sysctl kernel.unprivileged_userns_clone=1 kernel.apparmor_restrict_unprivileged_userns=0 (the one that it "
+    hint += "has), or run the command as root"
+    if any(word in tried.stderr for word in ("subuid", "subgid", "find")):
         user = getpass.getuser()
-        hint = f"as root: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}"
-        raise HostError(
-            f"{user} has no range of ids in /etc/subuid and /etc/subgid", detail=tried.complaint(), hint=hint
-        )
-    raise HostError(
-        "this host lets no user but root have a user namespace",
-        detail=tried.complaint(),
-        hint="as root: sysctl kernel.unprivileged_userns_clone=1 kernel.apparmor_restrict_unprivileged_userns=0 "
-        "(the one that it has), or run the command as root",
-    )
+        what = f"{user} has no range of ids in /etc/subuid and /etc/subgid"
+        hint = f"usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}"
+    raise HostError(what, detail=tried.complaint(), hint=f"as root: {hint}")
 
 
 # Disk images built from an archive of packages: a tree by mmdebstrap, finished, in a file system, as a qcow2 file.
@@ -140,7 +131,6 @@ EPOCH = 1121212800
 
 _SCRIPTS = ("build.sh", "finish.sh", "sshd.conf")
 _BUILD_LIMIT = 1800.0
-_CONVERT_LIMIT = 300.0
 _WORK_PREFIX = "orchestrator-image-"
 _ELSEWHERE = "set TMPDIR to another folder"
 _EXPANSION = 8
@@ -169,16 +159,14 @@ def build_image(context: BuildContext, recipe: ImageRecipe, archive: Artifact, f
         argv = [*prefix, "sh", str(script), *places, DEBIAN_ARCHITECTURE[recipe.arch], recipe.init, str(recipe.size)]
         environment = {"SOURCE_DATE_EPOCH": str(EPOCH), "DEBIAN_FRONTEND": "noninteractive"}
         finished = run(argv, time_limit=_BUILD_LIMIT, environment=environment)
-    if finished.status != 0:
-        raise BuildError(f"image {recipe.name} does not build", detail=finished.complaint())
+    finished.or_raise(BuildError, f"image {recipe.name} does not build")
     wanted = {name.rpartition(":")[0]: version for name, version in packages.items()}
     if installed_packages(folder) != wanted:
         odd = sorted(set(installed_packages(folder).items()) ^ set(wanted.items()))[:10]
         raise BuildError(f"image {recipe.name} has other packages than were chosen", detail=[" ".join(o) for o in odd])
     raw, base = folder / "base.raw", folder / BASE
-    finished = run(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(raw), str(base)], time_limit=_CONVERT_LIMIT)
-    if finished.status != 0:
-        raise BuildError(f"image {recipe.name} cannot be converted", detail=finished.complaint())
+    converted = run(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(raw), str(base)], time_limit=300)
+    converted.or_raise(BuildError, f"image {recipe.name} cannot be converted")
     raw.unlink()
     for file in (base, folder / ROOT):
         file.chmod(0o444)
@@ -187,11 +175,6 @@ def build_image(context: BuildContext, recipe: ImageRecipe, archive: Artifact, f
 def installed_packages(folder: Path) -> dict[str, str]:
     """The packages recorded in an image's folder: versions by name."""
     return dict(line.split(" ", 1) for line in (folder / PACKAGES).read_text().splitlines())
-
-
-def tree_digest(folder: Path) -> str:
-    """The SHA-256 of the record of an image's files: type, mode, owner, size, content or target of each."""
-    return hashlib.sha256((folder / FILES).read_bytes()).hexdigest()
 
 
 @contextlib.contextmanager
@@ -227,7 +210,7 @@ def _remove_abandoned(prefix: tuple[str, ...], parent: Path) -> None:
 
 
 def _remove_tree(prefix: tuple[str, ...], folder: Path) -> None:
-    run([*prefix, "rm", "-rf", "--one-file-system", str(folder)], time_limit=_CONVERT_LIMIT)
+    run([*prefix, "rm", "-rf", "--one-file-system", str(folder)], time_limit=300)
 
 
 # Disk images ready for guests: read-only, with a record of what is in them.
@@ -240,7 +223,7 @@ class Image:
     """A disk image that guests start from. ``base`` (qcow2, one ext4 without partitions) is never written to.
 
     ``squashfs`` holds the same files, for guests that have all in memory. ``key`` names its inputs, ``packages`` the
-    versions in it, and ``tree`` is a digest of its files.
+    versions in it, and ``tree`` is the SHA-256 of the record of its files: type, mode, owner, size, content or target.
     """
 
     recipe: ImageRecipe
@@ -252,7 +235,6 @@ class Image:
 
     @property
     def packed(self) -> PackedImage:
-        """What a guest needs that has all of it in memory."""
         return PackedImage(self.recipe.name, self.key, self.squashfs)
 
 
@@ -306,20 +288,27 @@ def _inputs(recipe: ImageRecipe, archive: str) -> dict[str, object]:
 
 def _image(recipe: ImageRecipe, artifact: Artifact) -> Image:
     folder = artifact.path
-    return Image(recipe, artifact.key, folder / BASE, folder / ROOT, installed_packages(folder), tree_digest(folder))
+    tree = sha256_of(folder / FILES)
+    return Image(recipe, artifact.key, folder / BASE, folder / ROOT, installed_packages(folder), tree)
 
 
 # A folder as a disk that guests only read: compressed squashfs, the same bytes for the same content.
 
 _DISK_KIND = "data-disks"
 _FILE = "data.squashfs"
-_LIMIT = 1800.0
 
 # lz4: an emulated CPU is slow at anything denser. The rest: nothing in the bytes but the content.
 OPTIONS = (
     *("-comp", "lz4", "-noappend", "-no-progress", "-quiet"),
     *("-all-root", "-no-xattrs", "-all-time", str(EPOCH), "-mkfs-time", str(EPOCH)),
 )
+
+
+def pack(folder: Path, file: Path, what: str) -> None:
+    """Pack a folder as a squashfs file. Raises BuildError that ``what`` cannot be packed."""
+    argv = ["mksquashfs", str(folder), str(file), *OPTIONS]
+    packed = run(argv, time_limit=1800, environment={"SOURCE_DATE_EPOCH": None})
+    packed.or_raise(BuildError, f"{what} cannot be packed")
 
 
 def data_disk(context: BuildContext, folder: Path) -> Path:
@@ -339,13 +328,7 @@ def data_disk(context: BuildContext, folder: Path) -> Path:
         check_installed("image-packages.txt", "making a data disk")
         context.say(f"packing {folder}")
         file = place / _FILE
-        finished = run(
-            ["mksquashfs", str(folder), str(file), *OPTIONS],
-            time_limit=_LIMIT,
-            environment={"SOURCE_DATE_EPOCH": None},
-        )
-        if finished.status != 0:
-            raise BuildError(f"{folder} cannot be packed", detail=finished.complaint())
+        pack(folder, file, str(folder))
         if _content(folder) != content:
             raise LabError(f"{folder} changed while it was packed", hint="try again when nothing writes there")
         file.chmod(0o400)
@@ -357,23 +340,23 @@ def data_disk(context: BuildContext, folder: Path) -> Path:
 def _content(folder: Path) -> str:
     """The SHA-256 of all that the disk will hold: paths, modes, contents, and targets of links."""
     whole = hashlib.sha256()
-    for line in _lines(folder):
-        whole.update(line + b"\0")
+    try:
+        for line in _lines(folder):
+            whole.update(line + b"\0")
+    except OSError as error:
+        raise HostError(f"{error.filename} cannot be read: {error.strerror}") from None
     return whole.hexdigest()
 
 
 def _lines(folder: Path) -> Iterator[bytes]:
     def give_up(error: OSError) -> None:
-        raise _unreadable(error)
+        raise error
 
     yield b"d %o" % stat.S_IMODE(folder.stat().st_mode)
     for parent, folders, files in os.walk(folder, onerror=give_up):
         folders.sort()
         for path in (Path(parent, name) for name in sorted((*folders, *files))):
-            try:
-                yield os.fsencode(path.relative_to(folder)) + b"\0" + _facts(path)
-            except OSError as error:
-                raise _unreadable(error) from None
+            yield os.fsencode(path.relative_to(folder)) + b"\0" + _facts(path)
 
 
 def _facts(path: Path) -> bytes:
@@ -384,10 +367,5 @@ def _facts(path: Path) -> bytes:
     if stat.S_ISDIR(mode):
         return b"d %o" % permissions
     if stat.S_ISREG(mode):
-        with path.open("rb") as file:
-            return b"f %o " % permissions + hashlib.file_digest(file, "sha256").digest()
+        return b"f %o " % permissions + bytes.fromhex(sha256_of(path))
     raise UsageError(f"{path} is neither a file nor a folder nor a link, and cannot be on a data disk")
-
-
-def _unreadable(error: OSError) -> HostError:
-    return HostError(f"{error.filename} cannot be read: {error.strerror}")

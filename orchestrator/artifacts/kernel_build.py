@@ -15,11 +15,11 @@ from typing import Self
 from orchestrator.artifacts.cache import Artifact, BuildContext
 from orchestrator.artifacts.compiler import Toolchain, build_environment, compiling_in, guest_toolchain
 from orchestrator.artifacts.diagnostics import error_lines
-from orchestrator.artifacts.kernel_source import UNPACKED_GB, kernel_source, sound_source, sources_of_same_package
+from orchestrator.artifacts.kernel_source import SOURCE_KIND, UNPACKED_GB, kernel_source, sound_source
 from orchestrator.catalog.kernels import KernelSpec, read_config
 from orchestrator.errors import BuildError, HostError, UsageError
 from orchestrator.paths import AWKWARD, data_dir, kbuild_takes
-from orchestrator.process import Finished, run
+from orchestrator.process import run
 from orchestrator.program import check_installed
 
 # A kernel's configuration: merged from fragments, checked, and read for the features that probes need.
@@ -43,22 +43,13 @@ def merged(spec: KernelSpec) -> str:
     """A kernel's fragments of ``images/kernels`` one after the other; a later one has the last word."""
     folder = data_dir("images") / "kernels"
     text = "".join((folder / f"{name}.config").read_text() for name in spec.fragments)
-    return "".join(line for line in text.splitlines(keepends=True) if _option(line) not in spec.without)
-
-
-def _option(line: str) -> str | None:
-    found = _SET.match(line) or _UNSET.match(line)
-    return found[1] if found is not None else None
+    lines = [(line, _SET.match(line) or _UNSET.match(line)) for line in text.splitlines(keepends=True)]
+    return "".join(line for line, option in lines if option is None or option[1] not in spec.without)
 
 
 def not_granted(wanted: str, config: Mapping[str, str]) -> list[str]:
     """The options that the kernel's build system did not take as the fragments have them, each with what it has."""
-    last: dict[str, str | None] = {}
-    for line in wanted.splitlines():
-        if found := _SET.match(line):
-            last[found[1]] = found[2]
-        elif found := _UNSET.match(line):
-            last[found[1]] = None
+    last = {(one[1] or one[3]): one[2] for one in re.finditer(f"{_SET.pattern}|{_UNSET.pattern}", wanted, re.M)}
     return [
         f"{option}: wanted {value or 'off'}, got {config.get(option, 'off')}"
         for option, value in last.items()
@@ -80,23 +71,20 @@ def check_granted(wanted: str, config: Mapping[str, str], name: str) -> None:
 def features(config: Mapping[str, str]) -> dict[str, str]:
     """What matters to probes, by the kernel's own configuration."""
 
-    def has(option: str) -> bool:
-        return config.get(option) == "y"
+    def has(option: str) -> str:
+        return "yes" if config.get(option) == "y" else "no"
 
-    preemption = "none"
-    for option, name in _PREEMPTION.items():
-        preemption = name if has(option) else preemption
     return {
-        "booster": "yes" if has("CONFIG_KPROBES") and not has("CONFIG_PREEMPTION") else "no",
-        "optprobes": "yes" if has("CONFIG_OPTPROBES") else "no",
-        "ftrace": "yes" if has("CONFIG_FUNCTION_TRACER") else "no",
-        "preemption": preemption,
-        "hook": "yes" if has("CONFIG_LAB_SYSCALL_HOOK") else "no",
-        "markers": "yes" if has("CONFIG_LAB_MARKERS") else "no",
+        "booster": "no" if has("CONFIG_PREEMPTION") == "yes" else has("CONFIG_KPROBES"),
+        "optprobes": has("CONFIG_OPTPROBES"),
+        "ftrace": has("CONFIG_FUNCTION_TRACER"),
+        "preemption": ["none", *(name for option, name in _PREEMPTION.items() if has(option) == "yes")][-1],
+        "hook": has("CONFIG_LAB_SYSCALL_HOOK"),
+        "markers": has("CONFIG_LAB_MARKERS"),
         "kprobe lists": f"2^{config.get('CONFIG_KPROBE_HASH_BITS', MAINLINE_HASH_BITS)}",
-        "kprobe cache": "yes" if has("CONFIG_KPROBE_CACHE") else "no",
+        "kprobe cache": has("CONFIG_KPROBE_CACHE"),
         "HZ": config.get("CONFIG_HZ", "?"),
-        "SMP": "yes" if has("CONFIG_SMP") else "no",
+        "SMP": has("CONFIG_SMP"),
     }
 
 
@@ -118,7 +106,8 @@ def relocate(build: Path, made_in: Path, before: Path, now: Path) -> None:
 
     The two sources share the files that are the same in both, by hard links.
     """
-    differing = {os.fsencode(now / path) for path in _differing(before, now)} if before != now else set()
+    others = set(_files(before)) ^ set(_files(now)) if before != now else set()
+    differing = {os.fsencode(now / path) for path, _ in others}
     for file in [*build.rglob("*.cmd"), *build.rglob("*.d"), build / "Makefile"]:
         if not file.is_file() or file.is_symlink() or file.stat().st_size > _LARGEST:
             continue
@@ -141,11 +130,6 @@ def _moved(content: bytes, before: Path, now: Path) -> bytes:
     return content
 
 
-def _differing(before: Path, now: Path) -> set[str]:
-    """The files, by their paths within a source, that are not the same one in both."""
-    return {path for path, _ in set(_files(before)) ^ set(_files(now))}
-
-
 def _files(source: Path) -> Iterator[tuple[str, tuple[int, int]]]:
     folders = [source]
     while folders:
@@ -163,20 +147,11 @@ def _files(source: Path) -> Iterator[tuple[str, tuple[int, int]]]:
 _OPTION = "CONFIG_DEBUG_INFO_BTF=y"
 _PROGRAMS = ("scripts", "tools")
 """Folders of a build tree whose objects belong to the build's own programs."""
-_STRIP_LIMIT = 300.0
 
 
 def has_types(config: str) -> bool:
     """Whether a configuration is that of a kernel with type information."""
     return _OPTION in config.splitlines()
-
-
-def check_type_maker(what: str) -> None:
-    """Raise HostError where the host has no pahole.
-
-    Linux 6.1's build system warns, and builds for ten minutes before it fails; 6.12's only switches the option off.
-    """
-    check_installed("type-packages.txt", f"{what}, which has type information (BTF),")
 
 
 def drop_debug_information(build: Path, toolchain: Toolchain) -> None:
@@ -188,9 +163,13 @@ def drop_debug_information(build: Path, toolchain: Toolchain) -> None:
         if file.relative_to(build).parts[0] not in _PROGRAMS:
             file.unlink()
     image = build / "vmlinux"
-    stripped = run([toolchain.program("strip"), "--strip-debug", str(image)], time_limit=_STRIP_LIMIT)
-    if stripped.status != 0:
-        raise BuildError(f"strip fails on {image}", detail=stripped.complaint())
+    strip_debug(toolchain, image, str(image))
+
+
+def strip_debug(toolchain: Toolchain, file: Path, name: str) -> None:
+    """Remove a file's debug information; errors call it ``name``. Raises BuildError."""
+    stripped = run([toolchain.program("strip"), "--strip-debug", str(file)], time_limit=300)
+    stripped.or_raise(BuildError, f"strip fails on {name}")
 
 
 # Kernels built from source, once each; from a copy of a similar kernel's build tree where there is one.
@@ -199,7 +178,6 @@ BUILD_GB = 0.4
 CPU_MINUTES = 10
 """Disk and time of a build from nothing; from a similar kernel's, where few files see the difference, half a minute."""
 
-_CONFIGURE_LIMIT = 300.0
 _BUILD_LIMIT = 4 * 3600.0
 _STEP = re.compile(r"^  (?:CC|AS|LD|AR|HOSTCC)\b")
 _REPORT_SECONDS = 15.0
@@ -225,7 +203,8 @@ def built_kernel(context: BuildContext, spec: KernelSpec) -> Artifact:
     context.need_network(spec.name)  # to build takes as long as to fetch: offline means neither
     _check_host(context.cache.root)
     if has_types(wanted):
-        check_type_maker(f"building {spec.name}")
+        # Without pahole Linux 6.1 fails after ten minutes, and 6.12 only switches the option off.
+        check_installed("type-packages.txt", f"building {spec.name}, which has type information (BTF),")
     sound_source(context, spec.source, spec.patches, spec.files)
     return context.cache.obtain(
         "kernels", inputs, spec.name, lambda folder: _build(context, spec, source, wanted, folder, toolchain)
@@ -261,25 +240,23 @@ def _build(
     (build / "all.config").write_text(wanted)
     make = ["make", "-C", str(source), f"O={build}", f"ARCH={spec.arch}", *toolchain.for_make(), "HOSTCC=gcc"]
     environment = {**compiling_in(build), **IDENTITY, "KCONFIG_ALLCONFIG": str(build / "all.config")}
-    finished = run([*make, "allnoconfig"], time_limit=_CONFIGURE_LIMIT, environment=environment)
-    if finished.status != 0:
-        raise BuildError(f"{spec.name} cannot be configured", detail=finished.complaint())
+    configured = run([*make, "allnoconfig"], time_limit=300, environment=environment)
+    configured.or_raise(BuildError, f"{spec.name} cannot be configured")
     config = read_config(build / ".config")
     if not spec.is_searched:
         check_granted(wanted, config, spec.name)
     elif different := not_granted(wanted, config):
         # The fragments are of the versions that the catalogue has: another may have renamed an option, or dropped it.
         context.warn("\n".join([f"{spec.name} is configured otherwise than its fragments say:", *different]))
-    progress = _Progress(context, spec.name)
     jobs = f"-j{len(os.sched_getaffinity(0))}"
     finished = run(
         [*make, jobs, "bzImage", "modules"],
         time_limit=_BUILD_LIMIT,
         environment={**compiling_in(build), **IDENTITY},
-        listener=progress.line,
+        listener=_Progress(context, spec.name).line,
     )
     if finished.status != 0:
-        raise _broken(spec, finished)
+        raise BuildError(f"{spec.name} does not build", detail=error_lines(finished.stdout + finished.stderr))
     if has_types(wanted):
         drop_debug_information(build, toolchain)
 
@@ -292,10 +269,12 @@ def _similar(context: BuildContext, spec: KernelSpec, source: Artifact, toolchai
     wanted = merged(spec)
     if has_types(wanted):
         return None
-    sources = sources_of_same_package(context, source)
+    artifacts = list(context.cache.artifacts())
+    of_package = [one for one in artifacts if one.inputs.get("package") == source.inputs["package"]]
+    sources = {one.key for one in of_package if one.kind == SOURCE_KIND}
     candidates = [
         artifact
-        for artifact in context.cache.artifacts()
+        for artifact in artifacts
         if artifact.kind == "kernels"
         and artifact.inputs.get("arch") == spec.arch
         and artifact.inputs.get("source") in sources
@@ -315,9 +294,7 @@ class _Progress:
     """Reports every 15 seconds how many files were compiled."""
 
     def __init__(self, context: BuildContext, name: str) -> None:
-        self._context = context
-        self._name = name
-        self._steps = 0
+        self._context, self._name, self._steps = context, name, 0
         self._reported = time.monotonic()
 
     def line(self, text: str) -> None:
@@ -326,10 +303,6 @@ class _Progress:
         if text.strip() and time.monotonic() - self._reported > _REPORT_SECONDS:
             self._reported = time.monotonic()
             self._context.say(f"building {self._name}: {self._steps} files so far, now {text.split()[-1][:60]}")
-
-
-def _broken(spec: KernelSpec, finished: Finished) -> BuildError:
-    return BuildError(f"{spec.name} does not build", detail=error_lines(finished.stdout + finished.stderr))
 
 
 # A kernel built in its source tree, at whatever revision that is: what did not change is not built again.

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate, count
+from operator import attrgetter
 from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
@@ -80,16 +81,16 @@ def find_symbols(
     # A table of distances may look like one of offsets from a base, but no other has the text where it is.
     image = _Image(data, 4)
     for (_, behind), names in _lists_in(image) if text else ():
-        addresses = _relative_addresses(image, behind, len(names), start)
-        if addresses is not None and (text, _FIRST) in (
-            (at, name[1:]) for at, name in zip(addresses, names, strict=True)
-        ):
+        offsets = image.numbers(behind, len(names), "i")
+        addresses = [start + behind + 4 * number + offset for number, offset in enumerate(offsets)]
+        is_sound = len(addresses) == len(names) and addresses == sorted(addresses)
+        if is_sound and (text, _FIRST) in ((at, name[1:]) for at, name in zip(addresses, names, strict=True)):
             return _symbols(addresses, names)
     image = _Image(data, word)
     for ends, names in _lists_in(image):
-        addresses = _addresses(image, ends, len(names), absolute_percpu=absolute_percpu)
-        if addresses is not None:
-            return _symbols(addresses, names)
+        based = _addresses(image, ends, len(names), absolute_percpu=absolute_percpu)
+        if based is not None:
+            return _symbols(based, names)
     return None
 
 
@@ -101,7 +102,6 @@ def _symbols(addresses: Sequence[int], names: Sequence[bytes]) -> list[Symbol]:
 
 
 def _lists_in(image: _Image) -> Iterator[tuple[tuple[int, int], list[bytes]]]:
-    """Lists of names, and between which places each is: the number of names, and the end of the tokens' offsets."""
     for digits in re.finditer(re.escape(_DIGITS), image.data):
         tokens = _tokens_around(image, digits.start())
         if tokens is None:
@@ -195,13 +195,6 @@ def _addresses(image: _Image, ends: tuple[int, int], count: int, *, absolute_per
         if base and len(addresses) == count and addresses == sorted(addresses):
             return addresses
     return None
-
-
-def _relative_addresses(image: _Image, offsets_at: int, count: int, start: int) -> list[int] | None:
-    """The addresses of the names, each by the distance from its own place; the image is at ``start``."""
-    offsets = image.numbers(offsets_at, count, "i")
-    addresses = [start + offsets_at + 4 * number + offset for number, offset in enumerate(offsets)]
-    return addresses if len(addresses) == count and addresses == sorted(addresses) else None
 
 
 _LINE = re.compile(r"^([0-9a-f]{8,16}) (\S) (\S+)$", re.MULTILINE)
@@ -343,7 +336,11 @@ class KernelCode:
                 for entry in self._entries(name, size)
             ]
             if all(map(self._is_possible, found)):
-                return _padded_alike(found)
+                # Those of one place have the size of the largest: nested ones may have less (Linux 6.12).
+                sizes: dict[int, int] = {}
+                for one in found:
+                    sizes[one.address] = max(one.size, sizes.get(one.address, 0))
+                return [replace(one, size=sizes[one.address]) for one in found]
         return ()
 
     def _is_possible(self, one: Alternative) -> bool:
@@ -443,24 +440,13 @@ def _of_elf(elf: bytes, symbols: Iterable[Symbol]) -> KernelCode | None:
             for one in file.iter_sections()
             if one["sh_type"] != "SHT_NOBITS"
         }
-        return KernelCode(sorted(symbols, key=_address), elf, file.elfclass // 8, segments, sections)
+        by_address = sorted(symbols, key=attrgetter("address"))
+        return KernelCode(by_address, elf, file.elfclass // 8, segments, sections)
     except DAMAGED:
         return None
-
-
-def _padded_alike(entries: Sequence[Alternative]) -> Sequence[Alternative]:
-    """Entries of which those of one place have the size of the largest: nested ones may have less (Linux 6.12)."""
-    sizes: dict[int, int] = {}
-    for one in entries:
-        sizes[one.address] = max(one.size, sizes.get(one.address, 0))
-    return [replace(one, size=sizes[one.address]) for one in entries]
 
 
 def _part(elf: bytes, address: int, place: int, size: int) -> CodePart:
     """A part of the image, as far as the file has it."""
     start = min(place, len(elf))
     return CodePart(address, min(size, len(elf) - start), start)
-
-
-def _address(symbol: Symbol) -> int:
-    return symbol.address

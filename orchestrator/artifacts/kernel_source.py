@@ -8,12 +8,11 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from orchestrator.artifacts.cache import Artifact, BuildContext
 from orchestrator.artifacts.debian import ANOTHER_MIRROR, AptRoot, NoSuchPackageError, Package, unpacked_packages
-from orchestrator.artifacts.images import OPTIONS
+from orchestrator.artifacts.images import OPTIONS, pack
 from orchestrator.catalog.data import Fact, read
 from orchestrator.catalog.images import debian
 from orchestrator.errors import BuildError, HostError
@@ -24,7 +23,7 @@ from orchestrator.program import check_installed
 UNPACKED_GB = 1.7
 """Disk for the package and the unpacked source; a patched copy shares all files but those that it changes."""
 
-_KIND, _PACKAGE = "kernel-source", "linux-source-"
+SOURCE_KIND, _PACKAGE = "kernel-source", "linux-source-"
 _UNPACK_LIMIT = 900.0
 
 
@@ -52,8 +51,7 @@ def kernel_source(
         sound_source(context, package)
         # Hard links: times stay, so that make sees what changed, and patch replaces a file instead of writing into it.
         copied = run(["cp", "-al", str(pristine.path / "linux"), str(folder)], time_limit=_UNPACK_LIMIT)
-        if copied.status != 0:
-            raise HostError(f"cannot copy {pristine.path}", detail=copied.complaint())
+        copied.or_raise(HostError, f"cannot copy {pristine.path}")
         for name, file in changes.items():
             argv = ["patch", "-d", str(folder / "linux"), "-p1", "--fuzz=0", "--force", "-i", str(file)]
             applied = run(argv, time_limit=_UNPACK_LIMIT)
@@ -61,7 +59,11 @@ def kernel_source(
                 detail = (applied.stdout + applied.stderr).splitlines()[-20:]
                 raise BuildError(f"{name}.patch does not apply to {package}", where=str(file), detail=detail)
         for place, text in added.items():
-            _add(folder / "linux", place, text)
+            path = folder / "linux" / place
+            if path.exists():  # by a hard link it would be changed in every other copy as well
+                raise BuildError(f"{place} cannot be added to the source: there is such a file")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
 
     added = {place: (data_dir("kmods") / name).read_text() for place, name in (files or {}).items()}
     inputs: dict[str, object] = {
@@ -108,37 +110,17 @@ def unpack_tarball(tarball: Path, folder: Path) -> None:
     Raises HostError when the tarball is damaged, or when tar or what it calls to decompress is missing.
     """
     argv = ["tar", "-C", str(folder), "--strip-components=1", "-xf", str(tarball)]
-    finished = run(argv, time_limit=_UNPACK_LIMIT)
-    if finished.status != 0:
-        raise HostError(f"cannot unpack {tarball}", detail=finished.complaint())
-
-
-def _add(source: Path, place: str, text: str) -> None:
-    path = source / place
-    if path.exists():  # by a hard link it would be changed in every other copy as well
-        raise BuildError(f"{place} cannot be added to the source: there is such a file")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    run(argv, time_limit=_UNPACK_LIMIT).or_raise(HostError, f"cannot unpack {tarball}")
 
 
 def _obtain(context: BuildContext, inputs: Mapping[str, object], label: str, make: Callable[[Path], None]) -> Artifact:
-    found = context.cache.find(_KIND, inputs)
+    found = context.cache.find(SOURCE_KIND, inputs)
     if found is not None:
         return found
     context.need_network(f"the source {label}")  # a command that only lists must not fetch gigabytes
-    check_installed(
-        "kernel-packages.txt", f"the source {label}"
-    )  # tar names the program that is missing, but not its package
-    return context.cache.obtain(_KIND, inputs, label, make)
-
-
-def sources_of_same_package(context: BuildContext, source: Artifact) -> set[str]:
-    """The keys of all sources, patched or not, that come from the same package as ``source``."""
-    return {
-        artifact.key
-        for artifact in context.cache.artifacts()
-        if artifact.kind == _KIND and artifact.inputs.get("package") == source.inputs["package"]
-    }
+    # tar names the program that is missing, but not its package.
+    check_installed("kernel-packages.txt", f"the source {label}")
+    return context.cache.obtain(SOURCE_KIND, inputs, label, make)
 
 
 # The files of the kernel's source that a build of the smallest kernel needs.
@@ -155,24 +137,18 @@ class BuildSource(Fact):
 
     def takes(self, folder: str, names: Iterable[str]) -> list[str]:
         """The files that are taken of those in a folder (its path in the source; the top's is ``.``)."""
-        whole = self._is_whole(PurePosixPath(folder))
-        return [name for name in names if self._takes(name, whole=whole)]
-
-    def _takes(self, name: str, *, whole: bool) -> bool:
-        if any(fnmatchcase(name, pattern) for pattern in self.build):
-            return True
-        return whole and not any(fnmatchcase(name, pattern) for pattern in self.no_code)
-
-    def _is_whole(self, folder: PurePosixPath) -> bool:
-        if any(folder.is_relative_to(left_out) for left_out in self.left_out):
-            return False
-        for parent, kept in self.only.items():
-            if folder.is_relative_to(parent) and not any(folder.is_relative_to(f"{parent}/{name}") for name in kept):
-                return False
-        return True
+        is_below = PurePosixPath(folder).is_relative_to
+        is_whole = not any(map(is_below, self.left_out)) and all(
+            any(is_below(f"{parent}/{name}") for name in kept) for parent, kept in self.only.items() if is_below(parent)
+        )
+        return [
+            name
+            for name in names
+            if any(fnmatchcase(name, pattern) for pattern in self.build)
+            or (is_whole and not any(fnmatchcase(name, pattern) for pattern in self.no_code))
+        ]
 
 
-@lru_cache(maxsize=1)
 def build_source_choice() -> BuildSource:
     """Return the lab's choice."""
     return BuildSource.model_validate(read("build_source.yaml"))
@@ -182,7 +158,6 @@ def build_source_choice() -> BuildSource:
 
 _BUILD_SOURCE_KIND = "build-sources"
 _FILE = "source.squashfs"
-_LIMIT = 900.0
 
 
 @dataclass(frozen=True)
@@ -207,11 +182,7 @@ def build_source(context: BuildContext) -> PackedSource:
         context.say(f"packing what a build needs of {choice.package}")
         tree, file = folder / "tree", folder / _FILE
         link_chosen(choice, source.path / "linux", tree)
-        finished = run(
-            ["mksquashfs", str(tree), str(file), *OPTIONS], time_limit=_LIMIT, environment={"SOURCE_DATE_EPOCH": None}
-        )
-        if finished.status != 0:
-            raise BuildError(f"{choice.package} cannot be packed", detail=finished.complaint())
+        pack(tree, file, choice.package)
         shutil.rmtree(tree)
         file.chmod(0o444)
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import lzma
 import re
@@ -31,11 +30,12 @@ from orchestrator.artifacts.debian import (
 )
 from orchestrator.artifacts.kernel_build import built_kernel
 from orchestrator.artifacts.kernel_code import SYSTEM_MAP, VMLINUX, KernelCode, code_of_tree, write_code
-from orchestrator.artifacts.machine_code import entry_offset, tracer_place
+from orchestrator.artifacts.machine_code import entry_offset
 from orchestrator.catalog.images import debian
 from orchestrator.catalog.kernels import NEWEST, RELEASE, KernelSpec, read_config
 from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.errors import HostError, LabError
+from orchestrator.files import sha256_of
 from orchestrator.steps import step
 
 # A 32-bit kernel as a bzImage that need not decompress itself.
@@ -47,7 +47,7 @@ from orchestrator.steps import step
 # kernel's own entry, which expects no more. Guests boot with nokaslr at the preferred address, so there is nothing to
 # relocate.
 
-_FLAT_SETUP_SECTORS = 0x1F1
+_SETUP_SECTORS = 0x1F1
 _SYSSIZE = 0x1F4
 """Of the protected-mode part, in units of 16 bytes."""
 
@@ -82,7 +82,7 @@ def flat_image(compressed: bytes, elf: bytes) -> bytes | None:
     flat[: len(jump)] = jump
     for address, content in segments:
         flat[address - _LOADED_AT : address - _LOADED_AT + len(content)] = content
-    setup = bytearray(compressed[: ((compressed[_FLAT_SETUP_SECTORS] or 4) + 1) * 512])
+    setup = bytearray(compressed[: ((compressed[_SETUP_SECTORS] or 4) + 1) * 512])
     struct.pack_into("<I", setup, _SYSSIZE, len(flat) // _PARAGRAPH)
     return bytes(setup + flat)
 
@@ -92,12 +92,12 @@ def flat_image(compressed: bytes, elf: bytes) -> bytes | None:
 # An x86_64 kernel with CONFIG_PVH boots from its ELF image in a third of the time: no BIOS, and no decompression by an
 # emulated CPU. Offsets are those of the x86 boot protocol (Documentation/arch/x86/boot.rst, version 2.08 and later).
 
-_BZIMAGE_SETUP_SECTORS = 0x1F1
 _MAGIC = (0x202, b"HdrS")
 _VERSION = 0x206
-_PAYLOAD_OFFSET = 0x248
-_PAYLOAD_LENGTH = 0x24C
-_XZ, _ZSTD, _GZIP = b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
+_PAYLOAD = 0x248
+"""Its offset, and its length."""
+_XZ, _ZSTD = b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
+"""How Debian's kernels are packed up to 6.11, and since 6.12; by its own defaults one is packed by gzip."""
 _GZIP_WINDOW = 31
 """zlib's word for gzip's header and a window of 32 KiB."""
 _PIECE = 1024
@@ -108,15 +108,11 @@ _BZIMAGE_MAX = 256 << 20
 def _payload(image: bytes) -> bytes | None:
     """The compressed kernel in a bzImage, with the bytes that its build appends; None where it is no such image."""
     place, magic = _MAGIC
-    if len(image) < 0x250 or image[place : place + 4] != magic:
+    if len(image) < 0x250 or image[place : place + 4] != magic or struct.unpack_from("<H", image, _VERSION) < (0x208,):
         return None
-    (version,) = struct.unpack_from("<H", image, _VERSION)
-    if version < 0x208:
-        return None
-    start = ((image[_BZIMAGE_SETUP_SECTORS] or 4) + 1) * 512
-    (offset,) = struct.unpack_from("<I", image, _PAYLOAD_OFFSET)
-    (length,) = struct.unpack_from("<I", image, _PAYLOAD_LENGTH)
-    return image[start + offset : start + offset + length]
+    offset, length = struct.unpack_from("<II", image, _PAYLOAD)
+    start = ((image[_SETUP_SECTORS] or 4) + 1) * 512 + offset
+    return image[start : start + length]
 
 
 def extract(image: bytes) -> bytes | None:
@@ -124,38 +120,21 @@ def extract(image: bytes) -> bytes | None:
     packed = _payload(image)
     if packed is None:
         return None
-    elf = None
-    if packed.startswith(_XZ):
-        elf = _xz_content(packed)
-    elif packed.startswith(_ZSTD):
+    if packed.startswith(_ZSTD):
         elf = _zstd_content(packed)
-    elif packed.startswith(_GZIP):
-        elf = _gzip_content(packed)
+    else:
+        is_xz = packed.startswith(_XZ)
+        unpacking = lzma.LZMADecompressor(lzma.FORMAT_XZ) if is_xz else zlib.decompressobj(_GZIP_WINDOW)
+        try:
+            elf = unpacking.decompress(packed, _BZIMAGE_MAX)
+        except (lzma.LZMAError, zlib.error):
+            return None
+        elf = elf if unpacking.eof else None  # it was cut, or is larger than any kernel
     return elf if elf is not None and elf.startswith(b"\x7fELF") else None
 
 
-def _xz_content(packed: bytes) -> bytes | None:
-    """What was packed, as Debian's kernels up to 6.11 are; None where it was cut, or is larger than any kernel."""
-    decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ)
-    try:
-        content = decompressor.decompress(packed, _BZIMAGE_MAX)
-    except lzma.LZMAError:
-        return None
-    return content if decompressor.eof else None
-
-
-def _gzip_content(packed: bytes) -> bytes | None:
-    """The same of a kernel as its own defaults have it."""
-    decompressor = zlib.decompressobj(_GZIP_WINDOW)
-    try:
-        content = decompressor.decompress(packed, _BZIMAGE_MAX)
-    except zlib.error:
-        return None
-    return content if decompressor.eof else None
-
-
 def _zstd_content(packed: bytes) -> bytes | None:
-    """The same of Debian's kernels since 6.12, piece by piece: a block of four bytes may stand for 128 KiB."""
+    """What was packed, piece by piece: a block of four bytes may stand for 128 KiB. None for a cut or too large one."""
     import zstandard  # most kernels are not packed so
 
     decompressor = zstandard.ZstdDecompressor().decompressobj()
@@ -209,22 +188,16 @@ class Kernel:
 
     @property
     def code(self) -> KernelCode | None:
-        """Its symbols and its image's bytes; None where they are not at hand."""
         return code_of_tree(self.code_folder or self.headers)
 
     @property
     def drivers_built_in(self) -> bool:
-        """Whether the channel's drivers are built in, so that a guest needs no modules of the kernel's."""
         return all(self.config.get(option) == "y" for option in _DRIVERS)
 
     def entry_offset(self, symbol: str) -> int:
         """Bytes from a function's symbol to its first own instruction, by its code where that is at hand."""
         found = None if self.code is None else entry_offset(self.code, symbol)
         return self.spec.entry_offset if found is None else found
-
-    def tracer_offset(self, symbol: str) -> int:
-        """Bytes from a function's symbol to the function tracer's nop, which is behind any endbr."""
-        return tracer_place(self.entry_offset(symbol))
 
     @property
     def compiler_note(self) -> str | None:
@@ -238,7 +211,6 @@ class Kernel:
 
     @property
     def smp(self) -> bool:
-        """Whether it is made for several CPUs."""
         return self.config.get("CONFIG_SMP") == "y"
 
 
@@ -260,8 +232,7 @@ def _user_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
     try:
         config = read_config(spec.tree / ".config")
         release = (spec.tree / RELEASE).read_text().strip()
-        with spec.image.open("rb") as file:
-            image = hashlib.file_digest(file, "sha256").hexdigest()
+        image = sha256_of(spec.image)
     except OSError as error:
         what = f"the kernel in {spec.tree} cannot be read: {error.strerror}"
         raise UnusableTreeError(what, where=str(error.filename or "")) from None
@@ -349,7 +320,6 @@ def _debian_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
 
 
 def _packages(context: BuildContext, spec: KernelSpec) -> Artifact:
-    """The newest kernel of a flavour in the release's suites, and its headers."""
     assert spec.packages is not None
     arch, image, headers = DEBIAN_ARCHITECTURE[spec.arch], spec.packages.image, spec.packages.headers
 

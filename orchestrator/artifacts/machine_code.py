@@ -7,9 +7,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from operator import eq, ge, gt, le, lt, ne
+from typing import Any
 
 from orchestrator.artifacts.kernel_code import KernelCode
+from orchestrator.catalog.kernels import Arch
 
 # x86 machine code as instructions.
 
@@ -180,16 +182,14 @@ def direct_calls(code: KernelCode, function: int) -> Iterator[int]:
 # number: its instructions are carried out on the register with the number, as far as the first call out of it. That is
 # the function.
 
-Numbers = Literal["i386", "x86_64"]
-"""Whose numbers a system call entry takes."""
 
-_SWITCHES: dict[Numbers, str] = {"i386": "ia32_sys_call", "x86_64": "x64_sys_call"}
-_TABLES: dict[tuple[int, Numbers], str] = {
+_SWITCHES: dict[Arch, str] = {"i386": "ia32_sys_call", "x86_64": "x64_sys_call"}
+_TABLES: dict[tuple[int, Arch], str] = {
     (4, "i386"): "sys_call_table",
     (8, "i386"): "ia32_sys_call_table",
     (8, "x86_64"): "sys_call_table",
 }
-_WRAPPERS: dict[Numbers, re.Pattern[str]] = {
+_WRAPPERS: dict[Arch, re.Pattern[str]] = {
     "i386": re.compile(r"__ia32_(compat_)?sys_"),
     "x86_64": re.compile(r"__x64_sys_"),
 }
@@ -202,18 +202,16 @@ _LONGEST_INSTRUCTION = 15
 
 # Of the two numbers compared, as unsigned and as signed ones.
 _CONDITIONS: Mapping[str, Callable[[int, int], bool]] = {
-    "je": lambda a, b: a == b,
-    "jne": lambda a, b: a != b,
-    "ja": lambda a, b: a > b,
-    "jae": lambda a, b: a >= b,
-    "jb": lambda a, b: a < b,
-    "jbe": lambda a, b: a <= b,
-}
-_SIGNED: Mapping[str, Callable[[int, int], bool]] = {
-    "jg": lambda a, b: a > b,
-    "jge": lambda a, b: a >= b,
-    "jl": lambda a, b: a < b,
-    "jle": lambda a, b: a <= b,
+    "je": eq,
+    "jne": ne,
+    "ja": gt,
+    "jae": ge,
+    "jb": lt,
+    "jbe": le,
+    "jg": lambda a, b: _signed(a) > _signed(b),
+    "jge": lambda a, b: _signed(a) >= _signed(b),
+    "jl": lambda a, b: _signed(a) < _signed(b),
+    "jle": lambda a, b: _signed(a) <= _signed(b),
 }
 _IDLE = frozenset({"push", "pop", "nop", "endbr32", "endbr64"})
 _KEEPS_FLAGS = frozenset({"mov", "movabs", "movsxd", "movzx", "movsx", "lea"})
@@ -223,7 +221,7 @@ class UnknownDispatchError(Exception):
     """The kernel's dispatch is in a form that is not known; the text says where."""
 
 
-def dispatched(code: KernelCode, numbers: Numbers, number: int) -> str:
+def dispatched(code: KernelCode, numbers: Arch, number: int) -> str:
     """The function that a call of ``number`` enters, by its name. Raises UnknownDispatchError.
 
     Of several names for one function (a call without arguments has one for each entry) it is the entry's own.
@@ -236,7 +234,7 @@ def dispatched(code: KernelCode, numbers: Numbers, number: int) -> str:
     return min(names, key=lambda name: (not _WRAPPERS[numbers].match(name), name))
 
 
-def _pointed_to(code: KernelCode, numbers: Numbers, number: int) -> int:
+def _pointed_to(code: KernelCode, numbers: Arch, number: int) -> int:
     name = _TABLES[code.word, numbers]
     table = code.address(name)
     if table is None:
@@ -263,7 +261,9 @@ class _Switch:
         self._registers = {_family(_NUMBER_AT[self._code.word]): number}
         place = self._start
         for _ in range(_LONGEST_WAY):
-            instruction = self._at(place)
+            instruction = next(decoded(self._code.read(place, _LONGEST_INSTRUCTION), place, self._code.word), None)
+            if instruction is None:
+                raise UnknownDispatchError(f"there is no instruction at {place:#x}")
             following = self._next(instruction)
             if instruction.name == "call" and following == self._code.function("__fentry__"):
                 following = instruction.end
@@ -272,50 +272,24 @@ class _Switch:
             place = following
         raise UnknownDispatchError(f"the switch at {self._start:#x} does not end for number {number}")
 
-    def _at(self, place: int) -> Instruction:
-        code = self._code.read(place, _LONGEST_INSTRUCTION)
-        for instruction in decoded(code, place, self._code.word):
-            return instruction
-        raise UnknownDispatchError(f"there is no instruction at {place:#x}")
-
     def _next(self, one: Instruction) -> int:
         """Where to go on after carrying the instruction out."""
-        if one.name in ("call", "jmp"):
-            return self._jumped(one)
-        if one.name in _CONDITIONS or one.name in _SIGNED:
-            target = one.operands[0]
-            assert isinstance(target, int)
-            return target if self._holds(one) else one.end
+        condition = _CONDITIONS.get(one.name)
+        if condition is not None or one.name in ("call", "jmp"):
+            target = self._value(one.operands[0])
+            if isinstance(one.operands[0], Memory) and target is not None:
+                target = self._code.number(target)
+            if target is None or (condition is not None and self._compared is None):
+                raise UnknownDispatchError(f"what {one.name} at {one.address:#x} depends on is not known")
+            return target if condition is None or self._compared is None or condition(*self._compared) else one.end
         if one.name in ("cmp", "test"):
-            self._compared = self._pair(one)
+            left, right = map(self._value, one.operands)
+            self._compared = None
+            if left is not None and right is not None and not any(isinstance(two, Memory) for two in one.operands):
+                self._compared = ((left & right) & _WORD, 0) if one.name == "test" else (left & _WORD, right & _WORD)
         elif one.name not in _IDLE:
             self._write(one)
         return one.end
-
-    def _jumped(self, one: Instruction) -> int:
-        target = self._value(one.operands[0])
-        if isinstance(one.operands[0], Memory) and target is not None:
-            target = self._code.number(target)
-        if target is None:
-            raise self._unknown(one)
-        return target
-
-    def _holds(self, one: Instruction) -> bool:
-        if self._compared is None:
-            raise self._unknown(one)
-        left, right = self._compared
-        if one.name in _SIGNED:
-            return _SIGNED[one.name](_signed(left), _signed(right))
-        return _CONDITIONS[one.name](left, right)
-
-    def _pair(self, one: Instruction) -> tuple[int, int] | None:
-        """The two numbers that a compare compares; None where one is not known."""
-        left, right = map(self._value, one.operands)
-        if any(isinstance(operand, Memory) for operand in one.operands) or left is None or right is None:
-            return None
-        if one.name == "test":
-            return (left & right) & _WORD, 0
-        return left & _WORD, right & _WORD
 
     def _write(self, one: Instruction) -> None:
         """Carry out what changes a register or the flags; what is not known is forgotten."""
@@ -351,9 +325,6 @@ class _Switch:
                     return None
                 parts.append(content * factor)
         return sum(parts) % (1 << 8 * self._code.word)
-
-    def _unknown(self, one: Instruction) -> UnknownDispatchError:
-        return UnknownDispatchError(f"what {one.name} at {one.address:#x} depends on is not known")
 
 
 _WORD = 0xFFFFFFFF

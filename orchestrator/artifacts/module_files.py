@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import lzma
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
-from elftools.elf.sections import Section, SymbolTableSection
+from elftools.elf.sections import SymbolTableSection
 
 from orchestrator.artifacts.kernel_code import CodePart, KernelCode, Symbol
 from orchestrator.artifacts.kernels import Kernel
@@ -34,11 +35,11 @@ def with_dependencies(modules: Path, wanted: Sequence[str]) -> list[Path]:
     ``modules`` is a kernel's ``lib/modules/RELEASE/kernel``. A module that is not there is built in.
     Dependencies are the modules' own word (``depends=`` in .modinfo): packages come without modules.dep.
     """
-    return ordered({module_name(path.name): path for path in modules.rglob("*.ko*")}, wanted)
+    return _ordered(modules.rglob("*.ko*"), wanted)
 
 
-def ordered(files: Mapping[str, Path], wanted: Sequence[str]) -> list[Path]:
-    """The same of modules whose ``files`` are given by their names."""
+def _ordered(modules: Iterable[Path], wanted: Sequence[str]) -> list[Path]:
+    files = {module_name(path.name): path for path in modules}
     found: list[Path] = []
     begun: set[Path] = set()
 
@@ -109,7 +110,7 @@ def module_files(kernel: Kernel) -> Mapping[str, Path]:
     """
     if kernel.modules.is_dir():
         return _files_of_package(kernel.modules)
-    return {name: kernel.headers / name for name in _ordered(kernel.headers)}
+    return {name: kernel.headers / name for name in _listed(kernel.headers)}
 
 
 def lists_folder(kernel: Kernel) -> Path:
@@ -139,8 +140,7 @@ def _loaded_of_package(modules: Path, names: Sequence[str]) -> Mapping[str, Path
 
 
 def _in_order(files: Mapping[str, Path], names: Sequence[str]) -> Mapping[str, Path]:
-    by_name = {module_name(file.name): file for file in files.values()}
-    return {module_name(file.name): file for file in ordered(by_name, names)}
+    return {module_name(file.name): file for file in _ordered(files.values(), names)}
 
 
 def missing_module_reason(kernel: Kernel, names: Sequence[str]) -> str | None:
@@ -150,10 +150,12 @@ def missing_module_reason(kernel: Kernel, names: Sequence[str]) -> str | None:
     found = {module_name(file.name) for file in module_files(kernel).values()}
     if not found:
         return "it has no modules of its own: what it has is built in"
-    known = found | _built_in(kernel)
+    with contextlib.suppress(OSError):
+        built_in = (lists_folder(kernel) / BUILT_IN).read_text(errors="replace")
+        found |= {module_name(Path(line).name) for line in built_in.split()}
     for name in names:
-        if module_name(name) not in known:
-            guess = nearest(module_name(name), sorted(known))
+        if module_name(name) not in found:
+            guess = nearest(module_name(name), sorted(found))
             return f"it has no module {name} of its own" + (f"; did you mean {guess}?" if guess else "")
     return None
 
@@ -162,15 +164,7 @@ def _files_of_package(modules: Path) -> Mapping[str, Path]:
     return {str(file.relative_to(modules)): file for file in sorted(modules.rglob("*.ko*"))}
 
 
-def _built_in(kernel: Kernel) -> set[str]:
-    try:
-        listed = (lists_folder(kernel) / BUILT_IN).read_text(errors="replace")
-    except OSError:
-        return set()
-    return {module_name(Path(line).name) for line in listed.split()}
-
-
-def _ordered(tree: Path) -> list[str]:
+def _listed(tree: Path) -> list[str]:
     """The modules that a build tree says it has built, those of them that are there."""
     try:
         names = (tree / "modules.order").read_text().split()
@@ -218,7 +212,9 @@ def _code(file: Path, changed: int) -> KernelCode:
     image = bytearray(module_content(file))
     elf = ELFFile(io.BytesIO(bytes(image)))
     sections = {
-        index: section for index, section in enumerate(elf.iter_sections()) if _is_code(section) and section["sh_size"]
+        index: section
+        for index, section in enumerate(elf.iter_sections())
+        if section["sh_flags"] & SH_FLAGS.SHF_EXECINSTR and section["sh_type"] == "SHT_PROGBITS" and section["sh_size"]
     }
     parts = {
         index: CodePart(_BASE + number * _DISTANCE, section["sh_size"], section["sh_offset"])
@@ -234,10 +230,6 @@ def _code(file: Path, changed: int) -> KernelCode:
         {section.name: parts[index] for index, section in sections.items()},
         is_module=True,
     )
-
-
-def _is_code(section: Section) -> bool:
-    return bool(section["sh_flags"] & SH_FLAGS.SHF_EXECINSTR) and section["sh_type"] == "SHT_PROGBITS"
 
 
 def _functions(elf: ELFFile, parts: Mapping[int, CodePart]) -> Iterator[Symbol]:

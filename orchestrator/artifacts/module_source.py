@@ -100,7 +100,7 @@ def render(template: str, values: Mapping[str, Value]) -> ModuleSource:
 def check_parameters(values: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
     """Values that one of the lab's modules is loaded with. Raises UsageError for a bad one, as ``render`` does."""
     for key, value in values.items():
-        _check_scalar(key, value)
+        _check(key, value)
     return values
 
 
@@ -110,7 +110,8 @@ def render_own(file: Path, values: Mapping[str, Value]) -> ModuleSource:
     ``NAME.c.j2`` and ``NAME.c`` become ``own_NAME.ko``. A header beside the file hides the lab's of that name.
     Raises ConfigError for a file that cannot be read, UsageError for a missing value.
     """
-    return render_as(user_name(file), file, values)
+    stem = file.name.removesuffix(TEMPLATE).removesuffix(".c")
+    return render_as(_OWN + re.sub(r"[^a-z0-9]", "_", stem.lower())[:_LONGEST_NAME], file, values)
 
 
 def render_as(name: str, file: Path, values: Mapping[str, Value]) -> ModuleSource:
@@ -118,12 +119,6 @@ def render_as(name: str, file: Path, values: Mapping[str, Value]) -> ModuleSourc
     folders = [file.parent, *module_folders()]
     main = _rendered(file, folders, values) if file.name.endswith(TEMPLATE) else read_c_source(file)
     return _source(name, main, folders, file, (_OWN_FOLDER,))
-
-
-def user_name(file: Path) -> str:
-    """The name of a user's module, as the kernel lists it."""
-    stem = file.name.removesuffix(TEMPLATE).removesuffix(".c")
-    return _OWN + re.sub(r"[^a-z0-9]", "_", stem.lower())[:_LONGEST_NAME]
 
 
 def source_name(module: Path) -> str:
@@ -178,42 +173,27 @@ def _source(name: str, main: str, folders: Sequence[Path], main_file: Path, flag
     found = included_as(main, [*folders, data_dir("images") / "guest"])
     shared = {path: file for path, file in found.items() if not file.samefile(main_file)}
     files = {f"{name}_main.c": main, **{path: read_c_source(file) for path, file in shared.items()}}
-    parts = [f"{name}_main.c", *(path for path in shared if _is_part(path, shared))]
-    objects = " ".join(str(Path(path).with_suffix(".o")) for path in parts)
+    # A source is compiled by itself where its header is included; another is a part of the file that includes it.
+    sources = [one for one in map(Path, shared) if one.suffix in (".c", ".S") and not one.is_absolute()]
+    parts = [Path(f"{name}_main.c"), *(one for one in sources if str(one.with_suffix(".h")) in shared)]
+    objects = " ".join(str(path.with_suffix(".o")) for path in parts)
     flags = [*flags, *([_FORMAT_ERRORS] if _MARKERS in files else [])]
-    return ModuleSource(
-        name,
-        {**files, "Kbuild": f"obj-m := {name}.o\n{name}-y := {objects}\n{_ccflags(flags)}"},
-        {f"{name}_main.c": main_file, **shared},
-    )
-
-
-def _is_part(path: str, files: Mapping[str, Path]) -> bool:
-    """Whether a source is compiled by itself: with its header, and not as a part of the file that includes it."""
-    source = Path(path)
-    return source.suffix in (".c", ".S") and not source.is_absolute() and str(source.with_suffix(".h")) in files
-
-
-def _ccflags(flags: Sequence[str]) -> str:
-    return f"ccflags-y := {' '.join(flags)}\n" if flags else ""
+    ccflags = f"ccflags-y := {' '.join(flags)}\n" if flags else ""
+    kbuild = f"obj-m := {name}.o\n{name}-y := {objects}\n{ccflags}"
+    return ModuleSource(name, {**files, "Kbuild": kbuild}, {f"{name}_main.c": main_file, **shared})
 
 
 def _check(key: str, value: Value) -> None:
+    elements = [(key, value)]
     if isinstance(value, tuple):
         if len(value) > _LONGEST:
             raise UsageError(f"value {key} has {len(value)} elements, and {_LONGEST} are allowed")
-        for number, element in enumerate(value):
-            _check_scalar(f"{key}[{number}]", element)
-    else:
-        _check_scalar(key, value)
-
-
-def _check_scalar(key: str, value: Scalar) -> None:
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise UsageError(f"value {key}={value!r} is neither an identifier nor a whole number")
-    if isinstance(value, int) and not -_LARGEST < value < _LARGEST:
-        raise UsageError(f"value {key}={value} is out of range")
-    if isinstance(value, str) and not _IDENTIFIER.fullmatch(value):
-        raise UsageError(
-            f"value {key}={value!r} is no identifier", hint="a whole number, or letters, digits, '_' and '.'"
-        )
+        elements = [(f"{key}[{number}]", element) for number, element in enumerate(value)]
+    for name, one in elements:
+        if isinstance(one, bool) or not isinstance(one, str | int):
+            raise UsageError(f"value {name}={one!r} is neither an identifier nor a whole number")
+        if isinstance(one, int) and not -_LARGEST < one < _LARGEST:
+            raise UsageError(f"value {name}={one} is out of range")
+        if isinstance(one, str) and not _IDENTIFIER.fullmatch(one):
+            hint = "a whole number, or letters, digits, '_' and '.'"
+            raise UsageError(f"value {name}={one!r} is no identifier", hint=hint)

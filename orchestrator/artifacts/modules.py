@@ -16,15 +16,8 @@ from pathlib import Path
 
 from orchestrator.artifacts.cache import BuildContext, digest
 from orchestrator.artifacts.compiler import compiler_in, compiling_in, llvm_programs
-from orchestrator.artifacts.diagnostics import (
-    error_hint,
-    error_lines,
-    error_place,
-    keep_warnings,
-    kept_output,
-    located,
-    shown_warnings,
-)
+from orchestrator.artifacts.diagnostics import build_error, error_hint, keep_warnings, kept_output, shown_warnings
+from orchestrator.artifacts.kernel_build import strip_debug
 from orchestrator.artifacts.kernel_source import sound_source
 from orchestrator.artifacts.kernels import Kernel, UnusableTreeError
 from orchestrator.artifacts.module_source import ModuleSource, Scalar
@@ -36,7 +29,6 @@ from orchestrator.steps import step
 
 # The kernel's build system, called for modules outside of its tree.
 
-_BUILD_LIMIT = 300.0
 _NEWER_FLAGS = {"CONFIG_CC_HAS_MIN_FUNCTION_ALIGNMENT": "-fmin-function-alignment=16"}
 """Options that a kernel has by its compiler, with flags that others do not know; Linux does without them."""
 
@@ -68,7 +60,6 @@ def check_tree(context: BuildContext, kernel: Kernel) -> None:
 
 
 def _problems(tree: Path, kernel: Kernel) -> Iterator[tuple[str, str]]:
-    """What is wrong with a tree, and what to do about it."""
     config, own, has = kernel.config, compiler_in(kernel.config) or "gcc", kernel.toolchain
     is_clang, programs = own.startswith("clang "), llvm_programs(kernel.config)
     major = own.partition(" ")[2].partition(".")[0]
@@ -139,7 +130,7 @@ def make_modules(kernel: Kernel, places: Places, folder: Path, variables: Sequen
         where.append(f"KBUILD_OUTPUT={places.headers}")
     return run(
         ["make", *where, *tools, *_other_options(kernel), *variables, "modules"],
-        time_limit=_BUILD_LIMIT,
+        time_limit=300,
         environment=compiling_in(folder),
     )
 
@@ -155,9 +146,7 @@ def _other_options(kernel: Kernel) -> list[str]:
 
 def strip_module(kernel: Kernel, file: Path) -> None:
     """Remove a module's debug information: it is left with a tenth of the size, and no path of this host."""
-    stripped = run([kernel.toolchain.program("strip"), "--strip-debug", str(file)], time_limit=_BUILD_LIMIT)
-    if stripped.status != 0:
-        raise BuildError(f"strip fails on {file.name}", detail=stripped.complaint())
+    strip_debug(kernel.toolchain, file, file.name)
 
 
 @contextlib.contextmanager
@@ -231,11 +220,18 @@ def _built_or_cached(
         sound_source(context, kernel.spec.source, kernel.spec.patches, kernel.spec.files)
     check_tree(context, kernel)
     context.say(f"building {', '.join(dict.fromkeys(source.name for source in sources))} for {kernel.spec.name}")
+
+    def build(source: ModuleSource) -> Module | BuildError:
+        try:
+            return _build(context, kernel, source, places)
+        except BuildError as error:
+            return error
+
     with (
         plain_places(kernel) as places,
         ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0))), thread_name_prefix="build") as pool,
     ):
-        return list(pool.map(lambda source: _try_to_build(context, kernel, source, places), sources))
+        return list(pool.map(build, sources))
 
 
 def show_warnings(context: BuildContext, kernel: Kernel, modules: Sequence[Module]) -> None:
@@ -247,13 +243,6 @@ def show_warnings(context: BuildContext, kernel: Kernel, modules: Sequence[Modul
                 pass
         more = [f"... and {len(lines) - _SHOWN_LINES} lines more"] if len(lines) > _SHOWN_LINES else []
         context.warn("\n".join([heading, *lines[:_SHOWN_LINES], *more]))
-
-
-def _try_to_build(context: BuildContext, kernel: Kernel, source: ModuleSource, places: Places) -> Module | BuildError:
-    try:
-        return _build(context, kernel, source, places)
-    except BuildError as error:
-        return error
 
 
 def _build(context: BuildContext, kernel: Kernel, source: ModuleSource, places: Places) -> Module:
@@ -295,9 +284,4 @@ def _build_error(context: BuildContext, kernel: Kernel, source: ModuleSource, sc
     hints = [error_hint(kept, main.parent, source.files), *tree_notes(kernel)]
     if not source.origins or any(origin.suffix == ".j2" for origin in source.origins.values()):
         hints.append(f"the rendered sources are in {folder}")
-    return BuildError(
-        f"module {source.name} does not build",
-        where=error_place(kept, origins) or str(main),
-        detail=error_lines("\n".join(located(kept, origins))),
-        hint="; ".join(filter(None, hints)),
-    )
+    return build_error(f"module {source.name} does not build", kept, origins, main, hints)

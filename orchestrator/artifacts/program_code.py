@@ -170,26 +170,19 @@ def _find(elf: ELFFile, name: str, symbol: str, offset: int) -> ProgramPlace:
         )
     if offset >= found.size:
         raise BuildError(f"{symbol}+{offset:#x} is behind the end of {symbol}, which has {found.size:#x} bytes")
-    _check_boundary(elf, symbol, found, offset)
-    return _place_at(elf, found.start + offset, symbol)
-
-
-def _check_boundary(elf: ELFFile, symbol: str, function: _Function, offset: int) -> None:
-    """Raise BuildError for a place inside an instruction: a breakpoint there makes another one of it.
-
-    The kernel takes it, and of a library all processes of the guest would execute that.
-    """
-    code = _place_at(elf, function.start, symbol, function.size).code
-    for one in decoded(code, function.start, elf.elfclass // 8):
-        if one.address < function.start + offset < one.end:
+    # Inside an instruction a breakpoint would make another one of it, in a library for all processes of the guest.
+    place = _place_at(elf, found.start + offset, symbol)
+    code = _place_at(elf, found.start, symbol, found.size).code
+    for one in decoded(code, found.start, elf.elfclass // 8):
+        if one.address < place.address < one.end:
             raise BuildError(
-                f"{symbol}+{offset:#x} is inside the instruction at +{one.address - function.start:#x} "
-                f"({one.size} bytes): the next one begins at +{one.end - function.start:#x}"
+                f"{symbol}+{offset:#x} is inside the instruction at +{one.address - found.start:#x} "
+                f"({one.size} bytes): the next one begins at +{one.end - found.start:#x}"
             )
+    return place
 
 
 def _not_found(elf: ELFFile, name: str, symbol: str, functions: Mapping[str, _Function]) -> BuildError:
-    """Why a file has no function of a name."""
     others = [entry for table in _tables(elf) for entry in table.iter_symbols() if entry.name.split("@")[0] == symbol]
     if any(entry["st_shndx"] != "SHN_UNDEF" for entry in others):
         return BuildError(f"{symbol} of {name} is no function: it is not in code that is executed")
@@ -319,7 +312,6 @@ _FOLDERS: dict[Arch, tuple[str, ...]] = {
 _FILE = re.compile(r"^f [0-7]+ \d+:\d+ (\d{1,15}) \./(\S+)$", re.MULTILINE)
 _LINK = re.compile(r"^l [0-7]+ \d+:\d+ \./(\S+) (\S+)$", re.MULTILINE)
 _MOST_LINKS = 4
-_READ_LIMIT = 120.0
 
 
 @dataclass(frozen=True)
@@ -352,26 +344,16 @@ def obtain_library(context: BuildContext, arch: Arch, image: str, library: UserL
 
 def _loaded_as(file: Path) -> str:
     """The name that programs linked with a library look for: its own (SONAME), else the file's."""
-    try:
-        with file.open("rb") as content:
-            name = _own_name(ELFFile(content)) or file.name
-    except OSError as error:
-        raise BuildError(f"{file.name} cannot be read: {error.strerror}") from None
-    except DAMAGED:
-        raise BuildError(f"{file.name} is damaged: its headers and its contents disagree") from None
+    name = file.name
+    with _read(file, file.name) as elf:
+        dynamic = elf.get_section_by_name(".dynamic")
+        texts = elf.get_section(dynamic["sh_link"]) if isinstance(dynamic, DynamicSection) else None
+        if isinstance(dynamic, DynamicSection) and isinstance(texts, StringTableSection):
+            own = (texts.get_string(tag["d_val"]) for tag in dynamic.iter_tags("DT_SONAME"))
+            name = next(own, "") or name
     if re.fullmatch(LIBRARY_NAME, name) is None:
         raise BuildError(f"{file.name} calls itself {name[:80]!r}, which is no library's name (SONAME)")
     return name
-
-
-def _own_name(elf: ELFFile) -> str | None:
-    dynamic = elf.get_section_by_name(".dynamic")
-    if not isinstance(dynamic, DynamicSection):
-        return None
-    texts = elf.get_section(dynamic["sh_link"])
-    if not isinstance(texts, StringTableSection):
-        return None
-    return next((texts.get_string(tag["d_val"]) for tag in dynamic.iter_tags("DT_SONAME")), None)
 
 
 def library_of_image(context: BuildContext, arch: Arch, image: Image, name: str) -> SharedLibrary:
@@ -381,14 +363,13 @@ def library_of_image(context: BuildContext, arch: Arch, image: Image, name: str)
     def build(target: Path) -> None:
         check_installed("image-packages.txt", "reading a library out of an image")
         argv = ["unsquashfs", "-quiet", "-no-progress", "-no-xattrs", "-dest", str(target / "tree")]
-        finished = run([*argv, str(image.squashfs), path], time_limit=_READ_LIMIT)
+        finished = run([*argv, str(image.squashfs), path], time_limit=120)
         if finished.status != 0 or not (target / "tree" / path).is_file():
             raise BuildError(f"{path} cannot be read out of image {image.recipe.name}", detail=finished.complaint())
         (target / "tree" / path).rename(target / name)
 
-    found = context.cache.obtain(
-        "workloads", {"image": image.key, "path": path}, f"{name} of {image.recipe.name}", build
-    )
+    inputs = {"image": image.key, "path": path}
+    found = context.cache.obtain("workloads", inputs, f"{name} of {image.recipe.name}", build)
     return SharedLibrary(name, found.path / name, f"/{path}", is_brought=False)
 
 
@@ -408,15 +389,10 @@ def library_path(record: str, arch: Arch, name: str, image: str) -> str:
         if sizes[path] > LARGEST:
             raise BuildError(f"{path} of image {image} is larger than {LARGEST >> 20} MiB")
         return path
-    alike = difflib.get_close_matches(name, set(_libraries((*sizes, *links), arch)), n=3)
+    parts = (path.rpartition("/") for path in (*sizes, *links))
+    names = {name for folder, _, name in parts if folder in _FOLDERS[arch] and re.fullmatch(LIBRARY_NAME, name)}
+    alike = difflib.get_close_matches(name, names, n=3)
     raise BuildError(
         f"image {image} has no library {name} in {' or '.join(_FOLDERS[arch])}",
         hint=f"did you mean {', '.join(alike)}" if alike else "a recipe of your own can add the package that has it",
     )
-
-
-def _libraries(paths: tuple[str, ...], arch: Arch) -> Iterator[str]:
-    for path in paths:
-        folder, _, name = path.rpartition("/")
-        if folder in _FOLDERS[arch] and re.fullmatch(LIBRARY_NAME, name):
-            yield name

@@ -97,22 +97,13 @@ def _kernels_at_hand(context: BuildContext) -> Iterator[Kernel]:
             continue
 
 
-def _programs(context: BuildContext, artifact: Artifact) -> None:
-    guest_programs(context, artifact.label.rpartition(", ")[2])
-
-
-def _toolchain(context: BuildContext, artifact: Artifact) -> None:
-    del artifact  # there is one
-    guest_toolchain(context)
-
-
-_MAKERS: Mapping[Kind, Callable[[BuildContext, Artifact], None]] = {
+_MAKERS: Mapping[Kind, Callable[[BuildContext, Artifact], object]] = {
     Kind.DEBIAN: _packages,
-    Kind.TOOLCHAINS: _toolchain,
+    Kind.TOOLCHAINS: lambda context, _: guest_toolchain(context),
     Kind.KERNEL_SOURCE: _source,
     Kind.KERNELS: _kernel,
     Kind.VMLINUX: _kernel,
-    Kind.PROGRAMS: _programs,
+    Kind.PROGRAMS: lambda context, artifact: guest_programs(context, artifact.label.rpartition(", ")[2]),
     Kind.INITRAMFS: _initramfs,
     Kind.ARCHIVES: _image,
     Kind.IMAGES: _image,

@@ -30,7 +30,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.guest.guest_files import SavedGuest
 from orchestrator.guest.hub import Hub
 from orchestrator.guest.machine import QEMU, Login, Machine, MemoryFile, Wiring, qemu_command
-from orchestrator.program import PROGRAM
+from orchestrator.process import not_installed
 
 # Saved guests in the cache: what one is of, where it is, how many are kept.
 
@@ -60,14 +60,16 @@ def key_inputs(machine: Machine) -> dict[str, object]:
     memory = MemoryFile("memory", is_saved=True)
     wiring = Wiring("monitor", "agent", "console", None, Path("initramfs"), Path("overlay"), memory)
     paths = {str(machine.kernel): "kernel", **{str(disk.file): "data" for disk in machine.data}}
-    arguments = [_without_paths(word, paths) for word in qemu_command(machine, wiring)]
+    command = "\0".join(qemu_command(machine, wiring))
+    for path, name in paths.items():
+        command = command.replace(path, name)
     root = machine.root
     return {
         "format": _FORMAT,
         "point": _POINT,
         "agent": PROTOCOL,
         "qemu": _qemu_digests(),
-        "arguments": arguments,
+        "arguments": command.split("\0"),
         "kernel": _digest(machine.kernel),
         "initramfs": _digest(machine.initramfs),
         "drivers": None if machine.disk_drivers is None else _digest(machine.disk_drivers),
@@ -101,7 +103,13 @@ def saved_guest(context: BuildContext, machine: Machine, save: Callable[[SavedGu
     # maps it privately.
     os.utime(artifact.stamp)
     if found is None:
-        _keep_limit(context)
+        # Remove those whose last use is longest ago until the rest is within the limit; none that is in use.
+        kept: list[Artifact] = [one for _, one in context.cache.contents(KIND) if one is not None]
+        room = LIMIT
+        for one in sorted(kept, key=lambda one: one.used, reverse=True):
+            room -= one.size()
+            if room < 0:
+                context.cache.remove(one, one.used)
     return SavedGuest(key, artifact.path)
 
 
@@ -112,17 +120,6 @@ def discard(context: BuildContext, machine: Machine, version: tuple[int, int] | 
         context.cache.discard(found, lambda place: SavedGuest(found.key, place).version == version)
 
 
-def _keep_limit(context: BuildContext) -> None:
-    """Remove those whose last use is longest ago until the rest is within the limit; none that is in use."""
-    kept: list[Artifact] = [artifact for _, artifact in context.cache.contents(KIND) if artifact is not None]
-    kept.sort(key=lambda artifact: artifact.used, reverse=True)
-    room = LIMIT
-    for artifact in kept:
-        room -= artifact.size()
-        if room < 0:
-            context.cache.remove(artifact, artifact.used)
-
-
 def _label(context: BuildContext, machine: Machine) -> str:
     kernel = context.cache.label(machine.initramfs.parent).rpartition(" ")[2] or machine.kernel.name
     image = "" if machine.root is None else f", {machine.root.name} ({machine.channel})"
@@ -130,18 +127,12 @@ def _label(context: BuildContext, machine: Machine) -> str:
     return f"{kernel} on {machine.cpu.name}{cpus}, {machine.memory_mib} MiB, {machine.timing}{image}"
 
 
-def _without_paths(word: str, paths: dict[str, str]) -> str:
-    for path, name in paths.items():
-        word = word.replace(path, name)
-    return word
-
-
 @lru_cache(maxsize=1)
 def _qemu_digests() -> dict[str, str]:
     """Of QEMU's program, and of the firmware and the emulator that it loads; its version is in the program."""
     found = shutil.which(QEMU)
     if found is None:
-        raise HostError(f"{QEMU} is not installed", hint=f"`{PROGRAM} doctor` says what is missing and how to get it")
+        raise not_installed(QEMU)
     program = Path(found).resolve()
     prefix = program.parent.parent
     folders = [folder for pattern in _FOLDERS for folder in sorted(prefix.glob(pattern))]
@@ -210,12 +201,11 @@ def kept_guest(file: Path, folder: Path) -> Iterator[tuple[Machine, SavedGuest]]
     machine = kept.machine
     needed = [machine.kernel, machine.initramfs, *(disk.file for disk in machine.data)]
     needed += [] if machine.root is None else [machine.root.base]
-    for part in needed:
-        if not part.is_file():
-            what = f"{part} is gone, which the kept guest needs"
-            raise HostError(what, where=str(file), hint="run the test again, which keeps the guest anew")
-    if digest(key_inputs(machine)) != kept.key:
-        what = "QEMU, the kernel or the image is not what it was when the guest was kept"
+    gone = next((part for part in needed if not part.is_file()), None)
+    if gone is not None or digest(key_inputs(machine)) != kept.key:
+        what = f"{gone} is gone, which the kept guest needs"
+        if gone is None:
+            what = "QEMU, the kernel or the image is not what it was when the guest was kept"
         raise HostError(what, where=str(file), hint="run the test again, which keeps the guest anew")
     with contextlib.ExitStack() as ends:
         if machine.lan is not None:

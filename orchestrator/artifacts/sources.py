@@ -7,12 +7,10 @@ header that a macro names.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
 import re
-import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -32,7 +30,6 @@ _OF_COMPILER = re.compile("/usr/lib/(?:gcc|clang|llvm-[^/]+)/")
 """Begins the paths of the headers of the host's compilers: their versions name them."""
 OF_THE_LAB = "lab:"
 """Begins the title of a file of the lab's: the user may have one of its name."""
-_TARGET = "files"
 _WORD = re.compile(r"(?:\\.|[^\s\\])+")
 
 
@@ -52,7 +49,6 @@ class OwnSource:
 
     @cached_property
     def key(self) -> str:
-        """What names this content."""
         return hashlib.sha256(json.dumps(self.digests, sort_keys=True).encode()).hexdigest()[:24]
 
 
@@ -102,11 +98,11 @@ def files_read(compiler: Sequence[str], environment: Mapping[str, str | None]) -
 
     Nothing where it does not compile: to compile tells why.
     """
-    finished = run([*compiler, "-w", "-M", "-MT", _TARGET], time_limit=_LIMIT, environment=environment)
+    finished = run([*compiler, "-w", "-M", "-MT", "files"], time_limit=_LIMIT, environment=environment)
     if finished.status != 0:
         return []
     rules = finished.stdout.replace("\\\n", " ").splitlines()
-    words = [word for rule in rules for word in _WORD.findall(rule.removeprefix(f"{_TARGET}:"))]
+    words = [word for rule in rules for word in _WORD.findall(rule.removeprefix("files:"))]
     return [Path(re.sub(r"\\(.)", r"\1", word).replace("$$", "$")) for word in words]
 
 
@@ -116,7 +112,6 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"\n]{1,200})"', re.MULTILINE)
 _MACRO = re.compile(r"^\s*#\s*(?:define|include\s+[A-Za-z_])(?:.*\\\n)*.*", re.MULTILINE)
 """A macro, whose text may name a file, and an include that has a macro's."""
 _FILE = re.compile(r"(?<![\w./-])[\w./-]{1,200}\.(?:h|inc|def|tbl)(?![\w.])")
-_LARGEST_FILE = 1 << 20
 
 
 def included(main: str, folders: Sequence[Path]) -> list[Path]:
@@ -141,7 +136,7 @@ def included_as(main: str, folders: Sequence[Path]) -> Mapping[str, Path]:
 def read_c_source(file: Path) -> str:
     """Return a source's text. Raises ConfigError where it cannot be read as one."""
     try:
-        if file.stat().st_size > _LARGEST_FILE:
+        if file.stat().st_size > _LARGEST_TEXT:
             raise ConfigError("too large for a source file", where=str(file))
         return file.read_text()
     except OSError as error:
@@ -187,9 +182,6 @@ _MOST_BYTES = 64 << 20
 _BUILT = re.compile(r"\..*|.*\.(o|ko|a|mod|mod\.c|cmd)|Module\.symvers|modules\.order")
 """What an earlier build has left in the folder, and hidden files."""
 
-_LEADS_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-"""What a link to nothing gives."""
-
 
 def read_sources(folder: Path) -> Mapping[str, bytes]:
     """The content of a folder's files by their paths in it, without what a build has left there.
@@ -215,17 +207,11 @@ def read_sources(folder: Path) -> Mapping[str, bytes]:
 def _files(folder: Path, within: tuple[Path, ...]) -> Iterator[Path]:
     """The files below a folder, in order; ``within`` are the folder of all and those on the way, without links."""
     for path in sorted(folder.iterdir()):
-        if path.name.startswith("."):
+        if path.name.startswith(".") or not path.exists():  # a link to nothing
             continue
-        try:
-            mode = path.stat().st_mode
-        except OSError as error:
-            if error.errno in _LEADS_NOWHERE:
-                continue
-            raise
-        if stat.S_ISDIR(mode):
+        if path.is_dir():
             place = path.resolve()
             if place.is_relative_to(within[0]) and place not in within:
                 yield from _files(path, (*within, place))
-        elif stat.S_ISREG(mode) and not _BUILT.fullmatch(path.name):
+        elif path.is_file() and not _BUILT.fullmatch(path.name):
             yield path

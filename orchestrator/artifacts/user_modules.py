@@ -15,15 +15,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from orchestrator.artifacts.cache import BuildContext, digest
-from orchestrator.artifacts.diagnostics import (
-    error_hint,
-    error_lines,
-    error_place,
-    keep_warnings,
-    kept_output,
-    located,
-    shown_warnings,
-)
+from orchestrator.artifacts.diagnostics import build_error, error_hint, keep_warnings, kept_output, shown_warnings
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import TEMPLATE, Value, render_as, source_name
 from orchestrator.artifacts.modules import (
@@ -42,6 +34,7 @@ from orchestrator.catalog.data import similar_file, unknown
 from orchestrator.catalog.probes import SUFFIXES, find_module
 from orchestrator.catalog.user_files import DAMAGED, header, modinfo, named_modinfo
 from orchestrator.errors import BuildError, ConfigError, UnsupportedError, UsageError
+from orchestrator.files import sha256_of
 from orchestrator.program import PROGRAM
 
 # A user's folder of module sources with a Kbuild or a Makefile, built as the kernel's build system would.
@@ -67,7 +60,12 @@ def folder_modules(
     """
     sources = read_sources(folder)
     if not {"Kbuild", "Makefile"} & sources.keys():
-        raise _no_makefile(folder, sources)
+        objects = " ".join(f"{name.removesuffix('.c')}.o" for name in sorted(sources) if name.endswith(".c"))
+        what = "has neither a Kbuild nor a Makefile"
+        hint = f"one line makes a module of each file: echo 'obj-m := {objects}' >{shlex.quote(str(folder / 'Kbuild'))}"
+        if not objects:
+            what, hint = f"{what}, nor a C file", "name the folder that has the module's .c files, with a Kbuild"
+        raise ConfigError(what, where=str(folder), hint=hint)
     assignments = _assignments(variables)
     content = {name: hashlib.sha256(text).hexdigest() for name, text in sources.items()}
     files = {name: folder / name for name in sources}
@@ -80,7 +78,9 @@ def folder_modules(
             _write(sources, folder, scratch)
             finished = make_modules(kernel, places, scratch, assignments)
             if finished.status != 0:
-                raise _build_error(kernel, files, kept_output(finished.stdout + finished.stderr, scratch), folder)
+                kept = kept_output(finished.stdout + finished.stderr, scratch)
+                hints = [error_hint(kept, folder, files), *tree_notes(kernel)]
+                raise build_error(f"folder {folder.name} does not build", kept, files, folder, hints)
             for file in sorted(scratch.rglob("*.ko")):
                 strip_module(kernel, file)
                 shutil.copy(file, place)
@@ -99,6 +99,13 @@ def folder_modules(
     return modules
 
 
+def _write(sources: Mapping[str, bytes], folder: Path, target: Path) -> None:
+    for name, content in sources.items():
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        (target / name).write_bytes(content)
+        shutil.copymode(folder / name, target / name)  # a program that make calls
+
+
 def _assignments(variables: Mapping[str, str | int]) -> list[str]:
     for name, value in variables.items():
         if not _VARIABLE.fullmatch(name) or not _VALUE.fullmatch(str(value)):
@@ -108,31 +115,6 @@ def _assignments(variables: Mapping[str, str | int]) -> list[str]:
             hint = "leave it out: a module is built by the kernel's own compiler, in a folder of the lab's"
             raise UsageError(f"found {name}={str(value)!r}; the lab gives make this variable itself", hint=hint)
     return [f"{name}={value}" for name, value in sorted(variables.items())]
-
-
-def _no_makefile(folder: Path, sources: Mapping[str, bytes]) -> ConfigError:
-    objects = " ".join(f"{name.removesuffix('.c')}.o" for name in sorted(sources) if name.endswith(".c"))
-    if not objects:
-        hint = "name the folder that has the module's .c files, with a Kbuild"
-        return ConfigError("has neither a Kbuild nor a Makefile, nor a C file", where=str(folder), hint=hint)
-    hint = f"one line makes a module of each file: echo 'obj-m := {objects}' >{shlex.quote(str(folder / 'Kbuild'))}"
-    return ConfigError("has neither a Kbuild nor a Makefile", where=str(folder), hint=hint)
-
-
-def _write(sources: Mapping[str, bytes], folder: Path, target: Path) -> None:
-    for name, content in sources.items():
-        (target / name).parent.mkdir(parents=True, exist_ok=True)
-        (target / name).write_bytes(content)
-        shutil.copymode(folder / name, target / name)  # a program that make calls
-
-
-def _build_error(kernel: Kernel, files: Mapping[str, Path], kept: str, folder: Path) -> BuildError:
-    return BuildError(
-        f"folder {folder.name} does not build",
-        where=error_place(kept, files) or str(folder),
-        detail=error_lines("\n".join(located(kept, files))),
-        hint="; ".join(filter(None, [error_hint(kept, folder, files), *tree_notes(kernel)])),
-    )
 
 
 # A module that the user has built: its name, and whether a kernel would load it.
@@ -155,7 +137,7 @@ def prebuilt(file: Path, kernel: Kernel) -> Module:
             hint=f"give its source, {source}, and the lab builds it for this kernel; "
             f"or build it first: {PROGRAM} kmod build {source} --kernel {kernel.spec.argument} --out .",
         )
-    return Module(info["name"], file, hashlib.sha256(file.read_bytes()).hexdigest(), None)
+    return Module(info["name"], file, sha256_of(file), None)
 
 
 # A kernel module of the user's, in whatever form it comes: a template, a C file, a folder, or built already.
@@ -281,10 +263,9 @@ def _parameter_names(file: Path) -> list[str] | None:
             elf = ELFFile(stream)
             if elf.get_section_by_name("__param") is None:
                 return []
-            symbols = elf.get_section_by_name(".symtab")
-            names = (
-                [symbol.name for symbol in symbols.iter_symbols()] if isinstance(symbols, SymbolTableSection) else []
-            )
+            table = elf.get_section_by_name(".symtab")
+            symbols = table.iter_symbols() if isinstance(table, SymbolTableSection) else ()
+            names = [symbol.name for symbol in symbols]
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(file)) from None
     except DAMAGED:

@@ -37,8 +37,6 @@ def _number(value: object) -> object:
 
 
 def _like(pattern: str, expected: str) -> AfterValidator:
-    """A text of this form, which ``expected`` says."""
-
     def check(value: str) -> str:
         if not re.fullmatch(pattern, value):
             words = {"found": repr(value)[:80], "expected": expected}
@@ -128,26 +126,19 @@ class Declaration(Fact):
 
     @property
     def cells(self) -> Iterator[tuple[str, str]]:
-        """The calibration cells: table and column."""
         return ((table, column) for table, columns in self.calibration.items() for column in columns)
 
     @model_validator(mode="after")
-    def _each_cell_once(self) -> Self:
+    def _each_once(self) -> Self:
         cells = list(self.cells)
         cells += [(table, column) for table, columns in self.validation.items() for column in columns]
         cells += [(one.table, column) for one in self.exclusions for column in one.columns]
-        twice = next((cell for cell in cells if cells.count(cell) > 1), None)
-        if twice is not None:
-            raise PydanticCustomError(
-                "wrong", "{cell} is declared twice: leave one of them out", {"cell": " ".join(twice)}
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _each_cost_once(self) -> Self:
-        twice = next((name for name in self.fit if self.fit.count(name) > 1), None)
-        if twice is not None:
-            raise PydanticCustomError("wrong", "{name} is to be fitted twice: leave one of them out", {"name": twice})
+        once: dict[str, list[str]] = {"declared": [" ".join(cell) for cell in cells], "to be fitted": [*self.fit]}
+        for words, names in once.items():
+            twice = next((name for name in names if names.count(name) > 1), None)
+            if twice is not None:
+                sentence = "{name} is {words} twice: leave one of them out"
+                raise PydanticCustomError("wrong", sentence, {"name": twice, "words": words})
         return self
 
 
@@ -167,7 +158,6 @@ class CalibrationCell(Fact):
 
     @property
     def residual(self) -> float:
-        """What the model misses of the published figure, as a part of it."""
         return (self.modelled - self.published) / self.published
 
 
@@ -244,7 +234,6 @@ class CostTable(Fact):
 
     @property
     def priced(self) -> frozenset[Input]:
-        """What has a cost of its own."""
         fitted: Mapping[Input, FittedCost] = {} if self.fitted is None else self.fitted.costs
         wanted = () if self.declared is None else self.declared.fit
         return frozenset({*self.constants, *fitted, *wanted})

@@ -109,7 +109,6 @@ class Tlb(Fact):
 
     @property
     def as_cache(self) -> Cache:
-        """The same as a cache whose lines are pages."""
         return Cache(size=self.entries * self.page, ways=self.ways, line=self.page, source=self.source)
 
 
@@ -126,7 +125,6 @@ class CpuCaches(Fact):
 
     @property
     def all(self) -> Mapping[CacheName, Cache]:
-        """All of them as caches, by name."""
         return {
             "l1i": self.l1i,
             "l1d": self.l1d,

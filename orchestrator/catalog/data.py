@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict
 
-# How the catalogue's YAML files become typed, read-only values.
+from orchestrator.errors import ConfigError
+from orchestrator.paths import user_path
 
 # libyaml parses some ten times faster; a PyYAML built without it has only the pure Python loader.
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -28,7 +29,7 @@ class Fact(BaseModel):
 FactT = TypeVar("FactT", bound=Fact)
 
 
-def read(name: str, package: str = __package__) -> dict[str, object]:
+def read(name: str, package: str = __package__) -> dict[str, Any]:
     """Return the mapping in a catalogue file: ``name`` is its path below ``package``."""
     loader = _Loader(files(package).joinpath(name).read_bytes())
     try:
@@ -40,10 +41,8 @@ def read(name: str, package: str = __package__) -> dict[str, object]:
     return content
 
 
-def named(model: type[FactT], entries: object) -> Mapping[str, FactT]:
-    """Return ``entries`` (a mapping of name to fields) as models by name, in the file's order."""
-    if not isinstance(entries, dict):
-        raise TypeError(f"{model.__name__} entries are no mapping")
+def named(model: type[FactT], entries: Mapping[str, Mapping[str, object]]) -> Mapping[str, FactT]:
+    """Return ``entries``, fields by names, as models by name, in the file's order."""
     return MappingProxyType({name: model.model_validate({"name": name, **fields}) for name, fields in entries.items()})
 
 
@@ -89,7 +88,16 @@ def unknown(kind: str, word: str, choices: Iterable[str]) -> str:
     return f"unknown {kind} '{word}'; {choices_sentence(word, choices)}"
 
 
-# The file that may be meant by a path at which there is none.
+# A user's file by its path, and the one that may be meant where there is none.
+
+
+def existing_file(name: str, suffixes: tuple[str, ...]) -> Path:
+    """The file at a path. Raises ConfigError where there is none, with a similar one of these suffixes."""
+    path = user_path(name)
+    if not path.is_file():
+        what = "that is a folder" if path.is_dir() else "there is no such file"
+        raise ConfigError(f"found {name!r}; {what}", hint=similar_file(path, suffixes))
+    return path
 
 
 def similar_file(path: Path, suffixes: tuple[str, ...]) -> str:

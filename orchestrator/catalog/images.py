@@ -7,7 +7,7 @@ import hashlib
 import re
 import shlex
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -15,13 +15,14 @@ from types import MappingProxyType
 from typing import Annotated, Literal
 
 import yaml
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from orchestrator.catalog.data import Fact, choices_sentence, read, similar_file, unknown
+from orchestrator.catalog.data import Fact, choices_sentence, existing_file, read, similar_file, unknown
 from orchestrator.catalog.kernels import Arch
 from orchestrator.errors import ConfigError
 from orchestrator.paths import data_dir, user_path
+from orchestrator.plain_text import cut
 from orchestrator.program import PROGRAM
 
 # The disk images a guest can have, by the recipes they are built from: the lab's own and a user's.
@@ -122,71 +123,44 @@ def _own(name: str) -> ImageRecipe:
     if path.suffix != SUFFIX:
         hint = "a disk of your own needs no building" if path.suffix in _OTHER_SUFFIXES[1:] else ""
         raise ConfigError(f"found {name!r}; a recipe of your own is a {SUFFIX} file", hint=hint)
-    if not path.is_file():
-        what = "that is a folder" if path.is_dir() else "there is no such file"
-        raise ConfigError(f"found {name!r}; {what}", hint=similar_file(path, (SUFFIX,)))
+    existing_file(name, (SUFFIX,))
     if not _NAME.fullmatch(path.stem):
         what = "a recipe's name is made of at most 61 letters, digits, '.', '_' and '-'"
         raise ConfigError(f"found {name!r}; {what}", hint="rename it")
     return _read(path)
 
 
-@dataclass(frozen=True)
-class _Read:
-    """A recipe as written, and the lines of its keys."""
-
-    path: Path
-    recipe: WrittenRecipe
-    lines: _Lines
-
-    def where(self, *key: str) -> str:
-        return _where(self.path, self.lines, *key)
-
-
 def _read(path: Path) -> ImageRecipe:
-    read = _parse(path)
-    written = read.recipe
+    written, where = _parse(path)
     base = None
     if written.base is not None:
         if "/" in written.base:
-            raise ConfigError(
-                f"base: found {written.base!r}; a base is one of the lab's images, by its name",
-                where=read.where("base"),
-                hint=f"see: {PROGRAM} image list",
-            )
-        base = _base(written.base, read.where("base"))
+            what = f"base: found {written.base!r}; a base is one of the lab's images, by its name"
+            raise ConfigError(what, where=where("base"), hint=f"see: {PROGRAM} image list")
+        try:
+            base = image(written.base)
+        except ConfigError as error:
+            raise ConfigError(f"base: {error.what}", where=where("base")) from None
     arch = written.arch or (base.arch if base else None)
     init = written.init or (base.init if base else "small")
-    size = _bytes(written.size, read.where("size")) if written.size else (base.size if base else None)
+    size = base.size if base else None
+    if written.size:
+        size = int(written.size[:-1]) * _UNITS[written.size[-1]]
+        if not SMALLEST <= size <= LARGEST:
+            expected = f"expected {SMALLEST >> 20}M to {LARGEST >> 30}G (only what is used takes room)"
+            raise ConfigError(f"size: found {written.size!r}; {expected}", where=where("size"))
     if arch is None or size is None:
         lacking, example = ("arch", "x86_64") if arch is None else ("size", "2G")
-        raise ConfigError(
-            f"{lacking} is missing: a recipe without a base needs it", where=read.where(), hint=f"{lacking}: {example}"
-        )
+        what = f"{lacking} is missing: a recipe without a base needs it"
+        raise ConfigError(what, where=where(), hint=f"{lacking}: {example}")
     if base is not None and arch != base.arch:
-        raise ConfigError(f"arch: found {arch!r}; its base {base.name} is {base.arch}", where=read.where("arch"))
+        raise ConfigError(f"arch: found {arch!r}; its base {base.name} is {base.arch}", where=where("arch"))
     packages = sorted({*written.packages, *(base.packages if base else ())})
     return ImageRecipe(name=path.stem, title=written.title, arch=arch, packages=tuple(packages), init=init, size=size)
 
 
-def _base(name: str, where: str) -> ImageRecipe:
-    try:
-        return image(name)
-    except ConfigError as error:
-        raise ConfigError(f"base: {error.what}", where=where) from None
-
-
-def _bytes(size: str, where: str) -> int:
-    number = int(size[:-1]) * _UNITS[size[-1]]
-    if not SMALLEST <= number <= LARGEST:
-        raise ConfigError(
-            f"size: found {size!r}; expected {SMALLEST >> 20}M to {LARGEST >> 30}G (only what is used takes room)",
-            where=where,
-        )
-    return number
-
-
-def _parse(path: Path) -> _Read:
+def _parse(path: Path) -> tuple[WrittenRecipe, Callable[..., str]]:
+    """A recipe as written, and a function that gives a key's place, as FILE:LINE; for none that of the first."""
     try:
         with path.open("rb") as file:
             content = file.read(_LARGEST_FILE + 1)
@@ -199,24 +173,29 @@ def _parse(path: Path) -> _Read:
         lines = _lines(yaml.compose(content, yaml.SafeLoader))
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}" if mark is not None else str(path)
-        raise ConfigError(f"this is not YAML: {getattr(error, 'problem', None) or error}", where=where) from None
+        place = f"{path}:{mark.line + 1}" if mark is not None else str(path)
+        raise ConfigError(f"this is not YAML: {getattr(error, 'problem', None) or error}", where=place) from None
     if not isinstance(fields, dict):
         what = "the recipe is empty" if fields is None else "a recipe is a mapping of keys to values"
         raise ConfigError(what, where=str(path), hint=f"for example:\n{_EXAMPLE}")
     if fields.keys() & _OF_EXPERIMENTS and not fields.keys() & WrittenRecipe.model_fields.keys():
         hint = f"a recipe is, for example:\n{_EXAMPLE}"
         raise ConfigError("this is an experiment, and no recipe of an image", where=str(path), hint=hint)
+
+    def where(*key: str | int) -> str:
+        place = (str(key[0]), *key[1:]) if key else ()
+        return f"{path}:{lines.get(place) or lines[()]}"
+
     try:
-        return _Read(path, WrittenRecipe.model_validate(fields), lines)
+        return WrittenRecipe.model_validate(fields), where
     except ValidationError as error:
-        first = _first(error)
-        where = _where(path, lines, *() if first["type"] == "missing" else first["loc"])
-        raise ConfigError(_sentence(first), where=where) from None
+        # A file of another kind has unknown keys and lacks others, and the former show what it is.
+        errors = error.errors(include_url=False)
+        first = next((one for one in errors if one["type"] in _UNKNOWN), errors[0])
+        raise ConfigError(_sentence(first), where=where(*() if first["type"] == "missing" else first["loc"])) from None
 
 
 def _lines(root: yaml.Node | None) -> _Lines:
-    """The line of the recipe's first key, of each key, and of each item of a list."""
     if not isinstance(root, yaml.MappingNode):
         return {}
     lines: dict[tuple[str | int, ...], int] = {(): root.start_mark.line + 1}
@@ -228,26 +207,13 @@ def _lines(root: yaml.Node | None) -> _Lines:
     return lines
 
 
-def _where(path: Path, lines: _Lines, *key: str | int) -> str:
-    """The place of a key, as FILE:LINE; of one that the recipe has not, of the first."""
-    place = (str(key[0]), *key[1:]) if key else ()
-    return f"{path}:{lines.get(place) or lines[()]}"
-
-
-def _first(error: ValidationError) -> ErrorDetails:
-    """The error to tell: a file of another kind has unknown keys and lacks others, and the former show what it is."""
-    errors = error.errors(include_url=False)
-    return next((one for one in errors if one["type"] in _UNKNOWN), errors[0])
-
-
 def _sentence(first: ErrorDetails) -> str:
     top, key = str(first["loc"][0]), ".".join(map(str, first["loc"]))[:80]
     if first["type"] in _UNKNOWN:
         return f"unknown key '{key}'; {choices_sentence(key, _EXPECTED)}"
     if first["type"] == "missing":
         return f"{key} is missing; expected {_EXPECTED[top]}"
-    found = repr(first["input"])
-    return f"{key}: found {found if len(found) <= 80 else found[:77] + '...'}; expected {_EXPECTED[top]}"
+    return f"{key}: found {cut(repr(first['input']), 80, '...')}; expected {_EXPECTED[top]}"
 
 
 # What people have in place of a disk: other programs' disks, packed ones, archives.
@@ -265,25 +231,12 @@ class OtherFile(Fact):
     hint: str
 
 
-def other_file(begin: bytes) -> OtherFile | None:
-    """What a file with this beginning is; None where it may be a disk."""
-    return next((one for one in _all() if begin[one.at :].startswith(bytes.fromhex(one.mark))), None)
-
-
-@lru_cache(maxsize=1)
-def _all() -> tuple[OtherFile, ...]:
-    entries = read("other_files.yaml")["files"]
-    assert isinstance(entries, list)
-    return tuple(OtherFile.model_validate(entry) for entry in entries)
-
-
 # A user's disk image, named by its path: a root file system to start guests from.
 
 _QCOW2 = b"QFI\xfb"
 _HEADER = struct.Struct(">4sIQ56xQ")
 """Magic, version, where the backing file's name is, and (version 3) the incompatible features."""
 _EXTERNAL_DATA = 1 << 2
-_QCOW2_VERSIONS = (2, 3)
 _SMALLEST = 1 << 20
 _SUFFIXES = (".qcow2", ".qcow", ".img", ".raw")
 _BOOT_RECORD = (0x1FE, b"\x55\xaa")
@@ -312,7 +265,12 @@ def find_disk(name: str) -> UserDisk:
     """Return the disk at a path. Raises ConfigError for a file that is missing or cannot be used."""
     path = user_path(name)
     if not path.is_file():
-        raise _no_file(name, path)
+        what, hint = "there is no such file", similar_file(path, _SUFFIXES)
+        if path.is_dir():
+            what, hint = "that is a folder", "a disk is a file; --data gives a guest a folder of the host"
+        elif path.exists():
+            what, hint = "a disk is a file, which this is not", ""
+        raise ConfigError(f"found {name!r}; {what}", hint=hint)
     try:
         facts = path.stat()
         with path.open("rb") as file:
@@ -329,20 +287,11 @@ def find_disk(name: str) -> UserDisk:
     return UserDisk(path.name, key, path, format_)
 
 
-def _no_file(name: str, path: Path) -> ConfigError:
-    if path.is_dir():
-        hint = "a disk is a file; --data gives a guest a folder of the host"
-        return ConfigError(f"found {name!r}; that is a folder", hint=hint)
-    if path.exists():
-        return ConfigError(f"found {name!r}; a disk is a file, which this is not")
-    return ConfigError(f"found {name!r}; there is no such file", hint=similar_file(path, _SUFFIXES))
-
-
 def _refuse_raw(name: str, path: Path, size: int, begin: bytes) -> None:
-    other = other_file(begin)
-    if other is not None:
-        hint = other.hint.format(old=shlex.quote(str(path)), new=shlex.quote(f"{path.stem}.qcow2"))
-        raise ConfigError(f"found {name!r}; it is {other.what}, and no disk in the form qcow2 or raw", hint=hint)
+    for other in TypeAdapter(list[OtherFile]).validate_python(read("other_files.yaml")["files"]):
+        if begin[other.at :].startswith(bytes.fromhex(other.mark)):
+            hint = other.hint.format(old=shlex.quote(str(path)), new=shlex.quote(f"{path.stem}.qcow2"))
+            raise ConfigError(f"found {name!r}; it is {other.what}, and no disk in the form qcow2 or raw", hint=hint)
     if path.suffix == ".yml":
         raise ConfigError(f"found {name!r}; a recipe's name ends with .yaml")
     if size < _SMALLEST:
@@ -360,7 +309,7 @@ def _refuse_qcow2(name: str, begin: bytes) -> None:
     if len(begin) < _HEADER.size:
         raise ConfigError(f"found {name!r}; it is not a whole qcow2", hint="copy it again")
     _, version, backing, features = _HEADER.unpack_from(begin)
-    if version not in _QCOW2_VERSIONS:
+    if version not in (2, 3):
         hint = "qemu-img convert -O qcow2 OLD NEW makes one that the lab takes"
         raise ConfigError(f"found {name!r}; it is a qcow of version {version}, not 2 or 3", hint=hint)
     if backing or (version >= 3 and features & _EXTERNAL_DATA):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -111,26 +111,33 @@ def _hint_of_installed(path: Path) -> str:
     )
 
 
+def setting_options(tree: Path, options: Iterable[str]) -> str:
+    """What to do about options that a kernel built in a tree lacks."""
+    enabled = " ".join(f"-e {option.removeprefix('CONFIG_')}" for option in options)
+    return f"in {tree}: scripts/config {enabled}, and build it again"
+
+
 def describe(name: str) -> dict[str, object]:
     """A KernelSpec's fields for the kernel at a path. Raises ConfigError where it cannot be a guest's."""
     try:
         tree, image = find_tree(name)
         config = read_config(tree / ".config")
         image = bootable(tree, image, config)
-        is_image = _is_image(image)
+        with image.open("rb") as opened:
+            begin = opened.read(_BOOT_MARK[0] + len(_BOOT_MARK[1]))
     except OSError as error:
         path = user_path(named_path(name)[1])
         file = f"{error.filename} " if error.filename and Path(error.filename) != path else "it "
         hint = _hint_of_installed(path)
         raise ConfigError(f"found {name!r}; {file}cannot be read: {error.strerror}", hint=hint) from None
-    lacking = [f"{option} ({why})" for option, why in _NEEDED.items() if config.get(option) != "y"]
+    lacking = {option: why for option, why in _NEEDED.items() if config.get(option) != "y"}
     if "CONFIG_X86" not in config:
         raise ConfigError(f"found {name!r}; it is not a kernel for x86")
     if lacking:
-        missing = [option.removeprefix("CONFIG_") for option in _NEEDED if config.get(option) != "y"]
-        hint = f"in {tree}: scripts/config {' '.join(f'-e {option}' for option in missing)}, and build it again"
-        raise ConfigError(f"found {name!r}; it was built without {', '.join(lacking)}", hint=hint)
-    if not is_image:
+        what = f"it was built without {', '.join(f'{option} ({why})' for option, why in lacking.items())}"
+        raise ConfigError(f"found {name!r}; {what}", hint=setting_options(tree, lacking))
+    # As a vmlinux or a bzImage begins (Documentation/arch/x86/boot.rst).
+    if not (begin.startswith(_ELF) or begin[_BOOT_MARK[0] :] == _BOOT_MARK[1]):
         raise ConfigError(f"found {name!r}; {image} is no kernel's image", hint=f"build it again: {_MAKE}")
     long_mode = config.get("CONFIG_X86_64") == "y"
     stem = re.sub(r"[^A-Za-z0-9._+-]+", "-", tree.name).strip("-.+_") or "kernel"
@@ -163,13 +170,6 @@ def bootable(tree: Path, image: Path, config: Mapping[str, str]) -> Path:
     return compressed
 
 
-def _is_image(file: Path) -> bool:
-    """Whether a file begins as a vmlinux or a bzImage does (Documentation/arch/x86/boot.rst)."""
-    with file.open("rb") as opened:
-        begin = opened.read(_BOOT_MARK[0] + len(_BOOT_MARK[1]))
-    return begin.startswith(_ELF) or begin[_BOOT_MARK[0] :] == _BOOT_MARK[1]
-
-
 def entry_offset(config: Mapping[str, str]) -> int:
     """Bytes before the first own instruction of most functions: an endbr, and the nop of the function tracer."""
     endbr = 4 if config.get("CONFIG_X86_KERNEL_IBT") == "y" else 0
@@ -198,7 +198,6 @@ class DebianPackages(Fact):
 
     @property
     def flavour(self) -> str:
-        """What the names of its packages end with."""
         return self.image.rpartition("-image-")[2]
 
 
@@ -236,7 +235,6 @@ class KernelSpec(Fact):
 
     @property
     def needs_long_mode(self) -> bool:
-        """Whether it is a 64-bit kernel."""
         return self.arch == "x86_64"
 
     @property
@@ -246,7 +244,6 @@ class KernelSpec(Fact):
 
     @property
     def origin(self) -> str:
-        """Where it comes from, as text."""
         if self.packages is not None:
             return f"linux-image-{self.version}*-{self.packages.flavour}" if self.is_searched else self.packages.image
         if self.source is not None:
@@ -307,7 +304,10 @@ def kernels() -> Mapping[str, KernelSpec]:
             for variant_name, variant in catalogue.variants.items():
                 if variant.arch in (None, base.arch) and number in (variant.versions or catalogue.versions):
                     name = base_name if variant_name == _PLAIN else f"{base_name}-{variant_name}"
-                    found.append(_from_source(f"{name}{suffix}", base, variant, number, version))
+                    fields = base.model_dump() | variant.model_dump(exclude={"arch", "versions"}) | version.model_dump()
+                    fields |= {"name": f"{name}{suffix}", "title": f"{base.title}, {variant.title}", "version": number}
+                    fragments = [*base.fragments, *variant.fragments]
+                    found.append(KernelSpec.model_validate({**fields, "fragments": fragments}))
     return MappingProxyType({spec.name: spec for spec in found})
 
 
@@ -369,8 +369,10 @@ def _of_version(plain: KernelSpec, version: str) -> KernelSpec:
         *others, last = plain.patched or known
         of = f"{', '.join(others)} or {last}" if others else last
         raise ConfigError(f"kernel '{plain.name}' is of Linux {of}, and not of {version}", hint=hint)
-    wanted = _numbers(version) if version != NEWEST else max(map(_numbers, known))
-    nearest = known[max((one for one in known if _numbers(one) <= wanted), key=_numbers, default=plain.version)]
+    wanted = version_numbers(version) if version != NEWEST else max(map(version_numbers, known))
+    nearest = known[
+        max((one for one in known if version_numbers(one) <= wanted), key=version_numbers, default=plain.version)
+    ]
     update: dict[str, object] = {"name": f"{plain.name}@{version}", "version": version, "is_searched": True}
     title = plain.title.replace("not preemptible", "not or lazily preemptible")
     update |= {"title": f"{title}, Linux {version}", "source": plain.source and f"linux-source-{version}"}
@@ -381,7 +383,8 @@ def _of_version(plain: KernelSpec, version: str) -> KernelSpec:
     return nearest.model_copy(update=update)
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def version_numbers(version: str) -> tuple[int, ...]:
+    """The numbers of a version, by which one of two is the newer."""
     return tuple(map(int, version.split(".")))
 
 

@@ -9,13 +9,12 @@ import shlex
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from orchestrator.catalog.data import Fact, named, read, similar_file, unknown
-from orchestrator.catalog.kernels import Arch
+from orchestrator.catalog.data import Fact, existing_file, named, read, unknown
+from orchestrator.catalog.kernels import Arch, version_numbers
 from orchestrator.errors import ConfigError
 from orchestrator.paths import user_path
 
@@ -32,7 +31,7 @@ class Change(Fact):
 
     release: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+(\.\d+)*$")]
     commit: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12}$")]
-    arch: Literal["i386", "x86_64"] | None = None
+    arch: Arch | None = None
 
     def __str__(self) -> str:
         return f"{self.release} (commit {self.commit})"
@@ -40,7 +39,7 @@ class Change(Fact):
     def is_in(self, release: str) -> bool:
         """Whether a kernel's release (``6.12.117-lab``) has it; one that begins with no number has."""
         found = _NUMBERS.match(release)
-        return found is None or _numbers(found[0]) >= _numbers(self.release)
+        return found is None or version_numbers(found[0]) >= version_numbers(self.release)
 
 
 class KernelFeature(Fact):
@@ -61,10 +60,6 @@ class KernelFeature(Fact):
             on = f" on {arch}" if self.until.arch else ""
             return f"Linux has this no more{on} since {self.until}, and the kernel is {release}"
         return None
-
-
-def _numbers(release: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in release.split("."))
 
 
 # A bpftrace one-liner among the probes: ``bpftrace: kprobe:vfs_read { @[comm] = count(); }``.
@@ -162,7 +157,7 @@ def find_probe(name: str) -> Path:
     if not path.name.endswith((*SUFFIXES, *BPF_SUFFIXES)):
         what = f"found {name!r}; {_FORMS}, and BPF programs of your own are a C file (.bpf.c) or an object (.o)"
         raise ConfigError(what, hint=_way(path))
-    return _existing(path, name)
+    return existing_file(name, (*SUFFIXES, *BPF_SUFFIXES))
 
 
 def find_module(name: str) -> Path:
@@ -170,14 +165,7 @@ def find_module(name: str) -> Path:
     path = user_path(name)
     if has_programs(path) or not path.name.endswith(SUFFIXES):
         raise ConfigError(f"found {name!r}; {_FORMS}", hint=_way(path))
-    return _existing(path, name)
-
-
-def _existing(path: Path, name: str) -> Path:
-    if not path.is_file():
-        what = "that is a folder" if path.is_dir() else "there is no such file"
-        raise ConfigError(f"found {name!r}; {what}", hint=similar_file(path, (*SUFFIXES, *BPF_SUFFIXES)))
-    return path
+    return existing_file(name, (*SUFFIXES, *BPF_SUFFIXES))
 
 
 def unpacking(path: Path) -> str:
@@ -217,8 +205,6 @@ def probe_name(path: Path) -> str:
 VALUE_MAX = 1024
 """Characters of a value (STRING_MAX of param_set_charp(), kernel/params.c)."""
 
-NO_PARAMETERS: Mapping[str, str] = MappingProxyType({})
-
 TEXT_MAX = 1000
 """Characters of all parameters behind a path."""
 
@@ -253,7 +239,7 @@ def parse_parameters(text: str) -> dict[str, str]:
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise ConfigError(f"found {text[:_QUOTED]!r}; {_spelled(error)}") from None
+        raise ConfigError(f"found {text[:_QUOTED]!r}; {str(error).lower()}: quotes are as in a shell") from None
     given: dict[str, str] = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -292,13 +278,6 @@ def in_name(parameters: Mapping[str, str]) -> str:
         return shown
     return f"{shown[:_SHOWN_VALUES]}.{hashlib.sha256(written(parameters).encode()).hexdigest()[:_DIGITS]}"
 
-
-def _spelled(error: ValueError) -> str:
-    """What shlex says, as a part of a sentence."""
-    return f"{str(error).lower()}: quotes are as in a shell"
-
-
-# The kinds of probe, how each is set up, and its evidence.
 
 BASELINE = "none"
 """The probe kind without a probe, against which every overhead is measured."""
@@ -381,7 +360,6 @@ class ProbeKind(KernelFeature):
 
     @property
     def has_own_programs(self) -> bool:
-        """Whether it is BPF programs of the user's."""
         return self.bpf_file is not None or self.one_liner is not None
 
     def on(self, release: str, arch: Arch) -> ProbeKind:
@@ -446,31 +424,11 @@ def probe_kind(name: str) -> ProbeKind:
     return _own(shown + in_name(parameters), title, file=file, parameters=parameters)
 
 
-def _own(
-    name: str,
-    title: str,
-    *,
-    file: Path | None = None,
-    parameters: Mapping[str, str] = NO_PARAMETERS,
-    bpf_file: Path | None = None,
-    one_liner: str | None = None,
-) -> ProbeKind:
-    is_module = file is not None
-    return ProbeKind(
-        name=name,
-        title=title,
-        column=None,
-        template=None,
-        site="kprobe" if is_module else "ftrace",
-        mechanism="own",
-        int3_per_hit=None,
-        at="after-ftrace-nop" if is_module else "entry",
-        optimisation=is_module,
-        file=file,
-        parameters=dict(parameters),
-        bpf_file=bpf_file,
-        one_liner=one_liner,
-    )
+def _own(name: str, title: str, **fields: object) -> ProbeKind:
+    is_module = "file" in fields
+    site, at = ("kprobe", "after-ftrace-nop") if is_module else ("ftrace", "entry")
+    common = {"name": name, "title": title, "column": None, "site": site, "mechanism": "own", "int3_per_hit": None}
+    return ProbeKind.model_validate({**common, "at": at, "optimisation": is_module, **fields})
 
 
 # The standard kernel events, and where in the kernel each of them is.

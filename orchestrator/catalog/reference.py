@@ -55,17 +55,14 @@ class ReferenceTable(Fact):
 
     @property
     def name(self) -> str:
-        """The table's name within its document."""
         return self.id.rpartition("/")[2]
 
     @property
     def document_id(self) -> str:
-        """The document's name: the prefix of all its tables' ids."""
         return self.id.rpartition("/")[0]
 
     @property
     def columns(self) -> Sequence[str]:
-        """The columns with figures, in the table's order."""
         return tuple(self.samples or self.published_overheads)
 
     def average(self, column: str) -> float | None:
@@ -98,10 +95,7 @@ def reference_tables() -> Mapping[str, ReferenceTable]:
     names = (entry.name for entry in files(__package__).joinpath("reference").iterdir())
     for name in sorted(name for name in names if name.endswith(".yaml")):
         content = read(f"reference/{name}")
-        lists = content.pop("tables")
-        if not isinstance(lists, dict):
-            raise TypeError(f"catalogue file reference/{name} holds no tables")
-        for table, fields in lists.items():
+        for table, fields in content.pop("tables").items():
             table_id = f"{name.removesuffix('.yaml')}/{table}"
             tables[table_id] = ReferenceTable.model_validate({"id": table_id, **content, **fields})
     return MappingProxyType(tables)
@@ -175,9 +169,4 @@ def claims() -> Mapping[str, Claim]:
     """Return every claim by id, in the documents' order."""
     model: TypeAdapter[Claim] = TypeAdapter(Annotated[Claim, Field(discriminator="kind")])
     entries = read("claims.yaml")
-    found = {}
-    for name, fields in entries.items():
-        if not isinstance(fields, dict):
-            raise TypeError(f"claim {name} is no mapping")
-        found[name] = model.validate_python({"id": name, **fields})
-    return MappingProxyType(found)
+    return MappingProxyType({name: model.validate_python({"id": name, **fields}) for name, fields in entries.items()})

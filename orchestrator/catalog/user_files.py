@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, BinaryIO, Literal
 
 from elftools.common.exceptions import ELFError
 
@@ -24,29 +24,34 @@ from orchestrator.program import PROGRAM
 # What a module that the user has built says of itself: whether it is one, and its name.
 
 _NAME = re.compile(r"[A-Za-z0-9_]{1,55}")
-_LARGEST = 64 << 20
 _NOT_BUILT = f"it is text: name C code NAME.c, and the lab builds it; or build it first: {PROGRAM} kmod build ./NAME.c"
 _PACKED = {b"\x28\xb5\x2f\xfd": ".zst", b"\xfd7zXZ": ".xz", b"\x1f\x8b": ".gz"}
 """How packed files begin, and what they are called."""
+
+
+def _elf(stream: BinaryIO) -> Any:
+    from elftools.elf.elffile import ELFFile  # most commands read none, and do not wait for it
+
+    return ELFFile(stream)
 
 
 def named_modinfo(file: Path) -> Mapping[str, str]:
     """What ``modinfo`` returns, of a file that says a module's name. Raises ConfigError for any other."""
     info = modinfo(file)
     if not _NAME.fullmatch(info.get("name", "")):
-        raise ConfigError(f"is no kernel module: it is {_kind(file)}", where=str(file))
+        is_object = header(file, "e_type") == "ET_REL"
+        kind = "an object file that does not say a module's name" if is_object else "a program or a library"
+        raise ConfigError(f"is no kernel module: it is {kind}", where=str(file))
     return info
 
 
 def modinfo(file: Path) -> dict[str, str]:
     """What a module says of itself, as ``modinfo`` prints it; the last value of a key. Raises ConfigError."""
-    from elftools.elf.elffile import ELFFile
-
     try:
-        if file.stat().st_size > _LARGEST:
-            raise ConfigError(f"is larger than {_LARGEST >> 20} MiB", where=str(file))
+        if file.stat().st_size > LARGEST:
+            raise ConfigError(f"is larger than {LARGEST >> 20} MiB", where=str(file))
         with file.open("rb") as stream:
-            section = ELFFile(stream).get_section_by_name(".modinfo")
+            section = _elf(stream).get_section_by_name(".modinfo")
             content = section.data() if section is not None else b""
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(file)) from None
@@ -58,16 +63,8 @@ def modinfo(file: Path) -> dict[str, str]:
 
 def header(file: Path, field: str) -> str:
     """A field of an ELF file's header, such as ``e_machine``."""
-    from elftools.elf.elffile import ELFFile
-
     with file.open("rb") as stream:
-        return str(ELFFile(stream)[field])
-
-
-def _kind(file: Path) -> str:
-    """What an ELF file is that has no name of a module."""
-    is_object = header(file, "e_type") == "ET_REL"
-    return "an object file that does not say a module's name" if is_object else "a program or a library"
+        return str(_elf(stream)[field])
 
 
 def _no_module(file: Path) -> ConfigError:
@@ -109,13 +106,11 @@ def read_user_elf(path: Path, name: str, expected: str) -> UserElf:
 
     ``name`` is the path as the user wrote it.
     """
-    from elftools.elf.elffile import ELFFile
-
     try:
         if path.stat().st_size > LARGEST:
             raise ConfigError(f"found {name!r}; it is larger than {LARGEST >> 20} MiB")
         with path.open("rb") as file:
-            elf = ELFFile(file)
+            elf = _elf(file)
             machine, kind = elf["e_machine"], elf["e_type"]
             segments = {segment["p_type"] for segment in elf.iter_segments()}
     except OSError as error:
@@ -148,7 +143,6 @@ class UserLibrary:
 
     @property
     def is_source(self) -> bool:
-        """Whether it is to be compiled."""
         return self.file is not None and self.file.suffix == ".c"
 
     def unsupported_reason(self, arch: Arch) -> str | None:
@@ -163,9 +157,7 @@ def find_library(entry: str) -> UserLibrary:
     """The library of an experiment's entry: a path where it has a slash in it. Raises ConfigError for none."""
     if "/" not in entry:
         return UserLibrary(_name(entry, entry), None, None)
-    path = user_path(entry)
-    if not path.is_file():
-        raise ConfigError(f"found {entry!r}; there is no such file")
+    path = _existing(entry)
     if path.suffix == ".c":
         return UserLibrary(_name(f"{path.stem}.so", entry), path, None)
     elf = read_user_elf(path, entry, _EXPECTED)
@@ -203,19 +195,20 @@ class UserWorkload:
 @lru_cache(maxsize=64)
 def find_workload(name: str) -> UserWorkload:
     """Return the workload at a path. Raises ConfigError for a file that is missing or cannot be run."""
-    path = user_path(name)
-    if not path.is_file():
-        raise ConfigError(f"found {name!r}; there is no such file")
+    path = _existing(name)
     if path.suffix == ".c":
         return UserWorkload(path, "function", None)
-    return UserWorkload(path, "program", _architecture(path, name))
-
-
-def _architecture(path: Path, name: str) -> Arch:
     elf = read_user_elf(path, name, "a C file (.c) or a static x86 program")
     if elf.has_loader:
         raise ConfigError(f"found {name!r}; it needs shared libraries, which a guest has not: link it with -static")
-    return elf.arch
+    return UserWorkload(path, "program", elf.arch)
+
+
+def _existing(name: str) -> Path:
+    path = user_path(name)
+    if not path.is_file():
+        raise ConfigError(f"found {name!r}; there is no such file")
+    return path
 
 
 # The errors that reading a damaged ELF file can raise.

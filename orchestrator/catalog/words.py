@@ -41,8 +41,6 @@ def system_calls() -> Mapping[str, SystemCall]:
 
 LARGEST = 4095
 """MAX_ERRNO of include/linux/err.h: a result from -4095 to -1 is an error, and any other a success."""
-_ALIASES = ("EWOULDBLOCK", "EDEADLOCK", "ENOTSUP")
-"""Second names, of EAGAIN, EDEADLK and EOPNOTSUPP."""
 
 
 @lru_cache(maxsize=1)
@@ -53,12 +51,8 @@ def error_numbers() -> Mapping[str, int]:
 
 def error_name(number: int) -> str:
     """Return the kernel's name of the error ``number``; ``errno 4000`` for one without a name."""
-    return _names().get(number, f"errno {number}")
-
-
-@lru_cache(maxsize=1)
-def _names() -> Mapping[int, str]:
-    return {number: name for name, number in error_numbers().items() if name not in _ALIASES}
+    names = {**errno.errorcode, errno.EDEADLK: "EDEADLK", errno.EOPNOTSUPP: "EOPNOTSUPP"}  # not their second names
+    return names.get(number, f"errno {number}")
 
 
 # The meaning of an experiment's words without a catalogue of their own: handlers and clocks.

@@ -9,6 +9,7 @@ from module_maker import ModuleMaker
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import bpf_tool
+from orchestrator.artifacts.machine_code import tracer_place
 from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
@@ -40,7 +41,7 @@ on_debian = pytest.mark.guest(kernel="debian-amd64", cpu="xeon-e5410", timing="i
 
 def entry(ready: ReadyGuest, symbol: str) -> ProbePoint:
     """The function tracer's nop."""
-    return find_entry(ready.guest, ready.symbols, symbol, ready.artifacts.kernel.tracer_offset(symbol))
+    return find_entry(ready.guest, ready.symbols, symbol, tracer_place(ready.artifacts.kernel.entry_offset(symbol)))
 
 
 def armed_by(modules: ModuleMaker, kind: str, point: ProbePoint) -> Module:

@@ -9,6 +9,7 @@ from experiment_boot import boot_of_calls, measured_call, prepared_for
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import bpf_tool
+from orchestrator.artifacts.machine_code import tracer_place
 from orchestrator.catalog.probes import ProbeKind, probe_kind
 from orchestrator.errors import EvidenceError
 from orchestrator.probes.bpf_attachment import bpf_attached
@@ -33,7 +34,9 @@ PLACES = dict(zip(PROBES[1:], ("exit", "enter", "exit", "exit", "exit"), strict=
 @pytest.fixture
 def point(ready: ReadyGuest) -> ProbePoint:
     """Some function's entry: these kinds are elsewhere."""
-    return find_entry(ready.guest, ready.symbols, "vfs_read", ready.artifacts.kernel.tracer_offset("vfs_read"))
+    return find_entry(
+        ready.guest, ready.symbols, "vfs_read", tracer_place(ready.artifacts.kernel.entry_offset("vfs_read"))
+    )
 
 
 @pytest.mark.parametrize(

@@ -10,19 +10,13 @@ import pytest
 from host_toolchain import HOST_TOOLCHAIN
 
 from orchestrator.artifacts.bpf_objects import bpf_object
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import BuildError, HostError, UnsupportedError
 
 CLANG = ("clang", "-g", "-O2", "-target", "bpf", "-c")
 PROGRAM = '__attribute__((section("{section}"), used)) int program(void *context) {{ return 0; }}\n'
-
-
-@pytest.fixture
-def context(tmp_path: Path) -> BuildContext:
-    """A cache of its own."""
-    return BuildContext(Cache(tmp_path / "cache"))
 
 
 @pytest.fixture

@@ -23,11 +23,6 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture
-def context(tmp_path: Path) -> BuildContext:
-    return BuildContext(Cache(tmp_path / "cache"))
-
-
 def make(folder: Path) -> Path:
     (folder / "sub/empty").mkdir(parents=True)
     (folder / "file").write_text("content\n")

@@ -18,7 +18,6 @@ from typer.testing import CliRunner
 
 from orchestrator import program
 from orchestrator.artifacts import images as image_build
-from orchestrator.artifacts import images as images_of
 from orchestrator.artifacts.cache import BuildContext, Cache, digest
 from orchestrator.artifacts.cache_entries import ALL, Kind, cache_entries
 from orchestrator.artifacts.debian import Package, inputs_of
@@ -135,7 +134,7 @@ def put_in(cache: Cache, recipe: ImageRecipe) -> Path:
         (folder / "packages.txt").write_text("".join(f"{p.name} {p.version}\n" for p in CHOSEN))
         (folder / "files.txt").write_text("d 755 0:0 .\n")
 
-    inputs = images_of._inputs(recipe, digest(inputs_of(CHOSEN)))
+    inputs = image_build._inputs(recipe, digest(inputs_of(CHOSEN)))
     cache.obtain("images", inputs, recipe.name, fill)
     return pin
 
@@ -155,9 +154,9 @@ def test_an_image_is_there_as_long_as_nothing_that_counts_is_another(
     for change in ({"init": "systemd"}, {"size": 3 << 30}, {"arch": "x86_64"}, {"packages": ("gdb", *recipe.packages)}):
         with pytest.raises(HostError, match="image debian-i386 is not in the cache"):
             ready_image(offline, recipe.model_copy(update=change))
-    another = {**images_of.scripts(), "finish.sh": "# another"}
+    another = {**image_build.scripts(), "finish.sh": "# another"}
     with monkeypatch.context() as patched:
-        patched.setattr(images_of, "scripts", lambda: another)
+        patched.setattr(image_build, "scripts", lambda: another)
         assert cached_image(offline, recipe) is None
     pin.write_text(json.dumps([asdict(CHOSEN[0])]))
     assert cached_image(offline, recipe) is None

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tiny_modules import tiny_kernel, tiny_module
 
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel, UnusableTreeError
 from orchestrator.artifacts.modules import Module, build_modules
 from orchestrator.errors import BuildError
@@ -20,16 +20,6 @@ OTHER_GCC = {"CONFIG_GCC_VERSION": "130300"}
 CLANG = {"CONFIG_CC_IS_CLANG": "y", "CONFIG_CLANG_VERSION": "160006"}
 STACKLEAK = {"CONFIG_GCC_PLUGINS": "y", "CONFIG_GCC_PLUGIN_STACKLEAK": "y"}
 RANDSTRUCT = {"CONFIG_GCC_PLUGINS": "y", "CONFIG_RANDSTRUCT": "y"}
-
-
-@pytest.fixture
-def said() -> list[str]:
-    return []
-
-
-@pytest.fixture
-def context(tmp_path: Path, said: list[str]) -> BuildContext:
-    return BuildContext(Cache(tmp_path / "cache"), say=said.append)
 
 
 def own_kernel(folder: Path, config: dict[str, str], *, lacking: str = "", name: str = "gcc") -> Kernel:

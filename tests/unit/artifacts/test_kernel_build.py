@@ -21,6 +21,7 @@ from orchestrator.artifacts.kernel_build import built_kernel
 from orchestrator.artifacts.kernel_source import kernel_source
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.errors import BuildError, HostError
+from orchestrator.paths import data_dir
 
 PACKAGE = "linux-source-toy"
 CHOSEN = {
@@ -57,23 +58,8 @@ BROKEN = PATCH.replace("return 2", "return nonsense")
 STALE = PATCH.replace("return 1", "return 7")
 
 
-class Listener:
-    """The lines of progress."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def __call__(self, text: str) -> None:
-        self.lines.append(text)
-
-
 @pytest.fixture
-def progress() -> Listener:
-    return Listener()
-
-
-@pytest.fixture
-def context(tmp_path: Path, progress: Listener, monkeypatch: pytest.MonkeyPatch) -> BuildContext:
+def context(tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch) -> BuildContext:
     """A cache with the toy's package, as if it had been fetched, and patches for it."""
     tree = tmp_path / "tree" / PACKAGE
     tree.mkdir(parents=True)
@@ -84,6 +70,7 @@ def context(tmp_path: Path, progress: Listener, monkeypatch: pytest.MonkeyPatch)
     patches.mkdir(parents=True)
     for name, text in {"number": PATCH, "broken": BROKEN, "stale": STALE}.items():
         (patches / f"{name}.patch").write_text(text)
+    (tmp_path / "images/kernels").symlink_to(data_dir("images") / "kernels")
     (tmp_path / "kmods").mkdir()
     (tmp_path / "kmods/shared.c").write_text("int shared(void) { return 3; }\n")
     monkeypatch.setattr(source_of, "data_dir", lambda name: tmp_path / name)
@@ -99,7 +86,7 @@ def context(tmp_path: Path, progress: Listener, monkeypatch: pytest.MonkeyPatch)
 
     inputs = {"packages": {f"{PACKAGE}:all": [CHOSEN["version"], CHOSEN["sha256"]]}}
     cache.obtain("debian", inputs, PACKAGE, fetch)
-    return BuildContext(cache, say=progress)
+    return BuildContext(cache, say=said.append)
 
 
 def toy(*patches: str, fragments: tuple[str, ...] = ("nopreempt",), files: dict[str, str] | None = None) -> KernelSpec:
@@ -125,13 +112,13 @@ def test_a_patched_source_is_a_copy_that_leaves_the_plain_one_alone(context: Bui
 
 
 def test_a_missing_package_is_named_before_anything_is_unpacked(
-    context: BuildContext, progress: Listener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    context: BuildContext, said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(HostError, match=f"the source {PACKAGE} needs xz-utils patch ") as caught:
         kernel_source(context, PACKAGE)
     assert " xz-utils " in caught.value.hint
-    assert progress.lines == []
+    assert said == []
 
 
 def test_files_of_the_lab_s_modules_are_added_to_a_copy(context: BuildContext, tmp_path: Path) -> None:
@@ -181,14 +168,14 @@ def test_a_patch_that_does_not_apply_is_reported_with_its_output(context: BuildC
     assert [a.label for a in context.cache.artifacts() if a.kind == "kernel-source"] == [PACKAGE]
 
 
-def test_a_kernel_is_built_once_and_a_variant_from_what_it_left(context: BuildContext, progress: Listener) -> None:
+def test_a_kernel_is_built_once_and_a_variant_from_what_it_left(context: BuildContext, said: list[str]) -> None:
     plain = built_kernel(context, toy())
-    assert progress.lines[-1] == "building toy: 0.4 GB, some 10 minutes of one CPU"
-    progress.lines.clear()
+    assert said[-1] == "building toy: 0.4 GB, some 10 minutes of one CPU"
+    said.clear()
     assert built_kernel(context, toy()) == plain
-    assert progress.lines == []
+    assert said == []
     hooked = built_kernel(context, toy("number"))
-    assert progress.lines == ["building toy-number from what toy left: 0.4 GB, up to 10 minutes of one CPU"]
+    assert said == ["building toy-number from what toy left: 0.4 GB, up to 10 minutes of one CPU"]
     assert hooked.key != plain.key
     changed = {
         name: (hooked.path / "build" / name).stat().st_mtime_ns != (plain.path / "build" / name).stat().st_mtime_ns
@@ -198,16 +185,16 @@ def test_a_kernel_is_built_once_and_a_variant_from_what_it_left(context: BuildCo
     assert (hooked.path / "build/source").readlink() == kernel_source(context, PACKAGE, ["number"]).path / "linux"
 
 
-def test_a_variant_is_not_made_from_a_damaged_kernel(context: BuildContext, progress: Listener) -> None:
+def test_a_variant_is_not_made_from_a_damaged_kernel(context: BuildContext, said: list[str]) -> None:
     plain = built_kernel(context, toy())
     idle = plain.path / "build/idle.o"
     sound = idle.read_bytes()
     idle.write_bytes(sound[:-4])
-    progress.lines.clear()
-    later = BuildContext(Cache(context.cache.root, say=progress), say=progress)
+    said.clear()
+    later = BuildContext(Cache(context.cache.root, say=said.append), say=said.append)
     hooked = built_kernel(later, toy("number"))
-    assert "kernels toy in the cache is damaged (build/idle.o: has " in progress.lines[0]
-    assert progress.lines[1] == "building toy-number: 0.4 GB, some 10 minutes of one CPU"
+    assert "kernels toy in the cache is damaged (build/idle.o: has " in said[0]
+    assert said[1] == "building toy-number: 0.4 GB, some 10 minutes of one CPU"
     assert (hooked.path / "build/idle.o").read_bytes() == sound
 
 
@@ -245,14 +232,12 @@ def test_of_a_kernel_with_types_neither_objects_nor_debug_information_are_kept(c
     assert [b"entry\0" in image for image in images] == [True, True]
 
 
-def test_a_kernel_with_types_is_made_from_no_other_and_no_other_from_it(
-    context: BuildContext, progress: Listener
-) -> None:
+def test_a_kernel_with_types_is_made_from_no_other_and_no_other_from_it(context: BuildContext, said: list[str]) -> None:
     built_kernel(context, toy(fragments=("nopreempt", "bpf")))
     built_kernel(context, toy())
     built_kernel(context, toy("number", fragments=("nopreempt", "bpf")))
     built_kernel(context, toy("number"))
-    assert [line for line in progress.lines if line.startswith("building")] == [
+    assert [line for line in said if line.startswith("building")] == [
         "building toy: 0.4 GB, some 10 minutes of one CPU",
         "building toy: 0.4 GB, some 10 minutes of one CPU",
         "building toy-number: 0.4 GB, some 10 minutes of one CPU",
@@ -282,8 +267,8 @@ def test_a_broken_build_shows_the_compiler_s_words_and_leaves_nothing(context: B
     assert [a for a in context.cache.artifacts() if a.kind == "kernels"] == []
 
 
-def test_offline_neither_unpacks_nor_builds(context: BuildContext, progress: Listener) -> None:
-    offline = BuildContext(context.cache, offline=True, say=progress)
+def test_offline_neither_unpacks_nor_builds(context: BuildContext, said: list[str]) -> None:
+    offline = BuildContext(context.cache, offline=True, say=said.append)
     with pytest.raises(HostError, match="the source linux-source-toy is not in the cache"):
         built_kernel(offline, toy())
     kernel_source(context, PACKAGE)

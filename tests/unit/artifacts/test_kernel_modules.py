@@ -12,18 +12,13 @@ from host_toolchain import HOST_TOOLCHAIN
 
 from orchestrator.artifacts import boot_files as packing
 from orchestrator.artifacts.boot_files import kernel_modules
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import HostError, UsageError
 from orchestrator.program import load_requirements
 
 PACKING = pytest.mark.skipif(shutil.which("mksquashfs") is None, reason="needs what images/image-packages.txt lists")
-
-
-@pytest.fixture
-def context(tmp_path: Path) -> BuildContext:
-    return BuildContext(Cache(tmp_path / "cache"))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tiny_modules import tiny_kernel, tiny_module
 
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.module_source import ModuleSource, render_own
 from orchestrator.artifacts.modules import Module, build_modules
 from orchestrator.errors import BuildError
@@ -28,17 +28,6 @@ BROKEN = "int tiny(void)\n{\n\treturn absent;\n}\n"
 MAIN = "lab_tiny_main.c"
 
 
-@pytest.fixture
-def shown() -> list[str]:
-    """The warnings that the user sees."""
-    return []
-
-
-@pytest.fixture
-def context(tmp_path: Path, shown: list[str]) -> BuildContext:
-    return BuildContext(Cache(tmp_path / "cache"), warn=shown.append)
-
-
 def built(context: BuildContext, root: Path, source: ModuleSource) -> Module:
     (module,) = build_modules(context, tiny_kernel(root), [source])
     assert isinstance(module, Module), module
@@ -51,48 +40,48 @@ def failure(context: BuildContext, root: Path, source: ModuleSource) -> BuildErr
     return error
 
 
-def test_a_warning_has_the_users_own_file_and_line(context: BuildContext, tmp_path: Path, shown: list[str]) -> None:
+def test_a_warning_has_the_users_own_file_and_line(context: BuildContext, tmp_path: Path, warned: list[str]) -> None:
     file = tmp_path / "my folder" / "mine.c"
     source = tiny_module({MAIN: UNUSED}, {MAIN: file})
     module = built(context, tmp_path / "kernel", source)
-    (text,) = shown
+    (text,) = warned
     assert text.splitlines()[0] == "module lab_tiny for debian-amd64 builds with warnings:"
     assert f"{file}:5:13: warning: unused variable 'unused' [-Wunused-variable]" in text.splitlines()
     assert "/tmp/" not in text.replace(str(tmp_path), "")
     assert list(module.warnings) == text.splitlines()[1:]
 
 
-def test_a_cached_module_shows_its_warnings_again(context: BuildContext, tmp_path: Path, shown: list[str]) -> None:
+def test_a_cached_module_shows_its_warnings_again(context: BuildContext, tmp_path: Path, warned: list[str]) -> None:
     """With the place where its source is now: the same text may lie elsewhere."""
     for number, name in enumerate(("one.c", "two.c", "two.c")):
         built(context, tmp_path / str(number), tiny_module({MAIN: UNUSED}, {MAIN: tmp_path / name}))
     assert len(list((tmp_path / "cache" / "modules").glob("*/manifest.json"))) == 1
-    assert [f"{tmp_path}/one.c:5:" in text for text in shown] == [True, False, False]
-    assert [f"{tmp_path}/two.c:5:" in text for text in shown] == [False, True, True]
+    assert [f"{tmp_path}/one.c:5:" in text for text in warned] == [True, False, False]
+    assert [f"{tmp_path}/two.c:5:" in text for text in warned] == [False, True, True]
 
 
 def test_a_warning_of_a_template_names_the_rendered_line(
-    context: BuildContext, tmp_path: Path, shown: list[str]
+    context: BuildContext, tmp_path: Path, warned: list[str]
 ) -> None:
     file = tmp_path / "mine.c.j2"
     built(context, tmp_path / "kernel", tiny_module({MAIN: UNUSED}, {MAIN: file}))
-    assert f"{file} (line 5 of the rendered file): warning: unused variable" in shown[0]
-    assert f"{file}: In function 'tiny':" in shown[0]
+    assert f"{file} (line 5 of the rendered file): warning: unused variable" in warned[0]
+    assert f"{file}: In function 'tiny':" in warned[0]
 
 
-def test_several_cells_show_a_warning_once(context: BuildContext, tmp_path: Path, shown: list[str]) -> None:
+def test_several_cells_show_a_warning_once(context: BuildContext, tmp_path: Path, warned: list[str]) -> None:
     source = tiny_module({MAIN: UNUSED}, {MAIN: tmp_path / "mine.c"})
     build_modules(context, tiny_kernel(tmp_path / "kernel"), [source, source])
-    assert len(shown) == 1
+    assert len(warned) == 1
 
 
-def test_a_module_without_warnings_shows_nothing(context: BuildContext, tmp_path: Path, shown: list[str]) -> None:
+def test_a_module_without_warnings_shows_nothing(context: BuildContext, tmp_path: Path, warned: list[str]) -> None:
     assert built(context, tmp_path / "kernel", tiny_module({})).warnings == ()
-    assert shown == []
+    assert warned == []
 
 
 def test_what_the_build_system_says_of_itself_is_no_warning(
-    context: BuildContext, tmp_path: Path, shown: list[str]
+    context: BuildContext, tmp_path: Path, warned: list[str]
 ) -> None:
     kernel = tiny_kernel(tmp_path / "kernel")
     chatter = """
@@ -107,7 +96,7 @@ $(shell echo 'Skipping BTF generation for x.ko due to unavailability of vmlinux'
     kernel.headers_makefile.write_text(kernel.headers_makefile.read_text() + chatter)
     (module,) = build_modules(context, kernel, [tiny_module({})])
     assert isinstance(module, Module)
-    assert (module.warnings, shown) == ((), [])
+    assert (module.warnings, warned) == ((), [])
 
 
 def test_the_log_of_steps_has_the_warnings(context: BuildContext, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_modules import tiny_kernel, tiny_module
 
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.module_source import (
     ModuleSource,
     Value,
@@ -218,16 +218,6 @@ def tiny(**changes: str) -> ModuleSource:
     return tiny_module(changes)
 
 
-@pytest.fixture
-def progress() -> list[str]:
-    return []
-
-
-@pytest.fixture
-def context(tmp_path: Path, progress: list[str]) -> BuildContext:
-    return BuildContext(Cache(tmp_path / "cache"), say=progress.append)
-
-
 def built(result: Module | BuildError) -> Module:
     assert isinstance(result, Module), result
     return result
@@ -238,7 +228,7 @@ def failed(result: Module | BuildError) -> BuildError:
     return result
 
 
-def test_a_module_is_built_once(context: BuildContext, progress: list[str], tmp_path: Path) -> None:
+def test_a_module_is_built_once(context: BuildContext, said: list[str], tmp_path: Path) -> None:
     headers = tiny_kernel(tmp_path)
     module = built(build_modules(context, headers, [tiny()])[0])
     assert module.name == "lab_tiny"
@@ -246,10 +236,10 @@ def test_a_module_is_built_once(context: BuildContext, progress: list[str], tmp_
     assert {line.split()[-1] for line in symbols.splitlines()} >= {"tiny", "shared"}
     assert module.sources is not None
     assert {path.name: path.read_text() for path in module.sources.iterdir()} == tiny().files
-    assert progress == ["building lab_tiny for debian-amd64"]
+    assert said == ["building lab_tiny for debian-amd64"]
     (headers.headers_makefile).unlink()
     assert build_modules(context, headers, [tiny()]) == [module]
-    assert len(progress) == 1
+    assert len(said) == 1
 
 
 def test_another_source_or_kernel_is_another_module(context: BuildContext, tmp_path: Path) -> None:

@@ -38,16 +38,6 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(cpu("pentium4"), files["kernel"], files["initramfs"], disk_drivers=files["drivers"])
 
 
-@pytest.fixture
-def said() -> list[str]:
-    return []
-
-
-@pytest.fixture
-def context(tmp_path: Path, said: list[str]) -> BuildContext:
-    return BuildContext(Cache(tmp_path / "cache"), warn=said.append)
-
-
 def key(machine: Machine) -> str:
     return digest(key_inputs(machine))
 
@@ -179,13 +169,13 @@ def test_those_whose_use_is_longest_ago_make_room(
     assert left == {key(machines[1]), key(replace(machine, memory_mib=67))}
 
 
-def test_a_damaged_one_is_replaced_and_said(context: BuildContext, machine: Machine, said: list[str]) -> None:
+def test_a_damaged_one_is_replaced_and_said(context: BuildContext, machine: Machine, warned: list[str]) -> None:
     saved = saved_guest(context, machine, writer(10))
     saved.memory_file.write_bytes(b"x")
     again = saved_guest(context, machine, writer(20))
     assert again == saved
     assert again.memory_file.stat().st_size == 20
-    assert said == [f"the saved guest {saved.key} is damaged (memory: has 1 bytes instead of 10): a new one is saved"]
+    assert warned == [f"the saved guest {saved.key} is damaged (memory: has 1 bytes instead of 10): a new one is saved"]
 
 
 def test_a_damaged_one_that_another_process_has_replaced_stays(

@@ -16,7 +16,7 @@ from elftools.elf.sections import SymbolTableSection
 from host_toolchain import HOST_TOOLCHAIN
 
 from orchestrator.artifacts import compiler
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import guest_programs, workload_program
 from orchestrator.artifacts.images import Image
 from orchestrator.artifacts.program_code import find_in_library, library_of_image, library_path, obtain_library
@@ -48,11 +48,6 @@ def _host_compiles() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiler, "guest_toolchain", lambda context: HOST_TOOLCHAIN)
         yield
-
-
-@pytest.fixture
-def context(tmp_path: Path) -> BuildContext:
-    return BuildContext(Cache(tmp_path / "cache"))
 
 
 @pytest.mark.parametrize(

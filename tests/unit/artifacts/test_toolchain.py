@@ -122,8 +122,9 @@ def test_what_cannot_be_fetched_just_now_is_no_reason_for_another_compiler(
     context: BuildContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compiler, "unpacked_packages", refusing(HostError("the mirror is away")))
-    with pytest.raises(HostError, match="the mirror is away"):
-        guest_toolchain(context)
+    for _ in range(2):  # nor is the host's taken when it is asked for again
+        with pytest.raises(HostError, match="the mirror is away"):
+            guest_toolchain(context)
 
 
 @pytest.mark.usefixtures("packages")

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What tests of artifacts share: a cache of their own, and what is said while something is built."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.artifacts.cache import BuildContext, Cache
+
+
+@pytest.fixture
+def said() -> list[str]:
+    """Lines of progress."""
+    return []
+
+
+@pytest.fixture
+def warned() -> list[str]:
+    """Warnings of what was built."""
+    return []
+
+
+@pytest.fixture
+def context(tmp_path: Path, said: list[str], warned: list[str]) -> BuildContext:
+    """A cache of the test's own."""
+    return BuildContext(Cache(tmp_path / "cache"), say=said.append, warn=warned.append)
