@@ -306,27 +306,10 @@ def kernels() -> Mapping[str, KernelSpec]:
                     name = base_name if variant_name == _PLAIN else f"{base_name}-{variant_name}"
                     fields = base.model_dump() | variant.model_dump(exclude={"arch", "versions"}) | version.model_dump()
                     fields |= {"name": f"{name}{suffix}", "title": f"{base.title}, {variant.title}", "version": number}
-                    fragments = [*base.fragments, *variant.fragments]
-                    found.append(KernelSpec.model_validate({**fields, "fragments": fragments}))
+                    fields |= {"fragments": [*base.fragments, *variant.fragments], "patched": variant.versions or []}
+                    fields |= {"patches": _patches_for(number, variant.patches)}
+                    found.append(KernelSpec.model_validate(fields))
     return MappingProxyType({spec.name: spec for spec in found})
-
-
-def _from_source(name: str, base: _Base, variant: _Variant, number: str, version: _Version) -> KernelSpec:
-    return KernelSpec(
-        name=name,
-        title=f"{base.title}, {variant.title}",
-        arch=base.arch,
-        version=number,
-        source=version.source,
-        fragments=[*base.fragments, *variant.fragments],
-        without=version.without,
-        patches=_patches_for(number, variant.patches),
-        patched=variant.versions or [],
-        files=variant.files,
-        needs_pae=base.needs_pae,
-        cpu_family=base.cpu_family,
-        entry_offset=variant.entry_offset,
-    )
 
 
 def _patches_for(version: str, names: list[str]) -> list[str]:

@@ -12,9 +12,9 @@ from experiment_boot import boot_of, measured_call, prepared_for
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
-from orchestrator.artifacts.machine_code import Numbers, dispatched
+from orchestrator.artifacts.machine_code import dispatched
 from orchestrator.benchmarks.calls.benchmarks import Entry
-from orchestrator.catalog.kernels import kernels
+from orchestrator.catalog.kernels import Arch, kernels
 from orchestrator.catalog.words import system_calls
 from orchestrator.run.boot import ReadyGuest
 
@@ -36,7 +36,7 @@ KERNELS = [
 ]
 
 
-def built_from(kernel: Kernel, numbers: Numbers) -> dict[int, str]:
+def built_from(kernel: Kernel, numbers: Arch) -> dict[int, str]:
     """The functions by number in the table that the kernel was built from."""
     name = "syscalls_64.h" if numbers == "x86_64" else "syscalls_32.h"
     prefix = "__x64_" if numbers == "x86_64" else "__ia32_"
@@ -56,7 +56,7 @@ def test_every_number_of_the_catalogue(workshop: BuildContext, kernel: str) -> N
     assert code is not None
     entries: tuple[Entry, ...] = ("auto", "int80")
     for entry in entries:
-        numbers: Numbers = "i386" if entry == "int80" else made.spec.arch
+        numbers: Arch = "i386" if entry == "int80" else made.spec.arch
         expected = built_from(made, numbers)
         known = {call.name: call.number(made.spec.arch, entry) for call in system_calls().values()}
         found = {name: dispatched(code, numbers, number) for name, number in known.items() if number is not None}
