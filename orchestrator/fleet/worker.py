@@ -202,6 +202,20 @@ def _event(message: Any) -> Event | FileMessage:
     raise AssertionError(message)
 
 
+class Result(BaseModel):
+    """How a worker says that a boot ended."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    end: str = Field(pattern=r"^(done|host|usage|error|unwanted)$")
+    messages: int = Field(ge=0)
+    what: str = Field(default="", max_length=100_000)
+    where: str = Field(default="", max_length=10_000)
+    hint: str = Field(default="", max_length=10_000)
+    detail: list[str] = Field(default=[], max_length=1000)
+    steps: CheckedSteps = ()
+
+
 # A worker's side of a boot: files from the warehouse, messages to the client, an end when it is not wanted.
 
 _MOST_ABORTED = 100

@@ -26,7 +26,8 @@ from orchestrator.experiment.plan import Plan, plan
 from orchestrator.fleet.crew import FleetCrew
 from orchestrator.fleet.link import Ended, Heard, Joined, Left, Link, Offered, Told
 from orchestrator.fleet.parcel import Parcel, unpacked
-from orchestrator.fleet.trust import OVERHEAD_MIB, Counts, counts
+from orchestrator.fleet.roster import OVERHEAD_MIB
+from orchestrator.fleet.trust import Counts, counts
 from orchestrator.fleet.worker import BEGINS, FileMessage, Offer, Versions, sent
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Machine
@@ -42,7 +43,7 @@ from orchestrator.run.boot import (
     Ready,
     identity,
 )
-from orchestrator.run.crew import CrewEvent, Job, JobEnded, Withdrawn
+from orchestrator.run.crew import CrewEvent, Job, JobEnded
 from orchestrator.run.runner import TimeLeft
 
 HERE = Versions(project="0.9", code="0123456789abcdef", python="3.11", qemu="7.2.15")
@@ -94,10 +95,6 @@ class Boot:
     @property
     def is_calibration(self) -> bool:
         return self.task.directory.name == "calibration"
-
-    @property
-    def is_check(self) -> bool:
-        return self.task.directory.name == "check"
 
     def tell(self, body: Event | FileMessage, *steps: str) -> Told:
         """The next message, with lines of a log."""
@@ -257,11 +254,10 @@ class Stage(Link):
 
 
 class Ledger:
-    """What is written down of a run's events: each cell once, unless its outcome was withdrawn."""
+    """What is written down of a run's events: each cell once."""
 
     def __init__(self) -> None:
         self.records: dict[str, CellRecord] = {}
-        self.withdrawn: list[str] = []
         self.ended: list[str] = []
         self.events: list[tuple[str, CrewEvent]] = []
 
@@ -274,11 +270,6 @@ class Ledger:
                 assert record.id in cells
                 assert record.id not in self.records, "it would be stored twice"
                 self.records[record.id] = record
-            case Withdrawn(ids):
-                for id_ in ids:
-                    assert id_ in cells
-                    del self.records[id_]
-                    self.withdrawn.append(id_)
             case JobEnded():
                 assert cells <= self.records.keys(), "it has ended without all of its outcomes"
                 self.ended.append(job.name)
@@ -322,9 +313,6 @@ class Lines:
     def cell_ends(self, record: CellRecord) -> None:
         pass
 
-    def cell_withdrawn(self, cell_id: str) -> None:
-        pass
-
 
 def _calibration_job(context: object, kinds: object, jobs: Sequence[Job]) -> Job:
     job = jobs[0]
@@ -353,9 +341,9 @@ PLAYED: dict[str, object] = {
 class Play:
     """A crew on a stage, with the jobs that were submitted."""
 
-    def __init__(self, folder: Path, jobs: Sequence[Job], stage: Stage, check_every: int = 1000) -> None:
+    def __init__(self, folder: Path, jobs: Sequence[Job], stage: Stage) -> None:
         self.jobs, self.stage, self.lines, self.ledger = jobs, stage, Lines(), Ledger()
-        self.crew = FleetCrew(stage, kinds(), BuildContext(Cache(folder / "cache")), self.lines, check_every)
+        self.crew = FleetCrew(stage, kinds(), BuildContext(Cache(folder / "cache")), self.lines)
         for job in jobs:
             self.crew.submit(job)
 
