@@ -123,7 +123,14 @@ def up(
     ordered = (*_workers_here(here, guests, memory), *([] if hosts is None else _workers_there(hosts)))
     _check_workers(ordered)
     file = (key or usual_key_file()).absolute()
-    orders = Orders(name, read_key(file), str(file), host or "127.0.0.1", port, ordered)
+    orders = Orders(
+        name=name,
+        key=read_key(file),
+        key_file=str(file),
+        host=host or "127.0.0.1",
+        port=port,
+        workers=ordered,
+    )
     started = StartedFleet(orders)
     try:
         joined, failed = _told(started)
@@ -143,7 +150,7 @@ def _workers_here(number: int, guests: int | None, memory: str | None) -> list[W
     room = Room.of_host(max(1, number)).limited(guests, memory)
     host = worker_name(socket.gethostname())
     names = [host] if number == 1 else [f"{host}-{at}" for at in range(1, number + 1)]
-    return [WorkerOrder(one, room.guests, room.memory_mib) for one in names]
+    return [WorkerOrder(name=one, guests=room.guests, memory_mib=room.memory_mib) for one in names]
 
 
 def _workers_there(hosts: Path) -> list[WorkerOrder]:

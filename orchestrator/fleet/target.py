@@ -145,18 +145,21 @@ def _no_fleet(address: str, why: str) -> HostError:
     )
 
 
-# What Dask logs and warns of in a command is not shown: the command says what happened in its own words.
-
 _LOGGERS = ("distributed", "tornado", "asyncio")
 
 
-def silence_dask() -> None:
-    """Take the handlers from Dask's loggers, and from those of what it is built on; needs ``distributed``."""
+def log_dask_to(handler: logging.Handler) -> None:
+    """Let Dask's loggers, and those of what it is built on, have this handler alone; needs ``distributed``."""
     import distributed  # noqa: F401 - it gives its loggers handlers when it is imported
 
     for name in [*_LOGGERS, *(one for one in logging.root.manager.loggerDict if one.startswith("distributed."))]:
         logger = logging.getLogger(name)
-        logger.handlers = [logging.NullHandler()]
+        logger.handlers = [handler]
         logger.propagate = False
     for package in ("distributed", "dask", "tornado"):
         warnings.filterwarnings("ignore", module=rf"{package}(\.|$)")
+
+
+def silence_dask() -> None:
+    """Show nothing that Dask logs and warns of: a command says what happened in its own words."""
+    log_dask_to(logging.NullHandler())

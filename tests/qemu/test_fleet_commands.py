@@ -105,7 +105,7 @@ def test_each_of_its_sockets_refuses_who_has_no_certificate(two_workers: Command
     without.check_hostname = False
     found = listening(family(keeper_of(two_workers)))
     assert {one.address for one in found} == {LOOPBACK}
-    assert len(found) == 5  # the scheduler, two nannies, two workers
+    assert len(found) == 3  # the scheduler, two workers
     for one in found:
         assert answer(one.port, whole), "who has the key is spoken to"
         assert answer(one.port, without) == b""
@@ -118,7 +118,7 @@ def test_on_another_address_it_listens_there_alone(tmp_path: Path) -> None:
         assert up.returncode == 0, up.stderr
         found = listening(family(keeper_of(command)))
         assert {one.address for one in found} == {OTHER_IN_PROC}
-        assert len(found) == 3  # the scheduler, a nanny, a worker
+        assert len(found) == 2  # the scheduler, a worker
         whole = security_of(read_key(command.lab / "fleet" / "fleet.key")).get_connection_args("client")["ssl_context"]
         for one in found:
             assert answer(one.port, whole, OTHER), "who has the key is spoken to"
@@ -141,7 +141,7 @@ def answer(port: int, context: ssl.SSLContext | None, host: str = "127.0.0.1") -
 
 def test_its_end_leaves_nothing(one_worker: CommandLine) -> None:
     processes = family(keeper_of(one_worker))
-    assert len(processes) > 2
+    assert len(processes) > 1
     down = one_worker.run("fleet", "down")
     assert (down.returncode, down.stdout) == (0, "fleet 'local' has ended\n")
     assert left_after(processes) == []
@@ -155,7 +155,7 @@ def test_a_worker_that_the_scheduler_gave_up_is_replaced(one_worker: CommandLine
     (first,) = workers_of(one_worker)
     scheduler = json.loads(one_worker.run("fleet", "status", "--json").stdout)["scheduler"]
     security = security_of(read_key(one_worker.lab / "fleet" / "fleet.key"))
-    processes = [pid for pid in family(keeper_of(one_worker)) if b"spawn_main" in cmdline(pid)]
+    processes = [pid for pid in family(keeper_of(one_worker)) if b"\0fleet\0worker\0" in cmdline(pid)]
     assert len(processes) == 1
     with Client(scheduler, security=security, set_as_default=False) as client:
         client.retire_workers(names=[first["name"]], close_workers=True)

@@ -46,7 +46,14 @@ def refused(*arguments: str, stdin: str | None = None) -> tuple[int, str]:
 
 
 def fleet(name: str, keeper: int, started: int, address: str = "tls://127.0.0.1:1") -> FleetState:
-    state = FleetState(name, address, str(usual_key_file()), keeper, started, ("a-worker",))
+    state = FleetState(
+        name=name,
+        address=address,
+        key_file=str(usual_key_file()),
+        keeper=keeper,
+        started=started,
+        workers=("a-worker",),
+    )
     state.write()
     return state
 
