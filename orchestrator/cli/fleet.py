@@ -13,19 +13,31 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.cli import options
-from orchestrator.cli.options import expected_failures
-from orchestrator.fleet.state import USUAL_NAME
+from orchestrator.cli.options import expected_failures, print_columns
+from orchestrator.doctor import Finding, Status
+from orchestrator.errors import LabError, UsageError
+from orchestrator.fleet.hosts import load_hosts
+from orchestrator.fleet.keys import made_key, read_key, usual_key_file
+from orchestrator.fleet.local import StartedFleet, end_fleet
+from orchestrator.fleet.serve import Foreground, key_from_input
+from orchestrator.fleet.state import (
+    USUAL_NAME,
+    Orders,
+    Room,
+    WorkerOrder,
+    check_name,
+    log_file,
+    stored,
+    worker_name,
+)
+from orchestrator.fleet.target import Target, check_reachable, need_dask, target
+from orchestrator.guest.machine import qemu_version
 from orchestrator.plain_text import counted
 from orchestrator.program import PROGRAM
 
-if TYPE_CHECKING:
-    from orchestrator.doctor import Finding
+if TYPE_CHECKING:  # they need the extra "fleet"
     from orchestrator.fleet.link import Surveyed
-    from orchestrator.fleet.local import StartedFleet
-    from orchestrator.fleet.state import WorkerOrder
-    from orchestrator.fleet.target import Target
     from orchestrator.fleet.worker import Versions
-
 
 app = typer.Typer(no_args_is_help=True, help="Many machines for one run.")
 
@@ -63,11 +75,7 @@ def keys(
 
     Who has the key may run code on all machines of the fleet, and on the one that starts a run.
     """
-    from orchestrator.fleet.target import need_dask
-
     need_dask()
-    from orchestrator.fleet.keys import made_key, usual_key_file
-
     file = made_key(out or usual_key_file())
     typer.echo(file)
     who = "who has this file may run code on all machines of the fleet"
@@ -106,21 +114,13 @@ def up(
 
     Returns when all workers have joined. Exits with 1 where some have not; where none has, nothing is left running.
     """
-    from orchestrator.errors import LabError, UsageError
-    from orchestrator.fleet.state import check_name
-    from orchestrator.fleet.target import need_dask
-
     check_name(name)
     need_dask()
-    from orchestrator.fleet.keys import read_key, usual_key_file
-    from orchestrator.fleet.local import StartedFleet
-    from orchestrator.fleet.state import Orders
-
     if hosts is not None and host is None:
         hint = "name the address of this machine that they reach: --host 192.0.2.1"
         raise UsageError("other hosts cannot reach a fleet on 127.0.0.1", where="--hosts", hint=hint)
     here = (0 if hosts is not None else 1) if workers is None else workers
-    ordered = (*_workers_here(here, guests, memory), *([] if hosts is None else _workers_there(hosts)))
+    ordered = (*_workers_here(here, guests, memory), *([] if hosts is None else load_hosts(hosts)))
     _check_workers(ordered)
     file = (key or usual_key_file()).absolute()
     orders = Orders(
@@ -145,23 +145,13 @@ def up(
 
 
 def _workers_here(number: int, guests: int | None, memory: str | None) -> list[WorkerOrder]:
-    from orchestrator.fleet.state import Room, WorkerOrder, worker_name
-
     room = Room.of_host(max(1, number)).limited(guests, memory)
     host = worker_name(socket.gethostname())
     names = [host] if number == 1 else [f"{host}-{at}" for at in range(1, number + 1)]
     return [WorkerOrder(name=one, guests=room.guests, memory_mib=room.memory_mib) for one in names]
 
 
-def _workers_there(hosts: Path) -> list[WorkerOrder]:
-    from orchestrator.fleet.hosts import load_hosts
-
-    return load_hosts(hosts)
-
-
 def _check_workers(ordered: tuple[WorkerOrder, ...]) -> None:
-    from orchestrator.errors import UsageError
-
     names = [one.name for one in ordered]
     twice = next((one for one in names if names.count(one) > 1), None)
     if twice is not None:
@@ -204,16 +194,7 @@ def worker(
     ] = None,
 ) -> None:
     """Be a worker of a fleet, in the foreground, until the fleet ends or a signal comes: for batch systems and pods."""
-    from orchestrator.errors import UsageError
-    from orchestrator.fleet.target import need_dask
-
     need_dask()
-    from orchestrator.fleet.keys import read_key, usual_key_file
-    from orchestrator.fleet.serve import Foreground, key_from_input
-    from orchestrator.fleet.state import Room, worker_name
-    from orchestrator.fleet.target import check_reachable
-    from orchestrator.guest.machine import qemu_version
-
     if key is not None and key_from_stdin:
         raise UsageError("there are two keys", where="--key, --key-from-stdin", hint="leave one of them out")
     room = Room.of_host().limited(guests, memory)
@@ -234,8 +215,6 @@ def status(
 
     NAME may be an address, too: tls://HOST:PORT.
     """
-    from orchestrator.fleet.target import target
-
     found = target(name)
     is_whole = print_status(found, as_json=as_json)
     raise typer.Exit(0 if is_whole else 1)
@@ -245,9 +224,6 @@ def status(
 @expected_failures
 def down(name: _Name = USUAL_NAME) -> None:
     """End a fleet that was started here: its scheduler, its workers, and all their guests."""
-    from orchestrator.fleet.local import end_fleet
-    from orchestrator.fleet.state import stored
-
     state = stored(name)
     was_running = end_fleet(state)
     typer.echo(f"fleet '{name}' has ended" if was_running else f"fleet '{name}' had ended before; its file is removed")
@@ -262,7 +238,6 @@ _LITTLE_MB = 2000
 
 def print_status(fleet: Target, *, as_json: bool) -> bool:
     """Print a fleet's scheduler and workers; whether all are there that it was to have."""
-    from orchestrator.cli.options import print_columns
     from orchestrator.fleet.link import survey
 
     workers = survey(fleet)
@@ -280,9 +255,7 @@ def print_status(fleet: Target, *, as_json: bool) -> bool:
 
 def examine_fleet(fleet: Target) -> list[Finding]:
     """What a run would find wrong with the workers of a fleet, and what can be done about it."""
-    from orchestrator.doctor import Finding, Status
     from orchestrator.fleet.link import survey
-    from orchestrator.fleet.state import log_file
     from orchestrator.fleet.worker import Versions
 
     workers = survey(fleet)
@@ -302,8 +275,6 @@ def examine_fleet(fleet: Target) -> list[Finding]:
 
 
 def _examined(worker: Surveyed, here: Versions) -> Iterator[Finding]:
-    from orchestrator.doctor import Finding, Status
-
     answer, name = worker.answer, worker.name
     if answer.offer is None:
         yield Finding(name, Status.MISSING, answer.problem, f"on {answer.host or 'its host'}: {PROGRAM} doctor")

@@ -33,7 +33,6 @@ from orchestrator.fleet.worker import (
     MOST_BYTES,
     MOST_FILES,
     FileMessage,
-    Offer,
     Result,
     Steps,
     Versions,
@@ -405,11 +404,9 @@ class FleetCrew:
         member = self._roster.member(offered.address)
         if member is None or member.standing is not Standing.CANDIDATE:
             return
-        try:
-            offer = Offer.model_validate_json(offered.text)
-        except ValidationError:
-            kind, _, why = offered.text.partition("error: ")
-            self._refuse(member, why if why and not kind else "it says what is no offer")
+        offer = offered.answer.offer
+        if offer is None:
+            self._refuse(member, offered.answer.problem)
             return
         assert self._versions is not None
         member.name, member.guests, member.memory_mib = offer.name, offer.guests, offer.memory_mib

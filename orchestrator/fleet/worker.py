@@ -6,7 +6,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import hashlib
+import os
 import re
+import shutil
+import socket
 import sys
 import threading
 import time
@@ -110,10 +113,21 @@ class _OutcomeMessage(_Message):
     is_compared: bool
 
 
+_MESSAGES: Mapping[type[Event], type[_Message]] = {
+    Progress: _ProgressMessage,
+    CellBegan: _BeganMessage,
+    GuestBooted: _BootedMessage,
+    Outcome: _OutcomeMessage,
+}
+_EVENTS = {message: event for event, message in _MESSAGES.items()}
+_AnyMessage = TypeAdapter[_Message](
+    Annotated[_ProgressMessage | _BeganMessage | _BootedMessage | _OutcomeMessage, Field(discriminator="kind")]
+)
+
+
 class FileMessage(_Message):
     """A file that a boot leaves, by its name in the boot's folder: ``guest1-pentium4-debian-686.console``."""
 
-    kind: Literal["file"] = "file"
     name: str
     content: bytes = Field(max_length=LARGEST_FILE)
 
@@ -122,13 +136,6 @@ class FileMessage(_Message):
         if not _FILE_NAME.fullmatch(self.name):
             raise LabError(f"a worker sent a file called {self.name[:100]!r}")
         return self.name
-
-
-_AnyMessage = TypeAdapter[Any](
-    Annotated[
-        _ProgressMessage | _BeganMessage | _BootedMessage | _OutcomeMessage | FileMessage, Field(discriminator="kind")
-    ]
-)
 
 
 @dataclass(frozen=True)
@@ -147,23 +154,12 @@ def sent(attempt: str, number: int, body: Event | FileMessage, steps: Steps = ()
 
 
 def _content(body: Event | FileMessage) -> dict[str, object]:
-    match body:
-        case Progress(text):
-            message: _Message = _ProgressMessage(text=text[:4000])
-        case CellBegan(cell):
-            message = _BeganMessage(cell=cell)
-        case GuestBooted():
-            message = _BootedMessage(
-                name=body.name,
-                command_line=body.command_line,
-                work=dict(body.work),
-                restored_from=body.restored_from,
-            )
-        case Outcome(record, is_compared):
-            message = _OutcomeMessage(record=record, is_compared=is_compared)
-        case FileMessage():
-            return {"name": body.name, "content": body.content}
-    return {"text": message.model_dump_json()}
+    if isinstance(body, FileMessage):
+        return {"name": body.name, "content": body.content}
+    if isinstance(body, Progress):
+        body = Progress(body.text[:4000])
+    fields = {name: value for name, value in vars(body).items() if name != "worker"}  # the client knows whose it is
+    return {"text": _MESSAGES[type(body)].model_construct(**fields).model_dump_json()}
 
 
 def received(message: object) -> Received:
@@ -175,31 +171,17 @@ def received(message: object) -> Received:
         if not (isinstance(attempt, str) and len(attempt) <= 100 and isinstance(number, int)):
             raise ValueError("of no attempt")
         if "content" in message:
-            body: Any = FileMessage(name=message["name"], content=message["content"])
+            body: Event | FileMessage = FileMessage(name=message["name"], content=message["content"])
         else:
             text = message["text"]
             if not isinstance(text, str) or len(text) > LARGEST_MESSAGE:
                 raise ValueError("too long")
-            body = _AnyMessage.validate_json(text)
+            found = _AnyMessage.validate_json(text)
+            body = _EVENTS[type(found)](**{name: value for name, value in found if name != "kind"})
         steps = _STEPS.validate_python(message["steps"])
     except (ValidationError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise LabError("a worker sent what is no message", detail=str(error).splitlines()[:5]) from None
-    return Received(attempt, number, _event(body), steps)
-
-
-def _event(message: Any) -> Event | FileMessage:
-    match message:
-        case _ProgressMessage(text=text):
-            return Progress(text)
-        case _BeganMessage(cell=cell):
-            return CellBegan(cell)
-        case _BootedMessage():
-            return GuestBooted(message.name, message.command_line, message.work, message.restored_from)
-        case _OutcomeMessage(record=record, is_compared=is_compared):
-            return Outcome(record, is_compared)
-        case FileMessage():
-            return message
-    raise AssertionError(message)
+    return Received(attempt, number, body, steps)
 
 
 class Result(BaseModel):
@@ -422,6 +404,31 @@ class Offer(BaseModel):
     memory_mib: int = Field(ge=1, le=2**24)
 
 
+class Answer(BaseModel):
+    """What a worker says: its offer, or why it has none; its host's name; its cache, with MB that are free."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    offer: Offer | None = None
+    problem: str = Field(default="", max_length=4000)
+    host: str = Field(default="", max_length=300)
+    cache: str = Field(default="", max_length=5000)
+    is_writable: bool = False
+    free_mb: int = Field(default=0, ge=0)
+
+    @classmethod
+    def of(cls, said: object) -> Answer:
+        """What a worker said to ``examine``: JSON, or the error that came instead."""
+        if said is None:
+            return cls(problem="it has not answered")
+        if isinstance(said, BaseException):
+            return cls(problem=f"it cannot answer: {' '.join(str(said).split())[:300] or type(said).__name__}")
+        try:
+            return cls.model_validate_json(str(said))
+        except ValidationError:
+            return cls(problem="it says what is no answer: its program is of another version")
+
+
 @lru_cache(maxsize=1)
 def _code() -> str:
     package = Path(__file__).resolve().parents[1]
@@ -481,26 +488,35 @@ def do_boot(attempt: str, topic: str, data: bytes) -> dict[str, object]:
     return _plugin(worker).boots.do(attempt, data, lambda message: worker.log_event(topic, message))
 
 
-def offer() -> str:
-    """On a worker, as a task: what it says of itself, as JSON; or why it cannot say it."""
+async def examine(dask_worker: Worker) -> str:
+    """On a worker: what it says of itself, as JSON."""
+    return (await asyncio.to_thread(_examined, _plugin(dask_worker))).model_dump_json()
+
+
+def _examined(plugin: BootPlugin) -> Answer:
+    cache = cache_dir()
+    existing = next(folder for folder in (cache, *cache.parents) if os.access(folder, os.F_OK))
+    facts: dict[str, Any] = {
+        "host": socket.gethostname(),
+        "cache": str(cache),
+        "is_writable": os.access(existing, os.W_OK | os.X_OK),
+        "free_mb": shutil.disk_usage(existing).free // 1_000_000,
+    }
     try:
-        return _plugin(get_worker()).offer().model_dump_json()
+        return Answer(offer=plugin.offer(), **facts)
     except LabError as error:
-        return f"error: {error.what}"
+        return Answer(problem=error.what, **facts)
 
 
-async def missing(wanted: Sequence[str], dask_worker: Worker) -> list[str]:
-    """On a worker: those of the references, each as JSON, whose files have to be sent."""
-    references = [Reference.model_validate_json(one) for one in wanted]
-    found = await asyncio.to_thread(_plugin(dask_worker).boots.warehouse.missing, references)
-    return [one.model_dump_json() for one in found]
+async def missing(wanted: Sequence[Reference], dask_worker: Worker) -> list[Reference]:
+    """On a worker: those of the references whose files have to be sent."""
+    return await asyncio.to_thread(_plugin(dask_worker).boots.warehouse.missing, wanted)
 
 
-async def receive(reference: str, offset: int, piece: bytes, sender: str, dask_worker: Worker) -> str:
+async def receive(reference: Reference, offset: int, piece: bytes, sender: str, dask_worker: Worker) -> str:
     """On a worker: take a piece of a file; empty, or what its host lacks. Raises LabError for what is no such piece."""
-    warehouse = _plugin(dask_worker).boots.warehouse
     try:
-        await asyncio.to_thread(warehouse.receive, Reference.model_validate_json(reference), offset, piece, sender)
+        await asyncio.to_thread(_plugin(dask_worker).boots.warehouse.receive, reference, offset, piece, sender)
     except HostError as error:
         return error.what
     return ""

@@ -20,8 +20,6 @@ from ssh_servers import SSHD, Account, openssh, paramikos
 
 from orchestrator.paths import cache_dir
 
-if shutil.which("ssh") is None:
-    pytest.skip("openssh-client is not installed", allow_module_level=True)
 pytest.importorskip("distributed", reason="the extra 'fleet' is not installed")
 
 _SERVERS = {"openssh": openssh, "paramiko": paramikos}

@@ -28,7 +28,7 @@ from orchestrator.fleet.link import Ended, Heard, Joined, Left, Link, Offered, T
 from orchestrator.fleet.parcel import Parcel, unpacked
 from orchestrator.fleet.roster import OVERHEAD_MIB
 from orchestrator.fleet.trust import Counts, counts
-from orchestrator.fleet.worker import BEGINS, FileMessage, Offer, Versions, sent
+from orchestrator.fleet.worker import BEGINS, Answer, FileMessage, Offer, Versions, sent
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Machine
 from orchestrator.results.contract import CellRecord
@@ -222,10 +222,10 @@ class Stage(Link):
 
     def ask_offer(self, address: str) -> None:
         worker = self.workers[address]
-        offer = Offer(
-            name=worker.name, versions=worker.versions, guests=worker.guests, memory_mib=worker.memory_mib
-        ).model_dump_json()
-        self._pending.append(lambda: self.heard.put(Offered(address, offer if worker.is_alive else "error: lost")))
+        offer = Offer(name=worker.name, versions=worker.versions, guests=worker.guests, memory_mib=worker.memory_mib)
+        self._pending.append(
+            lambda: self.heard.put(Offered(address, Answer(offer=offer) if worker.is_alive else Answer(problem="lost")))
+        )
 
     def start(self, attempt: str, address: str, parcel: Parcel) -> None:
         worker = self.workers[address]
