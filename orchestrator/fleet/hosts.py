@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -28,29 +28,32 @@ _SSH = re.compile(
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-def _ssh(value: object) -> object:
-    found = _SSH.fullmatch(value) if isinstance(value, str) else None
-    if found is None or int(found["port"] or 22) > 65535:
-        raise mismatch(value, "expected a host as ssh takes it: user@host, or user@host:port")
-    return value
+def _text(is_one: Callable[[str], object], sentence: str) -> BeforeValidator:
+    """A field of which each text is one for which ``is_one`` is true; ``sentence`` says what is expected."""
+
+    def check(value: object) -> object:
+        if not isinstance(value, str) or not is_one(value):
+            raise mismatch(value, sentence)
+        return value
+
+    return BeforeValidator(check)
 
 
-def _memory(value: object) -> object:
-    if size_mib(str(value)) is None:
-        raise mismatch(value, SIZES)
-    return value
+def _is_destination(text: str) -> bool:
+    found = _SSH.fullmatch(text)
+    return found is not None and int(found["port"] or 22) <= 65535
 
 
-def _lab(value: object) -> object:
-    if not isinstance(value, str) or not value.isprintable() or not value or value.startswith("-"):
-        raise mismatch(value, "expected the path of a lab on that host: a checkout's lab, or an installed orchestrator")
-    return value
-
-
-def _name(value: object) -> object:
-    if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise mismatch(value, "expected letters, digits, dots, underscores and hyphens")
-    return value
+_Destination = Annotated[str, _text(_is_destination, "expected a host as ssh takes it: user@host, or user@host:port")]
+_Lab = Annotated[
+    str,
+    _text(
+        lambda text: text.isprintable() and text and not text.startswith("-"),
+        "expected the path of a lab on that host: a checkout's lab, or an installed orchestrator",
+    ),
+]
+_Name = Annotated[str, _text(_NAME.fullmatch, "expected letters, digits, dots, underscores and hyphens")]
+_Memory = Annotated[str, _text(lambda text: size_mib(text) is not None, SIZES)]
 
 
 class _Part(BaseModel):
@@ -60,11 +63,11 @@ class _Part(BaseModel):
 class Host(_Part):
     """A host: ``lab`` is a path there, absolute or from the user's home; without ``guests`` it takes all it can."""
 
-    ssh: Annotated[str, BeforeValidator(_ssh)]
-    lab: Annotated[str, BeforeValidator(_lab)]
-    name: Annotated[str, BeforeValidator(_name)] | None = None
+    ssh: _Destination
+    lab: _Lab
+    name: _Name | None = None
     guests: Annotated[int, whole(1, MOST_GUESTS)] | None = None
-    memory: Annotated[str, BeforeValidator(_memory)] | None = None
+    memory: _Memory | None = None
 
     @property
     def worker(self) -> str:

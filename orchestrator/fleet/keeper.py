@@ -69,9 +69,10 @@ def main() -> int:
             _tell(Report(kind="refused", text=text, hint=hint))
             return 1
         os.truncate(log, 0)
-        log_to(log)
-        with ScratchFolder(WORKER_FOLDER) as folder:  # the scheduler would make one that nobody removes
+        with ScratchFolder(WORKER_FOLDER) as folder:
+            # The scheduler would make one that nobody removes. Dask reads this when it is imported.
             os.environ["DASK_TEMPORARY_DIRECTORY"] = str(folder)
+            log_to(log)
             return asyncio.run(Keeper(orders).keep())
 
 

@@ -9,6 +9,7 @@ authority's own key is thrown away, so that no further certificate of it can exi
 from __future__ import annotations
 
 import os
+import re
 import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 FILE_NAME = "fleet.key"
 _YEARS = 10
 _LARGEST = 64 << 10
+_KEY_CERT_SIGN = 5
+"""The place of keyCertSign among the nine uses of a key (RFC 5280, 4.2.1.3)."""
+
+_BLOCK = re.compile(r"-----BEGIN (CERTIFICATE|PRIVATE KEY)-----\n.*?-----END \1-----", re.DOTALL)
 
 
 def usual_key_file() -> Path:
@@ -78,30 +83,18 @@ def security_of(key: str) -> Security:
     """What Dask's processes take a key as. Raises UsageError where a part is missing."""
     from distributed.security import Security
 
-    blocks = [block + "\n" for block in _blocks(key)]
-    certificates = [block for block in blocks if "BEGIN CERTIFICATE" in block]
-    private = [block for block in blocks if "BEGIN PRIVATE KEY" in block]
-    if len(certificates) != 2 or len(private) != 1:
+    blocks = [(found[1], found[0] + "\n") for found in _BLOCK.finditer(key)]
+    if [kind for kind, _ in blocks] != ["CERTIFICATE", "CERTIFICATE", "PRIVATE KEY"]:
         raise UsageError(
             "a fleet's key has two certificates and a private key", hint=f"`{PROGRAM} fleet keys` makes one"
         )
-    authority, certificate = certificates
+    authority, certificate, private = (text for _, text in blocks)
     roles = {
         f"tls_{role}_{part}": text
         for role in ("client", "scheduler", "worker")
-        for part, text in (("cert", certificate), ("key", private[0]))
+        for part, text in (("cert", certificate), ("key", private))
     }
     return Security(tls_ca_file=authority, require_encryption=True, tls_min_version=0x0304, **roles)
-
-
-def _blocks(text: str) -> list[str]:
-    blocks: list[list[str]] = []
-    for line in text.splitlines():
-        if line.startswith("-----BEGIN "):
-            blocks.append([])
-        if blocks:
-            blocks[-1].append(line)
-    return ["\n".join(block) for block in blocks]
 
 
 def _new_key() -> bytes:
@@ -129,17 +122,7 @@ def _new_key() -> bytes:
             )
         )
         if is_authority:
-            usage = x509.KeyUsage(
-                digital_signature=False,
-                content_commitment=False,
-                key_encipherment=False,
-                data_encipherment=False,
-                key_agreement=False,
-                key_cert_sign=True,
-                crl_sign=False,
-                encipher_only=False,
-                decipher_only=False,
-            )
+            usage = x509.KeyUsage(*(at == _KEY_CERT_SIGN for at in range(9)))
             builder = builder.add_extension(usage, critical=True)
         else:
             both = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH])

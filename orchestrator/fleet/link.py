@@ -281,7 +281,7 @@ def linked(address: str, key: str) -> Iterator[Link]:
 
 # What do all workers of a fleet say of themselves? Versions, room, cache, and guests under way.
 
-_BOOTS = ("boot", "calibration-", "check-")
+_BOOTS = ("boot", "calibration-")
 """What the names of tasks begin with that take a guest's place."""
 
 
