@@ -17,8 +17,7 @@ from orchestrator.cli.options import expected_failures, print_columns
 from orchestrator.doctor import Finding, Status
 from orchestrator.errors import LabError, UsageError
 from orchestrator.fleet.hosts import load_hosts
-from orchestrator.fleet.keys import made_key, read_key, usual_key_file
-from orchestrator.fleet.local import StartedFleet, end_fleet
+from orchestrator.fleet.keeper import StartedFleet, end_fleet
 from orchestrator.fleet.serve import Foreground, key_from_input
 from orchestrator.fleet.state import (
     USUAL_NAME,
@@ -30,7 +29,7 @@ from orchestrator.fleet.state import (
     stored,
     worker_name,
 )
-from orchestrator.fleet.target import Target, check_reachable, need_dask, target
+from orchestrator.fleet.target import Target, check_reachable, made_key, need_dask, read_key, target, usual_key_file
 from orchestrator.guest.machine import qemu_version
 from orchestrator.plain_text import counted
 from orchestrator.program import PROGRAM

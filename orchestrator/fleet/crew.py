@@ -27,7 +27,7 @@ from orchestrator.files import write_whole
 from orchestrator.fleet import trust
 from orchestrator.fleet.link import Ended, Joined, Left, Link, Offered, Told, linked
 from orchestrator.fleet.parcel import packed_job
-from orchestrator.fleet.roster import OVERHEAD_MIB, Attempt, Member, Roster, Standing, Waiting, Work
+from orchestrator.fleet.trust import OVERHEAD_MIB, Attempt, Member, Roster, Standing, Waiting, Work
 from orchestrator.fleet.worker import (
     BEGINS,
     MOST_BYTES,

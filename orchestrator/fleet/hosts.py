@@ -137,7 +137,7 @@ _SSH_OPTIONS = {
 }
 
 _FAILURES = {
-    "REMOTE HOST IDENTIFICATION HAS CHANGED": "{} has another host key than the one in known_hosts",
+    "has changed and you have requested strict": "{} has another host key than the one in known_hosts",
     "host key is known for": "the host key of {} is not in known_hosts: log in once with ssh, and compare it",
     "Permission denied": "{} accepts none of this user's ssh keys",
 }

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The process that keeps a fleet when ``fleet up`` has ended: the scheduler, and a process for each worker.
+"""The process that keeps a fleet when ``fleet up`` has ended, how it is started, and how it is ended.
+
+It has the scheduler, and a process for each worker.
 
 A worker is a command, ``fleet worker``, here or through ssh, that ends with its standard input: so all of them end,
 and their guests with them, when the keeper is killed. One that ends before is started again.
@@ -11,13 +13,18 @@ import asyncio
 import errno
 import fcntl
 import os
+import select
 import signal
+import subprocess
 import sys
 import threading
 from collections import deque
+from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.files import ScratchFolder
 from orchestrator.fleet.hosts import ssh_command, ssh_failure
 from orchestrator.fleet.serve import LOG, log_to
@@ -28,10 +35,13 @@ from orchestrator.fleet.state import (
     Orders,
     Report,
     WorkerOrder,
+    known_fleets,
     log_file,
     process_start,
     state_file,
+    stored,
 )
+from orchestrator.paths import cache_dir, lab_dir
 from orchestrator.plain_text import plain_line
 from orchestrator.program import PROGRAM
 
@@ -46,7 +56,7 @@ _PAUSE = 2.0
 _SILENCE_LIMIT = 300.0
 """Seconds without a word from a worker that has not joined. Its lab may be installing packages, and says so."""
 
-_END_LIMIT = 20.0
+_WORKER_END_LIMIT = 20.0
 """Seconds for a worker to end with its guests, before it is killed."""
 
 _QUOTED = 8
@@ -123,8 +133,7 @@ class Keeper:
         return 0
 
     async def _scheduler(self) -> FleetScheduler | None:
-        from orchestrator.fleet.keys import security_of
-        from orchestrator.fleet.target import set_up_dask
+        from orchestrator.fleet.target import security_of, set_up_dask
 
         set_up_dask()
         from orchestrator.fleet.scheduler import started_scheduler
@@ -194,7 +203,7 @@ class _Worker:
         finally:
             process.stdin.close()
             with suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), _END_LIMIT)
+                await asyncio.wait_for(process.wait(), _WORKER_END_LIMIT)
             if process.returncode is None:
                 process.kill()
             status = await process.wait()
@@ -228,7 +237,7 @@ class _Worker:
                 if line and (not piece or len(line) > _PIECE):
                     lines, line = [*lines, line], b""
                 for one in lines:
-                    said = plain_line(one.decode(errors="backslashreplace")[:_LONGEST_LINE])
+                    said = plain_line(one.rstrip(b"\r").decode(errors="backslashreplace")[:_LONGEST_LINE])
                     self._said.append(said)
                     LOG.info("%s: %s", self._order.name, said)
                 if not piece:
@@ -259,6 +268,122 @@ def _refusal(orders: Orders, error: OSError) -> Report:
             text = f"the scheduler cannot listen on {orders.host}, port {orders.port}: {error.strerror or error}"
             hint = "name another --host or --port"
     return Report(kind="refused", text=text, hint=hint)
+
+
+# How a keeper is started, and how it is ended: that process and no other.
+
+
+_SCRATCH = (WORKER_FOLDER, "orchestrator-boot-")
+_END_LIMIT = 60.0
+"""Seconds for a keeper to end its workers, which end their guests; Dask kills a worker after nine."""
+
+
+class StartedFleet:
+    """A keeper that was started. It ends with this process, unless ``let_stay`` was called."""
+
+    def __init__(self, orders: Orders) -> None:
+        """Raises UsageError where a fleet of that name runs."""
+        if orders.name in known_fleets() and stored(orders.name).is_running:
+            raise UsageError(
+                f"fleet '{orders.name}' runs already",
+                where=str(state_file(orders.name)),
+                hint=f"`{PROGRAM} fleet status {orders.name}` shows it, `{PROGRAM} fleet down {orders.name}` ends it,"
+                " and --name starts another one beside it",
+            )
+        self._orders = orders
+        log = log_file(orders.name)
+        log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        log.touch(mode=0o600)
+        with log.open("ab") as errors:
+            self._keeper = subprocess.Popen(
+                [sys.executable, "-P", "-m", "orchestrator.fleet.keeper"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                cwd=log.parent,  # the caller's may be removed before the fleet ends
+                env=_environment(),
+                umask=0o077,
+                start_new_session=True,
+            )
+        with suppress(BrokenPipeError):  # one that has ended at once: see ``reports``
+            self._tell(orders.line())
+
+    def reports(self) -> Iterator[Report]:
+        """What becomes of it, until all is known. Raises HostError where the keeper has to end."""
+        assert self._keeper.stdout is not None
+        for line in self._keeper.stdout:
+            report = Report.model_validate_json(line)
+            if report.kind == "refused":
+                raise HostError(report.text, hint=report.hint)
+            if report.kind == "ready":
+                return
+            yield report
+        raise self._gone()
+
+    def let_stay(self) -> None:
+        """Let it go on when this process has ended. Raises LabError where it has not waited for that."""
+        try:
+            self._tell(STAY)
+        except BrokenPipeError:
+            raise self._gone() from None
+
+    def _tell(self, line: bytes) -> None:
+        assert self._keeper.stdin is not None
+        self._keeper.stdin.write(line)
+        self._keeper.stdin.flush()
+
+    def _gone(self) -> LabError:
+        log = log_file(self._orders.name)
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return LabError("the fleet's keeper has ended", where=str(log), detail=lines[-_QUOTED:])
+
+    def end(self) -> None:
+        """End it with all that it has started, and wait for that."""
+        for stream in (self._keeper.stdin, self._keeper.stdout):
+            if stream is not None and not stream.closed:
+                with suppress(OSError):
+                    stream.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._keeper.wait(_END_LIMIT)
+
+
+def end_fleet(state: FleetState) -> bool:
+    """End a fleet's keeper, and with it scheduler and workers; whether it was there. Nothing of it is left.
+
+    Raises LabError where it does not end.
+    """
+    was_running = _end_process(state.keeper, state.started)
+    state_file(state.name).unlink(missing_ok=True)
+    for prefix in _SCRATCH:  # what killed processes have left
+        ScratchFolder(prefix).close()
+    return was_running
+
+
+def _end_process(pid: int, started: int) -> bool:
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
+        # Behind this check it can only be the one that is meant: the descriptor keeps its number from passing on.
+        if process_start(pid) != started:
+            return False
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(process, number)
+            if select.select([process], [], [], _END_LIMIT)[0]:
+                return True
+    finally:
+        os.close(process)
+    raise LabError(f"the fleet's keeper, process {pid}, does not end, though it was killed")
+
+
+def _environment() -> dict[str, str]:
+    """Ours, which is to mean the same in another folder."""
+    own = {**os.environ, "ORCHESTRATOR_LAB": str(lab_dir()), "ORCHESTRATOR_CACHE": str(cache_dir())}
+    if own.get("PYTHONPATH"):
+        own["PYTHONPATH"] = os.pathsep.join(str(Path(one).absolute()) for one in own["PYTHONPATH"].split(os.pathsep))
+    return own
 
 
 if __name__ == "__main__":

@@ -22,9 +22,8 @@ from distributed import Client, Future
 
 from orchestrator.errors import HostError, LabError
 from orchestrator.fleet import worker as on_worker
-from orchestrator.fleet.keys import security_of
 from orchestrator.fleet.parcel import PIECE, Parcel, Reference
-from orchestrator.fleet.target import MEMBERS, RUN_TOPIC, Target, set_up_dask, silence_dask
+from orchestrator.fleet.target import MEMBERS, RUN_TOPIC, Target, security_of, set_up_dask, silence_dask
 from orchestrator.fleet.worker import Answer
 from orchestrator.program import PROGRAM
 

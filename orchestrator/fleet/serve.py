@@ -17,9 +17,8 @@ from typing import Any
 
 from orchestrator.errors import HostError, Interrupted, LabError, UsageError
 from orchestrator.files import ScratchFolder
-from orchestrator.fleet.keys import security_of
 from orchestrator.fleet.state import WORKER_FOLDER, Room, log_file
-from orchestrator.fleet.target import address_towards, log_dask_to, set_up_dask
+from orchestrator.fleet.target import address_towards, log_dask_to, security_of, set_up_dask
 from orchestrator.plain_text import plain_text
 from orchestrator.program import PROGRAM
 

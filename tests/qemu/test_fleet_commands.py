@@ -20,7 +20,7 @@ from fleet_processes import Socket, family, keeper_of, left_after, listening, ow
 
 pytest.importorskip("distributed", reason="the extra 'fleet' is not installed")
 
-from orchestrator.fleet.keys import read_key, security_of
+from orchestrator.fleet.target import read_key, security_of
 
 LOOPBACK = "0100007F"
 OTHER, OTHER_IN_PROC = "127.0.0.2", "0200007F"

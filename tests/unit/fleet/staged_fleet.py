@@ -26,8 +26,7 @@ from orchestrator.experiment.plan import Plan, plan
 from orchestrator.fleet.crew import FleetCrew
 from orchestrator.fleet.link import Ended, Heard, Joined, Left, Link, Offered, Told
 from orchestrator.fleet.parcel import Parcel, unpacked
-from orchestrator.fleet.roster import OVERHEAD_MIB
-from orchestrator.fleet.trust import Counts, counts
+from orchestrator.fleet.trust import OVERHEAD_MIB, Counts, counts
 from orchestrator.fleet.worker import BEGINS, Answer, FileMessage, Offer, Versions, sent
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Machine

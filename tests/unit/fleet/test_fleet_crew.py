@@ -26,8 +26,7 @@ from staged_fleet import HERE, PLAYED, Boot, Play, Stage, honest, jobs_of, recor
 
 from orchestrator.fleet.crew import _PATIENCE
 from orchestrator.fleet.link import Ended, Heard, Joined, Left, Told
-from orchestrator.fleet.roster import Member, Roster, Waiting, Work
-from orchestrator.fleet.trust import Counts, calibrated_here, counts, measured_here
+from orchestrator.fleet.trust import Counts, Member, Roster, Waiting, Work, calibrated_here, counts, measured_here
 from orchestrator.fleet.worker import BEGINS, FileMessage, sent
 
 

@@ -102,7 +102,11 @@ def test_no_word_of_a_hosts_file_is_an_option_or_a_command() -> None:
     [
         (127, "sh: 1: lab: not found", "its lab has ended with status 127"),
         (255, "No ED25519 host key is known for x and you have requested strict checking.", "not in known_hosts"),
-        (255, "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @", "another host key than the one in known_hosts"),
+        (
+            255,
+            "Host key for x has changed and you have requested strict checking.",
+            "another host key than the one in known_hosts",
+        ),
         (255, "me@x: Permission denied (publickey).", "accepts none of this user's ssh keys"),
         (255, "ssh: connect to host x port 22: No route to host", "cannot be reached, or the connection has ended"),
     ],

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from orchestrator.fleet.roster import Member, Roster, Standing
+from orchestrator.fleet.trust import Member, Roster, Standing
 
 ADDRESSES = [f"tls://127.0.0.1:{port}" for port in range(4)]
 MACHINES = ["a pentium4", "an athlon64"]

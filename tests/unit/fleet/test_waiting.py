@@ -14,7 +14,7 @@ pytest.importorskip("distributed", reason="the extra fleet is not installed")
 
 from staged_fleet import jobs_of
 
-from orchestrator.fleet.roster import Waiting, Work
+from orchestrator.fleet.trust import Waiting, Work
 
 (JOB,) = jobs_of(Path("/nowhere"), 1)
 
