@@ -82,6 +82,7 @@ def main() -> int:
         with ScratchFolder(WORKER_FOLDER) as folder:
             # The scheduler would make one that nobody removes. Dask reads this when it is imported.
             os.environ["DASK_TEMPORARY_DIRECTORY"] = str(folder)
+            os.environ["MALLOC_TRIM_THRESHOLD_"] = "65536"  # of workers, which give free memory back
             log_to(log)
             return asyncio.run(Keeper(orders).keep())
 

@@ -121,7 +121,6 @@ class Foreground:
                 memory_limit=0,
                 local_directory=str(folder),
                 death_timeout=_START_LIMIT,
-                nanny=None,
                 plugins=(BootPlugin(self.name, self.room.guests, self.room.memory_mib),),
             )
             async with worker:

@@ -483,7 +483,7 @@ def test_times_are_measured_on_one_worker(tmp_path: Path, stage: Stage) -> None:
 
 
 def killed_once(stage: Stage, play: Play, name: str, behind: str) -> None:
-    """A worker is killed behind a boot, and its nanny starts another one when all others have waited a while."""
+    """A worker is killed behind a boot, and another one is started when all others have waited a while."""
 
     def before() -> None:
         worker = next(one for one in stage.workers.values() if one.name == name)
@@ -587,7 +587,7 @@ def test_a_minute_without_workers_begins_when_the_last_one_goes(
             assert stage.silences == 0
             stage.kill(worker)
         elif not worker.is_alive and stage.silences == 3 and len(stage.workers) == 1:
-            stage.join("left", guests=1)  # its nanny's next one
+            stage.join("left", guests=1)  # the next one
 
     stage.before_step = kill
     assert {record.status for record in play.run().records.values()} == {"ok"}
@@ -871,7 +871,7 @@ def test_a_worker_that_was_retired_does_not_come_back(tmp_path: Path, stage: Sta
 def test_a_worker_that_only_comes_and_goes_is_refused(
     tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its nanny replaces it for ever; the run has another one to wait for only until then."""
+    """It is replaced for ever; the run has another one to wait for only until then."""
     monkeypatch.setattr("orchestrator.fleet.crew._PATIENCE", -1.0)
 
     def dies(boot: Boot) -> Iterator[Heard]:

@@ -74,7 +74,7 @@ class History:
         self.to_a_boot(do)
 
     def start_anew(self, worker: Worker) -> None:
-        """A worker is killed, and its nanny starts another one."""
+        """A worker is killed, and another one is started."""
         self.stage.kill(worker)
         self.stage.join(worker.name, guests=worker.guests)
 
