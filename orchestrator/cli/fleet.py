@@ -300,21 +300,11 @@ def _missing(fleet: Target, workers: Sequence[Surveyed]) -> list[str]:
 
 
 def _row(worker: Surveyed) -> Sequence[str]:
-    answer = worker.answer
-    if answer.offer is None:
-        return (worker.name, "", str(worker.running), "", answer.host, "", "", "", answer.problem)
-    versions = answer.offer.versions
-    return (
-        worker.name,
-        str(answer.offer.guests),
-        str(worker.running),
-        str(answer.offer.memory_mib),
-        answer.host,
-        versions.project,
-        versions.python,
-        _qemu(versions.qemu),
-        "",
-    )
+    offer, host = worker.answer.offer, worker.answer.host
+    if offer is None:
+        return (worker.name, "", str(worker.running), "", host, "", "", "", worker.answer.problem)
+    versions = (offer.versions.project, offer.versions.python, _qemu(offer.versions.qemu))
+    return (worker.name, str(offer.guests), str(worker.running), str(offer.memory_mib), host, *versions, "")
 
 
 def _qemu(text: str) -> str:
@@ -324,22 +314,18 @@ def _qemu(text: str) -> str:
 
 
 def _as_data(fleet: Target, workers: Sequence[Surveyed], missing: Sequence[str]) -> dict[str, object]:
+    def facts(worker: Surveyed) -> dict[str, object]:
+        answer = worker.answer
+        offer = {"guests": None, "memory_mib": None, "versions": None}
+        if answer.offer is not None:
+            offer = answer.offer.model_dump(include=set(offer))
+        known = {"name": worker.name, "address": worker.address, "host": answer.host, "running": worker.running}
+        return {**known, **offer, "problem": answer.problem}
+
     return {
         "name": None if fleet.state is None else fleet.state.name,
         "scheduler": fleet.address,
         "keeper": None if fleet.state is None else fleet.state.keeper,
         "missing": list(missing),
-        "workers": [
-            {
-                "name": one.name,
-                "address": one.address,
-                "host": one.answer.host,
-                "running": one.running,
-                "guests": one.answer.offer.guests if one.answer.offer else None,
-                "memory_mib": one.answer.offer.memory_mib if one.answer.offer else None,
-                "versions": one.answer.offer.versions.model_dump() if one.answer.offer else None,
-                "problem": one.answer.problem,
-            }
-            for one in workers
-        ],
+        "workers": [facts(one) for one in workers],
     }

@@ -33,6 +33,7 @@ from orchestrator.fleet.worker import (
     MOST_BYTES,
     MOST_FILES,
     FileMessage,
+    Guests,
     Result,
     Steps,
     Versions,
@@ -98,7 +99,7 @@ class FleetCrew:
     ) -> None:
         self._link, self._kinds, self._context, self._listener = link, kinds, context, listener
         self._roster = Roster()
-        self._own_guests = trust.OwnGuests()
+        self._own_guests = Guests()
         self._versions: Versions | None = None
         self._calibration: tuple[Job, trust.Counts] | None = None
         self._retired: set[str] = set()

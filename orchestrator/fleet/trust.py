@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +27,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import qemu_cpu_names
 from orchestrator.results.contract import PER_RUN, CellRecord
 from orchestrator.run.boot import BenchmarkKind, BootTask, Event, Outcome, Session, prepare, run_boot
-from orchestrator.run.crew import Job, Stopped
+from orchestrator.run.crew import Job
 
 Counts = Mapping[str, tuple[str, tuple[float, ...]]]
 """By cell: its status and its samples."""
@@ -126,31 +125,6 @@ def _records(context: BuildContext, job: Job, watch: Callable[[Guest], None]) ->
         task = dataclasses.replace(job.task, directory=folder / job.name, guests=0)
         run_boot(Session(task, job.artifacts, context, take, watch))
     return records
-
-
-class OwnGuests:
-    """The guests in which the client counts for itself, in threads of the link's: they end with the run."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._guests: list[Guest] = []
-        self._has_ended = False
-
-    def watch(self, guest: Guest) -> None:
-        """In a guest's thread, before it runs. Raises Stopped where the run has ended."""
-        with self._lock:
-            self._guests.append(guest)
-            has_ended = self._has_ended
-        if has_ended:
-            raise Stopped
-
-    def end(self) -> None:
-        """End all of them; none begins any more."""
-        with self._lock:
-            self._has_ended = True
-            guests = list(self._guests)
-        for guest in guests:
-            guest.abort()
 
 
 # Which worker does which boot: who is in the fleet, who has room, which boots wait, and which are under way.

@@ -48,6 +48,7 @@ from orchestrator.run.boot import (
     Session,
     run_boot,
 )
+from orchestrator.run.crew import Stopped
 from orchestrator.run.guests import timing_of
 from orchestrator.steps import own_steps, step, step_source
 
@@ -206,8 +207,32 @@ _MOST_ABORTED = 100
 Send = Callable[[dict[str, object]], None]
 
 
-class Unwanted(BaseException):
-    """The client has gone, or has cancelled the boot. Not an error, and not to be caught as one."""
+class Guests:
+    """Guests, each in a thread of its own, that end together: those of a boot, and those of the client itself."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._guests: list[Guest] = []
+        self.has_ended = False
+
+    def watch(self, guest: Guest) -> None:
+        """In a guest's thread, before it runs. Raises Stopped where they have ended."""
+        with self._lock:
+            self._guests.append(guest)
+        self.check()
+
+    def check(self) -> None:
+        """Raise Stopped where they have ended."""
+        if self.has_ended:
+            raise Stopped
+
+    def end(self) -> None:
+        """End all of them, from any thread; none begins any more."""
+        with self._lock:
+            self.has_ended = True
+            guests = list(self._guests)
+        for guest in guests:
+            guest.abort()
 
 
 class Boots:
@@ -227,7 +252,7 @@ class Boots:
             self._running[attempt] = running
             is_unwanted = attempt in self._aborted
         if is_unwanted:
-            running.abort()
+            running.guests.end()
         try:
             return running.do(data, self._context, self.warehouse)
         finally:
@@ -241,7 +266,7 @@ class Boots:
             if running is None:  # Dask has given it to a thread, which has not come to ``do`` yet
                 self._aborted.append(attempt)
         if running is not None:
-            running.abort()
+            running.guests.end()
 
     def abort_all(self) -> None:
         """End all guests."""
@@ -256,9 +281,7 @@ class _Running:
 
     def __init__(self, attempt: str, send: Send) -> None:
         self._attempt, self._send = attempt, send
-        self._lock = threading.Lock()
-        self._guests: list[Guest] = []
-        self._is_unwanted = False
+        self.guests = Guests()
         self._sent = 0
         self._files = 0
         self._bytes = 0
@@ -279,13 +302,13 @@ class _Running:
                     artifacts = dataclasses.replace(artifacts, machine=machine)
                 context = dataclasses.replace(context, warn=lambda text: self._tell(Progress(text)))
                 try:
-                    self._boot(Session(task, artifacts, context, self._emitter(task), self._watch))
+                    self._boot(Session(task, artifacts, context, self._emitter(task), self.guests.watch))
                 finally:
                     self._send_files(task.directory)
         except LabError as error:
             end = "host" if isinstance(error, HostError) else "usage" if isinstance(error, UsageError) else "error"
             return self._ended(end, what=error.what, where=error.where, hint=error.hint, detail=list(error.detail))
-        except Unwanted:
+        except Stopped:  # the client has gone, or has cancelled the boot
             return self._ended("unwanted")
         except Exception as error:  # of the worker's: the client tells it, and the worker serves others
             return self._ended("error", what=f"{type(error).__name__}: {error}", where="", hint="", detail=[])
@@ -300,13 +323,6 @@ class _Running:
             step(f"boot {boot.kernel} on {boot.cpu}"),
         ):
             run_boot(session)
-
-    def abort(self) -> None:
-        with self._lock:
-            self._is_unwanted = True
-            guests = list(self._guests)
-        for guest in guests:
-            guest.abort()
 
     def _emitter(self, task: BootTask) -> Callable[[Event], None]:
         def emit(event: Event) -> None:
@@ -338,16 +354,9 @@ class _Running:
             file.unlink()
 
     def _tell(self, body: Event | FileMessage) -> None:
-        if self._is_unwanted:
-            raise Unwanted
+        self.guests.check()
         self._send(sent(self._attempt, self._sent, body, self._new_steps()))
         self._sent += 1
-
-    def _watch(self, guest: Guest) -> None:
-        with self._lock:
-            self._guests.append(guest)
-        if self._is_unwanted:
-            raise Unwanted
 
     def _new_steps(self) -> Steps:
         now = time.monotonic()
