@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.files import ScratchFolder
@@ -84,7 +84,10 @@ def main() -> int:
             os.environ["DASK_TEMPORARY_DIRECTORY"] = str(folder)
             os.environ["MALLOC_TRIM_THRESHOLD_"] = "65536"  # of workers, which give free memory back
             log_to(log)
-            return asyncio.run(Keeper(orders).keep())
+            try:
+                return asyncio.run(Keeper(orders).keep())
+            finally:
+                Path(lock.name).unlink(missing_ok=True)
 
 
 def _tell(report: Report) -> None:
@@ -122,15 +125,13 @@ class Keeper:
             threading.Thread(target=self._await_permission, args=(loop,), daemon=True).start()
             workers = [_Worker(order, scheduler, orders, self._stop) for order in orders.workers]
             tasks = [asyncio.create_task(worker.keep()) for worker in workers]
-            for worker in workers:
-                await _first(worker.settled, self._stop)
+            await _until(asyncio.gather(*(worker.settled.wait() for worker in workers)), self._stop)
             _tell(Report(kind="ready"))
             await self._stop.wait()
             await asyncio.gather(*tasks, return_exceptions=True)
             await scheduler.close()
         finally:
             state_file(orders.name).unlink(missing_ok=True)
-            log_file(orders.name).with_suffix(".lock").unlink(missing_ok=True)
         return 0
 
     async def _scheduler(self) -> FleetScheduler | None:
@@ -196,21 +197,20 @@ class _Worker:
         )
         assert process.stdin is not None
         assert process.stdout is not None
-        ended = asyncio.Event()
-        others = [asyncio.create_task(one) for one in (self._listen(process.stdout, ended), self._await_joining())]
-        try:
-            process.stdin.write(self._orders.key.encode())
-            await _first(ended, self._stop)
-        finally:
-            process.stdin.close()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), _WORKER_END_LIMIT)
-            if process.returncode is None:
-                process.kill()
-            status = await process.wait()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(others[0], _POLL)  # its last words
-            others[1].cancel()
+        listening = asyncio.create_task(self._listen(process.stdout))
+        joining = asyncio.create_task(self._await_joining())
+        process.stdin.write(self._orders.key.encode())
+        await _until(listening, self._stop)
+        process.stdin.close()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), _WORKER_END_LIMIT)
+        if process.returncode is None:
+            process.kill()
+        status = await process.wait()
+        await asyncio.wait([listening], timeout=_POLL)  # for its last words
+        joining.cancel()
+        if listening.done() and not listening.result():
+            return f"no output for {_SILENCE_LIMIT:g} s"
         return ssh_failure(order, status, self._said) if order.ssh else f"it has ended with status {status}"
 
     def _command(self) -> list[str]:
@@ -227,34 +227,32 @@ class _Worker:
             _tell(Report(kind="joined", name=self._order.name))
             self.settled.set()
 
-    async def _listen(self, output: asyncio.StreamReader, ended: asyncio.Event) -> None:
-        """Log what it says, bounded, and with nothing in it that a terminal obeys; until it ends, or says nothing."""
-        line = b""
-        try:
-            while True:
-                limit = None if self.settled.is_set() else _SILENCE_LIMIT
-                piece = await asyncio.wait_for(output.read(_PIECE), limit)
-                *lines, line = (line + piece).split(b"\n")
-                if line and (not piece or len(line) > _PIECE):
-                    lines, line = [*lines, line], b""
-                for one in lines:
-                    said = plain_line(one.rstrip(b"\r").decode(errors="backslashreplace")[:_LONGEST_LINE])
-                    self._said.append(said)
-                    LOG.info("%s: %s", self._order.name, said)
-                if not piece:
-                    return
-        except TimeoutError:
-            self._said.append(f"no output for {_SILENCE_LIMIT:g} s")
-        finally:
-            ended.set()
+    async def _listen(self, output: asyncio.StreamReader) -> bool:
+        """Log what it says, bounded, and with nothing in it that a terminal obeys. False where it says nothing."""
+        line, piece = b"", b"?"
+        while piece:
+            try:
+                piece = await asyncio.wait_for(output.read(_PIECE), _SILENCE_LIMIT)
+            except TimeoutError:
+                if self.settled.is_set():
+                    continue
+                return False
+            *lines, line = (line + piece).split(b"\n")
+            if line and (not piece or len(line) > _PIECE):
+                lines, line = [*lines, line], b""
+            for one in lines:
+                said = plain_line(one.rstrip(b"\r").decode(errors="backslashreplace")[:_LONGEST_LINE])
+                self._said.append(said)
+                LOG.info("%s: %s", self._order.name, said)
+        return True
 
 
-async def _first(*events: asyncio.Event) -> None:
-    """Wait for any of these."""
-    tasks = [asyncio.create_task(event.wait()) for event in events]
-    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for task in tasks:
-        task.cancel()
+async def _until(one: asyncio.Future[Any], stop: asyncio.Event) -> None:
+    """Wait until something is done, or we are told to stop."""
+    stopping = asyncio.create_task(stop.wait())
+    either: list[asyncio.Future[Any]] = [one, stopping]
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
 
 
 def _refusal(orders: Orders, error: OSError) -> Report:

@@ -75,6 +75,20 @@ def test_a_worker_gets_the_key_and_ends_with_its_input(log: Path) -> None:
     assert "here: 7" in log.read_text()
 
 
+def test_a_worker_that_says_nothing_and_does_not_join_is_ended(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper, "_SILENCE_LIMIT", 0.1)
+    (report,) = kept("import sys; sys.stdin.read()")
+    assert (report["kind"], report["text"]) == ("failed", "no output for 0.1 s")
+
+
+def test_one_that_has_joined_may_say_nothing(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper, "_SILENCE_LIMIT", 0.05)
+    program = "import time; print('begun', flush=True); time.sleep(1); print('ended')"
+    reports = kept(program, joins=True, stop_when_joined=True)
+    assert [one["kind"] for one in reports] == ["joined"]
+    assert "here: ended" in log.read_text()
+
+
 def test_a_program_that_is_not_there_is_told(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/no/python")
     (report,) = kept("")
