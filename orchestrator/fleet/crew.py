@@ -271,14 +271,12 @@ class FleetCrew:
         attempt.bytes += len(file.content)
         try:
             target = attempt.work.job.task.directory / file.checked_name()
+            if attempt.files > MOST_FILES:
+                raise LabError(f"it sent more than {MOST_FILES} files of one boot")
+            if attempt.bytes > MOST_BYTES:
+                raise LabError(f"it sent files of more than {MOST_BYTES >> 20} MiB of one boot")
         except LabError as error:
             self._retire(attempt.member, error.what)
-            return
-        if attempt.files > MOST_FILES:
-            self._retire(attempt.member, f"it sent more than {MOST_FILES} files of one boot")
-            return
-        if attempt.bytes > MOST_BYTES:
-            self._retire(attempt.member, f"it sent files of more than {MOST_BYTES >> 20} MiB of one boot")
             return
         with storage_faults(target):
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -396,9 +394,14 @@ class FleetCrew:
             self._calibration = job, expected
             for member in self._roster:
                 if member.standing is Standing.CANDIDATE and member.name:
-                    self._start(Attempt(self._name("calibration"), member, job.task), job)
+                    self._examine(member)
 
         return ready
+
+    def _examine(self, member: Member) -> None:
+        if self._calibration is not None:  # else it is examined when that is known
+            job, _ = self._calibration
+            self._start(Attempt(self._name("calibration"), member, job.task), job)
 
     def _offered(self, offered: Offered) -> None:
         """A worker says what it is."""
@@ -419,9 +422,8 @@ class FleetCrew:
             self._refuse(member, "a worker of this name was retired")
         elif other is not None:
             self._refuse(member, other)
-        elif self._calibration is not None:
-            job, _ = self._calibration
-            self._start(Attempt(self._name("calibration"), member, job.task), job)
+        else:
+            self._examine(member)
 
     def _calibrated(self, member: Member, found: trust.Counts) -> None:
         assert self._calibration is not None

@@ -118,9 +118,8 @@ class Link:
         self._pool = ThreadPoolExecutor(_SHIPPERS, thread_name_prefix="fleet")
         self._futures: dict[str, Future[Any]] = {}
         self._lock = threading.Lock()
-        self._unwanted: set[str] = set()
-        """Boots that were cancelled while their files were on the way."""
-        self._on_the_way: set[str] = set()
+        self._wanted: set[str] = set()
+        """Boots whose files are on the way, and that were not cancelled meanwhile."""
         self._shipping: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._has: defaultdict[str, set[Reference]] = defaultdict(set)
         self._closing = threading.Event()
@@ -151,14 +150,13 @@ class Link:
     def start(self, attempt: str, address: str, parcel: Parcel) -> None:
         """Send what a worker lacks and have it do a boot; ``heard`` gets Told for its messages, and Ended."""
         with self._lock:
-            self._on_the_way.add(attempt)
+            self._wanted.add(attempt)
         self._pool.submit(self._start, attempt, address, parcel)
 
     def cancel(self, attempt: str) -> None:
         """End a boot that is under way, or do not begin it where its files are still being sent."""
         with self._lock:
-            if attempt in self._on_the_way:
-                self._unwanted.add(attempt)
+            self._wanted.discard(attempt)
             future = self._futures.pop(attempt, None)
         if future is not None:
             self._client.cancel([future], asynchronous=False, force=True)
@@ -176,21 +174,19 @@ class Link:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _member(self, event: tuple[float, Any]) -> None:
-        change = event[1]
-        kinds: Mapping[str, type[Joined | Left]] = {"joined": Joined, "left": Left}
-        if isinstance(change, Mapping) and change.get("action") in kinds:
-            address = str(change.get("address"))[:200]
-            if change["action"] == "left":
-                self._has.pop(address, None)
-            self.heard.put(kinds[change["action"]](address))
+        match event[1]:
+            case {"action": "joined", "address": str(address)}:
+                self.heard.put(Joined(address[:200]))
+            case {"action": "left", "address": str(address)}:
+                self._has.pop(address[:200], None)
+                self.heard.put(Left(address[:200]))
 
     def _start(self, attempt: str, address: str, parcel: Parcel) -> None:
         try:
             with self._shipping[address]:
                 self._ship(address, parcel)
             with self._lock:
-                self._on_the_way.discard(attempt)
-                if attempt not in self._unwanted:
+                if attempt in self._wanted:
                     self._submit(attempt, address, parcel.data)
         except HostError as error:  # the worker's own: its disk is full
             self.heard.put(Ended(attempt, result={"end": "host", "messages": 0, "what": error.what}))
@@ -198,8 +194,7 @@ class Link:
             self.heard.put(Ended(attempt, error=f"its files could not be sent: {short(error)}"))
         finally:
             with self._lock:
-                self._on_the_way.discard(attempt)
-                self._unwanted.discard(attempt)
+                self._wanted.discard(attempt)
 
     def _submit(self, attempt: str, address: str, data: bytes) -> None:
         def done(future: Future[Any]) -> None:
