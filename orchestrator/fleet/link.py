@@ -23,9 +23,8 @@ from distributed import Client, Future
 from orchestrator.errors import HostError, LabError
 from orchestrator.fleet import worker as on_worker
 from orchestrator.fleet.parcel import PIECE, Parcel, Reference
-from orchestrator.fleet.target import MEMBERS, RUN_TOPIC, Target, security_of, set_up_dask, silence_dask
+from orchestrator.fleet.target import MEMBERS, RUN_TOPIC, Target, no_fleet, security_of, set_up_dask, silence_dask
 from orchestrator.fleet.worker import Answer
-from orchestrator.program import PROGRAM
 
 # A client of Dask's, connected to a fleet's scheduler.
 
@@ -46,11 +45,7 @@ def connected(address: str, key: str) -> Client:
             heartbeat_interval=2000,
         )
     except (OSError, TimeoutError, ValueError) as error:
-        raise HostError(
-            f"no fleet answers at {address}",
-            detail=[short(error)],
-            hint=f"`{PROGRAM} fleet up` starts one on this machine; another one needs the same key",
-        ) from None
+        raise no_fleet(address, short(error)) from None
 
 
 def short(error: BaseException) -> str:

@@ -130,15 +130,15 @@ def check_reachable(address: str, key: str) -> None:
     except ssl.SSLError as error:
         if "ALERT" in (error.reason or ""):
             raise _another_key(address) from None
-        raise _no_fleet(address, "what listens there does not speak TLS 1.3") from None
+        raise no_fleet(address, "what listens there does not speak TLS 1.3") from None
     except TimeoutError:
-        raise _no_fleet(address, f"nothing was heard for {_ANSWER_LIMIT:g} s") from None
+        raise no_fleet(address, f"nothing was heard for {_ANSWER_LIMIT:g} s") from None
     except socket.gaierror:
         raise UsageError(f"{host} is no machine that this one knows", where=address) from None
     except OSError as error:
-        raise _no_fleet(address, (error.strerror or str(error)).lower()) from None
+        raise no_fleet(address, (error.strerror or str(error)).lower()) from None
     if not answer:
-        raise _no_fleet(address, "what listens there has nothing to say")
+        raise no_fleet(address, "what listens there has nothing to say")
 
 
 def _another_key(address: str) -> HostError:
@@ -148,7 +148,8 @@ def _another_key(address: str) -> HostError:
     )
 
 
-def _no_fleet(address: str, why: str) -> HostError:
+def no_fleet(address: str, why: str) -> HostError:
+    """The error for an address where no scheduler of a fleet answers."""
     return HostError(
         f"no fleet answers at {address}: {why}",
         hint=f"`{PROGRAM} fleet up` starts one; `{PROGRAM} fleet status` says where it listens",
