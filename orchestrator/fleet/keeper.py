@@ -19,7 +19,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -125,9 +125,9 @@ class Keeper:
             threading.Thread(target=self._await_permission, args=(loop,), daemon=True).start()
             workers = [_Worker(order, scheduler, orders, self._stop) for order in orders.workers]
             tasks = [asyncio.create_task(worker.keep()) for worker in workers]
-            await _until(asyncio.gather(*(worker.settled.wait() for worker in workers)), self._stop)
-            _tell(Report(kind="ready"))
+            announcing = asyncio.create_task(_announce(workers))
             await self._stop.wait()
+            announcing.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await scheduler.close()
         finally:
@@ -245,6 +245,12 @@ class _Worker:
                 self._said.append(said)
                 LOG.info("%s: %s", self._order.name, said)
         return True
+
+
+async def _announce(workers: Sequence[_Worker]) -> None:
+    for worker in workers:
+        await worker.settled.wait()
+    _tell(Report(kind="ready"))
 
 
 async def _until(one: asyncio.Future[Any], stop: asyncio.Event) -> None:
