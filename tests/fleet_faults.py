@@ -103,9 +103,9 @@ def qemus_of(process: int) -> list[int]:
     return [one for one in family(process) if name_of(one).startswith("qemu-system")]
 
 
-def workers_of(nanny: int) -> list[int]:
-    """The processes of Dask's workers that a nanny, or a keeper, has started."""
-    return [one for one in family(nanny)[1:] if b"spawn_main" in _words(one)]
+def workers_of(process: int) -> list[int]:
+    """The workers among a process and those that it has started."""
+    return [one for one in family(process) if b"\0fleet\0worker\0" in _words(one)]
 
 
 def _words(process: int) -> bytes:
@@ -114,9 +114,9 @@ def _words(process: int) -> bytes:
     return b""
 
 
-def measuring_worker(nanny: int) -> list[int]:
+def measuring_worker(process: int) -> list[int]:
     """A worker that has a guest, if there is one."""
-    return [one for one in workers_of(nanny) if qemus_of(one)][:1]
+    return [one for one in workers_of(process) if qemus_of(one)][:1]
 
 
 @contextlib.contextmanager

@@ -16,19 +16,27 @@ from orchestrator.cli import options
 from orchestrator.cli.options import expected_failures, print_columns
 from orchestrator.doctor import Finding, Status
 from orchestrator.errors import LabError, UsageError
-from orchestrator.fleet.keys import made_key, read_key, usual_key_file
-from orchestrator.fleet.local import StartedFleet, end_fleet
+from orchestrator.fleet.hosts import load_hosts
+from orchestrator.fleet.keeper import StartedFleet, end_fleet
 from orchestrator.fleet.serve import Foreground, key_from_input
-from orchestrator.fleet.state import USUAL_NAME, Orders, Room, WorkerOrder, check_name, log_file, stored, worker_name
-from orchestrator.fleet.target import Target, check_reachable, need_dask, target
+from orchestrator.fleet.state import (
+    USUAL_NAME,
+    Orders,
+    Room,
+    WorkerOrder,
+    check_name,
+    log_file,
+    stored,
+    worker_name,
+)
+from orchestrator.fleet.target import Target, check_reachable, made_key, need_dask, read_key, target, usual_key_file
 from orchestrator.guest.machine import qemu_version
 from orchestrator.plain_text import counted
 from orchestrator.program import PROGRAM
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # they need the extra "fleet"
     from orchestrator.fleet.link import Surveyed
     from orchestrator.fleet.worker import Versions
-
 
 app = typer.Typer(no_args_is_help=True, help="Many machines for one run.")
 
@@ -67,7 +75,6 @@ def keys(
     Who has the key may run code on all machines of the fleet, and on the one that starts a run.
     """
     need_dask()
-
     file = made_key(out or usual_key_file())
     typer.echo(file)
     who = "who has this file may run code on all machines of the fleet"
@@ -108,15 +115,21 @@ def up(
     """
     check_name(name)
     need_dask()
-
     if hosts is not None and host is None:
         hint = "name the address of this machine that they reach: --host 192.0.2.1"
         raise UsageError("other hosts cannot reach a fleet on 127.0.0.1", where="--hosts", hint=hint)
     here = (0 if hosts is not None else 1) if workers is None else workers
-    ordered = (*_workers_here(here, guests, memory), *([] if hosts is None else _workers_there(hosts)))
+    ordered = (*_workers_here(here, guests, memory), *([] if hosts is None else load_hosts(hosts)))
     _check_workers(ordered)
     file = (key or usual_key_file()).absolute()
-    orders = Orders(name, read_key(file), str(file), host or "127.0.0.1", port, ordered)
+    orders = Orders(
+        name=name,
+        key=read_key(file),
+        key_file=str(file),
+        host=host or "127.0.0.1",
+        port=port,
+        workers=ordered,
+    )
     started = StartedFleet(orders)
     try:
         joined, failed = _told(started)
@@ -134,13 +147,7 @@ def _workers_here(number: int, guests: int | None, memory: str | None) -> list[W
     room = Room.of_host(max(1, number)).limited(guests, memory)
     host = worker_name(socket.gethostname())
     names = [host] if number == 1 else [f"{host}-{at}" for at in range(1, number + 1)]
-    return [WorkerOrder(one, room.guests, room.memory_mib) for one in names]
-
-
-def _workers_there(hosts: Path) -> list[WorkerOrder]:
-    from orchestrator.fleet.hosts import load_hosts
-
-    return load_hosts(hosts)
+    return [WorkerOrder(name=one, guests=room.guests, memory_mib=room.memory_mib) for one in names]
 
 
 def _check_workers(ordered: tuple[WorkerOrder, ...]) -> None:
@@ -187,7 +194,6 @@ def worker(
 ) -> None:
     """Be a worker of a fleet, in the foreground, until the fleet ends or a signal comes: for batch systems and pods."""
     need_dask()
-
     if key is not None and key_from_stdin:
         raise UsageError("there are two keys", where="--key, --key-from-stdin", hint="leave one of them out")
     room = Room.of_host().limited(guests, memory)
@@ -294,21 +300,11 @@ def _missing(fleet: Target, workers: Sequence[Surveyed]) -> list[str]:
 
 
 def _row(worker: Surveyed) -> Sequence[str]:
-    answer = worker.answer
-    if answer.offer is None:
-        return (worker.name, "", str(worker.running), "", answer.host, "", "", "", answer.problem)
-    versions = answer.offer.versions
-    return (
-        worker.name,
-        str(answer.offer.guests),
-        str(worker.running),
-        str(answer.offer.memory_mib),
-        answer.host,
-        versions.project,
-        versions.python,
-        _qemu(versions.qemu),
-        "",
-    )
+    offer, host = worker.answer.offer, worker.answer.host
+    if offer is None:
+        return (worker.name, "", str(worker.running), "", host, "", "", "", worker.answer.problem)
+    versions = (offer.versions.project, offer.versions.python, _qemu(offer.versions.qemu))
+    return (worker.name, str(offer.guests), str(worker.running), str(offer.memory_mib), host, *versions, "")
 
 
 def _qemu(text: str) -> str:
@@ -318,22 +314,18 @@ def _qemu(text: str) -> str:
 
 
 def _as_data(fleet: Target, workers: Sequence[Surveyed], missing: Sequence[str]) -> dict[str, object]:
+    def facts(worker: Surveyed) -> dict[str, object]:
+        answer = worker.answer
+        offer = {"guests": None, "memory_mib": None, "versions": None}
+        if answer.offer is not None:
+            offer = answer.offer.model_dump(include=set(offer))
+        known = {"name": worker.name, "address": worker.address, "host": answer.host, "running": worker.running}
+        return {**known, **offer, "problem": answer.problem}
+
     return {
         "name": None if fleet.state is None else fleet.state.name,
         "scheduler": fleet.address,
         "keeper": None if fleet.state is None else fleet.state.keeper,
         "missing": list(missing),
-        "workers": [
-            {
-                "name": one.name,
-                "address": one.address,
-                "host": one.answer.host,
-                "running": one.running,
-                "guests": one.answer.offer.guests if one.answer.offer else None,
-                "memory_mib": one.answer.offer.memory_mib if one.answer.offer else None,
-                "versions": one.answer.offer.versions.model_dump() if one.answer.offer else None,
-                "problem": one.answer.problem,
-            }
-            for one in workers
-        ],
+        "workers": [facts(one) for one in workers],
     }

@@ -145,12 +145,6 @@ class _Lines:
         number = f"[{self._done}/{self._total}]"
         self.say(f"{number} {record.id}: {self._outcomes.text(record, number)}{self._time_left()}")
 
-    def cell_withdrawn(self, cell_id: str) -> None:
-        self._done -= 1
-        if self._left is not None:
-            self._left.withdrawn(cell_id)
-        self.say(f"[{self._done}/{self._total}] {cell_id}: withdrawn, to be measured again")
-
     def _time_left(self) -> str:
         text = "" if self._left is None else self._left.text()
         return f", {text}" if text else ""
@@ -217,12 +211,6 @@ class _Live:
         if self._progress.left is not None:
             self._progress.left.ended(record.id)
         self._progress.advance(self._task)
-
-    def cell_withdrawn(self, cell_id: str) -> None:
-        self._progress.console.print(f"{cell_id}: withdrawn, to be measured again", markup=False, highlight=False)
-        if self._progress.left is not None:
-            self._progress.left.withdrawn(cell_id)
-        self._progress.advance(self._task, -1)
 
 
 def details(guests: Iterable[Guest]) -> list[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The crew on many machines: it gives boots to workers it believes, and takes them back from those it does not.
+"""The crew on many machines: it gives boots to workers that count what this machine counts.
 
 A worker gets as many boots as it has room for and no more, so that those that end with it are those that it did. Every
 decision is made in the thread that reads the events.
@@ -12,9 +12,10 @@ import math
 import queue
 import secrets
 import time
-from collections import defaultdict, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -23,22 +24,21 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.experiment.table import KindRegistry
 from orchestrator.files import write_whole
+from orchestrator.fleet import trust
 from orchestrator.fleet.link import Ended, Joined, Left, Link, Offered, Told, linked
 from orchestrator.fleet.parcel import packed_job
-from orchestrator.fleet.trust import (
-    CHECK_EVERY,
-    OVERHEAD_MIB,
-    Admission,
-    Attempt,
-    Check,
-    Checking,
-    Member,
+from orchestrator.fleet.trust import OVERHEAD_MIB, Attempt, Member, Roster, Standing, Waiting, Work
+from orchestrator.fleet.worker import (
+    BEGINS,
+    MOST_BYTES,
+    MOST_FILES,
+    FileMessage,
+    Guests,
     Result,
-    Side,
-    Standing,
-    Work,
+    Steps,
+    Versions,
+    received,
 )
-from orchestrator.fleet.worker import BEGINS, MOST_BYTES, MOST_FILES, FileMessage, Steps, received
 from orchestrator.plain_text import counted, plain_line
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
@@ -52,69 +52,15 @@ from orchestrator.run.boot import (
     identity,
     without_number,
 )
-from orchestrator.run.crew import Cancelled, Crew, CrewEvent, Job, JobEnded, Withdrawn, signals_in_turn
+from orchestrator.run.crew import Cancelled, Crew, CrewEvent, Job, JobEnded, signals_in_turn
 from orchestrator.run.runner import ProgressListener
 from orchestrator.steps import pass_on
 
-# The boots that wait for a worker, in their order; those that the same workers can do are asked for once.
-#
-# With 20,000 boots, and a worker that is free and has the memory for none of them, each event would else ask for all.
-
-_Need = tuple[int, bool, frozenset[str]]
-"""What decides on which workers can do a boot: its memory, whether it is timed, and who has lost it."""
-
-
-class Waiting:
-    """Boots in the plan's order, and in front of them those that came back."""
-
-    def __init__(self) -> None:
-        self._queues: defaultdict[_Need, deque[tuple[int, Work]]] = defaultdict(deque)
-        self._jobs: set[str] = set()
-        self._first = self._next = 0
-
-    def __len__(self) -> int:
-        return len(self._jobs)
-
-    def __contains__(self, work: Work) -> bool:
-        return work.job.name in self._jobs
-
-    def extend(self, works: Iterable[Work]) -> None:
-        """Boots that wait behind all others."""
-        for work in works:
-            self._queues[_need(work)].append((self._next, work))
-            self._jobs.add(work.job.name)
-            self._next += 1
-
-    def appendleft(self, work: Work) -> None:
-        """One that waits before all others."""
-        self._first -= 1
-        self._queues[_need(work)].appendleft((self._first, work))
-        self._jobs.add(work.job.name)
-
-    def give(self, take: Callable[[Work], bool]) -> None:
-        """Offer boots in their order, each until ``take`` says that it waits on; so do those that need the same then.
-
-        A boot that is taken waits no more. ``take`` adds none.
-        """
-        queues = {need: queue for need, queue in self._queues.items() if queue}
-        while queues:
-            need, queue = min(queues.items(), key=lambda one: one[1][0][0])
-            _, work = queue[0]
-            if not take(work):
-                del queues[need]
-                continue
-            queue.popleft()
-            self._jobs.remove(work.job.name)
-            if not queue:
-                del queues[need], self._queues[need]
-
-
-def _need(work: Work) -> _Need:
-    return work.memory_mib, work.is_timed, frozenset(name for name, _ in work.losses)
-
-
 MOST_LOSSES = 3
 """Workers that a boot may lose before its cells fail."""
+
+MOST_COMINGS = 5
+"""Times that a worker may come and go again without the end of a boot: it would be replaced for ever."""
 
 _PATIENCE = 60.0
 """Seconds without any worker, behind which a run ends, or without the one that a boot needs, behind which that fails.
@@ -125,7 +71,11 @@ One that was killed is replaced within ten.
 _LONGEST_REPORT = 500
 """Characters kept of each report of a lost worker: two of each of three, with names, are less than a reason has."""
 
+_LISTED = 8
+"""Cells of a worker that counted wrong that are named."""
+
 _POLL = 1.0
+_RESUME = "what was measured is stored: --resume goes on with the run, with --fleet or without"
 
 
 @contextmanager
@@ -145,19 +95,21 @@ class FleetCrew:
     """A run's side of a fleet; see ``fleet_crew``."""
 
     def __init__(
-        self,
-        link: Link,
-        kinds: KindRegistry[BenchmarkKind],
-        context: BuildContext,
-        listener: ProgressListener,
-        check_every: int = CHECK_EVERY,
+        self, link: Link, kinds: KindRegistry[BenchmarkKind], context: BuildContext, listener: ProgressListener
     ) -> None:
-        self._side = Side(link, context, listener)
-        self._admission = Admission(self._side, kinds, self._start_calibration)
-        self._checking = Checking(self._side, check_every, self._start_check, self._retire)
+        self._link, self._kinds, self._context, self._listener = link, kinds, context, listener
+        self._roster = Roster()
+        self._own_guests = Guests()
+        self._versions: Versions | None = None
+        self._calibration: tuple[Job, trust.Counts] | None = None
+        self._retired: set[str] = set()
+        self._comings: Counter[str] = Counter()
+        """How often a worker has come, by its name, since one of that name last ended a boot."""
         self._works: list[Work] = []
         self._waiting = Waiting()
         self._attempts: dict[str, Attempt] = {}
+        self._measurers: list[Member] = []
+        """Those that have measured something."""
         self._number = 0
         self._token = secrets.token_hex(6)
         self._seen = 0.0
@@ -167,7 +119,7 @@ class FleetCrew:
     @property
     def jobs(self) -> int:
         """The guests of all workers at once; before they are known, one."""
-        return max(1, self._side.roster.slots())
+        return max(1, self._roster.slots())
 
     def submit(self, job: Job) -> None:
         """See Crew."""
@@ -177,7 +129,7 @@ class FleetCrew:
                 hint="leave out --fleet to go on with it",
             )
         if job.timed_on is not None:
-            self._side.roster.host_of_times = job.timed_on
+            self._roster.host_of_times = job.timed_on
         cells = {cell.id: cell for cell in job.task.cells}
         self._works.append(Work(job, cells, guests=_guests_so_far(job.task.directory)))
 
@@ -187,50 +139,50 @@ class FleetCrew:
         def end() -> None:
             raise Cancelled
 
-        self._side.link.heard.put(end)
+        self._link.heard.put(end)
 
     def events(self) -> Generator[tuple[Job, CrewEvent], None, None]:
-        """See Crew."""
-        with signals_in_turn(self._side.link.heard.put):
+        """See Crew. Raises LabError at the end where a worker does not count what this machine counts."""
+        if not self._works:
+            return
+        with signals_in_turn(self._link.heard.put):
             self._waiting.extend(self._works)
-            if self._waiting:
-                self._admission.begin([work.job for work in self._works])
+            self._versions = Versions.here()
+            self._aside(self._calibrate)
             self._seen = time.monotonic()
             try:
-                while not self._is_done():
-                    self._give()
+                while self._waiting or self._out or any(one.work for one in self._attempts.values()):
+                    self._waiting.give(self._give)
                     self._hear()
                     while self._out:
                         yield self._out.popleft()
+                self._recount()
             finally:
                 for attempt in list(self._attempts):
-                    self._side.link.cancel(attempt)
-                self._side.guests.end()
+                    self._link.cancel(attempt)
+                self._own_guests.end()
 
     # --- what is heard ------------------------------------------------------------------------------------------------
 
     def _hear(self) -> None:
         """Take what has come, or wait for something."""
-        if self._side.link.is_lost:
-            raise LabError(
-                "the fleet's scheduler has gone, or does not answer any more",
-                hint="what was measured is stored: --resume goes on with the run, with --fleet or without",
-            )
-        if self._side.roster.expected():
+        if self._link.is_lost:
+            raise LabError("the fleet's scheduler has gone, or does not answer any more", hint=_RESUME)
+        if self._roster.expected():
             self._seen = time.monotonic()
         try:
-            item = self._side.link.heard.get(timeout=_POLL)
+            item = self._link.heard.get(timeout=_POLL)
         except queue.Empty:
             self._check_members()
             return
         match item:
             case Joined(address):
-                if self._side.roster.joined(address):
-                    self._side.link.ask_offer(address)
+                if self._roster.joined(address):
+                    self._link.ask_offer(address)
             case Left(address):
                 self._left(address)
             case Offered():
-                self._admission.offered(item)
+                self._offered(item)
             case Told(message):
                 self._told(message)
             case Ended():
@@ -239,35 +191,29 @@ class FleetCrew:
                 work()
 
     def _check_members(self) -> None:
-        if self._side.roster.expected():
+        if self._roster.expected():
             return
-        if time.monotonic() - self._seen > _PATIENCE or not self._may_return():
-            members = [
-                f"{member.name or member.address} {member.standing.value}: {member.why}" for member in self._side.roster
-            ]
+        members = list(self._roster)
+        # One that has gone may be replaced, and one may come where none has come yet.
+        may_come = not members or any(member.standing is Standing.GONE for member in members)
+        if time.monotonic() - self._seen > _PATIENCE or not may_come:
             raise HostError(
                 "no worker of the fleet is left" if members else "the fleet has no worker",
-                detail=members,
-                hint="what was measured is stored: --resume goes on with the run, with --fleet or without",
+                detail=[f"{member.name or member.address} {member.standing.value}: {member.why}" for member in members],
+                hint=_RESUME,
             )
 
-    def _may_return(self) -> bool:
-        """Whether a worker has gone that its nanny may replace, or none has come yet."""
-        members = list(self._side.roster)
-        return not members or any(member.standing is Standing.GONE for member in members)
-
     def _left(self, address: str) -> None:
-        member = self._side.roster.left(address)
-        if member is None:
-            return
-        self._left_at = time.monotonic()
-        self._lose_all_of(member, "it has left the fleet")
+        member = self._roster.left(address)
+        if member is not None:
+            self._left_at = time.monotonic()
+            self._lose_all_of(member, "it has left the fleet")
 
     def _told(self, message: object) -> None:
         try:
             told = received(message)
         except LabError as error:
-            self._side.listener.warn(f"warning: {error}")
+            self._listener.warn(f"warning: {error}")
             return
         attempt = self._attempts.get(told.attempt)
         if attempt is None or told.number < attempt.heard:
@@ -314,12 +260,9 @@ class FleetCrew:
             self._retire(attempt.member, f"it sent an outcome of {record.id}, which it was not asked for like that")
             return
         attempt.outcomes[record.id] = record
-        work = attempt.work
-        if work is not None:
-            del work.left[record.id]
-            remark = work.remarks.pop(record.id, None)
-            notes = record.notes if remark is None else (*record.notes, remark)
-            self._emit(work, Outcome(changed(record, worker=attempt.member.name, notes=notes), is_compared))
+        if attempt.work is not None:
+            del attempt.work.left[record.id]
+            self._emit(attempt.work, Outcome(changed(record, worker=attempt.member.name), is_compared))
 
     def _file(self, attempt: Attempt, file: FileMessage) -> None:
         if attempt.work is None:
@@ -328,14 +271,12 @@ class FleetCrew:
         attempt.bytes += len(file.content)
         try:
             target = attempt.work.job.task.directory / file.checked_name()
+            if attempt.files > MOST_FILES:
+                raise LabError(f"it sent more than {MOST_FILES} files of one boot")
+            if attempt.bytes > MOST_BYTES:
+                raise LabError(f"it sent files of more than {MOST_BYTES >> 20} MiB of one boot")
         except LabError as error:
             self._retire(attempt.member, error.what)
-            return
-        if attempt.files > MOST_FILES:
-            self._retire(attempt.member, f"it sent more than {MOST_FILES} files of one boot")
-            return
-        if attempt.bytes > MOST_BYTES:
-            self._retire(attempt.member, f"it sent files of more than {MOST_BYTES >> 20} MiB of one boot")
             return
         with storage_faults(target):
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -358,7 +299,7 @@ class FleetCrew:
             raise UsageError(result.what, where=result.where, hint=result.hint, detail=result.detail)
         elif result.end == "host":
             # Nothing is wrong with the boot: another machine may well do it.
-            self._retire(attempt.member, result.what, is_believed=True)
+            self._retire(attempt.member, result.what)
         else:
             self._lose(attempt, result.what or "not all of the boot's messages came")
 
@@ -369,38 +310,36 @@ class FleetCrew:
 
     def _finish(self, attempt: Attempt) -> None:
         self._end(attempt)
-        member = attempt.member
-        if attempt.check is not None:
-            self._checking.compare(attempt)
-        elif attempt.work is None:
-            self._admission.calibrated(member, attempt.outcomes.values())
+        member, work = attempt.member, attempt.work
+        if work is None:
+            self._calibrated(member, trust.counts(attempt.outcomes.values()))
         else:
-            work = attempt.work
             member.known.add(work.machine)
-            if work.left:  # withdrawn while this attempt at the rest was under way
-                self._waiting.appendleft(work)
-            else:
-                self._emit(work, JobEnded())
-            self._admission.did_boot(member.name)
-            self._checking.did_boot(member)
+            self._comings.pop(member.name, None)
+            self._emit(work, JobEnded())
 
     def _end(self, attempt: Attempt) -> None:
-        """It is over: its room is free, and what it has measured waits for a check."""
+        """It is over: its room is free."""
         del self._attempts[attempt.name]
-        attempt.member.taken.pop(attempt.name, None)
-        if attempt.work is not None and attempt.outcomes:
-            self._checking.measured(attempt)
+        member = attempt.member
+        member.taken.pop(attempt.name, None)
+        if attempt.work is None or not attempt.outcomes:
+            return
+        if not member.measured:
+            self._measurers.append(member)
+        member.measured += attempt.outcomes
+        found = trust.checkable(attempt.outcomes.values())
+        if found:  # of one that goes wrong within a boot, the last cell is
+            member.example = found[-1], attempt.work.job
 
     def _lose(self, attempt: Attempt, why: str) -> None:
         """An attempt is given up: its outcomes so far stay, the rest is another worker's."""
-        self._side.link.cancel(attempt.name)
+        self._link.cancel(attempt.name)
         self._end(attempt)
         member = attempt.member
-        if attempt.check is not None:
-            self._checking.lost(attempt.check)
-        elif attempt.work is None:
-            self._admission.lost(attempt, why)
-        elif attempt.heard == 0 and member.standing is not Standing.ADMITTED:
+        if attempt.work is None:
+            self._refuse(member, f"its calibration did not end: {why}")
+        elif attempt.heard == 0 and not member.works:
             self._waiting.appendleft(attempt.work)  # it had not begun: no loss of the boot's
         else:
             last = f"; the last that was heard: {_cut(attempt.last)}" if attempt.last else ""
@@ -415,7 +354,7 @@ class FleetCrew:
         if not work.left:
             self._emit(work, JobEnded())
         elif len(work.losses) < MOST_LOSSES:
-            self._side.listener.say(f"{member.name}: {why}; {work.job.name} goes to another worker")
+            self._listener.say(f"{member.name}: {why}; {work.job.name} goes to another worker")
             self._waiting.appendleft(work)
         else:
             told = "; ".join(f"{name}: {heard}" for name, heard in work.losses)
@@ -430,65 +369,128 @@ class FleetCrew:
 
     # --- trust --------------------------------------------------------------------------------------------------------
 
-    def _retire(self, member: Member, why: str, *, is_believed: bool = False) -> None:
-        """A worker gets no boots any more. Unless it is believed, what it measured since its last check goes, too."""
-        was_there = member.standing in (Standing.CANDIDATE, Standing.ADMITTED)
-        if not was_there and (is_believed or not member.unchecked):
-            return  # it has nothing more to lose
-        was_candidate = member.standing is Standing.CANDIDATE
-        member.standing, member.why = Standing.RETIRED, why
-        self._lose_all_of(member, why)
-        if was_candidate:
-            self._side.listener.warn(f"warning: {member.name} does not take part: {why}")
+    def _aside(self, work: Callable[[], Callable[[], None]]) -> None:
+        """Let a thread do something; what it returns is called, or what it raises is raised, by ``_hear``."""
+
+        def do() -> None:
+            try:
+                then = work()
+            except BaseException as error:  # of this program's, too: the run would wait for ever
+                raised = error
+
+                def then() -> None:
+                    raise raised
+
+            self._link.heard.put(then)
+
+        self._link.do(do)
+
+    def _calibrate(self) -> Callable[[], None]:
+        """In a thread of its own: what this machine counts."""
+        job = trust.calibration_job(self._context, self._kinds, [work.job for work in self._works])
+        expected = trust.calibrated_here(self._context, job, self._own_guests.watch)
+
+        def ready() -> None:
+            self._calibration = job, expected
+            for member in self._roster:
+                if member.standing is Standing.CANDIDATE and member.name:
+                    self._examine(member)
+
+        return ready
+
+    def _examine(self, member: Member) -> None:
+        if self._calibration is not None:  # else it is examined when that is known
+            job, _ = self._calibration
+            self._start(Attempt(self._name("calibration"), member, job.task), job)
+
+    def _offered(self, offered: Offered) -> None:
+        """A worker says what it is."""
+        member = self._roster.member(offered.address)
+        if member is None or member.standing is not Standing.CANDIDATE:
             return
-        if not is_believed:
-            self._admission.bar(member.name)
-        withdrawn = {} if is_believed else self._withdrawn(member)
-        again = f"; {counted(sum(map(len, withdrawn.values())), 'cell')} will be measured again" if withdrawn else ""
-        self._side.listener.warn(f"warning: {member.name} is retired: {why}{again}")
-        for work in self._works:
-            ids = withdrawn.get(work.job.name)
-            if ids:
-                self._take_back(work, ids, f"measured again: {member.name}, which was retired, had measured it: {why}")
-        replaced = [one for one in self._side.roster.working() if one.name == member.name and not is_believed]
-        for one in replaced:  # a nanny's next worker, on the same machine
-            self._retire(one, why)
+        offer = offered.answer.offer
+        if offer is None:
+            self._refuse(member, offered.answer.problem)
+            return
+        assert self._versions is not None
+        member.name, member.guests, member.memory_mib = offer.name, offer.guests, offer.memory_mib
+        other = self._versions.difference(offer.versions)
+        self._comings[offer.name] += 1
+        if self._comings[offer.name] > MOST_COMINGS:
+            self._refuse(member, f"it has come {MOST_COMINGS} times and done nothing")
+        elif offer.name in self._retired:
+            self._refuse(member, "a worker of this name was retired")
+        elif other is not None:
+            self._refuse(member, other)
+        else:
+            self._examine(member)
 
-    def _withdrawn(self, member: Member) -> Mapping[str, list[str]]:
-        """By job, what a member has measured since it was checked, and all that was compared with it."""
-        doubtful = {id_ for ids in member.unchecked for id_ in ids}
-        member.unchecked.clear()
-        by_job: dict[str, list[str]] = {}
-        for work in self._works:
-            for cell in work.job.task.cells:
-                if cell.id not in work.left and (cell.id in doubtful or doubtful.intersection(cell.compared_with)):
-                    by_job.setdefault(work.job.name, []).append(cell.id)
-        return by_job
+    def _calibrated(self, member: Member, found: trust.Counts) -> None:
+        assert self._calibration is not None
+        other = trust.difference(self._calibration[1], found)
+        if other is not None:
+            self._refuse(member, f"it does not count as this machine does: {other}")
+            return
+        member.standing = Standing.ADMITTED
+        self._listener.say(f"{member.name} works: {counted(member.guests, 'guest')}, counts as this machine does")
 
-    def _take_back(self, work: Work, ids: Sequence[str], remark: str) -> None:
-        self._emit(work, Withdrawn(tuple(ids)))
-        cells = {cell.id: cell for cell in work.job.task.cells}
-        for id_ in ids:
-            work.left[id_], work.remarks[id_] = cells[id_], remark
-        is_busy = work in self._waiting or any(attempt.work is work for attempt in self._attempts.values())
-        if not is_busy:
-            self._waiting.appendleft(work)
+    def _refuse(self, member: Member, why: str) -> None:
+        """A worker that is being examined gets no boot."""
+        if member.standing is Standing.CANDIDATE:
+            member.standing, member.why = Standing.REFUSED, why
+            self._listener.warn(f"warning: {member.name or member.address} does not take part: {why}")
+
+    def _retire(self, member: Member, why: str) -> None:
+        """A worker gets no boots of this run any more."""
+        self._refuse(member, why)
+        if member.works:
+            member.standing, member.why = Standing.RETIRED, why
+            self._retired.add(member.name)
+            self._listener.warn(f"warning: {member.name} is retired: {why}")
+        self._lose_all_of(member, why)
+
+    def _recount(self) -> None:
+        """Count one cell of each worker again here. Raises LabError that says what has to be measured again."""
+        examples = [(one, *one.example) for one in self._measurers if one.example is not None]
+        found: list[trust.Counts | LabError] = []
+
+        def measure() -> Callable[[], None]:
+            cells = [trust.single_cell(job, record.id) for _, record, job in examples]
+            return partial(found.extend, trust.recounted(self._context, cells, self._own_guests.watch))
+
+        if examples:
+            self._aside(measure)
+        while len(found) < len(examples):
+            item = self._link.heard.get()
+            if callable(item):  # all else is of workers, which have nothing more to do
+                item()
+        wrong: list[tuple[Member, str]] = []
+        for (member, record, _), here in zip(examples, found, strict=True):
+            if isinstance(here, LabError):
+                self._listener.warn(f"warning: {member.name} could not be checked on this machine: {here.what}")
+            elif (other := trust.difference(here, trust.counts([record]))) is not None:
+                wrong.append((member, other))
+        if wrong:
+            raise self._wrong(wrong)
+
+    def _wrong(self, wrong: Sequence[tuple[Member, str]]) -> LabError:
+        """Which cells have to be measured again: what these workers measured, and what was compared with it."""
+        doubtful = {id_ for member, _ in wrong for id_ in member.measured}
+        cells = [cell for work in self._works for cell in work.job.task.cells]
+        again = [cell.id for cell in cells if cell.id in doubtful or doubtful.intersection(cell.compared_with)]
+        more = [f"and {len(again) - _LISTED} more"] if len(again) > _LISTED else []
+        names = ", ".join(dict.fromkeys(member.name for member, _ in wrong))
+        return LabError(
+            f"{counted(len(again), 'cell')} must be measured again: {names} did not count as this machine does",
+            detail=[*(f"{member.name}: {other}" for member, other in wrong), "measure again:", *again[:_LISTED], *more],
+            hint="do not use their numbers; measure them in a new run, without these workers",
+        )
 
     # --- giving -------------------------------------------------------------------------------------------------------
 
-    def _is_done(self) -> bool:
-        if self._waiting or self._out or any(one.work or one.check for one in self._attempts.values()):
-            return False
-        return self._checking.is_done()
-
-    def _give(self) -> None:
-        """Start what can be started: checks first, then boots in the plan's order."""
-        self._checking.give()
-        self._waiting.give(self._give_boot)
-
-    def _give_boot(self, work: Work) -> bool:
+    def _give(self, work: Work) -> bool:
         """Start a boot, or let it fail; False where it waits on, and with it all that need what it needs."""
-        roster = self._side.roster
+        roster = self._roster
         if not any(member.has_room(0) for member in roster.working()):
             return False
         largest = roster.largest()
@@ -523,17 +525,9 @@ class FleetCrew:
         self._start(attempt, dataclasses.replace(work.job, task=task))
         return True
 
-    def _start_calibration(self, member: Member, job: Job) -> None:
-        self._start(Attempt(self._name("calibration"), member, job.task), job)
-
-    def _start_check(self, member: Member, check: Check, job: Job) -> None:
-        attempt = Attempt(self._name("check"), member, job.task, check=check)
-        member.taken[attempt.name] = check.work.memory_mib
-        self._start(attempt, job)
-
     def _start(self, attempt: Attempt, job: Job) -> None:
         self._attempts[attempt.name] = attempt
-        self._side.link.start(attempt.name, attempt.member.address, packed_job(self._side.context, job))
+        self._link.start(attempt.name, attempt.member.address, packed_job(self._context, job))
 
     def _name(self, what: str) -> str:
         self._number += 1

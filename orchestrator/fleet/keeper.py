@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The process that keeps a fleet when ``fleet up`` has ended: the scheduler, this machine's workers, the others' hosts.
+"""The process that keeps a fleet when ``fleet up`` has ended, how it is started, and how it is ended.
 
-Scheduler and nannies share its process, which saves 45 MB for each. When it is killed its workers see their pipe's end
-and exit, their guests die with them, and other hosts' workers see their input's end.
+It has the scheduler, and a process for each worker.
+
+A worker is a command, ``fleet worker``, here or through ssh, that ends with its standard input: so all of them end,
+and their guests with them, when the keeper is killed. One that ends before is started again.
 """
 
 from __future__ import annotations
@@ -11,15 +13,21 @@ import asyncio
 import errno
 import fcntl
 import os
+import select
 import signal
+import subprocess
 import sys
 import threading
-from collections.abc import Callable, Coroutine
+from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.files import ScratchFolder
-from orchestrator.fleet.local import KeptLog, told
+from orchestrator.fleet.hosts import ssh_command, ssh_failure
+from orchestrator.fleet.serve import LOG, log_to
 from orchestrator.fleet.state import (
     STAY,
     WORKER_FOLDER,
@@ -27,56 +35,72 @@ from orchestrator.fleet.state import (
     Orders,
     Report,
     WorkerOrder,
+    known_fleets,
     log_file,
     process_start,
     state_file,
+    stored,
 )
+from orchestrator.paths import cache_dir, lab_dir
+from orchestrator.plain_text import plain_line
 from orchestrator.program import PROGRAM
 
 if TYPE_CHECKING:
-    from orchestrator.fleet.hosts import HostWorker
     from orchestrator.fleet.scheduler import FleetScheduler
 
+_HERE = [sys.executable, "-P", "-c", "from orchestrator.cli.main import main; main()"]
 _POLL = 0.2
 _PAUSE = 2.0
 """Seconds before another worker takes the place of one that has ended."""
+
+_SILENCE_LIMIT = 300.0
+"""Seconds without a word from a worker that has not joined. Its lab may be installing packages, and says so."""
+
+_WORKER_END_LIMIT = 20.0
+"""Seconds for a worker to end with its guests, before it is killed."""
+
+_QUOTED = 8
+_PIECE = 4096
+_LONGEST_LINE = 1000
 
 
 def main() -> int:
     """Keep the fleet that a line on standard input orders, and report on standard output."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # workers inherit it: SIGTERM ends a fleet
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    orders = Orders.of_line(sys.stdin.buffer.readline())
-    log = KeptLog(log_file(orders.name))
-    reports = os.dup(1)
-    for number in (1, 2):
-        os.dup2(log.descriptor, number)
+    orders = Orders.model_validate_json(sys.stdin.buffer.readline())
+    log = log_file(orders.name)
+    with log.with_suffix(".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            hint = f"`{PROGRAM} fleet status {orders.name}` shows it"
+            text = f"fleet '{orders.name}' is being kept by another process already"
+            _tell(Report(kind="refused", text=text, hint=hint))
+            return 1
+        os.truncate(log, 0)
+        with ScratchFolder(WORKER_FOLDER) as folder:
+            # The scheduler would make one that nobody removes. Dask reads this when it is imported.
+            os.environ["DASK_TEMPORARY_DIRECTORY"] = str(folder)
+            os.environ["MALLOC_TRIM_THRESHOLD_"] = "65536"  # of workers, which give free memory back
+            log_to(log)
+            try:
+                return asyncio.run(Keeper(orders).keep())
+            finally:
+                Path(lock.name).unlink(missing_ok=True)
 
-    def tell(report: Report) -> None:
-        with suppress(OSError):  # nobody listens any more
-            os.write(reports, report.line())
 
-    # Opened once more: workers have the log itself, and one may outlive us for a moment.
-    alone = os.open(log.file, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        hint = f"`{PROGRAM} fleet status {orders.name}` shows it"
-        tell(Report("refused", text=f"fleet '{orders.name}' is being kept by another process already", hint=hint))
-        return 1
-    log.empty()
-    with ScratchFolder(WORKER_FOLDER) as folder:  # the scheduler would make one that nobody removes
-        os.environ["DASK_TEMPORARY_DIRECTORY"] = str(folder)
-        return asyncio.run(Keeper(orders, log, tell).keep())
+def _tell(report: Report) -> None:
+    with suppress(OSError):  # nobody listens any more
+        os.write(1, report.line())
 
 
 class Keeper:
     """A fleet, and what was ordered for it."""
 
-    def __init__(self, orders: Orders, log: KeptLog, tell: Callable[[Report], None]) -> None:
-        self._orders, self._log, self._tell = orders, log, tell
+    def __init__(self, orders: Orders) -> None:
+        self._orders = orders
         self._stop = asyncio.Event()
-        self._hosts: list[HostWorker] = []
 
     async def keep(self) -> int:
         """Keep it until we are told to stop; the exit status."""
@@ -88,23 +112,22 @@ class Keeper:
         orders = self._orders
         started = process_start(os.getpid())
         assert started is not None
-        names = tuple(order.name for order in orders.workers)
-        FleetState(orders.name, scheduler.address, orders.key_file, os.getpid(), started, names).write()
+        FleetState(
+            name=orders.name,
+            address=scheduler.address,
+            key_file=orders.key_file,
+            keeper=os.getpid(),
+            started=started,
+            workers=tuple(order.name for order in orders.workers),
+        ).write()
         try:
-            self._tell(Report("listening", text=scheduler.address))
+            _tell(Report(kind="listening", text=scheduler.address))
             threading.Thread(target=self._await_permission, args=(loop,), daemon=True).start()
-            settled = [asyncio.Event() for _ in orders.workers]
-            tasks = [
-                asyncio.create_task(self._worker(order, scheduler, event))
-                for order, event in zip(orders.workers, settled, strict=True)
-            ]
-            tending = asyncio.create_task(self._log.tend())
-            ready = asyncio.create_task(self._announce(settled))
+            workers = [_Worker(order, scheduler, orders, self._stop) for order in orders.workers]
+            tasks = [asyncio.create_task(worker.keep()) for worker in workers]
+            announcing = asyncio.create_task(_announce(workers))
             await self._stop.wait()
-            ready.cancel()
-            tending.cancel()
-            for host in self._hosts:
-                host.stop()
+            announcing.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await scheduler.close()
         finally:
@@ -112,8 +135,7 @@ class Keeper:
         return 0
 
     async def _scheduler(self) -> FleetScheduler | None:
-        from orchestrator.fleet.keys import security_of
-        from orchestrator.fleet.target import set_up_dask
+        from orchestrator.fleet.target import security_of, set_up_dask
 
         set_up_dask()
         from orchestrator.fleet.scheduler import started_scheduler
@@ -126,7 +148,7 @@ class Keeper:
             cause = error.__cause__ or error
             if not isinstance(cause, OSError):
                 raise
-            self._tell(_refusal(orders, cause))
+            _tell(_refusal(orders, cause))
             return None
 
     def _await_permission(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -135,79 +157,108 @@ class Keeper:
         if os.read(0, len(STAY)) != STAY:
             loop.call_soon_threadsafe(self._stop.set)
 
-    async def _announce(self, settled: list[asyncio.Event]) -> None:
-        for event in settled:
-            await event.wait()
-        self._tell(Report("ready"))
 
-    async def _worker(self, order: WorkerOrder, scheduler: FleetScheduler, settled: asyncio.Event) -> None:
-        try:
-            await (self._on_host if order.ssh else self._here)(order, scheduler, settled)
-        except Exception as error:  # whatever Dask makes of a worker that does not come
-            text = str(error).strip() or type(error).__name__
-            self._tell(Report("failed", order.name, text.splitlines()[-1], tuple(told(self._log.file))))
-        finally:
-            settled.set()
+class _Worker:
+    """A worker's process, and the next one where it ends."""
 
-    async def _here(self, order: WorkerOrder, scheduler: FleetScheduler, settled: asyncio.Event) -> None:
-        """Keep a worker on this machine until we are told to stop.
+    def __init__(self, order: WorkerOrder, scheduler: FleetScheduler, orders: Orders, stop: asyncio.Event) -> None:
+        self._order, self._scheduler, self._orders, self._stop = order, scheduler, orders, stop
+        self._said: deque[str] = deque(maxlen=_QUOTED)
+        self.settled = asyncio.Event()
+        """It has joined, or will not."""
 
-        Its nanny replaces one that dies, and ends with one that closes, as Dask has a worker do that the scheduler has
-        given up: on a busy host one that has said nothing for some seconds. Then there is another one, with its nanny.
-        """
-        from orchestrator.fleet.serve import served_worker
-        from orchestrator.fleet.state import Room
-
-        assert order.guests is not None
-        assert order.memory_mib is not None
-        room = Room(order.guests, order.memory_mib)
+    async def keep(self) -> None:
+        """Keep it until we are told to stop, if it joins at all."""
         while not self._stop.is_set():
+            self._said.clear()
             try:
-                async with served_worker(
-                    scheduler.address, self._orders.key, order.name, room, self._orders.host
-                ) as nanny:
-                    if not settled.is_set():
-                        self._tell(Report("joined", order.name))
-                        settled.set()
-                    await self._until_stopped_or(nanny.finished())
-                why = "has ended"
-            except Exception as error:
-                if not settled.is_set():
-                    raise
-                why = f"cannot be started: {error}"
-            if not self._stop.is_set():
-                self._log.line(order.name, f"{why}; another one is started in {_PAUSE:g} s")
-                await self._until_stopped_or(asyncio.sleep(_PAUSE))
+                why = await self._once()
+            except OSError as error:
+                why = f"{error.filename or 'it'} cannot be started: {error.strerror}"
+            if self._stop.is_set():
+                return
+            if not self.settled.is_set():
+                _tell(Report(kind="failed", name=self._order.name, text=why, detail=tuple(self._said)))
+                LOG.info("%s: %s", self._order.name, why)
+                self.settled.set()
+                return
+            LOG.info("%s: %s; another one is started in %g s", self._order.name, why, _PAUSE)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), _PAUSE)
 
-    async def _until_stopped_or(self, other: Coroutine[Any, Any, None]) -> None:
-        tasks = {asyncio.create_task(one) for one in (self._stop.wait(), other)}
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            task.cancel()
+    async def _once(self) -> str:
+        """Start it; why it has ended."""
+        order = self._order
+        process = await asyncio.create_subprocess_exec(
+            *self._command(),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        listening = asyncio.create_task(self._listen(process.stdout))
+        joining = asyncio.create_task(self._await_joining())
+        process.stdin.write(self._orders.key.encode())
+        await _until(listening, self._stop)
+        process.stdin.close()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), _WORKER_END_LIMIT)
+        if process.returncode is None:
+            process.kill()
+        status = await process.wait()
+        await asyncio.wait([listening], timeout=_POLL)  # for its last words
+        joining.cancel()
+        if listening.done() and not listening.result():
+            return f"no output for {_SILENCE_LIMIT:g} s"
+        return ssh_failure(order, status, self._said) if order.ssh else f"it has ended with status {status}"
 
-    async def _on_host(self, order: WorkerOrder, scheduler: FleetScheduler, settled: asyncio.Event) -> None:
-        from orchestrator.fleet.hosts import HostWorker
+    def _command(self) -> list[str]:
+        order = self._order
+        words = ["fleet", "worker", self._scheduler.address, "--key-from-stdin", "--name", order.name]
+        words += [] if order.guests is None else ["--guests", str(order.guests)]
+        words += [] if order.memory_mib is None else ["--memory", f"{order.memory_mib}M"]
+        return ssh_command(order, words) if order.ssh else [*_HERE, *words, "--host", self._orders.host]
 
-        loop, ended = asyncio.get_running_loop(), asyncio.Queue[str]()
-        worker = HostWorker(order, scheduler.address, self._orders.key, self._log, lambda why: _put(loop, ended, why))
-        self._hosts.append(worker)
-        worker.start()
-        while ended.empty() and not self._stop.is_set():
-            if not worker.has_joined and order.name in {one.name for one in scheduler.workers.values()}:
-                worker.has_joined = True
-                self._tell(Report("joined", order.name))
-                settled.set()
+    async def _await_joining(self) -> None:
+        while self._order.name not in {one.name for one in self._scheduler.workers.values()}:
             await asyncio.sleep(_POLL)
-        if not ended.empty():
-            why = ended.get_nowait()
-            if not worker.has_joined:
-                self._tell(Report("failed", order.name, why, tuple(told(self._log.file, order.name))))
-            self._log.line(order.name, why)
+        if not self.settled.is_set():
+            _tell(Report(kind="joined", name=self._order.name))
+            self.settled.set()
+
+    async def _listen(self, output: asyncio.StreamReader) -> bool:
+        """Log what it says, bounded, and with nothing in it that a terminal obeys. False where it says nothing."""
+        line, piece = b"", b"?"
+        while piece:
+            try:
+                piece = await asyncio.wait_for(output.read(_PIECE), _SILENCE_LIMIT)
+            except TimeoutError:
+                if self.settled.is_set():
+                    continue
+                return False
+            *lines, line = (line + piece).split(b"\n")
+            if line and (not piece or len(line) > _PIECE):
+                lines, line = [*lines, line], b""
+            for one in lines:
+                said = plain_line(one.rstrip(b"\r").decode(errors="backslashreplace")[:_LONGEST_LINE])
+                self._said.append(said)
+                LOG.info("%s: %s", self._order.name, said)
+        return True
 
 
-def _put(loop: asyncio.AbstractEventLoop, ended: asyncio.Queue[str], why: str) -> None:
-    with suppress(RuntimeError):  # the loop has ended
-        loop.call_soon_threadsafe(ended.put_nowait, why)
+async def _announce(workers: Sequence[_Worker]) -> None:
+    for worker in workers:
+        await worker.settled.wait()
+    _tell(Report(kind="ready"))
+
+
+async def _until(one: asyncio.Future[Any], stop: asyncio.Event) -> None:
+    """Wait until something is done, or we are told to stop."""
+    stopping = asyncio.create_task(stop.wait())
+    either: list[asyncio.Future[Any]] = [one, stopping]
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
 
 
 def _refusal(orders: Orders, error: OSError) -> Report:
@@ -221,7 +272,123 @@ def _refusal(orders: Orders, error: OSError) -> Report:
         case _:
             text = f"the scheduler cannot listen on {orders.host}, port {orders.port}: {error.strerror or error}"
             hint = "name another --host or --port"
-    return Report("refused", text=text, hint=hint)
+    return Report(kind="refused", text=text, hint=hint)
+
+
+# How a keeper is started, and how it is ended: that process and no other.
+
+
+_SCRATCH = (WORKER_FOLDER, "orchestrator-boot-")
+_END_LIMIT = 60.0
+"""Seconds for a keeper to end its workers, which end their guests; Dask kills a worker after nine."""
+
+
+class StartedFleet:
+    """A keeper that was started. It ends with this process, unless ``let_stay`` was called."""
+
+    def __init__(self, orders: Orders) -> None:
+        """Raises UsageError where a fleet of that name runs."""
+        if orders.name in known_fleets() and stored(orders.name).is_running:
+            raise UsageError(
+                f"fleet '{orders.name}' runs already",
+                where=str(state_file(orders.name)),
+                hint=f"`{PROGRAM} fleet status {orders.name}` shows it, `{PROGRAM} fleet down {orders.name}` ends it,"
+                " and --name starts another one beside it",
+            )
+        self._orders = orders
+        log = log_file(orders.name)
+        log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        log.touch(mode=0o600)
+        with log.open("ab") as errors:
+            self._keeper = subprocess.Popen(
+                [sys.executable, "-P", "-m", "orchestrator.fleet.keeper"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                cwd=log.parent,  # the caller's may be removed before the fleet ends
+                env=_environment(),
+                umask=0o077,
+                start_new_session=True,
+            )
+        with suppress(BrokenPipeError):  # one that has ended at once: see ``reports``
+            self._tell(orders.line())
+
+    def reports(self) -> Iterator[Report]:
+        """What becomes of it, until all is known. Raises HostError where the keeper has to end."""
+        assert self._keeper.stdout is not None
+        for line in self._keeper.stdout:
+            report = Report.model_validate_json(line)
+            if report.kind == "refused":
+                raise HostError(report.text, hint=report.hint)
+            if report.kind == "ready":
+                return
+            yield report
+        raise self._gone()
+
+    def let_stay(self) -> None:
+        """Let it go on when this process has ended. Raises LabError where it has not waited for that."""
+        try:
+            self._tell(STAY)
+        except BrokenPipeError:
+            raise self._gone() from None
+
+    def _tell(self, line: bytes) -> None:
+        assert self._keeper.stdin is not None
+        self._keeper.stdin.write(line)
+        self._keeper.stdin.flush()
+
+    def _gone(self) -> LabError:
+        log = log_file(self._orders.name)
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return LabError("the fleet's keeper has ended", where=str(log), detail=lines[-_QUOTED:])
+
+    def end(self) -> None:
+        """End it with all that it has started, and wait for that."""
+        for stream in (self._keeper.stdin, self._keeper.stdout):
+            if stream is not None and not stream.closed:
+                with suppress(OSError):
+                    stream.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._keeper.wait(_END_LIMIT)
+
+
+def end_fleet(state: FleetState) -> bool:
+    """End a fleet's keeper, and with it scheduler and workers; whether it was there. Nothing of it is left.
+
+    Raises LabError where it does not end.
+    """
+    was_running = _end_process(state.keeper, state.started)
+    state_file(state.name).unlink(missing_ok=True)
+    for prefix in _SCRATCH:  # what killed processes have left
+        ScratchFolder(prefix).close()
+    return was_running
+
+
+def _end_process(pid: int, started: int) -> bool:
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
+        # Behind this check it can only be the one that is meant: the descriptor keeps its number from passing on.
+        if process_start(pid) != started:
+            return False
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(process, number)
+            if select.select([process], [], [], _END_LIMIT)[0]:
+                return True
+    finally:
+        os.close(process)
+    raise LabError(f"the fleet's keeper, process {pid}, does not end, though it was killed")
+
+
+def _environment() -> dict[str, str]:
+    """Ours, which is to mean the same in another folder."""
+    own = {**os.environ, "ORCHESTRATOR_LAB": str(lab_dir()), "ORCHESTRATOR_CACHE": str(cache_dir())}
+    if own.get("PYTHONPATH"):
+        own["PYTHONPATH"] = os.pathsep.join(str(Path(one).absolute()) for one in own["PYTHONPATH"].split(os.pathsep))
+    return own
 
 
 if __name__ == "__main__":

@@ -6,13 +6,9 @@ Nothing here decides anything: see ``crew``.
 
 from __future__ import annotations
 
-import asyncio
 import io
-import os
 import queue
 import secrets
-import shutil
-import socket
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -23,17 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from distributed import Client, Future
-from distributed.worker import Worker
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orchestrator.errors import HostError, LabError
 from orchestrator.fleet import worker as on_worker
-from orchestrator.fleet.keys import security_of
 from orchestrator.fleet.parcel import PIECE, Parcel, Reference
-from orchestrator.fleet.target import MEMBERS, RUN_TOPIC, Target, set_up_dask, silence_dask
-from orchestrator.fleet.worker import BootPlugin, Offer
-from orchestrator.paths import cache_dir
-from orchestrator.program import PROGRAM
+from orchestrator.fleet.target import MEMBERS, RUN_TOPIC, Target, no_fleet, security_of, set_up_dask, silence_dask
+from orchestrator.fleet.worker import Answer
 
 # A client of Dask's, connected to a fleet's scheduler.
 
@@ -54,11 +45,7 @@ def connected(address: str, key: str) -> Client:
             heartbeat_interval=2000,
         )
     except (OSError, TimeoutError, ValueError) as error:
-        raise HostError(
-            f"no fleet answers at {address}",
-            detail=[short(error)],
-            hint=f"`{PROGRAM} fleet up` starts one on this machine; another one needs the same key",
-        ) from None
+        raise no_fleet(address, short(error)) from None
 
 
 def short(error: BaseException) -> str:
@@ -93,10 +80,10 @@ class Left:
 
 @dataclass(frozen=True)
 class Offered:
-    """A worker says what it is: JSON, or ``error: `` and why it cannot."""
+    """A worker says what it is."""
 
     address: str
-    text: str
+    answer: Answer
 
 
 @dataclass(frozen=True)
@@ -128,9 +115,8 @@ class Link:
         self._pool = ThreadPoolExecutor(_SHIPPERS, thread_name_prefix="fleet")
         self._futures: dict[str, Future[Any]] = {}
         self._lock = threading.Lock()
-        self._unwanted: set[str] = set()
-        """Boots that were cancelled while their files were on the way."""
-        self._on_the_way: set[str] = set()
+        self._wanted: set[str] = set()
+        """Boots whose files are on the way, and that were not cancelled meanwhile."""
         self._shipping: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._has: defaultdict[str, set[Reference]] = defaultdict(set)
         self._closing = threading.Event()
@@ -149,22 +135,25 @@ class Link:
     def ask_offer(self, address: str) -> None:
         """Have a worker say what it is; ``heard`` gets Offered."""
 
-        def ended(result: object, error: str | None) -> Heard:
-            return Offered(address, str(result)[:4000] if error is None else f"error: {error}")
+        def ask() -> None:
+            try:
+                said: object = self._on(address, on_worker.examine)
+            except Exception as error:  # whatever Dask makes of a worker's end
+                said = error
+            self.heard.put(Offered(address, Answer.of(said)))
 
-        self._submit(f"offer-{secrets.token_hex(6)}", ended, on_worker.offer, address=address)
+        self._pool.submit(ask)
 
     def start(self, attempt: str, address: str, parcel: Parcel) -> None:
         """Send what a worker lacks and have it do a boot; ``heard`` gets Told for its messages, and Ended."""
         with self._lock:
-            self._on_the_way.add(attempt)
+            self._wanted.add(attempt)
         self._pool.submit(self._start, attempt, address, parcel)
 
     def cancel(self, attempt: str) -> None:
         """End a boot that is under way, or do not begin it where its files are still being sent."""
         with self._lock:
-            if attempt in self._on_the_way:
-                self._unwanted.add(attempt)
+            self._wanted.discard(attempt)
             future = self._futures.pop(attempt, None)
         if future is not None:
             self._client.cancel([future], asynchronous=False, force=True)
@@ -182,71 +171,62 @@ class Link:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _member(self, event: tuple[float, Any]) -> None:
-        change = event[1]
-        kinds: Mapping[str, type[Joined | Left]] = {"joined": Joined, "left": Left}
-        if isinstance(change, Mapping) and change.get("action") in kinds:
-            address = str(change.get("address"))[:200]
-            if change["action"] == "left":
-                self._has.pop(address, None)
-            self.heard.put(kinds[change["action"]](address))
+        match event[1]:
+            case {"action": "joined", "address": str(address)}:
+                self.heard.put(Joined(address[:200]))
+            case {"action": "left", "address": str(address)}:
+                self._has.pop(address[:200], None)
+                self.heard.put(Left(address[:200]))
 
     def _start(self, attempt: str, address: str, parcel: Parcel) -> None:
-        def ended(result: object, error: str | None) -> Heard:
-            return Ended(attempt, result, error)
-
         try:
             with self._shipping[address]:
                 self._ship(address, parcel)
             with self._lock:
-                self._on_the_way.discard(attempt)
-                if attempt not in self._unwanted:
-                    self._submit(attempt, ended, on_worker.do_boot, attempt, self._topic, parcel.data, address=address)
+                if attempt in self._wanted:
+                    self._submit(attempt, address, parcel.data)
         except HostError as error:  # the worker's own: its disk is full
             self.heard.put(Ended(attempt, result={"end": "host", "messages": 0, "what": error.what}))
         except BaseException as error:  # whatever Dask makes of a worker's end, and a file of ours that cannot be read
             self.heard.put(Ended(attempt, error=f"its files could not be sent: {short(error)}"))
         finally:
             with self._lock:
-                self._on_the_way.discard(attempt)
-                self._unwanted.discard(attempt)
+                self._wanted.discard(attempt)
 
-    def _submit(
-        self,
-        name: str,
-        ended: Callable[[object, str | None], Heard],
-        task: Callable[..., object],
-        *arguments: object,
-        address: str,
-    ) -> None:
-        """Have a worker do a task; ``heard`` gets what ``ended`` makes of its result, or of what went wrong."""
-
+    def _submit(self, attempt: str, address: str, data: bytes) -> None:
         def done(future: Future[Any]) -> None:
             try:
-                result, error = future.result(), None
-            except BaseException as raised:  # whatever Dask makes of a worker's end
-                result, error = None, short(raised)
-            self.heard.put(ended(result, error))
+                ended = Ended(attempt, future.result())
+            except BaseException as error:  # whatever Dask makes of a worker's end
+                ended = Ended(attempt, error=short(error))
+            self.heard.put(ended)
             # Its result is kept by nobody.
-            if self._futures.pop(name, None) is not None:
+            if self._futures.pop(attempt, None) is not None:
                 with suppress(Exception):
                     future.release()
 
         future = self._client.submit(
-            task, *arguments, key=name, workers=[address], allow_other_workers=False, pure=False, retries=0
+            on_worker.do_boot,
+            attempt,
+            self._topic,
+            data,
+            key=attempt,
+            workers=[address],
+            allow_other_workers=False,
+            pure=False,
+            retries=0,
         )
-        self._futures[name] = future
+        self._futures[attempt] = future
         future.add_done_callback(done)
 
     def _ship(self, address: str, parcel: Parcel) -> None:
         wanted = [reference for reference in parcel.files if reference not in self._has[address]]
-        if not wanted:
-            return
-        texts = {reference.model_dump_json(): reference for reference in wanted}
-        for text in self._on(address, on_worker.missing, list(texts)):
-            self._send(address, text, parcel.files[texts[text]], texts[text].size)
-        self._has[address] |= set(wanted)
+        if wanted:
+            for reference in self._on(address, on_worker.missing, wanted):
+                self._send(address, reference, parcel.files[reference])
+            self._has[address] |= set(wanted)
 
-    def _send(self, address: str, reference: str, file: Path | bytes, size: int) -> None:
+    def _send(self, address: str, reference: Reference, file: Path | bytes) -> None:
         with io.BytesIO(file) if isinstance(file, bytes) else file.open("rb") as opened:
             offset = 0
             while True:
@@ -255,7 +235,7 @@ class Link:
                 if refused:
                     raise HostError(str(refused))
                 offset += len(piece)
-                if offset >= size:
+                if offset >= reference.size:
                     return
                 if not piece:
                     raise LabError(f"{file!s:.200} has changed while it was sent")
@@ -292,21 +272,8 @@ def linked(address: str, key: str) -> Iterator[Link]:
 
 # What do all workers of a fleet say of themselves? Versions, room, cache, and guests under way.
 
-_BOOTS = ("boot", "calibration-", "check-")
+_BOOTS = ("boot", "calibration-")
 """What the names of tasks begin with that take a guest's place."""
-
-
-class Answer(BaseModel):
-    """What a worker says: its offer, or why it has none; its host's name; its cache, with MB that are free."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    offer: Offer | None = None
-    problem: str = Field(default="", max_length=4000)
-    host: str = Field(default="", max_length=300)
-    cache: str = Field(default="", max_length=5000)
-    is_writable: bool = False
-    free_mb: int = Field(default=0, ge=0)
 
 
 @dataclass(frozen=True)
@@ -326,44 +293,12 @@ def survey(fleet: Target) -> list[Surveyed]:
     with connected(fleet.address, fleet.key) as client:
         known = client.scheduler_info(n_workers=-1)["workers"]
         at = client.processing()
-        answers: Mapping[str, Any] = client.run(examine, on_error="return") if known else {}
+        answers: Mapping[str, Any] = client.run(on_worker.examine, on_error="return") if known else {}
     found = [
-        Surveyed(address, str(facts.get("name"))[:100], _boots(at.get(address, ())), _answer(answers.get(address)))
+        Surveyed(address, str(facts.get("name"))[:100], _boots(at.get(address, ())), Answer.of(answers.get(address)))
         for address, facts in known.items()
     ]
     return sorted(found, key=lambda one: (one.name, one.address))
-
-
-async def examine(dask_worker: Worker) -> str:
-    """On a worker: what it says, as JSON."""
-    return (await asyncio.to_thread(_examined, dask_worker)).model_dump_json()
-
-
-def _examined(dask_worker: Worker) -> Answer:
-    cache = cache_dir()
-    existing = next(folder for folder in (cache, *cache.parents) if os.access(folder, os.F_OK))
-    facts: dict[str, Any] = {
-        "host": socket.gethostname(),
-        "cache": str(cache),
-        "is_writable": os.access(existing, os.W_OK | os.X_OK),
-        "free_mb": shutil.disk_usage(existing).free // 1_000_000,
-    }
-    plugin = next(one for one in dask_worker.plugins.values() if isinstance(one, BootPlugin))
-    try:
-        return Answer(offer=plugin.offer(), **facts)
-    except LabError as error:
-        return Answer(problem=error.what, **facts)
-
-
-def _answer(said: object) -> Answer:
-    if said is None:
-        return Answer(problem="it has not answered")
-    if isinstance(said, BaseException):
-        return Answer(problem=f"it cannot answer: {' '.join(str(said).split())[:300] or type(said).__name__}")
-    try:
-        return Answer.model_validate_json(str(said))
-    except ValidationError:
-        return Answer(problem="it says what is no answer: its program is of another version")
 
 
 def _boots(tasks: object) -> int:

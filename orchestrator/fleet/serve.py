@@ -1,78 +1,52 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A worker with its nanny: as a part of a process, or in the foreground."""
+"""A worker in the foreground: what the fleet's keeper, a batch system, a pod, or a login over ssh starts and ends."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Any, TextIO
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Any
 
 from orchestrator.errors import HostError, Interrupted, LabError, UsageError
 from orchestrator.files import ScratchFolder
-from orchestrator.fleet.keys import security_of
-from orchestrator.fleet.local import KeptLog, output_into, told
 from orchestrator.fleet.state import WORKER_FOLDER, Room, log_file
-from orchestrator.fleet.target import address_towards, set_up_dask
+from orchestrator.fleet.target import address_towards, log_dask_to, security_of, set_up_dask
 from orchestrator.plain_text import plain_text
 from orchestrator.program import PROGRAM
-
-if TYPE_CHECKING:
-    from distributed.nanny import Nanny
-
-
-# A worker with its nanny, as a part of this process.
 
 _START_LIMIT = 300.0
 """Seconds for a worker to join: thirty were too few on a host with a load of ten for each processor."""
 
+LOG = logging.getLogger("orchestrator.fleet")
 
-@asynccontextmanager
-async def served_worker(scheduler: str, key: str, name: str, room: Room, host: str | None) -> AsyncIterator[Nanny]:
-    """A worker that has joined the fleet whose scheduler is at that address; it ends with the context.
-
-    ``host`` is the interface to listen on; None is the one that leads to the scheduler. Raises what Dask raises where
-    the worker cannot join.
-    """
-    set_up_dask()
-    from distributed.nanny import Nanny
-
-    with ScratchFolder(WORKER_FOLDER) as folder:
-        nanny = Nanny(
-            scheduler,
-            nthreads=room.guests + 1,  # one to answer questions while guests run
-            name=name,
-            host=host or address_towards(scheduler),  # without one Dask 2026.8 listens on every interface
-            security=security_of(key),
-            worker_class=partial(_worker, room),
-            memory_limit=0,
-            local_directory=str(folder),
-            death_timeout=_START_LIMIT,
-        )
-        async with nanny:
-            yield nanny
-
-
-def _worker(room: Room, **options: Any) -> object:
-    """In a process of its own: the nanny's needs none of what runs guests, which is 25 MB."""
-    from orchestrator.fleet.worker import BootPlugin, FleetWorker
-
-    plugin = BootPlugin(options["name"], room.guests, room.memory_mib)
-    return FleetWorker(plugins=(plugin,), **options)
-
-
-# A worker in the foreground: what a batch system, a pod, or a login over ssh starts and ends.
-
+_LARGEST_LOG = 512 << 10
 _KEY_ENDS = b"-----END PRIVATE KEY-----"
 _LARGEST_KEY = 64 << 10
 _INPUT_ENDED = 0
 """In place of a signal's number: standard input was closed."""
+
+
+def log_to(file: Path | None) -> None:
+    """Let all that this process and Dask log go to a file of bounded size, for its owner only, or to standard error."""
+    if file is None:
+        handler: logging.Handler = logging.StreamHandler()
+        handler.setLevel(logging.WARNING)
+    else:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.touch(mode=0o600)
+        handler = RotatingFileHandler(file, maxBytes=_LARGEST_LOG, backupCount=1, errors="backslashreplace")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    log_dask_to(handler)
+    LOG.addHandler(handler)
+    LOG.setLevel(logging.INFO)
 
 
 @dataclass(frozen=True)
@@ -80,7 +54,7 @@ class Foreground:
     """A worker to be, by the scheduler's address, the fleet's key, and what it offers.
 
     ``host`` is the interface to listen on; None is the one that leads to the scheduler. With ``ends_with_input`` it
-    ends when standard input does.
+    ends when standard input does, and logs to standard error.
     """
 
     scheduler: str
@@ -95,24 +69,22 @@ class Foreground:
 
         Raises Interrupted for a signal, LabError where it cannot join.
         """
-        log = KeptLog(log_file(f"worker-{self.name}"))
-        log.empty()
+        set_up_dask()
+        log = None if self.ends_with_input else log_file(f"worker-{self.name}")
+        log_to(log)
         try:
-            with output_into(log) as stream:
-                number = asyncio.run(self._serve(log, stream))
+            number = asyncio.run(self._serve("" if log is None else f"; its log is {log}"))
         except (LabError, Interrupted):
             raise
         except Exception as error:  # whatever Dask makes of a worker that cannot join
-            raise self._not_joined(f"{type(error).__name__}: {error}", log) from None
-        finally:
-            log.close()
+            raise self._not_joined(error) from None
         if number == _INPUT_ENDED:
             return "standard input was closed: this worker has ended"
         if number is None:
             return "the fleet has ended, and this worker with it"
         raise Interrupted(number)
 
-    async def _serve(self, log: KeptLog, stream: TextIO) -> int | None:
+    async def _serve(self, where: str) -> int | None:
         """What has ended it: a signal's number, _INPUT_ENDED, or None for the fleet's own end."""
         loop = asyncio.get_running_loop()
         stopped: asyncio.Future[int] = loop.create_future()
@@ -126,28 +98,47 @@ class Foreground:
                 loop.add_signal_handler(number, stop, number)
         if self.ends_with_input:
             threading.Thread(target=_await_end, args=(loop, stop), daemon=True).start()
-        tending = asyncio.create_task(log.tend())
-        try:
-            async with served_worker(self.scheduler, self.key, self.name, self.room, self.host) as nanny:
-                text = f"worker {self.name} has joined {self.scheduler}; its log is {log.file}"
-                print(plain_text(text), file=stream, flush=True)
-                ended = asyncio.ensure_future(nanny.finished())
-                await asyncio.wait([stopped, ended], return_when=asyncio.FIRST_COMPLETED)
-                ended.cancel()
-        finally:
-            tending.cancel()
+        working = asyncio.create_task(self._work(where))
+        either: list[asyncio.Future[Any]] = [stopped, working]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        working.cancel()
+        await asyncio.wait([working])
+        if not working.cancelled():
+            working.result()
         return stopped.result() if stopped.done() else None
 
-    def _not_joined(self, why: str, log: KeptLog) -> LabError:
-        errors = told(log.file)
-        if any(f"name taken, {self.name}" in line for line in errors):
+    async def _work(self, where: str) -> None:
+        """Be a worker of Dask's until the fleet ends, or this is cancelled."""
+        from orchestrator.fleet.worker import BootPlugin, FleetWorker
+
+        with ScratchFolder(WORKER_FOLDER) as folder:
+            worker = FleetWorker(
+                self.scheduler,
+                nthreads=self.room.guests + 1,  # one to answer questions while guests run
+                name=self.name,
+                host=self.host or address_towards(self.scheduler),  # without one Dask 2026.8 listens everywhere
+                security=security_of(self.key),
+                memory_limit=0,
+                local_directory=str(folder),
+                death_timeout=_START_LIMIT,
+                plugins=(BootPlugin(self.name, self.room.guests, self.room.memory_mib),),
+            )
+            async with worker:
+                text = f"worker {self.name} has joined {self.scheduler}{where}"
+                print(plain_text(text), file=sys.stderr, flush=True)
+                finished: Any = worker.finished  # which has no annotations
+                await finished()
+
+    def _not_joined(self, error: BaseException) -> LabError:
+        # Dask raises a RuntimeError because of the one that says why.
+        cause = error.__cause__ or error
+        if f"name taken, {self.name}" in str(cause):
             return UsageError(
                 f"the fleet has a worker called '{self.name}' already", hint="give this one a name of its own: --name"
             )
         return HostError(
             f"the worker could not join the fleet at {self.scheduler}",
-            where=str(log.file),
-            detail=errors or why.splitlines()[-1:],
+            detail=f"{type(cause).__name__}: {cause}".splitlines()[:1],
             hint=f"`{PROGRAM} doctor --fleet {self.scheduler}` asks the others",
         )
 

@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The fleets that this lab has started: their files, their orders, the room of their workers."""
+"""Which fleets has this lab started, and do they run? A file for each: ``fleets/NAME.json`` beside the results.
+
+And what a fleet's keeper is told to start, and tells of it: a line of JSON each, through its standard streams.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from orchestrator.catalog.data import unknown
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.files import write_whole
 from orchestrator.guest.slots import host_memory_mib
@@ -32,8 +35,15 @@ _STARTED = 19
 """Of /proc/PID/stat: the field ``starttime``, the 22nd, counted behind the program's name (proc_pid_stat(5))."""
 
 
-@dataclasses.dataclass(frozen=True)
-class FleetState:
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    def line(self) -> bytes:
+        """As it is sent."""
+        return self.model_dump_json().encode() + b"\n"
+
+
+class FleetState(_Record):
     """A fleet that ``fleet up`` has started: where its scheduler is, who may talk to it, and who keeps it."""
 
     name: str
@@ -48,14 +58,13 @@ class FleetState:
 
     @property
     def is_running(self) -> bool:
-        """Whether the keeper is there."""
         return process_start(self.keeper) == self.started
 
     def write(self) -> None:
         """Write the fleet's file, for its owner only."""
         file = state_file(self.name)
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_whole(file, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+        write_whole(file, self.model_dump_json(indent=1) + "\n")
         file.chmod(0o600)
 
 
@@ -82,10 +91,6 @@ def known_fleets() -> Sequence[str]:
 
 def stored(name: str) -> FleetState:
     """A fleet of this lab. Raises UsageError where there is none of that name, HostError for a damaged file."""
-    from pydantic import TypeAdapter, ValidationError
-
-    from orchestrator.catalog.data import unknown
-
     known = known_fleets()
     if name not in known:
         if not known:
@@ -96,7 +101,7 @@ def stored(name: str) -> FleetState:
         raise UsageError(unknown("fleet", name, known), hint="one of another machine is named by its address")
     file = state_file(name)
     try:
-        return TypeAdapter(FleetState).validate_json(file.read_bytes())
+        return FleetState.model_validate_json(file.read_bytes())
     except (OSError, ValidationError) as error:
         what = (error.strerror or "") if isinstance(error, OSError) else "it is damaged"
         hint = f"remove it, and start the fleet again: {PROGRAM} fleet up"
@@ -125,14 +130,11 @@ def process_start(pid: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[_STARTED])
 
 
-# What a keeper is told to start, and what it tells of it: a line of JSON each, through its standard streams.
-
 STAY = b"stay\n"
 """What lets a keeper go on when its standard input is closed; without it the fleet ends then."""
 
 
-@dataclass(frozen=True)
-class WorkerOrder:
+class WorkerOrder(_Record):
     """A worker to start: on this machine, or where ``ssh`` leads (``user@host:port``), by the ``lab`` that is there.
 
     Without ``guests`` and ``memory_mib`` it offers what its host has.
@@ -145,30 +147,18 @@ class WorkerOrder:
     lab: str = ""
 
 
-@dataclass(frozen=True)
-class Orders:
+class Orders(_Record):
     """A fleet to keep: its scheduler listens on ``host``, at ``port`` or, for 0, at any that is free."""
 
     name: str
-    key: str = field(repr=False)
+    key: str = Field(repr=False)
     key_file: str
     host: str
     port: int
     workers: tuple[WorkerOrder, ...]
 
-    def line(self) -> bytes:
-        """The orders as they are sent."""
-        return json.dumps(asdict(self)).encode() + b"\n"
 
-    @classmethod
-    def of_line(cls, line: bytes) -> Orders:
-        """The orders of a line that ``line`` has made."""
-        data = json.loads(line)
-        return cls(**{**data, "workers": tuple(WorkerOrder(**one) for one in data["workers"])})
-
-
-@dataclass(frozen=True)
-class Report:
+class Report(_Record):
     """What has become of a part of the orders.
 
     ``refused``: the scheduler cannot be started, and the keeper ends; ``hint`` is what to do. ``listening``: it was
@@ -181,16 +171,6 @@ class Report:
     text: str = ""
     detail: tuple[str, ...] = ()
     hint: str = ""
-
-    def line(self) -> bytes:
-        """The report as it is sent."""
-        return json.dumps(asdict(self)).encode() + b"\n"
-
-    @classmethod
-    def of_line(cls, line: bytes) -> Report:
-        """The report of a line that ``line`` has made."""
-        data = json.loads(line)
-        return cls(**{**data, "detail": tuple(data["detail"])})
 
 
 # How many guests a worker runs at once, and how much memory they may have together.
@@ -205,8 +185,7 @@ SIZES = "expected a size such as 8G or 1500M"
 """What a worker's memory may be, for whoever has written something else."""
 
 
-@dataclass(frozen=True)
-class Room:
+class Room(_Record):
     """What a worker offers: guests at once, and MiB for all of them with their QEMU."""
 
     guests: int
@@ -216,14 +195,14 @@ class Room:
     def of_host(cls, share: int = 1) -> Room:
         """An equal share of this host: a guest for each processor that we may use."""
         cores = len(os.sched_getaffinity(0))
-        return cls(max(1, cores // share), max(1, (host_memory_mib() - _RESERVED_MIB) // share))
+        return cls(guests=max(1, cores // share), memory_mib=max(1, (host_memory_mib() - _RESERVED_MIB) // share))
 
     def limited(self, guests: int | None, memory: str | None) -> Room:
         """The same with what a user has said; ``memory`` is a size such as ``8G``. Raises UsageError."""
         given = self.memory_mib if memory is None else size_mib(memory)
         if given is None:
             raise UsageError(f"found {memory!r}; {SIZES}", where="--memory")
-        return Room(self.guests if guests is None else guests, given)
+        return Room(guests=self.guests if guests is None else guests, memory_mib=given)
 
 
 # What is a worker called to whom nobody gave a name? As its host is.

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which workers are believed: calibration when one joins, cells counted again, and who is in the fleet."""
+"""When is a worker's count believed? When a cell that both have measured counts the same here, to the instruction.
+
+Each worker measures a calibration when it joins, and this machine measures one cell of each again at the end.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import threading
-from collections import Counter, deque
+import os
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.errors import HostError, LabError
@@ -21,20 +23,11 @@ from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import plan
 from orchestrator.experiment.table import KindRegistry
 from orchestrator.files import ScratchFolder
-from orchestrator.fleet.link import Link, Offered
-from orchestrator.fleet.worker import CheckedSteps, Offer, Versions
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import qemu_cpu_names
-from orchestrator.plain_text import counted
 from orchestrator.results.contract import PER_RUN, CellRecord
 from orchestrator.run.boot import BenchmarkKind, BootTask, Event, Outcome, Session, prepare, run_boot
-from orchestrator.run.crew import Job, Stopped
-from orchestrator.run.runner import ProgressListener
-
-# When is a worker's count believed? When a cell that both have measured counts the same, to the instruction.
-
-CHECK_EVERY = 10
-"""Boots of a worker after which one of its cells is measured again on another."""
+from orchestrator.run.crew import Job
 
 Counts = Mapping[str, tuple[str, tuple[float, ...]]]
 """By cell: its status and its samples."""
@@ -61,7 +54,7 @@ def _shown(status: str, samples: Sequence[float]) -> str:
 def checkable(records: Iterable[CellRecord]) -> list[CellRecord]:
     """The records by which a worker can be checked: exact ones, failures first, then as they were measured.
 
-    The exact clock repeats a failure, too: a worker whose cells fail where another's do not is wrong.
+    The exact clock repeats a failure, too: a worker whose cells fail where this machine's do not is wrong.
     """
     exact = [
         one
@@ -70,9 +63,6 @@ def checkable(records: Iterable[CellRecord]) -> list[CellRecord]:
         if one.clock == "instructions" and one.metric != PER_RUN and one.status in ("ok", "failed")
     ]
     return sorted(exact, key=lambda one: one.status == "ok")
-
-
-# The cells that a worker measures before it gets any of the run's, and what this machine counts in them.
 
 
 def calibration_job(context: BuildContext, kinds: KindRegistry[BenchmarkKind], jobs: Sequence[Job]) -> Job:
@@ -90,6 +80,13 @@ def calibration_job(context: BuildContext, kinds: KindRegistry[BenchmarkKind], j
     return Job(task, artifacts)
 
 
+def single_cell(job: Job, cell: str) -> Job:
+    """The job of one cell of a job, to count it again."""
+    (wanted,) = [one for one in job.task.boot.cells if one.id == cell]
+    task = dataclasses.replace(job.task, cells=(wanted,), directory=Path("recount"), keep_events=False, guests=0)
+    return dataclasses.replace(job, task=task)
+
+
 def calibrated_here(context: BuildContext, job: Job, watch: Callable[[Guest], None]) -> Counts:
     """What this machine counts in the calibration's cells. Raises HostError where none has a number."""
     records = _records(context, job, watch)
@@ -102,6 +99,19 @@ def calibrated_here(context: BuildContext, job: Job, watch: Callable[[Guest], No
 def measured_here(context: BuildContext, job: Job, watch: Callable[[Guest], None]) -> Counts:
     """What this machine counts in the cells of a job, or that they fail; ``watch`` gets its guests before they run."""
     return counts(_records(context, job, watch))
+
+
+def recounted(context: BuildContext, jobs: Sequence[Job], watch: Callable[[Guest], None]) -> list[Counts | LabError]:
+    """The same of several jobs, as many at once as there are processors, or why one cannot be measured."""
+
+    def measure(job: Job) -> Counts | LabError:
+        try:
+            return measured_here(context, job, watch)
+        except LabError as error:
+            return error
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        return list(pool.map(measure, jobs))
 
 
 def _records(context: BuildContext, job: Job, watch: Callable[[Guest], None]) -> list[CellRecord]:
@@ -117,9 +127,10 @@ def _records(context: BuildContext, job: Job, watch: Callable[[Guest], None]) ->
     return records
 
 
-# Which worker does which boot: who is in the fleet, who may be believed, and who has room.
+# Which worker does which boot: who is in the fleet, who has room, which boots wait, and which are under way.
 #
-# Pure bookkeeping of the client's: nothing here talks to anyone.
+# Nothing here talks to a worker.
+
 
 OVERHEAD_MIB = 192
 """Of QEMU's own memory beside its guest's: 60 to 150 MiB resident were measured."""
@@ -145,37 +156,22 @@ class Member:
     memory_mib: int = 0
     standing: Standing = Standing.CANDIDATE
     why: str = ""
-    """Of one that does not work: what for."""
+    """Why it does not work."""
     taken: dict[str, int] = field(default_factory=dict)
     """The MiB of each attempt under way."""
     known: set[str] = field(default_factory=set)
-    """The machines of which it has a saved guest, by what identifies them to the client."""
-    unchecked: list[tuple[str, ...]] = field(default_factory=list)
-    """The ids of the cells of each boot since it was last found to count right."""
-    checked: int = 0
-    """The number of boots, of all that it has done, up to which it is known to count right."""
-    boots: int = 0
-    """Boots that it has done since then."""
-
-    @property
-    def done(self) -> int:
-        """The number of all boots that it has done, or begun and reported of."""
-        return self.checked + len(self.unchecked)
-
-    def counts_right(self, done: int) -> None:
-        """It was found to count right in a boot of this number."""
-        new = max(0, done - self.checked)
-        self.checked += len(self.unchecked[:new])
-        del self.unchecked[:new]
-        self.boots = 0
+    """The machines of which it has a saved guest, as ``Work.machine`` names them."""
+    measured: list[str] = field(default_factory=list)
+    """The ids of the cells that it has measured."""
+    example: tuple[CellRecord, Job] | None = None
+    """The last record of its by which it can be checked."""
 
     @property
     def works(self) -> bool:
-        """Whether it gets boots."""
         return self.standing is Standing.ADMITTED
 
     def has_room(self, memory_mib: int) -> bool:
-        """Whether a guest of this size can run beside the others; a single one always can where it fits at all."""
+        """Whether a guest of this size can run beside the others."""
         return len(self.taken) < self.guests and sum(self.taken.values()) + memory_mib <= self.memory_mib
 
 
@@ -217,13 +213,13 @@ class Roster:
         """Those that get boots."""
         return [member for member in self if member.works]
 
-    def expected(self) -> bool:
-        """Whether some worker works or may still be admitted."""
-        return any(member.standing in (Standing.ADMITTED, Standing.CANDIDATE) for member in self)
-
     def has_candidates(self) -> bool:
         """Whether some worker is being examined."""
         return any(member.standing is Standing.CANDIDATE for member in self)
+
+    def expected(self) -> bool:
+        """Whether some worker works or may still be admitted."""
+        return self.has_candidates() or bool(self.working())
 
     def has_lost_host_of_times(self) -> bool:
         """Whether the worker on which times are measured does not work, and nobody who may come is being examined."""
@@ -254,40 +250,20 @@ class Roster:
         could = [member for member in self.working() if member.memory_mib >= memory_mib]
         if not others and any(member.name not in set(avoided) for member in could) and not is_timed:
             return None  # one that has not lost it is busy
-        candidates = others or free
-        if not candidates:
-            return None
-        return max(candidates, key=lambda one: (machine in one.known, one.guests - len(one.taken), one.name))
+        return max(
+            others or free, key=lambda one: (machine in one.known, one.guests - len(one.taken), one.name), default=None
+        )
 
 
-# What a run has under way on a fleet: jobs with what is left of them, attempts at them, and checks of workers.
-
-
-class Result(BaseModel):
-    """How a worker says that a boot ended."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    end: str = Field(pattern=r"^(done|host|usage|error|unwanted)$")
-    messages: int = Field(ge=0)
-    what: str = Field(default="", max_length=100_000)
-    where: str = Field(default="", max_length=10_000)
-    hint: str = Field(default="", max_length=10_000)
-    detail: list[str] = Field(default=[], max_length=1000)
-    steps: CheckedSteps = ()
-
-
-@dataclasses.dataclass
+@dataclass
 class Work:
     """A job with what is left of it."""
 
     job: Job
     left: dict[str, Cell[Any]]
     guests: int
-    losses: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+    losses: list[tuple[str, str]] = field(default_factory=list)
     """The workers that it has lost, and what was heard of each."""
-    remarks: dict[str, str] = dataclasses.field(default_factory=dict)
-    """What is to be said of a cell that is measured again."""
 
     @property
     def memory_mib(self) -> int:
@@ -295,7 +271,6 @@ class Work:
 
     @property
     def is_timed(self) -> bool:
-        """Whether times are measured in it: all by one worker."""
         return self.job.task.boot.clock == "wall"
 
     @property
@@ -305,28 +280,14 @@ class Work:
         return f"{self.job.artifacts.keys['initramfs']} {boot.cpu} {boot.smp} {boot.memory_mib} {boot.image}"
 
 
-@dataclasses.dataclass(frozen=True)
-class Check:
-    """A record of one worker's, to be counted by another."""
-
-    record: CellRecord
-    of: Member
-    work: Work
-    done: int
-    """The number of its boot among those of the worker."""
-    is_again: bool = False
-    """Whether a worker was lost with it before."""
-
-
-@dataclasses.dataclass
+@dataclass
 class Attempt:
-    """A boot on a worker: of a job, of the calibration (neither work nor check), or to check another worker."""
+    """A boot on a worker: of a job, or of the calibration, which has no work."""
 
     name: str
     member: Member
     task: BootTask
     work: Work | None = None
-    check: Check | None = None
     heard: int = 0
     """Messages so far."""
     files: int = 0
@@ -334,282 +295,52 @@ class Attempt:
     """Of its files."""
     last: str = ""
     """The last progress that was reported."""
-    outcomes: dict[str, CellRecord] = dataclasses.field(default_factory=dict)
+    outcomes: dict[str, CellRecord] = field(default_factory=dict)
 
 
-# The guests in which the client counts for itself: they end with the run, as those of its workers do.
+_Need = tuple[int, bool, frozenset[str]]
+"""What decides on which workers can do a boot: its memory, whether it is timed, and who has lost it."""
 
 
-class OwnGuests:
-    """The client's guests, each in a thread of the link's, which the interpreter waits for when it ends."""
+class Waiting:
+    """Boots that wait for a worker, in the plan's order, and in front of them those that came back.
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._guests: list[Guest] = []
-        self._has_ended = False
-
-    def watch(self, guest: Guest) -> None:
-        """In a guest's thread, before it runs. Raises Stopped where the run has ended."""
-        with self._lock:
-            self._guests.append(guest)
-            has_ended = self._has_ended
-        if has_ended:
-            raise Stopped
-
-    def end(self) -> None:
-        """End all of them; none begins any more."""
-        with self._lock:
-            self._has_ended = True
-            guests = list(self._guests)
-        for guest in guests:
-            guest.abort()
-
-
-# What all parts of a run's side of a fleet work with.
-
-
-@dataclass(frozen=True)
-class Side:
-    """The connection, this machine's cache, who is told what goes on, who is in the fleet, and guests here."""
-
-    link: Link
-    context: BuildContext
-    listener: ProgressListener
-    roster: Roster = field(default_factory=Roster)
-    guests: OwnGuests = field(default_factory=OwnGuests)
-
-
-# How a worker comes to be believed: equal versions, and a calibration that counts what this machine counts.
-
-MOST_COMINGS = 5
-"""Times that a worker may come and go again without the end of a boot: its nanny would replace it for ever."""
-
-
-class Admission:
-    """Examines the workers that join. ``start`` has a worker measure the calibration's job."""
-
-    def __init__(
-        self,
-        side: Side,
-        kinds: KindRegistry[BenchmarkKind],
-        start: Callable[[Member, Job], None],
-    ) -> None:
-        self._side, self._kinds, self._start = side, kinds, start
-        self._versions: Versions | None = None
-        self._job: Job | None = None
-        self._expected: Counts | None = None
-        self._untrusted: set[str] = set()
-        self._idle_comings: Counter[str] = Counter()
-        """How often a worker has come, by its name, since one of that name last ended a boot."""
-
-    def begin(self, jobs: Sequence[Job]) -> None:
-        """Find out what this machine has, and what it counts. Raises HostError where QEMU is missing."""
-        self._versions = Versions.here()
-        self._side.link.do(lambda: self._calibrate(jobs))
-
-    def bar(self, name: str) -> None:
-        """Believe no worker of this name any more."""
-        self._untrusted.add(name)
-
-    def offered(self, offered: Offered) -> None:
-        """A worker says what it is."""
-        member = self._side.roster.member(offered.address)
-        if member is None or member.standing is not Standing.CANDIDATE:
-            return
-        try:
-            offer = Offer.model_validate_json(offered.text)
-        except ValidationError:
-            kind, _, why = offered.text.partition("error: ")
-            self.refuse(member, why if why and not kind else "it says what is no offer")
-            return
-        assert self._versions is not None
-        member.name, member.guests, member.memory_mib = offer.name, offer.guests, offer.memory_mib
-        other = self._versions.difference(offer.versions)
-        self._idle_comings[offer.name] += 1
-        if self._idle_comings[offer.name] > MOST_COMINGS:
-            self.refuse(member, f"it has come {MOST_COMINGS} times and done nothing")
-        elif offer.name in self._untrusted:
-            self.refuse(member, "a worker of this name was retired")
-        elif other is not None:
-            self.refuse(member, other)
-        elif self._job is not None:
-            self._start(member, self._job)
-
-    def did_boot(self, name: str) -> None:
-        """A worker of this name has come to the end of a boot."""
-        self._idle_comings.pop(name, None)
-
-    def calibrated(self, member: Member, records: Iterable[CellRecord]) -> None:
-        """A worker has measured the calibration."""
-        assert self._expected is not None
-        other = difference(self._expected, counts(records))
-        if other is not None:
-            self.refuse(member, f"it does not count as this machine does: {other}")
-            return
-        member.standing = Standing.ADMITTED
-        self._side.listener.say(f"{member.name} works: {counted(member.guests, 'guest')}, counts as this machine does")
-
-    def lost(self, attempt: Attempt, why: str) -> None:
-        """A worker has not come to the calibration's end."""
-        if attempt.member.standing is Standing.CANDIDATE:
-            self.refuse(attempt.member, f"its calibration did not end: {why}")
-
-    def refuse(self, member: Member, why: str) -> None:
-        """A worker gets no boot."""
-        member.standing, member.why = Standing.REFUSED, why
-        self._side.listener.warn(f"warning: {member.name or member.address} does not take part: {why}")
-
-    def _calibrate(self, jobs: Sequence[Job]) -> None:
-        """In a thread of its own: what this machine counts."""
-        try:
-            job = calibration_job(self._side.context, self._kinds, jobs)
-            expected = calibrated_here(self._side.context, job, self._side.guests.watch)
-        except BaseException as error:
-            raised = error
-
-            def fail() -> None:
-                raise raised
-
-            self._side.link.heard.put(fail)
-            return
-
-        def ready() -> None:
-            self._job, self._expected = job, expected
-            for member in self._side.roster:
-                if member.standing is Standing.CANDIDATE and member.name:
-                    self._start(member, job)
-
-        self._side.link.heard.put(ready)
-
-
-# How a worker goes on being believed: another one counts cells of its boots again.
-#
-# Where there is no other one, and where two differ, this machine does.
-
-
-class Checking:
-    """The checks of a run's workers: one behind every so many boots of a worker, and one at the end.
-
-    ``start`` has a worker measure a check's job, ``retire`` takes back what a worker has measured, with the reason.
+    Those that the same workers can do are asked for once: of 20,000 boots each event would else ask for all.
     """
 
-    def __init__(
-        self,
-        side: Side,
-        every: int,
-        start: Callable[[Member, Check, Job], None],
-        retire: Callable[[Member, str], None],
-    ) -> None:
-        self._side, self._every, self._start, self._retire = side, every, start, retire
-        self._due: deque[Check] = deque()
-        self._examples: dict[str, Check] = {}
-        """By address, the last record of a worker's newest boot that was not checked."""
-        self._arbitrated = 0
+    def __init__(self) -> None:
+        self._queues: defaultdict[_Need, deque[tuple[int, Work]]] = defaultdict(deque)
+        self._first = self._next = 0
 
-    def measured(self, attempt: Attempt) -> None:
-        """An attempt at a job is over, with what it has measured."""
-        assert attempt.work is not None
-        member, found = attempt.member, checkable(attempt.outcomes.values())
-        member.unchecked.append(tuple(attempt.outcomes))
-        if found:
-            # Of one that goes wrong within a boot, the last cell is.
-            self._examples[member.address] = Check(found[-1], member, attempt.work, member.done)
+    def __len__(self) -> int:
+        return sum(map(len, self._queues.values()))
 
-    def did_boot(self, member: Member) -> None:
-        """A worker has come to the end of a boot."""
-        member.boots += 1
-        if member.boots >= self._every and member.address in self._examples:
-            member.boots = 0
-            self._due.append(self._examples.pop(member.address))
+    def extend(self, works: Iterable[Work]) -> None:
+        """Boots that wait behind all others."""
+        for work in works:
+            self._queues[_need(work)].append((self._next, work))
+            self._next += 1
 
-    def give(self) -> None:
-        """Start the checks for which there is a worker; this machine makes those for which there will be none."""
-        for check in list(self._due):
-            need = check.work.memory_mib
-            others = [one for one in self._side.roster.working() if one is not check.of and one.memory_mib >= need]
-            free = [one for one in others if one.has_room(need)]
-            has_nothing_to_lose = check.of.standing is Standing.RETIRED and not check.of.unchecked
-            if has_nothing_to_lose:
-                self._due.remove(check)
-            elif not others:
-                self._due.remove(check)
-                self._arbitrate(check, [])
-            elif free:
-                self._due.remove(check)
-                self._start(
-                    max(free, key=lambda one: (check.work.machine in one.known, one.name)), check, _alone(check)
-                )
+    def appendleft(self, work: Work) -> None:
+        """One that waits before all others."""
+        self._first -= 1
+        self._queues[_need(work)].appendleft((self._first, work))
 
-    def is_done(self) -> bool:
-        """Whether nothing is left to check; asked when all jobs are done."""
-        if not self._due and not self._arbitrated:
-            # The check of one is that of the worker that does it, too: half of them are enough to begin with.
-            for address in list(self._examples)[: (len(self._examples) + 1) // 2]:
-                self._due.append(self._examples.pop(address))
-        return not self._due and not self._arbitrated
+    def give(self, take: Callable[[Work], bool]) -> None:
+        """Offer boots in their order, each until ``take`` says that it waits on; so do those that need the same then.
 
-    def compare(self, attempt: Attempt) -> None:
-        """Two workers have counted a cell: where they differ, this machine decides which of them is wrong."""
-        check, member = attempt.check, attempt.member
-        assert check is not None
-        found = counts(attempt.outcomes.values())
-        if difference(counts([check.record]), found) is None:
-            check.of.counts_right(check.done)
-            member.counts_right(member.done)
-            self._examples.pop(member.address, None)
-            return
-        self._side.listener.warn(f"warning: {check.of.name} and {member.name} do not count {check.record.id} alike")
-        self._arbitrate(check, [(member, found)])
-
-    def lost(self, check: Check) -> None:
-        """The worker that was to count a cell has not."""
-        if check.is_again:
-            self._arbitrate(check, [])
-        else:
-            self._due.append(dataclasses.replace(check, is_again=True))
-
-    def _arbitrate(self, check: Check, others: Sequence[tuple[Member, Counts]]) -> None:
-        """Count a cell on this machine, and retire the workers that do not count it like that.
-
-        Of two that differ neither is believed where this machine cannot count it.
+        A boot that is taken waits no more. ``take`` adds none.
         """
-        self._arbitrated += 1
-
-        def decide() -> None:
-            why = ""
-            try:
-                here: Counts | None = measured_here(self._side.context, _alone(check), self._side.guests.watch)
-            except LabError as error:
-                here, why = None, error.what
-            except BaseException as error:  # of this program's: the run would wait for ever
-                raised = error
-
-                def fail() -> None:
-                    raise raised
-
-                self._side.link.heard.put(fail)
-                return
-
-            def decided() -> None:
-                self._arbitrated -= 1
-                if here is None and not others:  # nothing is against it
-                    self._side.listener.warn(f"warning: {check.of.name} could not be checked on this machine: {why}")
-                    return
-                for member, found in [(check.of, counts([check.record])), *others]:
-                    other = "this machine cannot tell who is wrong" if here is None else difference(here, found)
-                    if other is not None:
-                        self._retire(member, f"it does not count as this machine does: {other}")
-                    else:
-                        member.counts_right(check.done if member is check.of else member.done)
-
-            self._side.link.heard.put(decided)
-
-        self._side.link.do(decide)
+        queues = dict(self._queues)
+        while queues:
+            need, queue = min(queues.items(), key=lambda one: one[1][0][0])
+            if not take(queue[0][1]):
+                del queues[need]
+                continue
+            queue.popleft()
+            if not queue:
+                del queues[need], self._queues[need]
 
 
-def _alone(check: Check) -> Job:
-    """The job of a check's cell alone."""
-    job = check.work.job
-    (cell,) = [cell for cell in job.task.boot.cells if cell.id == check.record.id]
-    task = dataclasses.replace(job.task, cells=(cell,), directory=Path("check"), keep_events=False, guests=0)
-    return dataclasses.replace(job, task=task)
+def _need(work: Work) -> _Need:
+    return work.memory_mib, work.is_timed, frozenset(name for name, _ in work.losses)

@@ -6,7 +6,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import hashlib
+import os
 import re
+import shutil
+import socket
 import sys
 import threading
 import time
@@ -45,6 +48,7 @@ from orchestrator.run.boot import (
     Session,
     run_boot,
 )
+from orchestrator.run.crew import Stopped
 from orchestrator.run.machines import timing_of
 from orchestrator.steps import own_steps, step, step_source
 
@@ -110,10 +114,21 @@ class _OutcomeMessage(_Message):
     is_compared: bool
 
 
+_MESSAGES: Mapping[type[Event], type[_Message]] = {
+    Progress: _ProgressMessage,
+    CellBegan: _BeganMessage,
+    GuestBooted: _BootedMessage,
+    Outcome: _OutcomeMessage,
+}
+_EVENTS = {message: event for event, message in _MESSAGES.items()}
+_AnyMessage = TypeAdapter[_Message](
+    Annotated[_ProgressMessage | _BeganMessage | _BootedMessage | _OutcomeMessage, Field(discriminator="kind")]
+)
+
+
 class FileMessage(_Message):
     """A file that a boot leaves, by its name in the boot's folder: ``guest1-pentium4-debian-686.console``."""
 
-    kind: Literal["file"] = "file"
     name: str
     content: bytes = Field(max_length=LARGEST_FILE)
 
@@ -122,13 +137,6 @@ class FileMessage(_Message):
         if not _FILE_NAME.fullmatch(self.name):
             raise LabError(f"a worker sent a file called {self.name[:100]!r}")
         return self.name
-
-
-_AnyMessage = TypeAdapter[Any](
-    Annotated[
-        _ProgressMessage | _BeganMessage | _BootedMessage | _OutcomeMessage | FileMessage, Field(discriminator="kind")
-    ]
-)
 
 
 @dataclass(frozen=True)
@@ -147,23 +155,12 @@ def sent(attempt: str, number: int, body: Event | FileMessage, steps: Steps = ()
 
 
 def _content(body: Event | FileMessage) -> dict[str, object]:
-    match body:
-        case Progress(text):
-            message: _Message = _ProgressMessage(text=text[:4000])
-        case CellBegan(cell):
-            message = _BeganMessage(cell=cell)
-        case GuestBooted():
-            message = _BootedMessage(
-                name=body.name,
-                command_line=body.command_line,
-                work=dict(body.work),
-                restored_from=body.restored_from,
-            )
-        case Outcome(record, is_compared):
-            message = _OutcomeMessage(record=record, is_compared=is_compared)
-        case FileMessage():
-            return {"name": body.name, "content": body.content}
-    return {"text": message.model_dump_json()}
+    if isinstance(body, FileMessage):
+        return {"name": body.name, "content": body.content}
+    if isinstance(body, Progress):
+        body = Progress(body.text[:4000])
+    fields = {name: value for name, value in vars(body).items() if name != "worker"}  # the client knows whose it is
+    return {"text": _MESSAGES[type(body)].model_construct(**fields).model_dump_json()}
 
 
 def received(message: object) -> Received:
@@ -175,31 +172,31 @@ def received(message: object) -> Received:
         if not (isinstance(attempt, str) and len(attempt) <= 100 and isinstance(number, int)):
             raise ValueError("of no attempt")
         if "content" in message:
-            body: Any = FileMessage(name=message["name"], content=message["content"])
+            body: Event | FileMessage = FileMessage(name=message["name"], content=message["content"])
         else:
             text = message["text"]
             if not isinstance(text, str) or len(text) > LARGEST_MESSAGE:
                 raise ValueError("too long")
-            body = _AnyMessage.validate_json(text)
+            found = _AnyMessage.validate_json(text)
+            body = _EVENTS[type(found)](**{name: value for name, value in found if name != "kind"})
         steps = _STEPS.validate_python(message["steps"])
     except (ValidationError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise LabError("a worker sent what is no message", detail=str(error).splitlines()[:5]) from None
-    return Received(attempt, number, _event(body), steps)
+    return Received(attempt, number, body, steps)
 
 
-def _event(message: Any) -> Event | FileMessage:
-    match message:
-        case _ProgressMessage(text=text):
-            return Progress(text)
-        case _BeganMessage(cell=cell):
-            return CellBegan(cell)
-        case _BootedMessage():
-            return GuestBooted(message.name, message.command_line, message.work, message.restored_from)
-        case _OutcomeMessage(record=record, is_compared=is_compared):
-            return Outcome(record, is_compared)
-        case FileMessage():
-            return message
-    raise AssertionError(message)
+class Result(BaseModel):
+    """How a worker says that a boot ended."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    end: str = Field(pattern=r"^(done|host|usage|error|unwanted)$")
+    messages: int = Field(ge=0)
+    what: str = Field(default="", max_length=100_000)
+    where: str = Field(default="", max_length=10_000)
+    hint: str = Field(default="", max_length=10_000)
+    detail: list[str] = Field(default=[], max_length=1000)
+    steps: CheckedSteps = ()
 
 
 # A worker's side of a boot: files from the warehouse, messages to the client, an end when it is not wanted.
@@ -210,8 +207,32 @@ _MOST_ABORTED = 100
 Send = Callable[[dict[str, object]], None]
 
 
-class Unwanted(BaseException):
-    """The client has gone, or has cancelled the boot. Not an error, and not to be caught as one."""
+class Guests:
+    """Guests, each in a thread of its own, that end together: those of a boot, and those of the client itself."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._guests: list[Guest] = []
+        self.has_ended = False
+
+    def watch(self, guest: Guest) -> None:
+        """In a guest's thread, before it runs. Raises Stopped where they have ended."""
+        with self._lock:
+            self._guests.append(guest)
+        self.check()
+
+    def check(self) -> None:
+        """Raise Stopped where they have ended."""
+        if self.has_ended:
+            raise Stopped
+
+    def end(self) -> None:
+        """End all of them, from any thread; none begins any more."""
+        with self._lock:
+            self.has_ended = True
+            guests = list(self._guests)
+        for guest in guests:
+            guest.abort()
 
 
 class Boots:
@@ -231,7 +252,7 @@ class Boots:
             self._running[attempt] = running
             is_unwanted = attempt in self._aborted
         if is_unwanted:
-            running.abort()
+            running.guests.end()
         try:
             return running.do(data, self._context, self.warehouse)
         finally:
@@ -245,7 +266,7 @@ class Boots:
             if running is None:  # Dask has given it to a thread, which has not come to ``do`` yet
                 self._aborted.append(attempt)
         if running is not None:
-            running.abort()
+            running.guests.end()
 
     def abort_all(self) -> None:
         """End all guests."""
@@ -260,9 +281,7 @@ class _Running:
 
     def __init__(self, attempt: str, send: Send) -> None:
         self._attempt, self._send = attempt, send
-        self._lock = threading.Lock()
-        self._guests: list[Guest] = []
-        self._is_unwanted = False
+        self.guests = Guests()
         self._sent = 0
         self._files = 0
         self._bytes = 0
@@ -283,13 +302,13 @@ class _Running:
                     artifacts = dataclasses.replace(artifacts, machine=machine)
                 context = dataclasses.replace(context, warn=lambda text: self._tell(Progress(text)))
                 try:
-                    self._boot(Session(task, artifacts, context, self._emitter(task), self._watch))
+                    self._boot(Session(task, artifacts, context, self._emitter(task), self.guests.watch))
                 finally:
                     self._send_files(task.directory)
         except LabError as error:
             end = "host" if isinstance(error, HostError) else "usage" if isinstance(error, UsageError) else "error"
             return self._ended(end, what=error.what, where=error.where, hint=error.hint, detail=list(error.detail))
-        except Unwanted:
+        except Stopped:  # the client has gone, or has cancelled the boot
             return self._ended("unwanted")
         except Exception as error:  # of the worker's: the client tells it, and the worker serves others
             return self._ended("error", what=f"{type(error).__name__}: {error}", where="", hint="", detail=[])
@@ -304,13 +323,6 @@ class _Running:
             step(f"boot {boot.kernel} on {boot.cpu}"),
         ):
             run_boot(session)
-
-    def abort(self) -> None:
-        with self._lock:
-            self._is_unwanted = True
-            guests = list(self._guests)
-        for guest in guests:
-            guest.abort()
 
     def _emitter(self, task: BootTask) -> Callable[[Event], None]:
         def emit(event: Event) -> None:
@@ -342,16 +354,9 @@ class _Running:
             file.unlink()
 
     def _tell(self, body: Event | FileMessage) -> None:
-        if self._is_unwanted:
-            raise Unwanted
+        self.guests.check()
         self._send(sent(self._attempt, self._sent, body, self._new_steps()))
         self._sent += 1
-
-    def _watch(self, guest: Guest) -> None:
-        with self._lock:
-            self._guests.append(guest)
-        if self._is_unwanted:
-            raise Unwanted
 
     def _new_steps(self) -> Steps:
         now = time.monotonic()
@@ -406,6 +411,31 @@ class Offer(BaseModel):
     versions: Versions
     guests: int = Field(ge=1, le=MOST_GUESTS)
     memory_mib: int = Field(ge=1, le=2**24)
+
+
+class Answer(BaseModel):
+    """What a worker says: its offer, or why it has none; its host's name; its cache, with MB that are free."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    offer: Offer | None = None
+    problem: str = Field(default="", max_length=4000)
+    host: str = Field(default="", max_length=300)
+    cache: str = Field(default="", max_length=5000)
+    is_writable: bool = False
+    free_mb: int = Field(default=0, ge=0)
+
+    @classmethod
+    def of(cls, said: object) -> Answer:
+        """What a worker said to ``examine``: JSON, or the error that came instead."""
+        if said is None:
+            return cls(problem="it has not answered")
+        if isinstance(said, BaseException):
+            return cls(problem=f"it cannot answer: {' '.join(str(said).split())[:300] or type(said).__name__}")
+        try:
+            return cls.model_validate_json(str(said))
+        except ValidationError:
+            return cls(problem="it says what is no answer: its program is of another version")
 
 
 @lru_cache(maxsize=1)
@@ -469,26 +499,35 @@ def do_boot(attempt: str, topic: str, data: bytes) -> dict[str, object]:
     return _plugin(worker).boots.do(attempt, data, lambda message: worker.log_event(topic, message))
 
 
-def offer() -> str:
-    """On a worker, as a task: what it says of itself, as JSON; or why it cannot say it."""
+async def examine(dask_worker: Worker) -> str:
+    """On a worker: what it says of itself, as JSON."""
+    return (await asyncio.to_thread(_examined, _plugin(dask_worker))).model_dump_json()
+
+
+def _examined(plugin: BootPlugin) -> Answer:
+    cache = cache_dir()
+    existing = next(folder for folder in (cache, *cache.parents) if os.access(folder, os.F_OK))
+    facts: dict[str, Any] = {
+        "host": socket.gethostname(),
+        "cache": str(cache),
+        "is_writable": os.access(existing, os.W_OK | os.X_OK),
+        "free_mb": shutil.disk_usage(existing).free // 1_000_000,
+    }
     try:
-        return _plugin(get_worker()).offer().model_dump_json()
+        return Answer(offer=plugin.offer(), **facts)
     except LabError as error:
-        return f"error: {error.what}"
+        return Answer(problem=error.what, **facts)
 
 
-async def missing(wanted: Sequence[str], dask_worker: Worker) -> list[str]:
-    """On a worker: those of the references, each as JSON, whose files have to be sent."""
-    references = [Reference.model_validate_json(one) for one in wanted]
-    found = await asyncio.to_thread(_plugin(dask_worker).boots.warehouse.missing, references)
-    return [one.model_dump_json() for one in found]
+async def missing(wanted: Sequence[Reference], dask_worker: Worker) -> list[Reference]:
+    """On a worker: those of the references whose files have to be sent."""
+    return await asyncio.to_thread(_plugin(dask_worker).boots.warehouse.missing, wanted)
 
 
-async def receive(reference: str, offset: int, piece: bytes, sender: str, dask_worker: Worker) -> str:
+async def receive(reference: Reference, offset: int, piece: bytes, sender: str, dask_worker: Worker) -> str:
     """On a worker: take a piece of a file; empty, or what its host lacks. Raises LabError for what is no such piece."""
-    warehouse = _plugin(dask_worker).boots.warehouse
     try:
-        await asyncio.to_thread(warehouse.receive, Reference.model_validate_json(reference), offset, piece, sender)
+        await asyncio.to_thread(_plugin(dask_worker).boots.warehouse.receive, reference, offset, piece, sender)
     except HostError as error:
         return error.what
     return ""

@@ -407,20 +407,6 @@ class Store:
                 ((run, cell.id, position, value) for position, value in enumerate(cell.samples)),
             )
 
-    def withdraw(self, run: str, cell: str) -> None:
-        """Remove the outcome of a cell, which is then planned again: what measured it is not trusted any more.
-
-        Raises ``LabError`` for a cell without an outcome.
-        """
-        with self._writing() as connection:
-            connection.execute("DELETE FROM samples WHERE run = ? AND cell = ?", (run, cell))
-            updated = connection.execute(
-                "UPDATE cells SET status = 'planned', record = NULL WHERE run = ? AND id = ? AND status != 'planned'",
-                (run, cell),
-            )
-            if updated.rowcount != 1:
-                raise LabError(f"cell {cell} of run {run} has no outcome to withdraw", where=str(self.path))
-
     def resume_run(self, run: str) -> None:
         """Mark a run as running again, for the process that works on it."""
         self._set_status(run, "running", None)

@@ -47,17 +47,10 @@ class Job:
 
 @dataclass(frozen=True)
 class JobEnded:
-    """A boot has come to its end: what it leaves is in its directory. Events follow only where some are withdrawn."""
+    """A boot has come to its end: what it leaves is in its directory, and no event of it follows."""
 
 
-@dataclass(frozen=True)
-class Withdrawn:
-    """Outcomes of a job that are not believed any more, by their cells' ids: they will be measured again."""
-
-    cells: tuple[str, ...]
-
-
-CrewEvent = Event | JobEnded | Withdrawn
+CrewEvent = Event | JobEnded
 
 
 class Crew(Protocol):

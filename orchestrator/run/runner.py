@@ -43,7 +43,7 @@ from orchestrator.run.boot import (
     compared,
     prepare,
 )
-from orchestrator.run.crew import Crew, Job, JobEnded, LocalCrew, Withdrawn
+from orchestrator.run.crew import Crew, Job, JobEnded, LocalCrew
 from orchestrator.run.plan_check import check_plan
 from orchestrator.run.provenance import Provenance, host_facts
 from orchestrator.steps import LOG_NAME, step_echo, step_log
@@ -114,10 +114,6 @@ class TimeLeft:
         self._left.discard(cell)
         self._last = self._clock()
 
-    def withdrawn(self, cell: str) -> None:
-        """A cell's outcome is forgotten."""
-        self._left.add(cell)
-
     def seconds(self) -> float | None:
         """Seconds that are left; None where that is not known, or where what goes on takes longer than before."""
         boots: list[float] = []
@@ -174,9 +170,6 @@ class ProgressListener(Protocol):
     def cell_ends(self, record: CellRecord) -> None:
         """A cell has an outcome, and it is stored."""
 
-    def cell_withdrawn(self, cell_id: str) -> None:
-        """A cell's outcome is not believed any more, and is no longer stored."""
-
 
 # What is written down of a run while it goes on, by the thread that reads a crew's events: outcomes and guests.
 
@@ -204,7 +197,7 @@ class RunJournal:
         self._outcomes = {record.id: record for record in store.load_run(entry.id).cells}
         self._waiting: dict[str, CellRecord] = {}
 
-    def take(self, event: Event | Withdrawn, job: Job) -> None:
+    def take(self, event: Event, job: Job) -> None:
         """Write down an event of a boot. Raises UsageError where a guest is not what the run began with."""
         match event:
             case Progress(text, worker):
@@ -223,15 +216,6 @@ class RunJournal:
                 else:
                     self._waiting[record.id] = record
                 self._store_complete()
-            case Withdrawn(cells):
-                self._withdraw(set(cells))
-
-    def _withdraw(self, cells: set[str]) -> None:
-        for id_ in sorted(cells):
-            self._waiting.pop(id_, None)
-            if self._outcomes.pop(id_, None) is not None:
-                self._store.withdraw(self.entry.id, id_)
-                self._listener.cell_withdrawn(id_)
 
     def _store_complete(self) -> None:
         """Store every record whose cell is compared with nothing that is still missing; it may complete others."""

@@ -26,7 +26,7 @@ from orchestrator.experiment.plan import Boot, plan
 from orchestrator.files import ScratchFolder
 from orchestrator.fleet import trust
 from orchestrator.fleet.crew import fleet_crew
-from orchestrator.fleet.keys import read_key
+from orchestrator.fleet.target import read_key
 from orchestrator.paths import cache_dir
 from orchestrator.run.boot import (
     BootArtifacts,

@@ -7,9 +7,8 @@ import asyncio
 import sys
 from pathlib import Path
 
-from orchestrator.fleet.keys import read_key, security_of
 from orchestrator.fleet.scheduler import started_scheduler
-from orchestrator.fleet.target import set_up_dask
+from orchestrator.fleet.target import read_key, security_of, set_up_dask
 
 
 async def serve(key: str) -> None:

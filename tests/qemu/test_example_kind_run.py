@@ -49,9 +49,6 @@ class Silent:
     def worker_says(self, worker: str, text: str) -> None:
         pass
 
-    def cell_withdrawn(self, cell_id: str) -> None:
-        pass
-
     def cell_ends(self, record: CellRecord) -> None:
         pass
 

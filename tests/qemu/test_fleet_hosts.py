@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -23,6 +24,12 @@ pytest.importorskip("distributed", reason="the extra 'fleet' is not installed")
 
 NIGHTLY = pytest.mark.nightly("another host that a fleet cannot have: two seconds")
 _SERVERS = {"openssh": openssh, "paramiko": paramikos}
+_SSH = """\
+#!/bin/sh
+# The user's own files, which ssh does not find by HOME.
+exec {ssh} -F none -oUserKnownHostsFile={folder}/known_hosts -oGlobalKnownHostsFile=none \\
+    -oIdentitiesOnly=yes -oIdentityAgent=none -i {folder}/id_ecdsa "$@"
+"""
 _LAB = """\
 #!/bin/sh
 export ORCHESTRATOR_LAB={lab} ORCHESTRATOR_CACHE={cache} TMPDIR={temporary} PYTHONPATH={path}
@@ -42,7 +49,11 @@ def account(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Account]
 
 @pytest.fixture
 def command(account: Account, tmp_path: Path) -> Iterator[CommandLine]:
-    environment = {"HOME": str(account.home), "ORCHESTRATOR_CACHE": str(cache_dir()), "SSH_AUTH_SOCK": ""}
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "ssh").write_text(_SSH.format(ssh=shutil.which("ssh"), folder=account.home / ".ssh"))
+    (programs / "ssh").chmod(0o755)
+    environment = {"PATH": f"{programs}:{os.environ['PATH']}", "ORCHESTRATOR_CACHE": str(cache_dir())}
     with own_lab(tmp_path / "lab", **environment) as prepared:
         yield prepared
 
@@ -92,7 +103,7 @@ def test_a_worker_is_started_there_and_ends_with_the_fleet(command: CommandLine,
     (worker,) = json.loads(command.run("fleet", "status", "--json").stdout)["workers"]
     assert (worker["name"], worker["guests"], worker["memory_mib"]) == ("there", 1, 1024)
     processes = workers_there(command)
-    assert len(processes) > 1
+    assert processes
     for pid in [*processes, keeper_of(command)]:
         for name in ("cmdline", "environ"):
             assert b"PRIVATE KEY" not in Path(f"/proc/{pid}/{name}").read_bytes()

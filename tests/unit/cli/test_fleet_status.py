@@ -13,13 +13,16 @@ pytest.importorskip("distributed", reason="the extra 'fleet' is not installed")
 from orchestrator.cli.fleet import examine_fleet, print_status
 from orchestrator.doctor import Status
 from orchestrator.fleet import link as asked
-from orchestrator.fleet.link import Answer, Surveyed
+from orchestrator.fleet.link import Surveyed
 from orchestrator.fleet.state import FleetState
 from orchestrator.fleet.target import Target
-from orchestrator.fleet.worker import Offer, Versions
+from orchestrator.fleet.worker import Answer, Offer, Versions
 
 HERE = Versions(project="0.1.0", code="0" * 16, python="3.11", qemu="QEMU emulator version 7.2.22 (Debian 1:7.2)")
-FLEET = Target("tls://127.0.0.1:1", "", FleetState("nights", "tls://127.0.0.1:1", "key", 7, 8, ("one", "two")))
+STATE = FleetState(
+    name="nights", address="tls://127.0.0.1:1", key_file="key", keeper=7, started=8, workers=("one", "two")
+)
+FLEET = Target(STATE.address, "", STATE)
 
 
 def worker(name: str, versions: Versions = HERE, **answer: object) -> Surveyed:

@@ -23,7 +23,7 @@ from orchestrator.fleet.state import FleetState, process_start, state_file
 
 pytest.importorskip("distributed", reason="the extra 'fleet' is not installed")
 
-from orchestrator.fleet.keys import made_key, read_key, security_of, usual_key_file
+from orchestrator.fleet.target import made_key, read_key, security_of, usual_key_file
 
 QUICKSTART = str(Path(__file__).parents[3] / "configs" / "quickstart.yaml")
 
@@ -46,7 +46,14 @@ def refused(*arguments: str, stdin: str | None = None) -> tuple[int, str]:
 
 
 def fleet(name: str, keeper: int, started: int, address: str = "tls://127.0.0.1:1") -> FleetState:
-    state = FleetState(name, address, str(usual_key_file()), keeper, started, ("a-worker",))
+    state = FleetState(
+        name=name,
+        address=address,
+        key_file=str(usual_key_file()),
+        keeper=keeper,
+        started=started,
+        workers=("a-worker",),
+    )
     state.write()
     return state
 

@@ -27,7 +27,7 @@ from orchestrator.fleet.crew import FleetCrew
 from orchestrator.fleet.link import Ended, Heard, Joined, Left, Link, Offered, Told
 from orchestrator.fleet.parcel import Parcel, unpacked
 from orchestrator.fleet.trust import OVERHEAD_MIB, Counts, counts
-from orchestrator.fleet.worker import BEGINS, FileMessage, Offer, Versions, sent
+from orchestrator.fleet.worker import BEGINS, Answer, FileMessage, Offer, Versions, sent
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Machine
 from orchestrator.results.contract import CellRecord
@@ -42,7 +42,7 @@ from orchestrator.run.boot import (
     Ready,
     identity,
 )
-from orchestrator.run.crew import CrewEvent, Job, JobEnded, Withdrawn
+from orchestrator.run.crew import CrewEvent, Job, JobEnded
 from orchestrator.run.runner import TimeLeft
 
 HERE = Versions(project="0.9", code="0123456789abcdef", python="3.11", qemu="7.2.15")
@@ -94,10 +94,6 @@ class Boot:
     @property
     def is_calibration(self) -> bool:
         return self.task.directory.name == "calibration"
-
-    @property
-    def is_check(self) -> bool:
-        return self.task.directory.name == "check"
 
     def tell(self, body: Event | FileMessage, *steps: str) -> Told:
         """The next message, with lines of a log."""
@@ -225,10 +221,10 @@ class Stage(Link):
 
     def ask_offer(self, address: str) -> None:
         worker = self.workers[address]
-        offer = Offer(
-            name=worker.name, versions=worker.versions, guests=worker.guests, memory_mib=worker.memory_mib
-        ).model_dump_json()
-        self._pending.append(lambda: self.heard.put(Offered(address, offer if worker.is_alive else "error: lost")))
+        offer = Offer(name=worker.name, versions=worker.versions, guests=worker.guests, memory_mib=worker.memory_mib)
+        self._pending.append(
+            lambda: self.heard.put(Offered(address, Answer(offer=offer) if worker.is_alive else Answer(problem="lost")))
+        )
 
     def start(self, attempt: str, address: str, parcel: Parcel) -> None:
         worker = self.workers[address]
@@ -257,11 +253,10 @@ class Stage(Link):
 
 
 class Ledger:
-    """What is written down of a run's events: each cell once, unless its outcome was withdrawn."""
+    """What is written down of a run's events: each cell once."""
 
     def __init__(self) -> None:
         self.records: dict[str, CellRecord] = {}
-        self.withdrawn: list[str] = []
         self.ended: list[str] = []
         self.events: list[tuple[str, CrewEvent]] = []
 
@@ -274,11 +269,6 @@ class Ledger:
                 assert record.id in cells
                 assert record.id not in self.records, "it would be stored twice"
                 self.records[record.id] = record
-            case Withdrawn(ids):
-                for id_ in ids:
-                    assert id_ in cells
-                    del self.records[id_]
-                    self.withdrawn.append(id_)
             case JobEnded():
                 assert cells <= self.records.keys(), "it has ended without all of its outcomes"
                 self.ended.append(job.name)
@@ -322,9 +312,6 @@ class Lines:
     def cell_ends(self, record: CellRecord) -> None:
         pass
 
-    def cell_withdrawn(self, cell_id: str) -> None:
-        pass
-
 
 def _calibration_job(context: object, kinds: object, jobs: Sequence[Job]) -> Job:
     job = jobs[0]
@@ -353,9 +340,9 @@ PLAYED: dict[str, object] = {
 class Play:
     """A crew on a stage, with the jobs that were submitted."""
 
-    def __init__(self, folder: Path, jobs: Sequence[Job], stage: Stage, check_every: int = 1000) -> None:
+    def __init__(self, folder: Path, jobs: Sequence[Job], stage: Stage) -> None:
         self.jobs, self.stage, self.lines, self.ledger = jobs, stage, Lines(), Ledger()
-        self.crew = FleetCrew(stage, kinds(), BuildContext(Cache(folder / "cache")), self.lines, check_every)
+        self.crew = FleetCrew(stage, kinds(), BuildContext(Cache(folder / "cache")), self.lines)
         for job in jobs:
             self.crew.submit(job)
 

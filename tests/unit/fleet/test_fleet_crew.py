@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +17,7 @@ from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.experiment.cell import Cell
 from orchestrator.guest.guest import Guest
 from orchestrator.run.boot import CellBegan, GuestBooted, Outcome, Progress, Session, without_number
-from orchestrator.run.crew import Cancelled, CrewEvent, Job, JobEnded, Stopped, Withdrawn
+from orchestrator.run.crew import Cancelled, CrewEvent, Job, JobEnded, Stopped
 from orchestrator.steps import step_echo
 
 pytest.importorskip("distributed", reason="the extra fleet is not installed")
@@ -26,7 +26,7 @@ from staged_fleet import HERE, PLAYED, Boot, Play, Stage, honest, jobs_of, recor
 
 from orchestrator.fleet.crew import _PATIENCE
 from orchestrator.fleet.link import Ended, Heard, Joined, Left, Told
-from orchestrator.fleet.trust import Checking, Member, Roster, calibrated_here, measured_here
+from orchestrator.fleet.trust import Counts, Member, Roster, Waiting, Work, calibrated_here, counts, measured_here
 from orchestrator.fleet.worker import BEGINS, FileMessage, sent
 
 
@@ -124,18 +124,18 @@ def test_boots_that_wait_for_the_same_worker_are_asked_for_once(
 ) -> None:
     """Each event would else ask for all of them: of 20,000 boots that is most of the client's time."""
     asked: list[int] = [0]
-    choose, give = Roster.choose, Checking.give
+    choose, give = Roster.choose, Waiting.give
 
     def counted(roster: Roster, *needs: Any, **more: Any) -> Member | None:
         asked[-1] += 1
         return choose(roster, *needs, **more)
 
-    def begun(checking: Checking) -> None:
+    def begun(waiting: Waiting, take: Callable[[Work], bool]) -> None:
         asked.append(0)
-        give(checking)
+        give(waiting, take)
 
     monkeypatch.setattr(Roster, "choose", counted)
-    monkeypatch.setattr(Checking, "give", begun)
+    monkeypatch.setattr(Waiting, "give", begun)
     stage.join("large", guests=1, memory_mib=8192)
     stage.join("small", guests=1, memory_mib=1024)
     ended = Play(tmp_path, jobs_of(tmp_path, 5, memory_mib=4096), stage).run().ended
@@ -272,7 +272,6 @@ def test_late_duplicates_are_dropped(tmp_path: Path, stage: Stage) -> None:
 
     stage.before_step = again
     ledger = play.run()
-    assert ledger.withdrawn == []
     assert [len(started(stage, job.name)) for job in play.jobs] == [1, 1, 1]
     assert sum(isinstance(event, Progress) for _, event in ledger.events) == 3
 
@@ -358,8 +357,8 @@ def test_a_worker_that_sends_another_outcome_than_it_was_asked_for_is_retired(
     stage.join("right")
     play = Play(tmp_path, jobs_of(tmp_path, 1), stage)
     ledger = play.run()
-    assert {record.worker for record in ledger.records.values()} == {"right"}
-    assert len(ledger.withdrawn) == (what == "twice")
+    cheated = [record.worker for record in ledger.records.values()].count("z")
+    assert cheated == (what == "twice")  # it was right, as the recount finds
     assert any(line.startswith("warning: z is retired: it sent an outcome of") for line in play.lines.warnings)
 
 
@@ -434,7 +433,6 @@ def test_a_worker_whose_host_fails_gets_no_more_and_is_believed(tmp_path: Path, 
     stage.join("right", guests=1)
     play = Play(tmp_path, jobs_of(tmp_path, 4), stage)
     ledger = play.run()
-    assert ledger.withdrawn == []
     assert [record.worker for record in ledger.records.values()].count("z") == 1
     assert sum(boot.worker.name == "z" for boot in stage.started) == 2  # the calibration and one boot
     assert "warning: z is retired: there is no room left" in play.lines.warnings
@@ -485,7 +483,7 @@ def test_times_are_measured_on_one_worker(tmp_path: Path, stage: Stage) -> None:
 
 
 def killed_once(stage: Stage, play: Play, name: str, behind: str) -> None:
-    """A worker is killed behind a boot, and its nanny starts another one when all others have waited a while."""
+    """A worker is killed behind a boot, and another one is started when all others have waited a while."""
 
     def before() -> None:
         worker = next(one for one in stage.workers.values() if one.name == name)
@@ -589,7 +587,7 @@ def test_a_minute_without_workers_begins_when_the_last_one_goes(
             assert stage.silences == 0
             stage.kill(worker)
         elif not worker.is_alive and stage.silences == 3 and len(stage.workers) == 1:
-            stage.join("left", guests=1)  # its nanny's next one
+            stage.join("left", guests=1)  # the next one
 
     stage.before_step = kill
     assert {record.status for record in play.run().records.values()} == {"ok"}
@@ -678,7 +676,7 @@ def test_guests_of_the_client_end_with_the_run(tmp_path: Path, stage: Stage, mon
         session.watch(guest)
         for cell in session.task.cells:
             session.emit(Outcome(record_of(cell)))
-        if session.task.directory.name == "check":
+        if session.task.directory.name == "recount":
             play.crew.cancel()
             sessions.append(session)
 
@@ -686,13 +684,11 @@ def test_guests_of_the_client_end_with_the_run(tmp_path: Path, stage: Stage, mon
     monkeypatch.setattr("orchestrator.fleet.trust.run_boot", boots)
     monkeypatch.setattr("orchestrator.fleet.trust.calibrated_here", calibrated_here)
     monkeypatch.setattr("orchestrator.fleet.trust.measured_here", measured_here)
-    stage.join("z", guests=1)
     stage.join("left", guests=1)
     play = Play(tmp_path, jobs_of(tmp_path, 2), stage)
-    counting_wrong_from("boot1", stage, "z")
     with pytest.raises(Cancelled):
         play.read()
-    assert {name: guest.has_ended for name, guest in guests.items()} == {"calibration": True, "check": True}
+    assert {name: guest.has_ended for name, guest in guests.items()} == {"calibration": True, "recount": True}
     with pytest.raises(Stopped):  # none is begun behind the run's end
         sessions[0].watch(GuestHere())
 
@@ -711,64 +707,57 @@ def counting_wrong_from(job: str, stage: Stage, name: str) -> None:
     stage.before_step = before
 
 
-@pytest.mark.parametrize("check_every", [1, 2, 1000])
-def test_what_a_worker_that_counts_wrong_has_measured_is_measured_again(
-    tmp_path: Path, stage: Stage, check_every: int
-) -> None:
+def test_the_run_says_what_a_worker_that_counts_wrong_has_measured(tmp_path: Path, stage: Stage) -> None:
     stage.join("z", guests=1)
     stage.join("left", guests=1)
-    play = Play(tmp_path, jobs_of(tmp_path, 5), stage, check_every)
-    counting_wrong_from("boot1", stage, "z")
-    ledger = play.run()
-    assert ledger.withdrawn
-    for job in play.jobs:
-        for cell in job.task.cells:
-            record = ledger.records[cell.id]
-            assert record.samples == record_of(cell).samples
-            assert record.worker == "left"
-            assert any("measured again: z, which was retired" in note for note in record.notes) == (
-                cell.id in ledger.withdrawn
-            )
-    (told,) = [line for line in play.lines.warnings if "z is retired" in line]
-    assert f"; {len(ledger.withdrawn)} cells will be measured again" in told
-    if check_every == 1:
-        assert len(ledger.withdrawn) < 9  # it was found out early
-
-
-def test_a_worker_that_counts_wrong_is_found_out_though_its_host_has_failed(tmp_path: Path, stage: Stage) -> None:
-    def fails(boot: Boot) -> Iterator[Heard]:
-        if boot.task.directory.name == "boot1":
-            boot.worker.surplus = 1.0
-            return honest(boot)
-        return honest(boot) if boot.is_calibration else iter([boot.end("host", what="there is no room left")])
-
-    stage.join("z", guests=1, script=fails)
-    stage.join("left", guests=1)
-    play = Play(tmp_path, jobs_of(tmp_path, 4), stage)
-    ledger = play.run()
-    assert started(stage, "boot1")[0][0] == "z"
-    assert set(ledger.withdrawn) == set(cells_of(play.jobs[0]).values())
-    assert {record.worker for record in ledger.records.values()} == {"left"}
-
-
-def test_the_last_checks_are_made_side_by_side(tmp_path: Path, stage: Stage) -> None:
-    turns = count()
-    stage.choose = lambda number: next(turns) % number
-    for name in ("a", "b", "c", "d"):
-        stage.join(name, guests=1)
     play = Play(tmp_path, jobs_of(tmp_path, 5), stage)
-    most = 0
+    counting_wrong_from("boot1", stage, "z")
+    with pytest.raises(LabError, match="cells must be measured again: z did not count as this machine") as caught:
+        play.read()
+    play.ledger.check(play.jobs)  # all is stored
+    wrong = [id_ for job in play.jobs for id_ in cells_of(job).values() if play.ledger.records[id_].worker == "z"]
+    assert caught.value.what.startswith(f"{len(wrong)} cells ")
+    difference, _, *named = caught.value.detail
+    assert difference.startswith("z: ")
+    assert " there and " in difference
+    assert named == [*wrong[:8], *([f"and {len(wrong) - 8} more"] if len(wrong) > 8 else [])]
 
-    def look() -> None:
-        nonlocal most
-        most = max(most, sum(boot.is_check for boot in stage.boots.values()))
 
-    stage.before_step = look
-    assert len({record.worker for record in play.run().records.values()}) == 4
-    assert most == 2  # each is the check of two workers
+def test_what_was_compared_with_a_wrong_count_has_to_be_measured_again_too(tmp_path: Path, stage: Stage) -> None:
+    first, second = jobs_of(tmp_path, 2)
+    baseline = cells_of(first)["none"]
+    cells = tuple(replace(cell, compared_with=(baseline,)) for cell in second.task.cells[:1]) + second.task.cells[1:]
+    second = Job(replace(second.task, cells=cells), second.artifacts)
+    stage.join("z", guests=1)
+    stage.join("left", guests=1)
+    play = Play(tmp_path, [first, second], stage)
+    counting_wrong_from("boot1", stage, "z")
+    with pytest.raises(LabError) as caught:
+        play.read()
+    assert started(stage, "boot1")[0][0] == "z"
+    assert set(caught.value.detail[2:]) == {*cells_of(first).values(), cells_of(second)["none"]}
 
 
-def test_what_this_machine_cannot_decide_for_an_error_of_ours_ends_the_run(
+def test_a_worker_that_counts_wrong_is_found_out_though_it_has_gone(tmp_path: Path, stage: Stage) -> None:
+    """Another worker of its name counts right."""
+
+    def dies(boot: Boot) -> Iterator[Heard]:
+        if boot.is_calibration:
+            yield from honest(boot)
+            return
+        boot.worker.surplus = 1.0
+        yield from islice(honest(boot), 4)
+        stage.kill(boot.worker)
+        stage.join("z", guests=1)
+
+    stage.join("z", guests=1, script=dies)
+    play = Play(tmp_path, jobs_of(tmp_path, 2), stage)
+    with pytest.raises(LabError, match="3 cells must be measured again: z did not"):
+        play.read()
+    play.ledger.check(play.jobs)
+
+
+def test_an_error_of_ours_in_a_recount_ends_the_run(
     tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*arguments: object) -> None:
@@ -783,12 +772,9 @@ def test_what_this_machine_cannot_decide_for_an_error_of_ours_ends_the_run(
 
     monkeypatch.setattr("orchestrator.fleet.trust.measured_here", fails)
     monkeypatch.setattr(stage, "do", in_a_thread)
-    stage.join("z", guests=1)
     stage.join("left", guests=1)
-    play = Play(tmp_path, jobs_of(tmp_path, 2), stage)
-    counting_wrong_from("boot1", stage, "z")
     with pytest.raises(RuntimeError, match="an error of ours"):
-        play.read()
+        Play(tmp_path, jobs_of(tmp_path, 2), stage).read()
 
 
 def test_no_two_runs_call_their_boots_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -803,34 +789,26 @@ def test_no_two_runs_call_their_boots_alike(tmp_path: Path, monkeypatch: pytest.
     assert len(set(names)) == len(names)
 
 
-def test_a_worker_that_counts_right_is_believed(tmp_path: Path, stage: Stage) -> None:
+def test_one_cell_of_each_worker_is_counted_again(
+    tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[str] = []
+
+    def measured(context: object, job: Job, watch: object) -> Counts:
+        counted.extend(cell.id for cell in job.task.cells)
+        return counts(record_of(cell) for cell in job.task.cells)
+
+    monkeypatch.setattr("orchestrator.fleet.trust.measured_here", measured)
     stage.join("z", guests=1)
     stage.join("left", guests=1)
-    play = Play(tmp_path, jobs_of(tmp_path, 5), stage, check_every=1)
-    assert play.run().withdrawn == []
+    play = Play(tmp_path, jobs_of(tmp_path, 5), stage)
+    ledger = play.run()
     assert play.lines.warnings == []
-    assert any(boot.is_check for boot in stage.started)
-    assert stage.silences == 0  # the last checks, too, are begun at once
+    assert sorted(ledger.records[id_].worker or "" for id_ in counted) == ["left", "z"]
+    assert stage.silences == 0
 
 
-def test_a_worker_alone_is_checked_by_this_machine(tmp_path: Path, stage: Stage) -> None:
-    stage.join("z", guests=1)
-    play = Play(tmp_path, jobs_of(tmp_path, 3), stage)
-    counting_wrong_from("boot2", stage, "z")
-    with pytest.raises(HostError, match="no worker of the fleet is left"):
-        play.read()
-    assert sorted(play.ledger.withdrawn) == sorted(id_ for job in play.jobs for id_ in cells_of(job).values())
-    assert any("z is retired: it does not count as this machine does" in line for line in play.lines.warnings)
-
-
-def test_a_worker_alone_that_counts_right_is_believed(tmp_path: Path, stage: Stage) -> None:
-    stage.join("left")
-    play = Play(tmp_path, jobs_of(tmp_path, 3), stage, check_every=1)
-    assert play.run().withdrawn == []
-    assert play.lines.warnings == []
-
-
-def test_a_worker_alone_that_cannot_be_checked_is_believed(
+def test_a_worker_that_cannot_be_checked_is_believed(
     tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*arguments: object) -> None:
@@ -839,79 +817,12 @@ def test_a_worker_alone_that_cannot_be_checked_is_believed(
     monkeypatch.setattr("orchestrator.fleet.trust.measured_here", fails)
     stage.join("left")
     play = Play(tmp_path, jobs_of(tmp_path, 1), stage)
-    assert play.run().withdrawn == []
+    play.run()
     told = "warning: left could not be checked on this machine: there is no room for a guest"
     assert play.lines.warnings == [told]
 
 
-def test_what_was_compared_with_a_withdrawn_cell_is_measured_again_too(tmp_path: Path, stage: Stage) -> None:
-    first, second = jobs_of(tmp_path, 2)
-    baseline = cells_of(first)["none"]
-    cells = tuple(replace(cell, compared_with=(baseline,)) for cell in second.task.cells[:1]) + second.task.cells[1:]
-    second = Job(replace(second.task, cells=cells), second.artifacts)
-    stage.join("z", guests=1)
-    stage.join("left", guests=1)
-    play = Play(tmp_path, [first, second], stage)
-    counting_wrong_from("boot1", stage, "z")
-    ledger = play.run()
-    assert started(stage, "boot1")[0][0] == "z"
-    assert set(ledger.withdrawn) == {*cells_of(first).values(), cells_of(second)["none"]}
-
-
-def test_cells_withdrawn_from_a_boot_under_way_elsewhere_are_measured_behind_it(tmp_path: Path, stage: Stage) -> None:
-    """A worker loses a boot and goes on; it is found to count wrong while another one is at the rest of that boot."""
-    turns = count()
-    stage.choose = lambda number: next(turns) % number
-    play = Play(tmp_path, jobs_of(tmp_path, 4), stage, check_every=1)
-
-    def stumbles(boot: Boot) -> Iterator[Heard]:
-        if boot.task.directory.name != "boot1":
-            yield from honest(boot)
-            return
-        boot.worker.surplus = 1.0
-        yield from islice(honest(boot), 4)
-        stage.join("left", guests=1, script=waits)
-        stage.join("more", guests=1, script=waits)
-        while play.crew.jobs < 3:
-            yield Told(None)  # until these work
-        yield Ended(boot.attempt, error="a hiccup")
-
-    def waits(boot: Boot) -> Iterator[Heard]:
-        for item in honest(boot):
-            while boot.task.directory.name == "boot1" and isinstance(item, Ended) and not play.ledger.withdrawn:
-                yield Told(None)  # it goes on measuring
-            yield item
-
-    stage.join("z", guests=1, script=stumbles)
-    ledger = play.run()
-    none = play.jobs[0].task.cells[0]
-    assert none.id in ledger.withdrawn
-    assert ledger.records[none.id].samples == record_of(none).samples
-    (first, _), (_, rest), (_, again) = started(stage, "boot1")
-    assert (first, rest, again) == ("z", ["kprobe", "djprobe"], ["none", "kprobe", "djprobe"])
-
-
-def test_where_two_differ_this_machine_decides(tmp_path: Path, stage: Stage) -> None:
-    z = stage.join("z", guests=1)
-    stage.join("left", guests=1)
-    play = Play(tmp_path, jobs_of(tmp_path, 2), stage, check_every=1)
-
-    def wrong_in_checks() -> None:
-        z.surplus = float(any(boot.is_check and boot.worker is z for boot in stage.boots.values()))
-
-    stage.before_step = wrong_in_checks
-    ledger = play.run()
-    (told,) = [line for line in play.lines.warnings if "is retired" in line]
-    assert told.startswith("warning: z is retired: it does not count as this machine does: ")
-    assert all(
-        record.samples == record_of(cell).samples
-        for job in play.jobs
-        for cell in job.task.cells
-        for record in [ledger.records[cell.id]]
-    )
-
-
-def test_of_two_workers_this_machine_believes_the_one_whose_cell_fails_as_here(
+def test_a_worker_whose_cells_fail_as_here_is_believed(
     tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The exact clock repeats a failure, too."""
@@ -920,10 +831,9 @@ def test_of_two_workers_this_machine_believes_the_one_whose_cell_fails_as_here(
         return Outcome(without_number(cell, "failed", "no hits") if fails else record_of(cell))
 
     def says(boot: Boot) -> Iterator[Heard]:
-        fails = boot.worker.name == "right" and not boot.is_calibration
         yield boot.tell(Progress(BEGINS))
         for cell in boot.task.cells:
-            yield boot.tell(outcome(cell, fails=fails))
+            yield boot.tell(outcome(cell, fails=boot.worker.name == "right" and not boot.is_calibration))
         yield boot.end()
 
     def boots(session: Session) -> None:
@@ -935,19 +845,19 @@ def test_of_two_workers_this_machine_believes_the_one_whose_cell_fails_as_here(
     stage.join("z", guests=1, script=says)
     stage.join("right", guests=1, script=says)
     play = Play(tmp_path, jobs_of(tmp_path, 2), stage)
-    ledger = play.run()
-    assert {record.worker for record in ledger.records.values()} == {"right"}
-    assert [line for line in play.lines.warnings if "right is retired" in line] == []
+    with pytest.raises(LabError, match="again: z did not count as this machine does"):
+        play.read()
 
 
-def test_a_worker_that_was_retired_for_its_counts_does_not_come_back(tmp_path: Path, stage: Stage) -> None:
-    z = stage.join("z", guests=1)
+def test_a_worker_that_was_retired_does_not_come_back(tmp_path: Path, stage: Stage) -> None:
+    def fails(boot: Boot) -> Iterator[Heard]:
+        return honest(boot) if boot.is_calibration else iter([boot.end("host", what="there is no room left")])
+
+    z = stage.join("z", guests=1, script=fails)
     stage.join("left", guests=1)
-    play = Play(tmp_path, jobs_of(tmp_path, 5), stage, check_every=1)
+    play = Play(tmp_path, jobs_of(tmp_path, 5), stage)
 
     def before() -> None:
-        if any(boot.worker is z and not boot.is_calibration for boot in stage.started):
-            z.surplus = 1.0
         if any("z is retired" in line for line in play.lines.warnings) and len(stage.workers) == 2:
             stage.kill(z)
             stage.join("z", guests=1)
@@ -958,41 +868,10 @@ def test_a_worker_that_was_retired_for_its_counts_does_not_come_back(tmp_path: P
     assert len([line for line in play.lines.warnings if "z is retired" in line]) == 1
 
 
-def test_a_check_that_no_other_worker_has_room_for_is_made_here(tmp_path: Path, stage: Stage) -> None:
-    stage.join("large", memory_mib=8192)
-    stage.join("small", memory_mib=1024)
-    play = Play(tmp_path, jobs_of(tmp_path, 2, memory_mib=4096), stage, check_every=1)
-    counting_wrong_from("boot1", stage, "large")
-    ledger = play.read()
-    assert not any(boot.is_check for boot in stage.started)
-    assert any("large is retired" in line for line in play.lines.warnings)
-    assert {record.status for record in ledger.records.values()} == {"failed"}  # nobody else has the memory
-
-
-def test_a_check_whose_worker_is_lost_ends_as_well(tmp_path: Path, stage: Stage) -> None:
-    def no_checks(boot: Boot) -> Iterator[Heard]:
-        return iter([boot.end("error", what="no room in memory")]) if boot.is_check else honest(boot)
-
-    stage.join("left", guests=1, script=no_checks)
-    stage.join("z", guests=1, script=no_checks)
-    play = Play(tmp_path, jobs_of(tmp_path, 2), stage, check_every=1)
-    assert play.run().withdrawn == []
-
-
-def test_a_withdrawal_names_cells_that_had_an_outcome(tmp_path: Path, stage: Stage) -> None:
-    stage.join("z", guests=2)
-    stage.join("left", guests=2)
-    play = Play(tmp_path, jobs_of(tmp_path, 5), stage, check_every=1)
-    counting_wrong_from("boot2", stage, "z")
-    ledger = play.run()
-    named = [id_ for _, event in ledger.events if isinstance(event, Withdrawn) for id_ in event.cells]
-    assert named == ledger.withdrawn
-
-
 def test_a_worker_that_only_comes_and_goes_is_refused(
     tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its nanny replaces it for ever; the run has another one to wait for only until then."""
+    """It is replaced for ever; the run has another one to wait for only until then."""
     monkeypatch.setattr("orchestrator.fleet.crew._PATIENCE", -1.0)
 
     def dies(boot: Boot) -> Iterator[Heard]:

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which counts are told apart, and by which records can a worker be checked?"""
+"""Which counts are told apart, by which records can a worker be checked, and which worker gets which boot?"""
 
 from __future__ import annotations
 
-from hypothesis import given
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from record_builders import cell, cells, failed, whole_system
 
-from orchestrator.fleet.trust import checkable, counts, difference
+from orchestrator.fleet.trust import Member, Roster, Standing, checkable, counts, difference
 from orchestrator.results.contract import CellRecord
 
 KPROBE = cell("kprobe")
@@ -50,3 +54,182 @@ def test_a_worker_is_checked_by_exact_cells_failures_first() -> None:
     found = checkable([failed("jprobe", "an oops"), KPROBE, timed, system, cell("djprobe"), cell("none")])
     assert [record.probe for record in found] == ["jprobe", "kprobe", "djprobe", "none"]
     assert checkable([timed]) == []
+
+
+ADDRESSES = [f"tls://127.0.0.1:{port}" for port in range(4)]
+MACHINES = ["a pentium4", "an athlon64"]
+MEMORY = st.sampled_from([256, 512, 1024, 4096])
+
+
+def admitted(roster: Roster, address: str, *, guests: int = 2, memory_mib: int = 1024, name: str = "") -> Member:
+    """A worker that joins, and works."""
+    assert roster.joined(address)
+    member = roster.member(address)
+    assert member is not None
+    member.name, member.guests, member.memory_mib = name or address, guests, memory_mib
+    member.standing = Standing.ADMITTED
+    return member
+
+
+def test_an_address_joins_once_until_its_worker_has_gone() -> None:
+    roster = Roster()
+    assert roster.joined("a")
+    assert not roster.joined("a")
+    first = roster.left("a")
+    assert first is not None
+    assert first.standing is Standing.GONE
+    assert roster.left("a") is None
+    assert roster.left("b") is None
+    assert roster.joined("a")
+    assert roster.member("a") is not first
+
+
+@pytest.mark.parametrize("standing", [one for one in Standing if one is not Standing.ADMITTED])
+def test_only_who_works_gets_boots(standing: Standing) -> None:
+    roster = Roster()
+    admitted(roster, "a").standing = standing
+    assert (roster.choose(1, "m"), roster.slots(), roster.largest(), roster.working()) == (None, 0, 0, [])
+    assert roster.expected() == (standing is Standing.CANDIDATE)
+
+
+def test_who_has_the_machines_saved_guest_comes_first_and_then_who_has_most_room() -> None:
+    roster = Roster()
+    admitted(roster, "a", guests=1)
+    large = admitted(roster, "b", guests=3, memory_mib=4096)
+    knowing = admitted(roster, "c", guests=2)
+    assert roster.choose(100, "m") is large
+    knowing.known.add("m")
+    assert roster.choose(100, "m") is knowing
+    knowing.taken = {"1": 10, "2": 10}
+    assert roster.choose(100, "m") is large
+    assert (roster.slots(), roster.largest()) == (6, 4096)
+
+
+def test_who_has_lost_a_boot_gets_it_only_where_no_other_can_do_it() -> None:
+    roster = Roster()
+    lost, other = admitted(roster, "a", guests=4), admitted(roster, "b", guests=1)
+    assert roster.choose(100, "m", ["a"]) is other
+    other.taken["1"] = 100
+    assert roster.choose(100, "m", ["a"]) is None  # until the other is free
+    other.standing = Standing.RETIRED
+    assert roster.choose(100, "m", ["a"]) is lost
+
+
+def test_who_has_lost_a_boot_gets_it_again_where_it_is_too_large_for_the_others() -> None:
+    roster = Roster()
+    large = admitted(roster, "a", memory_mib=4096)
+    admitted(roster, "b", memory_mib=512)
+    assert roster.choose(2048, "m", ["a"]) is large
+
+
+def test_times_are_measured_on_one_host() -> None:
+    roster = Roster()
+    roster.host_of_times = admitted(roster, "a", guests=1).name
+    admitted(roster, "b", guests=8, memory_mib=4096)
+    first = roster.choose(100, "m", is_timed=True)
+    assert first is roster.member("a")
+    assert first is not None
+    first.taken["1"] = 100
+    assert roster.choose(100, "m", is_timed=True) is None
+    assert roster.choose(100, "m") is roster.member("b")
+
+
+@dataclass
+class Given:
+    """A boot under way."""
+
+    member: Member
+    is_timed: bool
+
+
+class Fleet(RuleBasedStateMachine):
+    """Workers that come and go, and boots that are given to them and end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.roster = Roster()
+        self.given: dict[str, Given] = {}
+        self.number = 0
+        self.hosts_of_times: set[str] = set()
+
+    @rule(address=st.sampled_from(ADDRESSES), guests=st.integers(1, 3), memory=MEMORY)
+    def join(self, address: str, guests: int, memory: int) -> None:
+        known = self.roster.member(address)
+        was_gone = known is None or known.standing is Standing.GONE
+        if was_gone:
+            admitted(self.roster, address, guests=guests, memory_mib=memory)
+        else:
+            assert not self.roster.joined(address)
+
+    @rule(address=st.sampled_from(ADDRESSES))
+    def leave(self, address: str) -> None:
+        member = self.roster.left(address)
+        if member is not None:
+            for name in [name for name, one in self.given.items() if one.member is member]:
+                del self.given[name]
+                del member.taken[name]
+
+    @rule(address=st.sampled_from(ADDRESSES), standing=st.sampled_from([Standing.RETIRED, Standing.REFUSED]))
+    def stop_working(self, address: str, standing: Standing) -> None:
+        member = self.roster.member(address)
+        if member is not None and member.works:
+            member.standing = standing
+
+    @rule(
+        memory=MEMORY,
+        machine=st.sampled_from(MACHINES),
+        avoided=st.sets(st.sampled_from(ADDRESSES)),
+        is_timed=st.booleans(),
+    )
+    def give(self, memory: int, machine: str, avoided: set[str], is_timed: bool) -> None:
+        working = self.roster.working()
+        fitting = [one for one in working if one.memory_mib >= memory]
+        if is_timed:
+            fitting = [one for one in fitting if self.roster.host_of_times in ("", one.name)]
+        member = self.roster.choose(memory, machine, avoided, is_timed=is_timed)
+        if member is None:
+            # Whoever waits is waited for: somebody works that will have room, or may never have lost the boot.
+            assert all(not one.has_room(memory) or (one.name in avoided and not is_timed) for one in fitting)
+            if any(one.has_room(memory) for one in fitting):
+                assert any(one.name not in avoided and one.taken for one in fitting)
+            return
+        assert member in fitting
+        assert member.has_room(memory)
+        if member.name in avoided and not is_timed:
+            assert all(one.name in avoided for one in fitting)
+        alike = [one for one in fitting if one.has_room(memory) and (one.name in avoided) == (member.name in avoided)]
+        if machine not in member.known:
+            assert not any(machine in one.known for one in alike)
+        if is_timed:
+            self.roster.host_of_times = member.name
+            self.hosts_of_times.add(member.name)
+        self.number += 1
+        member.taken[str(self.number)] = memory
+        member.known.add(machine)
+        self.given[str(self.number)] = Given(member, is_timed)
+
+    @precondition(lambda self: self.given)
+    @rule(data=st.data())
+    def end(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.given)))
+        del self.given.pop(name).member.taken[name]
+
+    @invariant()
+    def nobody_has_more_than_it_offers(self) -> None:
+        for member in self.roster:
+            assert len(member.taken) <= member.guests
+            assert sum(member.taken.values()) <= member.memory_mib
+
+    @invariant()
+    def one_host_has_measured_times(self) -> None:
+        assert len(self.hosts_of_times) <= 1
+
+    @invariant()
+    def its_sums_are_those_of_its_members(self) -> None:
+        working = [one for one in self.roster if one.standing is Standing.ADMITTED]
+        assert self.roster.slots() == sum(one.guests for one in working)
+        assert self.roster.largest() == max((one.memory_mib for one in working), default=0)
+
+
+def test_any_history_of_a_fleet() -> None:
+    run_state_machine_as_test(Fleet, settings=settings(stateful_step_count=40))

@@ -27,9 +27,9 @@ def test_hosts_become_orders(tmp_path: Path) -> None:
         "  - {ssh: 'root@[2001:db8::1]:22', lab: lab}\n",
     )
     assert load_hosts(file) == [
-        WorkerOrder("one.example", None, None, "me@one.example", "probe-lab/lab"),
-        WorkerOrder("big", 16, 32768, "two:2222", "/opt/lab"),
-        WorkerOrder("2001-db8--1", None, None, "root@[2001:db8::1]:22", "lab"),
+        WorkerOrder(name="one.example", ssh="me@one.example", lab="probe-lab/lab"),
+        WorkerOrder(name="big", guests=16, memory_mib=32768, ssh="two:2222", lab="/opt/lab"),
+        WorkerOrder(name="2001-db8--1", ssh="root@[2001:db8::1]:22", lab="lab"),
     ]
 
 

@@ -17,9 +17,8 @@ pytest.importorskip("distributed", reason="the extra fleet is not installed")
 from distributed import Client
 from distributed.security import Security
 
-from orchestrator.fleet.keys import made_key, read_key, security_of
 from orchestrator.fleet.scheduler import FleetScheduler, started_scheduler
-from orchestrator.fleet.target import MEMBERS, RUN_TOPIC, set_up_dask
+from orchestrator.fleet.target import MEMBERS, RUN_TOPIC, made_key, read_key, security_of, set_up_dask
 from orchestrator.fleet.worker import FleetWorker
 
 LIMIT = 60.0

@@ -82,34 +82,6 @@ def test_an_outcome_is_never_replaced(store: Store) -> None:
     assert store.load_run(entry.id).cells == (cell("djprobe"),)
 
 
-def test_a_withdrawn_outcome_leaves_nothing_and_makes_room_for_another(store: Store) -> None:
-    entry, other = begin(store), begin(store)
-    for run in (entry, other):
-        store.record(run.id, cell("none"))
-        store.record(run.id, cell("djprobe"))
-    store.withdraw(entry.id, cell("djprobe").id)
-    assert store.load_run(entry.id).cells == (cell("none"),)
-    assert store.unfinished_cells(entry.id) == CELLS[1:]
-    again = cell("djprobe", samples=[470.0] * 2, value=470.0, overhead=61.0, interval=[61.0, 61.0])
-    store.record(entry.id, again)
-    assert store.load_run(entry.id).cells == (cell("none"), again)
-    assert store.load_run(other.id).cells == (cell("none"), cell("djprobe"))
-
-
-def test_only_an_outcome_can_be_withdrawn(store: Store) -> None:
-    entry = begin(store)
-    store.record(entry.id, cell("none"))
-    for id_ in (CELLS[1], "of/no/plan"):
-        with pytest.raises(LabError, match="has no outcome to withdraw"):
-            store.withdraw(entry.id, id_)
-    with pytest.raises(LabError, match="has no outcome to withdraw"):
-        store.withdraw("20260101-000000-none-0000", CELLS[0])
-    store.withdraw(entry.id, CELLS[0])
-    with pytest.raises(LabError, match="has no outcome to withdraw"):
-        store.withdraw(entry.id, CELLS[0])
-    assert store.unfinished_cells(entry.id) == CELLS
-
-
 def test_an_interrupted_run_goes_on(store: Store) -> None:
     entry = begin(store)
     store.finish_run(entry.id, "interrupted")

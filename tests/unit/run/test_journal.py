@@ -17,7 +17,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.store import RunEntry, Store
 from orchestrator.run.boot import BootArtifacts, BootTask, CellBegan, Outcome, Progress
-from orchestrator.run.crew import Job, Withdrawn
+from orchestrator.run.crew import Job
 from orchestrator.run.provenance import Provenance
 from orchestrator.run.runner import RunJournal, TimeLeft
 
@@ -49,9 +49,6 @@ class RecordingListener:
     def worker_says(self, worker: str, text: str) -> None:
         self.lines.append(f"{worker}: {text}")
 
-    def cell_withdrawn(self, cell_id: str) -> None:
-        self.lines.append(f"withdrawn {cell_id}")
-
     def cell_ends(self, record: CellRecord) -> None:
         self.lines.append(f"ends {record.id}")
 
@@ -79,7 +76,7 @@ class Book:
         task = BootTask(kinds().named(boot.kind), boot, boot.cells, {}, entry.directory / "boot1")
         self._job = Job(task, BootArtifacts(None, None, {}))  # type: ignore[arg-type]  # no guest is booted here
 
-    def take(self, *events: Outcome | Progress | CellBegan | Withdrawn) -> None:
+    def take(self, *events: Outcome | Progress | CellBegan) -> None:
         for event in events:
             self._journal.take(event, self._job)
 
@@ -135,56 +132,3 @@ def test_progress_of_a_worker_is_shown_as_the_workers(store: Store, entry: RunEn
     book = Book(store, entry)
     book.take(Progress("booting debian-686 on pentium4", worker="left"))
     assert book.listener.lines == ["left: booting debian-686 on pentium4"]
-
-
-def test_a_withdrawn_outcome_is_planned_again(store: Store, entry: RunEntry) -> None:
-    book = Book(store, entry)
-    book.take(outcome("none", NONE, 400.0), outcome("kprobe", KPROBE, 1000.0), Withdrawn((KPROBE,)))
-    assert set(book.stored()) == {NONE}
-    assert KPROBE in store.unfinished_cells(entry.id)
-    assert book.listener.lines[-1] == f"withdrawn {KPROBE}"
-    book.take(outcome("kprobe", KPROBE, 1010.0))
-    assert book.stored()[KPROBE].overhead == 610.0
-
-
-def test_all_that_was_compared_with_a_withdrawn_baseline_is_compared_anew(store: Store, entry: RunEntry) -> None:
-    book = Book(store, entry)
-    book.take(outcome("none", NONE, 409.0), outcome("kprobe", KPROBE, 1000.0), Withdrawn((KPROBE, NONE)))
-    assert book.stored() == {}
-    book.take(outcome("kprobe", KPROBE, 1000.0))
-    assert book.stored() == {}  # compared with nothing that is not believed
-    book.take(outcome("none", NONE, 400.0))
-    assert {id_: record.overhead for id_, record in book.stored().items()} == {NONE: 0.0, KPROBE: 600.0}
-    assert book.listener.lines == [
-        f"ends {NONE}",
-        f"ends {KPROBE}",
-        *(f"withdrawn {id_}" for id_ in sorted((NONE, KPROBE))),
-        f"ends {NONE}",
-        f"ends {KPROBE}",
-    ]
-
-
-def test_a_record_that_still_waits_is_withdrawn_unseen(store: Store, entry: RunEntry) -> None:
-    book = Book(store, entry)
-    book.take(outcome("kprobe", KPROBE, 999.0), Withdrawn((KPROBE,)), outcome("none", NONE, 400.0))
-    assert set(book.stored()) == {NONE}
-    assert book.listener.lines == [f"ends {NONE}"]
-    book.take(outcome("kprobe", KPROBE, 1000.0))
-    assert book.stored()[KPROBE].value == 1000.0
-
-
-def test_a_cell_without_an_outcome_may_be_withdrawn(store: Store, entry: RunEntry) -> None:
-    book = Book(store, entry)
-    book.take(Withdrawn((NONE, KPROBE)))
-    assert book.stored() == {}
-    assert book.listener.lines == []
-
-
-def test_a_run_that_goes_on_lacks_what_was_withdrawn(store: Store, entry: RunEntry) -> None:
-    first = Book(store, entry)
-    first.take(outcome("none", NONE, 409.0), outcome("djprobe", DJPROBE, 462.0), Withdrawn((NONE, DJPROBE)))
-    book = Book(store, entry)
-    book.take(outcome("djprobe", DJPROBE, 462.0))
-    assert book.stored() == {}
-    book.take(outcome("none", NONE, 400.0))
-    assert book.stored()[DJPROBE].overhead == 62.0
