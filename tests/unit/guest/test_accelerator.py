@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import tempfile
@@ -40,18 +39,9 @@ def user_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return cache
 
 
-def test_structures_have_the_kernels_sizes() -> None:
-    sizes = {
-        kvm_probe.Segment: 24,
-        kvm_probe.DescriptorTable: 16,
-        kvm_probe.SystemRegisters: 312,
-        kvm_probe.Registers: 144,
-        kvm_probe.MemoryRegion: 32,
-    }
-    assert {structure: ctypes.sizeof(structure) for structure in sizes} == sizes
-
-
 def test_ioctl_numbers_are_the_kernels() -> None:
+    assert 8 * kvm_probe.SEGMENT.size < kvm_probe.CR0 < kvm_probe.SREGS_SIZE
+    assert kvm_probe.SEGMENT.size == 24
     assert kvm_probe.RUN == 0xAE80
     assert kvm_probe.SET_USER_MEMORY_REGION == 0x4020AE46
     assert kvm_probe.GET_SREGS == 0x8138AE83
