@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, Self
 
 from filelock import FileLock
@@ -150,9 +149,7 @@ class SharedMemory:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         os.close(self.descriptor)
 
     @property
@@ -204,12 +201,7 @@ def _write_all(file: int, data: bytes, place: int) -> None:
 # the state that it loads: a guest that ran with another clock, CPU or kernel loads silently. So a saved guest belongs
 # to one machine (see ``artifacts.saved_guests``), and who restores one must check what came of it.
 
-_Capabilities = list[dict[str, object]]
-
 _STATE_NAME = "state"
-_IGNORE_SHARED = "x-ignore-shared"
-_DEVICES: _Capabilities = [{"capability": _IGNORE_SHARED, "state": True}]
-_WHOLE: _Capabilities = [{"capability": _IGNORE_SHARED, "state": False}]
 _BANDWIDTH = 1 << 40
 """Bytes a second; by itself QEMU limits it to 128 MiB."""
 
@@ -260,44 +252,29 @@ class SavedGuest:
         return self.folder / "overlay"
 
 
-def save_devices(monitor: Monitor, target: Path) -> None:
-    """Stop a guest and write the state of its devices; its disks are on the host then. Raises GuestError, OSError."""
-    _write(monitor, target, _DEVICES)
+def save_state(monitor: Monitor, target: Path, *, has_memory: bool) -> None:
+    """Stop a guest and write the state of its devices, and of its memory with ``has_memory``.
 
-
-def save_whole(monitor: Monitor, target: Path) -> None:
-    """As ``save_devices``, with the memory in the state. Raises GuestError, OSError."""
-    _write(monitor, target, _WHOLE)
-
-
-def _write(monitor: Monitor, target: Path, capabilities: _Capabilities) -> None:
+    Its disks are on the host then. Raises GuestError, OSError.
+    """
     monitor.command("stop")
-    _prepare(monitor, capabilities)
+    _prepare(monitor, has_memory=has_memory)
     with _opened(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as file:
         monitor.pass_descriptor(_STATE_NAME, file)
         monitor.command("migrate", uri=f"fd:{_STATE_NAME}")
-        _wait_for(monitor, "completed")
+        _wait_for_migration(monitor)
 
 
-def load_devices(monitor: Monitor, source: Path) -> None:
-    """Give a machine that waits for it the state of its devices; its CPUs are stopped then. Raises GuestError."""
-    _read(monitor, source, _DEVICES)
-
-
-def load_whole(monitor: Monitor, source: Path) -> None:
-    """As ``load_devices``, from a state with the memory in it. Raises GuestError."""
-    _read(monitor, source, _WHOLE)
-
-
-def _read(monitor: Monitor, source: Path, capabilities: _Capabilities) -> None:
-    _prepare(monitor, capabilities)
+def load_state(monitor: Monitor, source: Path, *, has_memory: bool) -> None:
+    """Give a machine that waits for it the state that was written; its CPUs are stopped then. Raises GuestError."""
+    _prepare(monitor, has_memory=has_memory)
     try:
         with _opened(source, os.O_RDONLY) as file:
             monitor.pass_descriptor(_STATE_NAME, file)
             monitor.command("migrate-incoming", uri=f"fd:{_STATE_NAME}")
     except OSError as error:
         raise GuestError(f"the saved guest cannot be read: {error.strerror}", where=str(source)) from None
-    _wait_for(monitor, "completed")
+    _wait_for_migration(monitor)
 
 
 def keep_files(saved: SavedGuest, memory: SharedMemory, overlay: Path | None, console: Path) -> None:
@@ -328,17 +305,18 @@ def _opened(file: Path, flags: int) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _prepare(monitor: Monitor, capabilities: _Capabilities) -> None:
-    monitor.command("migrate-set-capabilities", capabilities=capabilities)
+def _prepare(monitor: Monitor, *, has_memory: bool) -> None:
+    capability = {"capability": "x-ignore-shared", "state": not has_memory}
+    monitor.command("migrate-set-capabilities", capabilities=[capability])
     monitor.command("migrate-set-parameters", **{"max-bandwidth": _BANDWIDTH})
 
 
-def _wait_for(monitor: Monitor, wanted: str) -> None:
+def _wait_for_migration(monitor: Monitor) -> None:
     deadline = Deadline(_STATE_LIMIT)
     while True:
         answer = monitor.command("query-migrate")
         status = answer.get("status") if isinstance(answer, dict) else None
-        if status == wanted:
+        if status == "completed":
             return
         if status in ("failed", "cancelled"):
             raise GuestError("QEMU cannot save or load the state of the guest's devices")

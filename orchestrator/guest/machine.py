@@ -336,14 +336,14 @@ class MemoryFile:
 class Wiring:
     """The host's ends of a guest: open sockets (descriptor numbers), the console's log file, the guest's own files.
 
-    With a ``terminal`` (a device's name, or a socket's descriptor) the console is there as well. Without a ``memory``
-    file QEMU takes memory of its own. With that of a saved guest it waits for the state of the devices, and with
-    ``is_kept`` for a state that has the memory in it.
+    QEMU's start makes the sockets of the monitor and the agent. With a ``terminal`` (a device's name, or a socket's
+    descriptor) the console is there as well. Without a ``memory`` file QEMU takes memory of its own. With that of a
+    saved guest it waits for the state of the devices, and with ``is_kept`` for a state that has the memory in it.
     """
 
-    monitor: int | str
-    agent: int | str
-    console: Path | str
+    monitor: int | str = 0
+    agent: int | str = 0
+    console: Path | str = ""
     terminal: str | int | None = None
     initramfs: Path | None = None
     overlay: Path | None = None
