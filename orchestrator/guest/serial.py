@@ -43,6 +43,7 @@ from orchestrator.guest.channel import (
     check_command,
     complaint,
     guest_path,
+    killed_when_late,
 )
 from orchestrator.guest.console import plain_lines
 from orchestrator.paths import data_dir
@@ -260,7 +261,6 @@ def _last_sight(shown: bytes) -> _Sight | None:
     return last if ends[last] >= 0 else None
 
 
-_KILLED = 128 + 9
 _BLOCK = 32 * 1024
 """Bytes sent at once: as base64 they must fit into the guest kernel's buffer for a console's input, 64 KiB."""
 _PIECE_KIB = (64, 8, 1)
@@ -321,19 +321,10 @@ class SerialChannel:
         self._ask("finish", beginning)  # what was broken off before it ended
         self._upload("script", command.script, beginning)
         self._ask("start", beginning)
-        try:
+        with killed_when_late(argv[0], time_limit, command.output, lambda: self._ask("stop", Deadline(KILL_LIMIT))):
             self._collect(command, Deadline(time_limit))
-        except TooMuchOutput:
-            self._stop(argv, time_limit)
-            raise
-        except GuestHang:
-            self._stop(argv, time_limit)
-            raise CommandTimeout(
-                f"{argv[0]} did not end within {time_limit:g} s and was killed", detail=command.output.last_lines()
-            ) from None
         self._ask("finish", Deadline(KILL_LIMIT))
-        # Without a status the shell itself was killed, by the command's signal to its group.
-        return command.output.result(argv, _KILLED if command.status is None else command.status)
+        return command.result()
 
     def put(self, content: bytes | Path, target: str, *, mode: int, time_limit: float) -> None:
         """Write a file in the guest; see ``Channel.put``."""
@@ -395,14 +386,6 @@ class SerialChannel:
             command.feed(stream, content)
             taken[stream] += 1
             pause = _POLL_FIRST
-
-    def _stop(self, argv: Sequence[str], time_limit: float) -> None:
-        try:
-            self._ask("stop", Deadline(KILL_LIMIT))
-        except GuestHang:
-            raise GuestHang(
-                f"{argv[0]} did not end within {time_limit:g} s, and the guest does not answer any more"
-            ) from None
 
     def _upload(self, name: str, content: bytes, deadline: Deadline) -> None:
         self._ask(f"begin {name}", deadline)
