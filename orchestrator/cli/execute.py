@@ -8,6 +8,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -59,6 +60,7 @@ def shell(
     Where its kernel has reported trouble or become tainted by it, or the console shows such a report, the status is 1.
     """
     from orchestrator.errors import GuestOops, UsageError
+    from orchestrator.guest.guest import Guest
     from orchestrator.guest.terminal import ESCAPE_KEY, attend
     from orchestrator.run.guests import GuestStart
 
@@ -88,8 +90,8 @@ def shell(
         with one_guest.log_folder(console) as directory:
 
             def start(terminal: str, watch: Watch) -> Guest:
-                begin = GuestStart(context, machine, directory, watch=watch, terminal=terminal)
-                return begin.booted() if fresh else begin.ready()
+                make = partial(Guest, terminal=terminal)
+                return GuestStart(context, machine, directory, watch=watch, make=make).ready(fresh=fresh)
 
             try:
                 attend(start, choice.prepare)

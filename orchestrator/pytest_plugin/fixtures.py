@@ -113,8 +113,7 @@ def guest(
     options = options_of(request)
     with sentences(request.config):
         machine = _machine(request, workshop, guest_kernel)
-        new = _guest_pool.booted if options.fresh else _guest_pool.clean
-        tested = new(machine, guest_kernel)
+        tested = _guest_pool.new(machine, guest_kernel, fresh=options.fresh)
         _begin(request.node, tested)
     yield tested
     _keep(request.node, tested, workshop.say)

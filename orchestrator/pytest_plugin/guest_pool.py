@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Any, get_args
 
@@ -30,10 +31,10 @@ from orchestrator.guest.accelerator import choose_accelerator
 from orchestrator.guest.console import report_patterns
 from orchestrator.guest.guest import Guest, State
 from orchestrator.guest.hub import Hub
-from orchestrator.guest.machine import ChannelKind, Lan, Machine, Timing, qemu_cpu_names
+from orchestrator.guest.machine import ChannelKind, Machine, Timing, qemu_cpu_names
 from orchestrator.pytest_plugin.session import NO_CHOICES, OPTIONS, choose, merged
 from orchestrator.pytest_plugin.tested_guest import TestedGuest
-from orchestrator.run.guests import Hardware, machine_for, started
+from orchestrator.run.guests import GuestStart, Hardware, machine_for
 
 _SHARED_MAX = 4
 """Guests kept for further tests; each holds its memory on the host while it idles."""
@@ -60,13 +61,14 @@ class GuestPool:
         self._own: list[TestedGuest] = []
         self._started = 0
 
-    def clean(self, machine: Machine, kernel: Kernel) -> TestedGuest:
-        """A guest of this machine that nothing has used before. Raises GuestError when it does not start."""
-        return self._kept(self._start(machine), kernel)
+    def new(self, machine: Machine, kernel: Kernel, *, fresh: bool) -> TestedGuest:
+        """A guest of this machine that nothing has used before, booted with ``fresh``.
 
-    def booted(self, machine: Machine, kernel: Kernel) -> TestedGuest:
-        """A newly booted guest of this machine. Raises GuestError when it does not boot."""
-        return self._kept(self._boot(machine), kernel)
+        Raises GuestError when it does not start.
+        """
+        guest = self._start(machine, kernel, fresh=fresh)
+        self._own.append(guest)
+        return guest
 
     def shared(self, machine: Machine, kernel: Kernel, sharing: Sharing) -> TestedGuest:
         """A guest of this machine that the tests of a module use. Raises GuestError when a new one does not start."""
@@ -79,8 +81,7 @@ class GuestPool:
         if guest is None:
             while len(self._shared) >= _SHARED_MAX:
                 self._shared.pop(next(iter(self._shared))).kill()
-            start = self._boot if sharing.fresh else self._start
-            guest = self._tested(start(machine), kernel)
+            guest = self._start(machine, kernel, fresh=sharing.fresh)
         self._shared[sharing, machine] = guest
         return guest
 
@@ -102,38 +103,17 @@ class GuestPool:
             guest.kill()
         self._shared, self._own = {}, []
 
-    def _kept(self, running: Guest, kernel: Kernel) -> TestedGuest:
-        guest = self._tested(running, kernel)
-        self._own.append(guest)
+    def _start(self, machine: Machine, kernel: Kernel, *, fresh: bool) -> TestedGuest:
+        make = partial(TestedGuest, self._workshop, kernel, self._name)
+        start = GuestStart(self._workshop, machine, self._directory, self._name(machine), make=make)
+        guest = start.ready(fresh=fresh)
+        assert isinstance(guest, TestedGuest)
+        guest.join_network()
         return guest
-
-    def _tested(self, running: Guest, kernel: Kernel) -> TestedGuest:
-        return TestedGuest(running, self._workshop, kernel, self._boot)
-
-    def _boot(self, machine: Machine) -> Guest:
-        guest = started(self._workshop, machine, self._directory, self._name(machine), fresh=True)
-        if machine.lan is not None:
-            try:
-                _connect(guest, machine.lan)
-            except BaseException:
-                guest.kill()
-                raise
-        return guest
-
-    def _start(self, machine: Machine) -> Guest:
-        return started(self._workshop, machine, self._directory, self._name(machine))
 
     def _name(self, machine: Machine) -> str:
         self._started += 1
         return f"guest{self._started}-{machine.cpu.name}"
-
-
-def _connect(guest: Guest, lan: Lan) -> None:
-    """Give a guest its address on its private network, on the device that is there."""
-    found = guest.succeed(["sh", "-c", 'grep -lx "$1" /sys/class/net/*/address', "sh", lan.mac]).text
-    device = found.split("/")[4]
-    guest.succeed(["ip", "addr", "add", f"{lan.address}/24", "dev", device])
-    guest.succeed(["ip", "link", "set", device, "up"])
 
 
 def _is_sound(guest: Guest) -> bool:
@@ -353,7 +333,7 @@ class GuestFactory:
         lan = self._hub.next_lan()
         drivers = disk_drivers(self._workshop, kernel)
         machine = replace(options.machine(self._workshop, kernel), lan=lan, disk_drivers=drivers)
-        guest = self._pool.booted(machine, kernel)
+        guest = self._pool.new(machine, kernel, fresh=True)
         self.guests.append(guest)
         self._begin(guest)
         return guest

@@ -30,100 +30,9 @@ from orchestrator.probes import loading
 from orchestrator.probes.symbols import ModuleMemory
 from orchestrator.steps import step
 
-# What a test expects of its guest's console: a line, a report of trouble, a panic.
-
 _PAUSE = 0.02
 _MOST_BYTES = 64 << 20
 """Bytes of the console that are looked at for a line: a guest that prints without end is given up."""
-
-
-def wait_for_line(guest: Guest, regex: str, mark: int, time_limit: float) -> tuple[str, int]:
-    """The first line since ``mark`` in which ``regex`` is found, and the mark behind it.
-
-    Raises GuestHang when nothing is printed for ``time_limit`` host seconds, GuestExit when the guest is gone,
-    UsageError for what is no regular expression.
-    """
-    pattern = _compiled(regex)
-    end = mark + _MOST_BYTES
-    deadline = Deadline(time_limit)
-    while deadline.left() and mark < end:
-        alive = guest.pid is not None  # asked first: what it printed last is looked at
-        lines, after = guest.console.whole_lines(mark)
-        for line in lines:
-            if pattern.search(line):
-                return line, _behind(guest, line, mark)
-        if after > mark:
-            mark, deadline = after, Deadline(time_limit)
-        elif not alive:
-            raise GuestExit(f"the guest is gone, and printed no line with {regex!r}", detail=guest.console.last_lines())
-        else:
-            time.sleep(_PAUSE)
-    raise GuestHang(
-        f"no line with {regex!r}, and nothing printed for {time_limit:g} s",
-        where=str(guest.console.path),
-        detail=guest.console.last_lines(),
-    )
-
-
-@contextlib.contextmanager
-def expect_oops(guest: Guest, regex: str, time_limit: float) -> Iterator[re.Pattern[str]]:
-    """The block makes the kernel report trouble in which ``regex`` is found. Raises GuestError when it does not."""
-    (pattern,) = report_patterns([regex])
-    mark = guest.console.length()
-    failure: GuestError | None = None
-    try:
-        yield pattern
-    except GuestError as error:
-        failure = error  # what an oops does to the command that caused it
-    if not _reported(guest, pattern, mark, time_limit):
-        raise failure or GuestError(
-            f"the guest's kernel has reported nothing with {regex!r}",
-            where=str(guest.console.path),
-            detail=guest.console.last_lines(),
-        )
-
-
-@contextlib.contextmanager
-def expect_panic(guest: Guest, regex: str, time_limit: float) -> Iterator[None]:
-    """The block makes the kernel panic with a report that ``regex`` fits. Raises GuestError when it does not."""
-    pattern = _compiled(regex)
-    mark = guest.console.length()
-    failure: GuestError | None = None
-    try:
-        yield
-    except GuestError as error:
-        failure = error
-    deadline, printed = Deadline(time_limit), mark
-    while guest.pid is not None and deadline.left():
-        if guest.console.length() > printed:
-            printed, deadline = guest.console.length(), Deadline(time_limit)
-        time.sleep(_PAUSE)
-    reports = list(islice(guest.console.reports(mark), REPORTS_MAX))
-    panics = [report for report in reports if report.trouble is Trouble.PANIC]
-    if not panics or not any(report.is_expected([pattern]) for report in reports):
-        raise failure or GuestError(
-            f"the guest's kernel has not panicked with {regex!r}",
-            where=str(guest.console.path),
-            detail=guest.console.last_lines(),
-        )
-    guest.kill()
-
-
-def _reported(guest: Guest, pattern: re.Pattern[str], mark: int, time_limit: float) -> bool:
-    """Whether the kernel reports what is expected before nothing was printed for ``time_limit`` seconds."""
-    deadline, printed = Deadline(time_limit), -1
-    while True:
-        length = guest.console.length()
-        if length != printed:
-            printed, deadline = length, Deadline(time_limit)
-            reports = islice(guest.console.reports(mark), REPORTS_MAX)
-            if any(report.is_expected([pattern]) for report in reports):
-                if guest.state is State.READY:
-                    guest.drain_console()  # the report's end, which belongs to this test
-                return True
-        if guest.pid is None or not deadline.left():
-            return False
-        time.sleep(_PAUSE)
 
 
 def _behind(guest: Guest, line: str, mark: int) -> int:
@@ -135,6 +44,19 @@ def _behind(guest: Guest, line: str, mark: int) -> int:
             if plain_lines(raw) == [line]:
                 return mark
     return mark
+
+
+def _printing(guest: Guest, time_limit: float) -> Iterator[None]:
+    """At once and after each output, until the guest is gone or has printed nothing for ``time_limit`` seconds."""
+    deadline, printed = Deadline(time_limit), -1
+    while True:
+        length = guest.console.length()
+        if length != printed:
+            printed, deadline = length, Deadline(time_limit)
+            yield
+        if guest.pid is None or not deadline.left():
+            return
+        time.sleep(_PAUSE)
 
 
 def _compiled(regex: str) -> re.Pattern[str]:
@@ -227,7 +149,7 @@ class _Test:
 
     workshop: BuildContext
     kernel: Kernel
-    start: Callable[[Machine], Guest]
+    name_of: Callable[[Machine], str]
     folder: Path = field(default_factory=Path)
     allowed: Sequence[re.Pattern[str]] = ()
     expected: list[re.Pattern[str]] = field(default_factory=list)
@@ -246,14 +168,16 @@ class TestedGuest(Guest):
     __test__ = False  # pytest takes a class of this name for one of tests
 
     def __init__(
-        self, running: Guest, workshop: BuildContext, kernel: Kernel, start: Callable[[Machine], Guest]
+        self,
+        workshop: BuildContext,
+        kernel: Kernel,
+        name_of: Callable[[Machine], str],
+        machine: Machine,
+        directory: Path,
+        name: str,
     ) -> None:
-        self._adopt(running, _Test(workshop, kernel, start))
-
-    def _adopt(self, running: Guest, test: _Test) -> None:
-        """Be a guest that runs already: whoever started it decided whether it was booted or restored."""
-        self.__dict__ = running.__dict__
-        self._test = test
+        super().__init__(machine, directory, name)
+        self._test = _Test(workshop, kernel, name_of)
 
     @property
     def folder(self) -> Path:
@@ -320,9 +244,29 @@ class TestedGuest(Guest):
         Looks at what was printed since the test began, or behind the line found last. Raises GuestHang when nothing is
         printed for ``time_limit`` seconds of the host.
         """
+        pattern, mark = _compiled(regex), self._test.seen
+        end = mark + _MOST_BYTES
+        deadline = Deadline(time_limit)
         with step("wait for line", regex):
-            line, self._test.seen = wait_for_line(self, regex, self._test.seen, time_limit)
-        return line
+            while deadline.left() and mark < end:
+                alive = self.pid is not None  # asked first: what it printed last is looked at
+                lines, after = self.console.whole_lines(mark)
+                for line in lines:
+                    if pattern.search(line):
+                        self._test.seen = _behind(self, line, mark)
+                        return line
+                if after > mark:
+                    mark, deadline = after, Deadline(time_limit)
+                elif not alive:
+                    what = f"the guest is gone, and printed no line with {regex!r}"
+                    raise GuestExit(what, detail=self.console.last_lines())
+                else:
+                    time.sleep(_PAUSE)
+            raise GuestHang(
+                f"no line with {regex!r}, and nothing printed for {time_limit:g} s",
+                where=str(self.console.path),
+                detail=self.console.last_lines(),
+            )
 
     def printed(self) -> list[str]:
         """The lines that were printed on the console since the test began, the last thousand of them."""
@@ -345,9 +289,19 @@ class TestedGuest(Guest):
         The block may fail with what the oops did to its commands. Raises GuestError when there is no such report until
         nothing was printed for ``time_limit`` seconds.
         """
-        with expect_oops(self, regex, time_limit) as pattern:
-            self._test.expected.append(pattern)
+        (pattern,) = report_patterns([regex])
+        self._test.expected.append(pattern)
+        mark, failure = self.console.length(), None
+        try:
             yield
+        except GuestError as error:
+            failure = error  # what an oops does to the command that caused it
+        for _ in _printing(self, time_limit):
+            if any(report.is_expected([pattern]) for report in islice(self.console.reports(mark), REPORTS_MAX)):
+                if self.state is State.READY:
+                    self.drain_console()  # the report's end, which belongs to this test
+                return
+        raise failure or self._missing(f"reported nothing with {regex!r}")
 
     @contextlib.contextmanager
     def expect_panic(self, regex: str = ".", *, time_limit: float = COMMAND_LIMIT) -> Iterator[None]:
@@ -355,9 +309,24 @@ class TestedGuest(Guest):
 
         Raises GuestError when the guest lives on.
         """
-        with expect_panic(self, regex, time_limit):
-            self._test.expected.append(_ANYTHING)  # the oops that led to it as well
+        pattern = _compiled(regex)
+        self._test.expected.append(_ANYTHING)  # the oops that led to it as well
+        mark, failure = self.console.length(), None
+        try:
             yield
+        except GuestError as error:
+            failure = error
+        for _ in _printing(self, time_limit):
+            pass
+        reports = list(islice(self.console.reports(mark), REPORTS_MAX))
+        has_panicked = any(report.trouble is Trouble.PANIC for report in reports)
+        if not has_panicked or not any(report.is_expected([pattern]) for report in reports):
+            raise failure or self._missing(f"not panicked with {regex!r}")
+        self.kill()
+
+    def _missing(self, what: str) -> GuestError:
+        what = f"the guest's kernel has {what}"
+        return GuestError(what, where=str(self.console.path), detail=self.console.last_lines())
 
     def reboot(self) -> None:
         """End the guest and boot one of the same machine in its place: what was in memory and on its disk is gone.
@@ -367,8 +336,24 @@ class TestedGuest(Guest):
         with step("reboot"):
             self.check_kernel()
             self.kill()
-            self._adopt(self._test.start(self.machine), self._test)
+            super().__init__(self.machine, self._directory, self._test.name_of(self.machine))
+            self.say = self._test.workshop.say
+            self.boot()
+            self.join_network()
             self._watch()
+
+    def join_network(self) -> None:
+        """Get its address on its private network, if it has one; on failure it is killed."""
+        if self.machine.lan is None:
+            return
+        try:
+            found = self.succeed(["sh", "-c", 'grep -lx "$1" /sys/class/net/*/address', "sh", self.machine.lan.mac])
+            device = found.text.split("/")[4]
+            self.succeed(["ip", "addr", "add", f"{self.machine.lan.address}/24", "dev", device])
+            self.succeed(["ip", "link", "set", device, "up"])
+        except BaseException:
+            self.kill()
+            raise
 
     def begin_test(self, folder: Path, expected: Sequence[re.Pattern[str]]) -> None:
         """Begin a test in ``folder``: what the kernel reports from now on counts, but for what is ``expected``."""

@@ -212,36 +212,29 @@ def started(
     The caller ends it. ``watch`` gets each guest before it runs. A saved guest that does not restore, or is not what
     was saved, is discarded with a warning, and the guest is booted. Raises GuestError when it does not boot, HostError.
     """
-    start = GuestStart(context, machine, directory, name, watch)
-    return start.booted() if fresh else start.ready()
+    return GuestStart(context, machine, directory, name, watch).ready(fresh=fresh)
 
 
 @dataclass(frozen=True)
 class GuestStart:
-    """One guest to start, as ``started`` says; with a ``terminal`` (a device's name) its console is there as well."""
+    """One guest to start, as ``started`` says; ``make`` makes it."""
 
     context: BuildContext
     machine: Machine
     directory: Path
     name: str = "guest"
     watch: Callable[[Guest], None] = unwatched
-    terminal: str | None = None
+    make: Callable[[Machine, Path, str], Guest] = Guest
 
-    def ready(self) -> Guest:
-        """The guest, the quickest way."""
-        return self._restored() or self.booted()
-
-    def booted(self) -> Guest:
-        """The guest, booted."""
-        guest = self._off()
-        guest.boot()
+    def ready(self, *, fresh: bool = False) -> Guest:
+        """The guest, the quickest way, or booted with ``fresh``."""
+        guest = None if fresh else self._restored()
+        if guest is None:
+            guest = self._watched(self.make(self.machine, self.directory, self.name))
+            guest.boot()
         return guest
 
-    def _off(self, memory: SharedMemory | None = None) -> Guest:
-        terminal = self.terminal if memory is None else None
-        # A guest that is saved counts nothing: all that differ in this alone are restored from it.
-        machine = self.machine if memory is None else replace(self.machine, counter=None)
-        guest = Guest(machine, self.directory, self.name, terminal=terminal, memory=memory)
+    def _watched(self, guest: Guest) -> Guest:
         guest.say = self.context.say
         self.watch(guest)
         return guest
@@ -250,7 +243,7 @@ class GuestStart:
         """The guest, or None where none can be saved or restored."""
         if self.machine in _given_up or not can_be_restored(self.machine):
             return None
-        guest = self._off()
+        guest = self._watched(self.make(self.machine, self.directory, self.name))
         try:
             # Before the saved guest's lock: who holds that must not wait for a guest whose owner waits for the lock.
             guest.take_slots()
@@ -300,7 +293,12 @@ class GuestStart:
                 return
 
     def _save_one(self, saved: SavedGuest) -> None:
-        with SharedMemory(self.machine.memory_mib) as memory, self._off(memory) as guest:
+        # A guest that is saved counts nothing: all that differ in this alone are restored from it.
+        machine = replace(self.machine, counter=None)
+        with (
+            SharedMemory(machine.memory_mib) as memory,
+            self._watched(Guest(machine, self.directory, self.name, memory=memory)) as guest,
+        ):
             try:
                 if self.machine.timing == "instructions":
                     wait_for_clocksource(guest)
