@@ -128,13 +128,11 @@ def shared_guest(
 
     A test that fails takes it with it; the next one gets another.
     """
-    from orchestrator.pytest_plugin.guest_pool import Sharing
-
     with sentences(request.config):
         options = options_of(request)
         machine = _machine(request, workshop, guest_kernel)
-        sharing = Sharing(request.node.nodeid.partition("::")[0], options.fresh)
-        tested = _guest_pool.shared(machine, guest_kernel, sharing)
+        module = request.node.nodeid.partition("::")[0]
+        tested = _guest_pool.shared(machine, guest_kernel, module, fresh=options.fresh)
         _begin(request.node, tested)
     yield tested
     _keep(request.node, tested, workshop.say)

@@ -43,21 +43,13 @@ _ANSWER_LIMIT = 5.0
 """Host seconds for a shared guest to run ``true``, which takes some milliseconds."""
 
 
-@dataclass(frozen=True)
-class Sharing:
-    """Which tests share a guest: those of a ``module``, and apart from the others those that want a ``fresh`` one."""
-
-    module: str
-    fresh: bool
-
-
 class GuestPool:
     """Starts guests from the calling thread. Their logs go into ``directory``."""
 
     def __init__(self, workshop: BuildContext, directory: Path) -> None:
         self._workshop = workshop
         self._directory = directory
-        self._shared: dict[tuple[Sharing, Machine], TestedGuest] = {}  # the most recently used is the last
+        self._shared: dict[tuple[str, bool, Machine], TestedGuest] = {}  # the most recently used is the last
         self._own: list[TestedGuest] = []
         self._started = 0
 
@@ -70,19 +62,22 @@ class GuestPool:
         self._own.append(guest)
         return guest
 
-    def shared(self, machine: Machine, kernel: Kernel, sharing: Sharing) -> TestedGuest:
-        """A guest of this machine that the tests of a module use. Raises GuestError when a new one does not start."""
-        for key in [key for key in self._shared if key[0].module != sharing.module]:
+    def shared(self, machine: Machine, kernel: Kernel, module: str, *, fresh: bool) -> TestedGuest:
+        """A guest of this machine that the tests of a module use, or those of them that want a ``fresh`` one.
+
+        Raises GuestError when a new one does not start.
+        """
+        for key in [key for key in self._shared if key[0] != module]:
             self._shared.pop(key).kill()
-        guest = self._shared.pop((sharing, machine), None)
+        guest = self._shared.pop((module, fresh, machine), None)
         if guest is not None and not _is_sound(guest):
             guest.kill()
             guest = None
         if guest is None:
             while len(self._shared) >= _SHARED_MAX:
                 self._shared.pop(next(iter(self._shared))).kill()
-            guest = self._start(machine, kernel, fresh=sharing.fresh)
-        self._shared[sharing, machine] = guest
+            guest = self._start(machine, kernel, fresh=fresh)
+        self._shared[module, fresh, machine] = guest
         return guest
 
     def rest(self, guest: TestedGuest) -> None:

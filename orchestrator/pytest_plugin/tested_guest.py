@@ -9,7 +9,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -66,44 +66,10 @@ def _compiled(regex: str) -> re.Pattern[str]:
         raise UsageError(f"{regex!r} is no regular expression: {error}") from None
 
 
-# A prompt for a person in a guest of a test: the console is the guest's log, so lines go through its channel.
-
 _TERMINAL = Path("/dev/tty")
 """The terminal itself: pytest has taken standard input and output."""
 
 _LINE_LIMIT = 24 * 3600.0
-
-
-def converse(guest: Guest) -> None:
-    """Run each line that a person types with a shell in the guest, until ``exit`` or the end of input.
-
-    Each line has a shell of its own. Raises HostError without a terminal.
-    """
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        raise HostError("a worker of pytest-xdist has no terminal", hint="run this test with -n 0")
-    try:
-        with _TERMINAL.open() as lines, _TERMINAL.open("w") as out:
-            _converse(guest, lines, out)
-    except OSError as error:
-        raise HostError(f"there is no terminal for a prompt in the guest: {error.strerror}") from None
-
-
-def _converse(guest: Guest, lines: TextIO, out: TextIO) -> None:
-    def show(stream: Stream, data: bytes) -> None:
-        del stream  # one terminal shows both
-        print(data.decode("utf-8", errors="replace"), end="", file=out, flush=True)
-
-    print(f"\nguest {guest.console.path.stem}; its console: {guest.console.path}; `exit` goes on", file=out)
-    while True:
-        print("guest# ", end="", file=out, flush=True)
-        line = lines.readline()
-        if not line or line.strip() == "exit":
-            print(file=out, flush=True)
-            return
-        try:
-            guest.run(["sh", "-c", line], time_limit=_LINE_LIMIT, listener=show)
-        except GuestError as error:
-            print(f"{type(error).__name__}: {error}", file=out, flush=True)
 
 
 # A module that a test has loaded into its guest.
@@ -140,24 +106,6 @@ _NOTHING: Mapping[str, str | int] = MappingProxyType({})
 _NO_VALUES: Mapping[str, Value] = MappingProxyType({})
 
 
-@dataclass
-class _Test:
-    """What a guest has to know of the test that has it. ``mark`` and ``seen`` are lengths of its console.
-
-    ``allowed`` is what its mark permits the kernel to report, ``expected`` what the test has announced besides.
-    """
-
-    workshop: BuildContext
-    kernel: Kernel
-    name_of: Callable[[Machine], str]
-    folder: Path = field(default_factory=Path)
-    allowed: Sequence[re.Pattern[str]] = ()
-    expected: list[re.Pattern[str]] = field(default_factory=list)
-    mark: int = 0
-    seen: int = 0
-    taint: int = 0
-
-
 class TestedGuest(Guest):
     """A guest in a test. Made by the fixtures.
 
@@ -177,12 +125,16 @@ class TestedGuest(Guest):
         name: str,
     ) -> None:
         super().__init__(machine, directory, name)
-        self._test = _Test(workshop, kernel, name_of)
+        self._workshop, self._kernel, self._name_of = workshop, kernel, name_of
+        self._folder = Path()
+        self._allowed: Sequence[re.Pattern[str]] = ()  # by the test's mark
+        self._announced: list[re.Pattern[str]] = []  # what the test expects the kernel to report besides
+        self._mark = self._seen = self._taint = 0  # lengths of its console, and the kernel's taint, of the test's begin
 
     @property
     def folder(self) -> Path:
         """The folder of the test's file: paths of modules and programs are relative to it."""
-        return self._test.folder
+        return self._folder
 
     @property
     def address(self) -> str | None:
@@ -207,8 +159,8 @@ class TestedGuest(Guest):
         BuildError, UsageError for a parameter that the module has not got, and RefusedError with the module's own words
         where the kernel does not take it.
         """
-        place = self._test.folder / path
-        *needed, module = user_modules(self._test.workshop, self._test.kernel, place, name=name, values=values)
+        place = self._folder / path
+        *needed, module = user_modules(self._workshop, self._kernel, place, name=name, values=values)
         check_parameter_names(module, parameters)
         with contextlib.ExitStack() as undo:
             for other in needed:
@@ -244,7 +196,7 @@ class TestedGuest(Guest):
         Looks at what was printed since the test began, or behind the line found last. Raises GuestHang when nothing is
         printed for ``time_limit`` seconds of the host.
         """
-        pattern, mark = _compiled(regex), self._test.seen
+        pattern, mark = _compiled(regex), self._seen
         end = mark + _MOST_BYTES
         deadline = Deadline(time_limit)
         with step("wait for line", regex):
@@ -253,7 +205,7 @@ class TestedGuest(Guest):
                 lines, after = self.console.whole_lines(mark)
                 for line in lines:
                     if pattern.search(line):
-                        self._test.seen = _behind(self, line, mark)
+                        self._seen = _behind(self, line, mark)
                         return line
                 if after > mark:
                     mark, deadline = after, Deadline(time_limit)
@@ -271,7 +223,7 @@ class TestedGuest(Guest):
     def printed(self) -> list[str]:
         """The lines that were printed on the console since the test began, the last thousand of them."""
         lines: deque[str] = deque(maxlen=_PRINTED_LINES)
-        mark, end = self._test.mark, self.console.length()
+        mark, end = self._mark, self.console.length()
         while mark < end:
             found, after = self.console.whole_lines(mark)
             lines.extend(found)
@@ -290,7 +242,7 @@ class TestedGuest(Guest):
         nothing was printed for ``time_limit`` seconds.
         """
         (pattern,) = report_patterns([regex])
-        self._test.expected.append(pattern)
+        self._announced.append(pattern)
         mark, failure = self.console.length(), None
         try:
             yield
@@ -310,7 +262,7 @@ class TestedGuest(Guest):
         Raises GuestError when the guest lives on.
         """
         pattern = _compiled(regex)
-        self._test.expected.append(_ANYTHING)  # the oops that led to it as well
+        self._announced.append(_ANYTHING)  # the oops that led to it as well
         mark, failure = self.console.length(), None
         try:
             yield
@@ -336,8 +288,8 @@ class TestedGuest(Guest):
         with step("reboot"):
             self.check_kernel()
             self.kill()
-            super().__init__(self.machine, self._directory, self._test.name_of(self.machine))
-            self.say = self._test.workshop.say
+            super().__init__(self.machine, self._directory, self._name_of(self.machine))
+            self.say = self._workshop.say
             self.boot()
             self.join_network()
             self._watch()
@@ -357,12 +309,12 @@ class TestedGuest(Guest):
 
     def begin_test(self, folder: Path, expected: Sequence[re.Pattern[str]]) -> None:
         """Begin a test in ``folder``: what the kernel reports from now on counts, but for what is ``expected``."""
-        self._test.folder, self._test.allowed = folder, expected
+        self._folder, self._allowed = folder, expected
         self._watch()
 
     def has_reported(self) -> bool:
         """Whether the kernel has reported trouble since the test began, expected or not."""
-        return next(self.console.reports(self._test.mark), None) is not None
+        return next(self.console.reports(self._mark), None) is not None
 
     def check_kernel(self) -> None:
         """Raise GuestOops where, since the test began, the kernel has reported trouble or become tainted by it.
@@ -371,21 +323,21 @@ class TestedGuest(Guest):
         """
         was_lost = self.has_failed
         self.drain_console()
-        reports = self.reports(self._test.mark)
-        expected = [*self._test.allowed, *self._test.expected]
+        reports = self.reports(self._mark)
+        expected = [*self._allowed, *self._announced]
         unexpected = [report for report in reports if not report.is_expected(expected)]
         if unexpected:
             raise trouble_of(unexpected, self.console.path)
         if was_lost or any(report.trouble is Trouble.PANIC for report in reports):
             return
         self.check_alive("the test ran")
-        self.check_taint(self._test.taint, has_reported=bool(reports))
+        self.check_taint(self._taint, has_reported=bool(reports))
 
     def _watch(self) -> None:
-        self._test.expected.clear()
-        self._test.mark = self._test.seen = self.console.length()
+        self._announced.clear()
+        self._mark = self._seen = self.console.length()
         if self.state is State.READY and self.pid is not None:
-            self._test.taint = taint_mask(self)
+            self._taint = taint_mask(self)
 
     # --- a person ---------------------------------------------------------------------------------
 
@@ -394,7 +346,30 @@ class TestedGuest(Guest):
 
         Raises HostError where there is no terminal, as in a worker of pytest-xdist.
         """
-        converse(self)
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            raise HostError("a worker of pytest-xdist has no terminal", hint="run this test with -n 0")
+        try:
+            with _TERMINAL.open() as lines, _TERMINAL.open("w") as out:
+                self._converse(lines, out)
+        except OSError as error:
+            raise HostError(f"there is no terminal for a prompt in the guest: {error.strerror}") from None
+
+    def _converse(self, lines: TextIO, out: TextIO) -> None:
+        def show(stream: Stream, data: bytes) -> None:
+            del stream  # one terminal shows both
+            print(data.decode("utf-8", errors="replace"), end="", file=out, flush=True)
+
+        print(f"\nguest {self.console.path.stem}; its console: {self.console.path}; `exit` goes on", file=out)
+        while True:
+            print("guest# ", end="", file=out, flush=True)
+            line = lines.readline()
+            if not line or line.strip() == "exit":
+                print(file=out, flush=True)
+                return
+            try:  # each line has a shell of its own
+                self.run(["sh", "-c", line], time_limit=_LINE_LIMIT, listener=show)
+            except GuestError as error:
+                print(f"{type(error).__name__}: {error}", file=out, flush=True)
 
 
 # The modules that a test loads, and that are unloaded after it.

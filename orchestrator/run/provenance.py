@@ -131,7 +131,7 @@ class Provenance:
         self._content.boots.append(
             {
                 "name": name,
-                **_worker(booted),
+                **({"worker": booted.worker} if booted.worker else {}),
                 "qemu": list(booted.command_line),
                 **content,
                 "modules": modules,
@@ -236,10 +236,6 @@ def _made_of(booted: GuestBooted, artifacts: BootArtifacts) -> dict[str, object]
         files = {name: _sha256(file) for name, file in artifacts.kernel_modules.items()}
         content["kernel_modules"] = {"name": ", ".join(files), "file_sha256": files}
     return content
-
-
-def _worker(booted: GuestBooted) -> dict[str, object]:
-    return {"worker": booted.worker} if booted.worker else {}
 
 
 def _name(boot: Mapping[str, object], part: str) -> object:
