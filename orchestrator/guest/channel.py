@@ -255,7 +255,6 @@ class MarkedCommand:
 
     @property
     def ended(self) -> bool:
-        """Whether all its output was received."""
         return all(marked.last is not None for marked in self._streams.values())
 
     def result(self) -> CommandResult:

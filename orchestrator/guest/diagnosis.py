@@ -139,7 +139,6 @@ def _sentence(panic: KernelReport) -> str:
 
 
 def _sign(report: KernelReport) -> str:
-    """The line that the report's kind was known by."""
     return next((line for line in report.lines if _SENTENCE.search(line)), report.lines[0])
 
 

@@ -218,7 +218,6 @@ class FramedChannel:
         return kind, request, payload
 
     def _receive(self, size: int, deadline: Deadline) -> None:
-        """Wait until the buffer holds ``size`` bytes."""
         while len(self._received) < size:
             try:
                 data = self._socket.recv(1 << 18)

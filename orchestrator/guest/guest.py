@@ -191,7 +191,6 @@ class Guest:
 
     @property
     def counts_file(self) -> Path:
-        """What the counting plugin of its machine writes."""
         return counts_file(self.console.path)
 
     def take_slots(self) -> None:

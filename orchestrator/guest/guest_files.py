@@ -44,10 +44,14 @@ _EXTERNAL_DATA = 1 << 2
 
 def make_overlay(root: RootImage, file: Path) -> None:
     """Make a file an overlay: reads come from the image, writes go to the file. Raises HostError."""
+    _qemu_img("create", root, file, f"cannot make an overlay over the image {root.name}")
+
+
+def _qemu_img(command: str, root: RootImage, overlay: Path, failure: str) -> None:
     options = ["-q", "-f", "qcow2", "-F", root.format, "-b", str(root.base.absolute())]
-    finished = run(["qemu-img", "create", *options, str(file)], time_limit=_OVERLAY_LIMIT)
+    finished = run(["qemu-img", command, *options, str(overlay)], time_limit=_OVERLAY_LIMIT)
     if finished.status != 0:
-        raise HostError(f"cannot make an overlay over the image {root.name}", detail=finished.complaint())
+        raise HostError(failure, detail=finished.complaint())
 
 
 def check_overlay(overlay: Path, base: Path) -> None:
@@ -70,10 +74,7 @@ def keep_overlay(root: RootImage, overlay: Path, base: Path, target: Path) -> No
     shutil.copyfile(overlay, target)
     check_overlay(target, base)
     # A restored guest's overlay is over the saved one's, which the cache may remove.
-    options = ["-q", "-f", "qcow2", "-F", root.format, "-b", str(root.base.absolute())]
-    finished = run(["qemu-img", "rebase", *options, str(target)], time_limit=_OVERLAY_LIMIT)
-    if finished.status != 0:
-        raise HostError(f"cannot keep what the guest has written to {root.name}", detail=finished.complaint())
+    _qemu_img("rebase", root, target, f"cannot keep what the guest has written to {root.name}")
 
 
 # The SSH keys of the lab: one of its own, kept private to the user, and a new one for every guest.
@@ -154,7 +155,6 @@ class SharedMemory:
 
     @property
     def file(self) -> MemoryFile:
-        """The file as QEMU finds it, which inherits the descriptor."""
         return MemoryFile(f"/proc/self/fd/{self.descriptor}", is_saved=False)
 
     def write(self, target: Path) -> None:
@@ -229,7 +229,6 @@ class SavedGuest:
 
     @property
     def state(self) -> Path:
-        """Its devices, as QEMU's migration writes them."""
         return self.folder / "devices"
 
     @property
@@ -243,7 +242,6 @@ class SavedGuest:
 
     @property
     def console(self) -> Path:
-        """What was on its console."""
         return self.folder / "console"
 
     @property

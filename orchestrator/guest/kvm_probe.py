@@ -67,7 +67,6 @@ _WRITES, _READS = 1, 2  # from the caller's side
 
 
 def _request(number: int, direction: int = 0, argument_bytes: int = 0) -> int:
-    """Compose the number of a KVM ioctl as ``asm-generic/ioctl.h`` does."""
     return direction << 30 | argument_bytes << 16 | 0xAE << 8 | number
 
 

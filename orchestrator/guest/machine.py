@@ -249,7 +249,6 @@ class DataDisk:
 
     @property
     def folder(self) -> str:
-        """Where it is in the guest."""
         return self.place or f"/data/{self.name}"
 
 
@@ -270,12 +269,10 @@ class Lan:
 
     @property
     def mac(self) -> str:
-        """The address of its network device."""
         return f"52:54:00:4c:41:{self.number:02x}"
 
     @property
     def address(self) -> str:
-        """Its IPv4 address, of a network of 24 bits."""
         return f"192.168.77.{self.number}"
 
 

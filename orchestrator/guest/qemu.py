@@ -65,7 +65,6 @@ class OwnStop:
 
     @property
     def interval(self) -> float:
-        """Seconds until the next look."""
         return _STOPPING_INTERVAL if self.is_expected else _LISTENING_INTERVAL
 
     def check(self) -> None:
@@ -321,7 +320,6 @@ class RunningQemu:
 
     @property
     def pid(self) -> int | None:
-        """The process number while it runs."""
         return self.process.pid if self.process is not None and self.process.poll() is None else None
 
     @property

@@ -167,7 +167,6 @@ def guest_factory(
 
 @pytest.fixture
 def _tests_guest(request: pytest.FixtureRequest, _guest_choice: object) -> TestedGuest:
-    """The guest that a test has: the shared one where it asks for that, else its own."""
     name = "shared_guest" if "shared_guest" in request.fixturenames else "guest"
     tested: TestedGuest = request.getfixturevalue(name)
     return tested

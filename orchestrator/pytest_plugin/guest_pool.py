@@ -231,7 +231,6 @@ def checked(arguments: Mapping[str, Any]) -> GuestOptions:
 
 
 def _check_names(arguments: Mapping[str, Any]) -> None:
-    """Raise UsageError for an argument that there is not, or one with no value."""
     allowed = [field.name for field in fields(GuestOptions)]
     for name, value in arguments.items():
         if name not in allowed:
@@ -241,7 +240,6 @@ def _check_names(arguments: Mapping[str, Any]) -> None:
 
 
 def _folders(data: object) -> tuple[Path, ...]:
-    """Folders of the host, which are there."""
     if not isinstance(data, list | tuple) or not all(isinstance(folder, str | Path) for folder in data):
         example = f", such as [{data!r}]" if isinstance(data, str) else ""
         raise UsageError(f"data: found {data!r}; expected a list of folders{example}")
@@ -252,7 +250,6 @@ def _folders(data: object) -> tuple[Path, ...]:
 
 
 def _switch(arguments: Mapping[str, Any], name: str) -> bool:
-    """An argument that is on or off."""
     value = arguments.get(name, False)
     if not isinstance(value, bool):
         raise UsageError(f"{name}: found {value!r}; expected True or False")
@@ -260,7 +257,6 @@ def _switch(arguments: Mapping[str, Any], name: str) -> bool:
 
 
 def _kernel_of(image: str | None) -> str:
-    """The default kernel of a guest, by its image."""
     is_64_bit = image is not None and boot_files.image_arch(image) == "x86_64"
     return "debian-amd64" if is_64_bit else "debian-686"
 

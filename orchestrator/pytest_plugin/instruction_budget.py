@@ -91,11 +91,9 @@ class Budget:
 
     @property
     def most(self) -> float:
-        """The largest count within the budget."""
         return self.instructions * (1 + self.percent / 100)
 
     def __str__(self) -> str:
-        """The budget as in the file."""
         text = f"{'<=' if self.is_limit else ''}{self.instructions:.15g}"
         return text + (f" +{self.percent:g}%" if self.percent else "")
 
@@ -170,7 +168,6 @@ def _are_counts(symbols: object) -> bool:
 
 
 def _plain(count: float) -> float:
-    """A whole number as one."""
     return int(count) if float(count).is_integer() else count
 
 
@@ -268,7 +265,6 @@ def settle(guest: Guest) -> None:
 
 
 def _checked(benchmark: Mapping[str, object], expect: object) -> CallsBenchmark:
-    """A benchmark as in an experiment. Raises UsageError."""
     try:
         return CallsBenchmark.model_validate({**benchmark, **({} if expect is None else {"expect": expect})})
     except ValidationError as error:

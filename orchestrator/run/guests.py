@@ -124,34 +124,26 @@ def check_pace(guest: Guest) -> None:
     A kernel that measures the TSC by a timer on a busy host may find any frequency: one was seen to run 151 seconds
     ahead in 20. How long a reading takes is no error: the host's time before and after it are bounds.
     """
-    first = _look(guest)
+    first_before, first, first_after = _look(guest)
     for _ in range(_PACE_LOOKS):
         guest.succeed(["sleep", "0.2"])
-        last = _look(guest)
-        least, most = last.before - first.after, last.after - first.before
+        before, last, after = _look(guest)
+        least, most = before - first_after, after - first_before
         if least > _PACE_SECONDS and most - least < _PACE_ERROR * least:
             break
-    passed = last.uptime - first.uptime
+    passed = last - first
     if not least / _PACE < passed < most * _PACE:
         raise OtherPace(f"the guest's clock went on by {passed:.2f} s in {least:.2f} to {most:.2f} s of the host's")
 
 
-@dataclass(frozen=True)
-class _Look:
-    """A reading of a guest's clock, and of the host's before and after it; in seconds."""
-
-    before: float
-    uptime: float
-    after: float
-
-
-def _look(guest: Guest) -> _Look:
+def _look(guest: Guest) -> tuple[float, float, float]:
+    """A reading of a guest's clock, between the host's before and after it; in seconds."""
     before = time.monotonic()
     text = kernel_value(guest, _UPTIME_FILE)
     uptime = _UPTIME.fullmatch(text)
     if uptime is None:
         raise EvidenceError(f"the guest does not say how long it has run: {text[:40]!r}", where=_UPTIME_FILE)
-    return _Look(before, float(uptime[1]), time.monotonic())
+    return before, float(uptime[1]), time.monotonic()
 
 
 # What a guest must still be after a cell was measured in it.

@@ -239,7 +239,6 @@ def _made_of(booted: GuestBooted, artifacts: BootArtifacts) -> dict[str, object]
 
 
 def _name(boot: Mapping[str, object], part: str) -> object:
-    """The name of the boot's kernel, image, work or modules, if it has one."""
     content = boot.get(part)
     return content.get("name") if isinstance(content, dict) else None
 

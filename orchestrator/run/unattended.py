@@ -158,7 +158,6 @@ class WorkCounts:
 
     @property
     def module_memory(self) -> ModuleMemory | None:
-        """Where the module was."""
         return None if self._own is None else self._own.memory
 
     def counted(self, regions: Sequence[Region], ticks: Sequence[int]) -> CountedWork:
@@ -258,7 +257,6 @@ class WorkProgress:
 
     @property
     def reached(self) -> str:
-        """How far the work had got when it was looked at last."""
         after = None if self._reached is None else f"{self._reached} seconds of the guest's time"
         return ", ".join(filter(None, (self._said, after))) or "its beginning"
 
