@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.catalog.cpus import cpu, cpus
 from orchestrator.errors import HostError, UsageError
 from orchestrator.guest import accelerator, kvm_probe
 from orchestrator.guest.accelerator import (
@@ -20,6 +21,7 @@ from orchestrator.guest.accelerator import (
     FAST_MS,
     KvmSpeed,
     KvmState,
+    check_cpu,
     choose_accelerator,
     known_kvm_speed,
     measure_kvm,
@@ -172,3 +174,41 @@ def test_choices() -> None:
         choose_accelerator("kvm", SLOW)
     with pytest.raises(UsageError, match="'hax'"):
         choose_accelerator("hax", FAST)
+
+
+# Is a CPU that QEMU or the host cannot give an error, with the reason, and every other one let through?
+
+
+@pytest.fixture
+def a_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host with an old QEMU and a slow KVM."""
+    monkeypatch.setattr(accelerator, "qemu_cpu_names", lambda: frozenset({"host", "max", "qemu32", "athlon"}))
+    monkeypatch.setattr(accelerator, "qemu_version", lambda: "QEMU emulator version 1.0")
+    monkeypatch.setattr(accelerator, "known_kvm_speed", lambda: SLOW)
+
+
+@pytest.mark.usefixtures("a_host")
+def test_what_is_there() -> None:
+    for name in ("max", "qemu32"):
+        check_cpu(cpu(name), "instructions")
+    check_cpu(cpu("host"), "kvm")
+
+
+@pytest.mark.usefixtures("a_host")
+def test_a_model_that_qemu_lacks() -> None:
+    lacking = next(model for model in cpus().values() if model.qemu.startswith("Penryn"))
+    with pytest.raises(HostError, match="needs QEMU's model 'Penryn', which QEMU emulator version 1"):
+        check_cpu(lacking, "tcg")
+    with pytest.raises(HostError, match=r"'athlonx'.*; the nearest is 'athlon'"):
+        check_cpu(cpu("athlonx"), "kvm")
+
+
+@pytest.mark.usefixtures("a_host")
+def test_the_hosts_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="the exact clock needs an emulated one\nhint: name another CPU"):
+        check_cpu(cpu("host"), "instructions")
+    with pytest.raises(HostError, match="which takes KVM: 2 million"):
+        check_cpu(cpu("host"), "tcg")
+    monkeypatch.setattr(accelerator, "known_kvm_speed", lambda: FAST)
+    with pytest.raises(HostError, match="which takes KVM: emulation was asked for"):
+        check_cpu(cpu("host"), "tcg")
