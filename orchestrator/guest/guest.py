@@ -221,7 +221,7 @@ class Guest:
             with step("wait for the agent"), self._qemu.drained_console():
                 stub = BootStub(self._monitor, self.console, self.machine.cpu.name)
                 stop = OwnStop(self._monitor, before_work, is_expected=self.machine.works_alone)
-                wait_for_boot(self._agent, self.console, stub, stop, deadline, listener)
+                wait_for_boot(self._agent, self.console, stub, stop, time_limit, listener)
             with step(f"open the {self.machine.channel} channel"):
                 mount_data(self._agent, self.machine)
                 self._channel = open_channel(self._qemu, self.machine, self._keys, deadline)

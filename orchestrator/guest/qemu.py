@@ -83,14 +83,14 @@ def wait_for_boot(
     console: Console,
     stub: BootStub,
     stop: OwnStop,
-    deadline: Deadline,
+    time_limit: float,
     listener: BootListener | None = None,
 ) -> None:
-    """Wait for the agent. Raises GuestHang at the deadline, UnsupportedError for a CPU that the kernel refuses.
+    """Wait for the agent. Raises GuestHang after ``time_limit``, UnsupportedError for a CPU that the kernel refuses.
 
     With a ``listener``, which gets every line of the console, each new output begins the time limit anew.
     """
-    last, limit = Deadline(LONGEST_WORK), deadline.limit
+    deadline, last = Deadline(time_limit), Deadline(LONGEST_WORK)
     passed_on = printed = 0
     while True:
         try:
@@ -107,9 +107,9 @@ def wait_for_boot(
         if listener is None:
             continue
         if (length := console.length()) > printed:
-            printed, deadline = length, Deadline(limit)
+            printed, deadline = length, Deadline(time_limit)
         if not deadline.left():
-            raise GuestHang(f"no console output for {limit:g} s")
+            raise GuestHang(f"no console output for {time_limit:g} s")
         if not last.left():
             raise GuestHang(f"it is still at work after {LONGEST_WORK / 3600:g} hours, the most that are allowed")
 
