@@ -54,7 +54,7 @@ from orchestrator.guest.guest_files import (
     load_state,
     make_guest_files,
     make_restored_files,
-    renew,
+    reidentify,
     save_state,
 )
 from orchestrator.guest.kernel_tests import kunit_results
@@ -372,7 +372,7 @@ class Guest:
                 load_state(self._monitor, saved.state, has_memory=False)
             with step("wait for the agent"), self._qemu.drained_console():
                 self._continue(time_limit)
-                renew(self._agent, self.machine, self._files.identity)
+                reidentify(self._agent, self.machine, self._files.identity)
             with step(f"open the {self.machine.channel} channel"):
                 self._channel = open_channel(self._qemu, self.machine, self._keys, deadline)
         self.restored_from = saved.key

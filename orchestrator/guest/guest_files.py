@@ -327,11 +327,11 @@ def _wait_for_migration(monitor: Monitor) -> None:
 #
 # A guest of the initramfs on the exact clock gets nothing: it is to be equal to all others, as booted ones are.
 
-_RENEWAL_LIMIT = 30.0
+_IDENTITY_LIMIT = 30.0
 _IMAGES_FOLDER, _IDENTITY_FOLDER = "/run/orchestrator/identity", "/root"
 
 
-def renew(agent: FramedChannel, machine: Machine, identity: Mapping[str, bytes]) -> None:
+def reidentify(agent: FramedChannel, machine: Machine, identity: Mapping[str, bytes]) -> None:
     """Write a guest's own ``identity`` into it, by the files' names, and set its clock. Raises GuestError."""
     exact = machine.timing == "instructions"
     # On the exact clock the pools of two guests begin alike, and the time is that of 2005.
@@ -340,9 +340,9 @@ def renew(agent: FramedChannel, machine: Machine, identity: Mapping[str, bytes])
         return
     folder = _IDENTITY_FOLDER if machine.root is None else _IMAGES_FOLDER
     for name, content in files.items():
-        agent.put(content, f"{folder}/{name}", mode=0o600, time_limit=_RENEWAL_LIMIT)
+        agent.put(content, f"{folder}/{name}", mode=0o600, time_limit=_IDENTITY_LIMIT)
     now = () if exact else (str(int(time.time())),)
-    result = agent.run(["renew-guest", folder, *now], time_limit=_RENEWAL_LIMIT)
+    result = agent.run(["renew-guest", folder, *now], time_limit=_IDENTITY_LIMIT)
     if result.status != 0:
         raise GuestError(f"the restored guest did not become one of its own: {complaint(result.stderr)}")
 
