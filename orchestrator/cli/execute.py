@@ -8,6 +8,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -90,8 +91,8 @@ def shell(
         with one_guest.log_folder(console) as directory:
 
             def start(terminal: str, watch: Watch) -> Guest:
-                begin = GuestStart(context, machine, directory, watch=watch, terminal=terminal)
-                return begin.booted() if fresh else begin.ready()
+                make = partial(Guest, terminal=terminal)
+                return GuestStart(context, machine, directory, watch=watch, make=make).ready(fresh=fresh)
 
             try:
                 attend(start, choice.prepare)

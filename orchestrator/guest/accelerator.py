@@ -60,7 +60,6 @@ class KvmSpeed(BaseModel):
 
     @property
     def usable(self) -> bool:
-        """Whether a guest should run on it."""
         return self.state is KvmState.FAST
 
 

@@ -13,14 +13,15 @@ import secrets
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from orchestrator.deadline import Deadline
-from orchestrator.errors import GuestError, HostError
+from orchestrator.errors import CommandTimeout, GuestError, GuestHang, HostError
 from orchestrator.guest.console import plain_lines
 from orchestrator.paths import data_dir
 
@@ -139,6 +140,25 @@ class Output:
         return plain_lines(b"\n".join(bytes(kept[-_QUOTED_BYTES:]) for kept in self._kept.values()))[-_QUOTED_LINES:]
 
 
+@contextmanager
+def killed_when_late(command: str, time_limit: float, output: Output, kill: Callable[[], object]) -> Iterator[None]:
+    """What collects a command's output: a command that prints too much, or does not end in time, is killed.
+
+    Raises CommandTimeout, and GuestHang where the guest does not even answer that.
+    """
+    try:
+        yield
+    except (TooMuchOutput, GuestHang) as error:
+        late = f"{command} did not end within {time_limit:g} s"
+        try:
+            kill()
+        except GuestHang:
+            raise GuestHang(f"{late}, and the guest does not answer any more") from None
+        if isinstance(error, TooMuchOutput):
+            raise
+        raise CommandTimeout(f"{late} and was killed", detail=output.last_lines()) from None
+
+
 def check_command(argv: Sequence[str], directory: str) -> None:
     """Refuse a command that no guest could be given. Raises GuestError."""
     words = [directory, *argv]
@@ -192,15 +212,7 @@ _LARGEST = 4096
 _NUMBER = re.compile(r"[0-9]{1,20}")
 
 
-class HasFiles(Protocol):
-    """A guest, as far as its files are read."""
-
-    def get(self, source: str, *, time_limit: float = ..., largest: int = ...) -> bytes:
-        """Read a file of the guest whole."""
-        ...
-
-
-def kernel_value(guest: HasFiles, file: str, *, time_limit: float = COMMAND_LIMIT) -> str:
+def kernel_value(guest: Guest, file: str, *, time_limit: float = COMMAND_LIMIT) -> str:
     """What the file says, without the spaces around it. Raises GuestError where it cannot be read, or is no value."""
     return guest.get(file, time_limit=time_limit, largest=_LARGEST).decode("ascii", errors="replace").strip()
 
@@ -225,7 +237,7 @@ def guest_script(name: str, *words: str) -> bytes:
 
 
 class MarkedCommand:
-    """One command and its output so far. ``status`` is its exit status when ``ended``."""
+    """One command and its output so far."""
 
     def __init__(self, argv: Sequence[str], directory: str, output: Output) -> None:
         token = secrets.token_hex(16)
@@ -241,13 +253,15 @@ class MarkedCommand:
 
     @property
     def status(self) -> int | None:
-        """The command's exit status, once it is known."""
         return next((marked.last for marked in self._streams.values() if marked.last is not None), None)
 
     @property
     def ended(self) -> bool:
-        """Whether all its output was received."""
         return all(marked.last is not None for marked in self._streams.values())
+
+    def result(self) -> CommandResult:
+        """The whole of it. Without a status the shell itself was killed, by the command's signal to its group."""
+        return self.output.result(self.argv, 128 + 9 if self.status is None else self.status)
 
     def feed(self, stream: Stream, data: bytes) -> None:
         """Process what was received on a stream. Raises TooMuchOutput."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator.deadline import Deadline
 from orchestrator.errors import (
@@ -21,7 +22,7 @@ from orchestrator.errors import (
     GuestPanic,
     UnsupportedError,
 )
-from orchestrator.guest.channel import HasFiles, kernel_value, whole_number
+from orchestrator.guest.channel import kernel_value, whole_number
 from orchestrator.guest.console import (
     Console,
     KernelReport,
@@ -35,6 +36,9 @@ from orchestrator.guest.console import (
 from orchestrator.guest.monitor import Monitor
 from orchestrator.guest.slots import memory_files
 from orchestrator.process import Spawned, exit_status, how_ended
+
+if TYPE_CHECKING:
+    from orchestrator.guest.guest import Guest
 
 # A kernel's panic, and what led to it.
 
@@ -135,7 +139,6 @@ def _sentence(panic: KernelReport) -> str:
 
 
 def _sign(report: KernelReport) -> str:
-    """The line that the report's kind was known by."""
     return next((line for line in report.lines if _SENTENCE.search(line)), report.lines[0])
 
 
@@ -354,7 +357,7 @@ def troubles(before: int, after: int, *, has_reported: bool) -> list[str]:
     return [_TROUBLE[bit] for bit in sorted(new - _REPORTED if has_reported else new)]
 
 
-def taint_mask(guest: HasFiles) -> int:
+def taint_mask(guest: Guest) -> int:
     """The mask now. Raises GuestError where it cannot be read, or is no number."""
     text = kernel_value(guest, _FILE)
     mask = whole_number(text)

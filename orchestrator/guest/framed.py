@@ -18,7 +18,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from orchestrator.deadline import Deadline
-from orchestrator.errors import CommandTimeout, GuestConnectionLost, GuestError, GuestHang
+from orchestrator.errors import GuestConnectionLost, GuestError, GuestHang
 from orchestrator.guest.channel import (
     KILL_LIMIT,
     OUTPUT_MAX,
@@ -26,11 +26,11 @@ from orchestrator.guest.channel import (
     Listener,
     Output,
     Stream,
-    TooMuchOutput,
     blocks,
     check_command,
     command_name,
     guest_path,
+    killed_when_late,
 )
 
 DEATH_LIMIT = 3.0
@@ -99,17 +99,8 @@ class FramedChannel:
         check_command(argv, directory)
         request = self._send(Frame.EXEC, b"".join(os.fsencode(word) + b"\0" for word in (directory, *argv)))
         output = Output(listener)
-        try:
+        with killed_when_late(command_name(argv), time_limit, output, lambda: self._kill(request)):
             status = self._collect(request, output, Deadline(time_limit))
-        except TooMuchOutput:
-            self._kill(request, argv, time_limit)
-            raise
-        except GuestHang:
-            self._kill(request, argv, time_limit)
-            raise CommandTimeout(
-                f"{command_name(argv)} did not end within {time_limit:g} s and was killed",
-                detail=output.last_lines(),
-            ) from None
         return output.result(argv, status)
 
     def stop(self) -> None:
@@ -149,15 +140,10 @@ class FramedChannel:
             else:
                 raise GuestError(f"the guest cannot start the command: {_error_text(kind, payload)}")
 
-    def _kill(self, request: int, argv: Sequence[str], time_limit: float) -> None:
+    def _kill(self, request: int) -> None:
         deadline = Deadline(DEATH_LIMIT)
         self._send_frame(Frame.KILL, request, b"", deadline)
-        try:
-            self._collect(request, Output(lambda stream, data: None), deadline)
-        except GuestHang:
-            raise GuestHang(
-                f"{command_name(argv)} did not end within {time_limit:g} s, and the guest does not answer any more"
-            ) from None
+        self._collect(request, Output(lambda stream, data: None), deadline)
 
     def _done(self, request: int, deadline: Deadline, failure: str = "the request failed", largest: int = 0) -> bytes:
         content = bytearray()
@@ -232,7 +218,6 @@ class FramedChannel:
         return kind, request, payload
 
     def _receive(self, size: int, deadline: Deadline) -> None:
-        """Wait until the buffer holds ``size`` bytes."""
         while len(self._received) < size:
             try:
                 data = self._socket.recv(1 << 18)

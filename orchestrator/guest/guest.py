@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A running guest, and the verbs for what happens in it.
-
-Its life is in ``life``, saving and restoring in ``saving``, how commands travel in ``channel``.
-"""
+"""A guest: its life from off to gone, saving and restoring it, and the verbs for what happens in it."""
 
 from __future__ import annotations
 
@@ -10,13 +7,13 @@ import contextlib
 import itertools
 import os
 import re
+import secrets
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from orchestrator.deadline import Deadline
@@ -54,29 +51,24 @@ from orchestrator.guest.guest_files import (
     check_overlay,
     keep_files,
     keep_overlay,
-    load_devices,
-    load_whole,
+    load_state,
     make_guest_files,
     make_restored_files,
-    renew,
-    save_devices,
-    save_whole,
+    reidentify,
+    save_state,
 )
 from orchestrator.guest.kernel_tests import kunit_results
-from orchestrator.guest.machine import Machine, counts_file
-from orchestrator.guest.monitor import Ring, counted_interrupts
+from orchestrator.guest.machine import Machine, MemoryFile, Wiring, counts_file
+from orchestrator.guest.monitor import Monitor, Ring, counted_interrupts
 from orchestrator.guest.qemu import (
     CONSOLE_MAX,
     BootListener,
-    HostFiles,
     OwnStop,
     PanicWatch,
     RunningQemu,
     mount_data,
     open_channel,
     wait_for_boot,
-    wait_for_end_of_log,
-    watch_boot,
 )
 from orchestrator.guest.slots import Slots, take_slots
 from orchestrator.ktap.results import TestRun
@@ -89,15 +81,42 @@ from orchestrator.steps import step
 #         └─ reopen() ───┘      pause() v  │ resume()
 #                                      paused
 #
-# Ways through files are in ``saving``; what a machine is made of is in ``machine``, the files of one guest in
-# ``guest_files``, QEMU's process in ``running_qemu``, what the console means in ``console``, why a guest failed in
-# ``diagnosis``.
-
 BOOT_LIMIT = 180.0
 """Seconds from QEMU's start to the agent's first frame; a Debian kernel takes seven on an idle core."""
 
+RESTORE_LIMIT = 60.0
+"""Host seconds from QEMU's start to the channel of a restored guest, which takes 0.3 on an idle core."""
+
 FAILURES = (GuestExit, GuestPanic, GuestHang, GuestConnectionLost)
 """What is raised once a guest has ended by itself, or does not answer."""
+
+
+END_OF_LOG = "lab: end of log"
+"""In the line that ``drain_console`` writes and waits for."""
+
+_LOG_LIMIT = 10.0
+"""Host seconds for the agent to write that line; and without a new line on the console, for it to come."""
+
+_LOG_BYTES = 2 << 20
+"""Bytes on the console among which that line is: a kernel's log buffer has 128 or 256 KiB (CONFIG_LOG_BUF_SHIFT)."""
+
+_LOG_PAUSE = 0.01
+
+_PAUSE = ("sleep", "0.1")
+"""Runs in the guest between two polls: on the exact clock, guest time stands still while the guest is idle."""
+
+_LAST_ATTEMPT_LIMIT = 1.0
+"""Host seconds that the last poll of a condition gets at least."""
+
+_ANSWER_LIMIT = 10.0
+"""Host seconds for a kernel that seems to have panicked to answer; QEMU's end is noticed before."""
+
+_QUOTED_BYTES = 4096
+_QUOTED_LINES = 10
+
+_WAITS_FOR_THE_HOST = re.compile(r"INFO: task .{1,60} blocked (?:in I/O wait )?for more than")
+"""No report of a guest that counts instructions and has a disk: while the host reads the disk such a guest is idle, and
+its clock jumps from timer to timer. Minutes of it pass in a second of a busy host's."""
 
 
 class State(StrEnum):
@@ -110,8 +129,15 @@ class State(StrEnum):
     GONE = "gone"
 
 
-class GuestLife:
-    """A guest's QEMU, files and channel, and where in its life it is."""
+class Guest:
+    """One guest. Its console log and QEMU's messages go into ``directory``, as ``NAME.console`` and ``NAME.qemu``.
+
+    Used as a context manager it boots on entry, unless it is ready already, and is killed on exit. A guest belongs to
+    the thread that starts it. ``expected_reports`` are patterns: what its kernel reports is no trouble where one of
+    them is found in the report. ``say`` gets a line when it has to wait for other guests. ``terminal`` is a device's
+    name. With ``memory`` of ours it can be saved. It is ended when either log has more than ``console_max`` bytes.
+    ``has_failed`` once a verb has raised that it is gone, or hangs.
+    """
 
     def __init__(
         self,
@@ -128,7 +154,7 @@ class GuestLife:
         self.state = State.OFF
         self.restored_from: str | None = None
         self.has_failed = False
-        self.say: Callable[[str], None] = _silent
+        self.say: Callable[[str], None] = lambda text: None
         self.console_max = CONSOLE_MAX
         self._directory, self._name = directory, name
         self._terminal, self._memory = terminal, memory
@@ -145,9 +171,7 @@ class GuestLife:
             self.boot()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.kill()
 
     @property
@@ -167,7 +191,6 @@ class GuestLife:
 
     @property
     def counts_file(self) -> Path:
-        """What the counting plugin of its machine writes."""
         return counts_file(self.console.path)
 
     def take_slots(self) -> None:
@@ -191,20 +214,14 @@ class GuestLife:
         """
         with self._starting("boot", "booting", "booted"):
             with step("start QEMU"):
-                memory = None if self._memory is None else self._memory.file
-                passed = () if self._memory is None else (self._memory.descriptor,)
                 if self.machine.disk_drivers is not None:
                     self._files = make_guest_files(self.machine, self._directory, self._name)
-                self._start(HostFiles(self.console.path, memory=memory, passed=passed))
+                self._start(None if self._memory is None else self._memory.file)
             deadline = Deadline(time_limit)
             with step("wait for the agent"), self._qemu.drained_console():
-                assert self._qemu.monitor is not None
-                stub = BootStub(self._qemu.monitor, self.console, self.machine.cpu.name)
-                stop = OwnStop(self._qemu.monitor, before_work, is_expected=self.machine.works_alone)
-                if listener is None:
-                    wait_for_boot(self._agent, stub, stop, deadline)
-                else:
-                    watch_boot(self._agent, self.console, stub, stop, time_limit, listener)
+                stub = BootStub(self._monitor, self.console, self.machine.cpu.name)
+                stop = OwnStop(self._monitor, before_work, is_expected=self.machine.works_alone)
+                wait_for_boot(self._agent, self.console, stub, stop, time_limit, listener)
             with step(f"open the {self.machine.channel} channel"):
                 mount_data(self._agent, self.machine)
                 self._channel = open_channel(self._qemu, self.machine, self._keys, deadline)
@@ -223,7 +240,9 @@ class GuestLife:
     def power_off(self) -> None:
         """End the guest in order: the agent resets the machine when the channel closes, and QEMU ends with it."""
         with step(f"power off {self._name}"):
-            self._hang_up()
+            if self._channel is not None:
+                self._channel.close()
+            self._qemu.hang_up()
             self._qemu.wait()
             self.kill()
 
@@ -253,11 +272,6 @@ class GuestLife:
             self._slots.release()
         self._slots = None
 
-    def _hang_up(self) -> None:
-        if self._channel is not None:
-            self._channel.close()
-        self._qemu.hang_up()
-
     def _control(self, before: State, command: str, after: State) -> None:
         if self._qemu.monitor is None or self.state is not before:
             raise GuestError(f"a guest that is {self.state} does not become {after}")
@@ -269,6 +283,11 @@ class GuestLife:
     def _agent(self) -> FramedChannel:
         assert self._qemu.agent is not None
         return self._qemu.agent
+
+    @property
+    def _monitor(self) -> Monitor:
+        assert self._qemu.monitor is not None
+        return self._qemu.monitor
 
     @property
     def _keys(self) -> SshKeys | None:
@@ -289,13 +308,23 @@ class GuestLife:
             raise
         self.state = State.READY
 
-    def _start(self, files: HostFiles) -> None:
-        if self._files is not None:
-            files = replace(files, initramfs=self._files.initramfs, overlay=self._files.overlay)
+    def _start(self, memory: MemoryFile | None, *, is_kept: bool = False) -> None:
+        files = self._files or GuestFiles()
         self._memory_kills = memory_kills()
-        self._qemu.start(self.machine, replace(files, terminal=self._terminal), self.console_max)
-        if self._qemu.monitor is not None:
-            self._panic_watch = PanicWatch(self._qemu.monitor, self.console)
+        self._qemu.start(
+            self.machine,
+            Wiring(
+                console=self.console.path.absolute(),
+                terminal=self._terminal,
+                initramfs=None if files.initramfs is None else files.initramfs.absolute(),
+                overlay=None if files.overlay is None else files.overlay.absolute(),
+                memory=memory,
+                is_kept=is_kept,
+            ),
+            passed=() if self._memory is None else (self._memory.descriptor,),
+            console_max=self.console_max,
+        )
+        self._panic_watch = PanicWatch(self._monitor, self.console)
         # QEMU has opened all files: removed here, none is left behind, whatever ends us.
         if self._files is not None:
             if self._files.overlay is not None:
@@ -327,22 +356,6 @@ class GuestLife:
             self.has_failed = self.has_failed or isinstance(cause, FAILURES)
             raise cause from None
 
-
-def _silent(text: str) -> None:
-    del text
-
-
-# A guest into files and out of them: one that is saved for many others, and one that is kept as it is.
-
-RESTORE_LIMIT = 60.0
-"""Host seconds from QEMU's start to the channel of a restored guest, which takes 0.3 on an idle core."""
-
-_SLEEP = ("sleep", "0.1")
-
-
-class SavableGuest(GuestLife):
-    """A guest that can be saved and restored, and kept and reopened."""
-
     def restore(self, saved: SavedGuest, time_limit: float = RESTORE_LIMIT) -> None:
         """Go on where a guest of this machine was saved, as another one. On failure nothing is left running.
 
@@ -353,17 +366,13 @@ class SavableGuest(GuestLife):
             with step("start QEMU"):
                 self._files = make_restored_files(self.machine, saved.overlay, self._directory, self._name)
                 begin_console(saved, self.console.path)
-                self._start(HostFiles(self.console.path, memory=saved.memory))
-            assert self._qemu.monitor is not None
+                self._start(saved.memory)
             deadline = Deadline(time_limit)
             with step("load the devices"):
-                load_devices(self._qemu.monitor, saved.state)
+                load_state(self._monitor, saved.state, has_memory=False)
             with step("wait for the agent"), self._qemu.drained_console():
-                # On the exact clock an idle guest's time runs ahead: it finds the request when it goes on.
-                ping = self._agent.send_ping()
-                self._qemu.monitor.command("cont")
-                self._agent.wait_for_answer(ping, time_limit)
-                renew(self._agent, self.machine, self._files.identity)
+                self._continue(time_limit)
+                reidentify(self._agent, self.machine, self._files.identity)
             with step(f"open the {self.machine.channel} channel"):
                 self._channel = open_channel(self._qemu, self.machine, self._keys, deadline)
         self.restored_from = saved.key
@@ -374,7 +383,7 @@ class SavableGuest(GuestLife):
             if self._qemu.monitor is None or self._memory is None or self.state is not State.READY:
                 raise GuestError(f"a guest that is {self.state} cannot be saved, nor one with memory of QEMU's own")
             self._leave_channel()
-            save_devices(self._qemu.monitor, saved.state)
+            save_state(self._monitor, saved.state, has_memory=False)
             keep_files(saved, self._memory, self._written, self.console.path)
             if self._files is not None and self._files.base is not None:
                 check_overlay(saved.overlay, self._files.base)
@@ -393,7 +402,7 @@ class SavableGuest(GuestLife):
             if self.state is State.READY:
                 with contextlib.suppress(GuestError):  # the agent may be what has failed
                     self._leave_channel()
-            save_whole(self._qemu.monitor, saved.state)
+            save_state(self._monitor, saved.state, has_memory=True)
             if self.machine.root is not None:
                 assert self._written is not None
                 assert self._files is not None
@@ -410,15 +419,18 @@ class SavableGuest(GuestLife):
             with step("start QEMU"):
                 if self.machine.root is not None:
                     self._files = GuestFiles(overlay=saved.overlay, base=self.machine.root.base)
-                self._start(HostFiles(self.console.path, is_kept=True))
-            assert self._qemu.monitor is not None
+                self._start(None, is_kept=True)
             with step("load the memory and the devices"):
-                load_whole(self._qemu.monitor, saved.state)
+                load_state(self._monitor, saved.state, has_memory=True)
             with step("wait for the agent"):
-                ping = self._agent.send_ping()
-                self._qemu.monitor.command("cont")
-                self._agent.wait_for_answer(ping, time_limit)
+                self._continue(time_limit)
             self._channel = self._agent
+
+    def _continue(self, time_limit: float) -> None:
+        # On the exact clock an idle guest's time runs ahead: it finds the request when it goes on.
+        ping = self._agent.send_ping()
+        self._monitor.command("cont")
+        self._agent.wait_for_answer(ping, time_limit)
 
     @property
     def _written(self) -> Path | None:
@@ -431,36 +443,7 @@ class SavableGuest(GuestLife):
             assert self._channel is not None
             self._channel.close()
             # sshd notices, and the connection is gone from QEMU's network.
-            self._agent.run(_SLEEP, time_limit=COMMAND_LIMIT)
-
-
-_POLL_PAUSE = ("sleep", "0.1")
-"""Runs in the guest between two polls: on the exact clock, guest time stands still while the guest is idle."""
-
-_LAST_ATTEMPT_LIMIT = 1.0
-"""Host seconds that the last poll of a condition gets at least."""
-
-_ANSWER_LIMIT = 10.0
-"""Host seconds for a kernel that seems to have panicked to answer; QEMU's end is noticed before."""
-
-_QUOTED_BYTES = 4096
-_QUOTED_LINES = 10
-
-
-_WAITS_FOR_THE_HOST = re.compile(r"INFO: task .{1,60} blocked (?:in I/O wait )?for more than")
-"""No report of a guest that counts instructions and has a disk: while the host reads the disk such a guest is idle, and
-its clock jumps from timer to timer. Minutes of it pass in a second of a busy host's."""
-
-
-class Guest(SavableGuest):
-    """One guest. Its console log and QEMU's messages go into ``directory``, as ``NAME.console`` and ``NAME.qemu``.
-
-    Used as a context manager it boots on entry, unless it is ready already, and is killed on exit. A guest belongs to
-    the thread that starts it. ``expected_reports`` are patterns: what its kernel reports is no trouble where one of
-    them is found in the report. ``say`` gets a line when it has to wait for other guests. ``terminal`` is a device's
-    name. With ``memory`` of ours it can be saved. It is ended when either log has more than ``console_max`` bytes.
-    ``has_failed`` once a verb has raised that it is gone, or hangs.
-    """
+            self._agent.run(_PAUSE, time_limit=COMMAND_LIMIT)
 
     def run(
         self, argv: Sequence[str], *, time_limit: float = COMMAND_LIMIT, listener: Listener | None = None
@@ -509,7 +492,7 @@ class Guest(SavableGuest):
                     raise _failure(
                         result, f"still ended with status {result.status} in the guest after {time_limit:g} s"
                     )
-                self._run(_POLL_PAUSE, COMMAND_LIMIT)
+                self._run(_PAUSE, COMMAND_LIMIT)
                 result = self._run(argv, max(left, _LAST_ATTEMPT_LIMIT))
                 attempts += 1
             waiting.note(f"attempts: {attempts}")
@@ -644,8 +627,21 @@ class Guest(SavableGuest):
         """
         if self._qemu.agent is None or self.state is not State.READY:
             return
+        line = f"{END_OF_LOG} {secrets.token_hex(8)}"
+        mark = self.console.length()
+        end = mark + _LOG_BYTES
         with step("drain the console"), contextlib.suppress(GuestError):
-            wait_for_end_of_log(self._qemu.agent, self.console)
+            # An alert: the guest's log level may be low.
+            self._agent.put(f"<1>{line}\n".encode(), "/dev/kmsg", mode=0o644, time_limit=_LOG_LIMIT)
+            deadline = Deadline(_LOG_LIMIT)
+            while deadline.left() and mark < end:
+                lines, after = self.console.whole_lines(mark)
+                if any(line in printed for printed in lines):
+                    return
+                if after > mark:
+                    mark, deadline = after, Deadline(_LOG_LIMIT)
+                else:
+                    time.sleep(_LOG_PAUSE)
 
     def _run(self, argv: Sequence[str], time_limit: float, listener: Listener | None = None) -> CommandResult:
         if isinstance(argv, str):

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from filelock import FileLock
@@ -45,10 +44,14 @@ _EXTERNAL_DATA = 1 << 2
 
 def make_overlay(root: RootImage, file: Path) -> None:
     """Make a file an overlay: reads come from the image, writes go to the file. Raises HostError."""
+    _qemu_img("create", root, file, f"cannot make an overlay over the image {root.name}")
+
+
+def _qemu_img(command: str, root: RootImage, overlay: Path, failure: str) -> None:
     options = ["-q", "-f", "qcow2", "-F", root.format, "-b", str(root.base.absolute())]
-    finished = run(["qemu-img", "create", *options, str(file)], time_limit=_OVERLAY_LIMIT)
+    finished = run(["qemu-img", command, *options, str(overlay)], time_limit=_OVERLAY_LIMIT)
     if finished.status != 0:
-        raise HostError(f"cannot make an overlay over the image {root.name}", detail=finished.complaint())
+        raise HostError(failure, detail=finished.complaint())
 
 
 def check_overlay(overlay: Path, base: Path) -> None:
@@ -71,10 +74,7 @@ def keep_overlay(root: RootImage, overlay: Path, base: Path, target: Path) -> No
     shutil.copyfile(overlay, target)
     check_overlay(target, base)
     # A restored guest's overlay is over the saved one's, which the cache may remove.
-    options = ["-q", "-f", "qcow2", "-F", root.format, "-b", str(root.base.absolute())]
-    finished = run(["qemu-img", "rebase", *options, str(target)], time_limit=_OVERLAY_LIMIT)
-    if finished.status != 0:
-        raise HostError(f"cannot keep what the guest has written to {root.name}", detail=finished.complaint())
+    _qemu_img("rebase", root, target, f"cannot keep what the guest has written to {root.name}")
 
 
 # The SSH keys of the lab: one of its own, kept private to the user, and a new one for every guest.
@@ -285,14 +285,11 @@ class SharedMemory:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         os.close(self.descriptor)
 
     @property
     def file(self) -> MemoryFile:
-        """The file as QEMU finds it, which inherits the descriptor."""
         return MemoryFile(f"/proc/self/fd/{self.descriptor}", is_saved=False)
 
     def write(self, target: Path) -> None:
@@ -339,12 +336,7 @@ def _write_all(file: int, data: bytes, place: int) -> None:
 # the state that it loads: a guest that ran with another clock, CPU or kernel loads silently. So a saved guest belongs
 # to one machine (see ``artifacts.saved_guests``), and who restores one must check what came of it.
 
-_Capabilities = list[dict[str, object]]
-
 _STATE_NAME = "state"
-_IGNORE_SHARED = "x-ignore-shared"
-_DEVICES: _Capabilities = [{"capability": _IGNORE_SHARED, "state": True}]
-_WHOLE: _Capabilities = [{"capability": _IGNORE_SHARED, "state": False}]
 _BANDWIDTH = 1 << 40
 """Bytes a second; by itself QEMU limits it to 128 MiB."""
 
@@ -372,7 +364,6 @@ class SavedGuest:
 
     @property
     def state(self) -> Path:
-        """Its devices, as QEMU's migration writes them."""
         return self.folder / "devices"
 
     @property
@@ -386,7 +377,6 @@ class SavedGuest:
 
     @property
     def console(self) -> Path:
-        """What was on its console."""
         return self.folder / "console"
 
     @property
@@ -395,44 +385,29 @@ class SavedGuest:
         return self.folder / "overlay"
 
 
-def save_devices(monitor: Monitor, target: Path) -> None:
-    """Stop a guest and write the state of its devices; its disks are on the host then. Raises GuestError, OSError."""
-    _write(monitor, target, _DEVICES)
+def save_state(monitor: Monitor, target: Path, *, has_memory: bool) -> None:
+    """Stop a guest and write the state of its devices, and of its memory with ``has_memory``.
 
-
-def save_whole(monitor: Monitor, target: Path) -> None:
-    """As ``save_devices``, with the memory in the state. Raises GuestError, OSError."""
-    _write(monitor, target, _WHOLE)
-
-
-def _write(monitor: Monitor, target: Path, capabilities: _Capabilities) -> None:
+    Its disks are on the host then. Raises GuestError, OSError.
+    """
     monitor.command("stop")
-    _prepare(monitor, capabilities)
+    _prepare(monitor, has_memory=has_memory)
     with _opened(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as file:
         monitor.pass_descriptor(_STATE_NAME, file)
         monitor.command("migrate", uri=f"fd:{_STATE_NAME}")
-        _wait_for(monitor, "completed")
+        _wait_for_migration(monitor)
 
 
-def load_devices(monitor: Monitor, source: Path) -> None:
-    """Give a machine that waits for it the state of its devices; its CPUs are stopped then. Raises GuestError."""
-    _read(monitor, source, _DEVICES)
-
-
-def load_whole(monitor: Monitor, source: Path) -> None:
-    """As ``load_devices``, from a state with the memory in it. Raises GuestError."""
-    _read(monitor, source, _WHOLE)
-
-
-def _read(monitor: Monitor, source: Path, capabilities: _Capabilities) -> None:
-    _prepare(monitor, capabilities)
+def load_state(monitor: Monitor, source: Path, *, has_memory: bool) -> None:
+    """Give a machine that waits for it the state that was written; its CPUs are stopped then. Raises GuestError."""
+    _prepare(monitor, has_memory=has_memory)
     try:
         with _opened(source, os.O_RDONLY) as file:
             monitor.pass_descriptor(_STATE_NAME, file)
             monitor.command("migrate-incoming", uri=f"fd:{_STATE_NAME}")
     except OSError as error:
         raise GuestError(f"the saved guest cannot be read: {error.strerror}", where=str(source)) from None
-    _wait_for(monitor, "completed")
+    _wait_for_migration(monitor)
 
 
 def keep_files(saved: SavedGuest, memory: SharedMemory, overlay: Path | None, console: Path) -> None:
@@ -463,17 +438,18 @@ def _opened(file: Path, flags: int) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _prepare(monitor: Monitor, capabilities: _Capabilities) -> None:
-    monitor.command("migrate-set-capabilities", capabilities=capabilities)
+def _prepare(monitor: Monitor, *, has_memory: bool) -> None:
+    capability = {"capability": "x-ignore-shared", "state": not has_memory}
+    monitor.command("migrate-set-capabilities", capabilities=[capability])
     monitor.command("migrate-set-parameters", **{"max-bandwidth": _BANDWIDTH})
 
 
-def _wait_for(monitor: Monitor, wanted: str) -> None:
+def _wait_for_migration(monitor: Monitor) -> None:
     deadline = Deadline(_STATE_LIMIT)
     while True:
         answer = monitor.command("query-migrate")
         status = answer.get("status") if isinstance(answer, dict) else None
-        if status == wanted:
+        if status == "completed":
             return
         if status in ("failed", "cancelled"):
             raise GuestError("QEMU cannot save or load the state of the guest's devices")
@@ -486,11 +462,11 @@ def _wait_for(monitor: Monitor, wanted: str) -> None:
 #
 # A guest of the initramfs on the exact clock gets nothing: it is to be equal to all others, as booted ones are.
 
-_RENEWAL_LIMIT = 30.0
+_IDENTITY_LIMIT = 30.0
 _IMAGES_FOLDER, _IDENTITY_FOLDER = "/run/orchestrator/identity", "/root"
 
 
-def renew(agent: FramedChannel, machine: Machine, identity: Mapping[str, bytes]) -> None:
+def reidentify(agent: FramedChannel, machine: Machine, identity: Mapping[str, bytes]) -> None:
     """Write a guest's own ``identity`` into it, by the files' names, and set its clock. Raises GuestError."""
     exact = machine.timing == "instructions"
     # On the exact clock the pools of two guests begin alike, and the time is that of 2005.
@@ -499,8 +475,8 @@ def renew(agent: FramedChannel, machine: Machine, identity: Mapping[str, bytes])
         return
     folder = _IDENTITY_FOLDER if machine.root is None else _IMAGES_FOLDER
     for name, content in files.items():
-        agent.put(content, f"{folder}/{name}", mode=0o600, time_limit=_RENEWAL_LIMIT)
+        agent.put(content, f"{folder}/{name}", mode=0o600, time_limit=_IDENTITY_LIMIT)
     now = () if exact else (str(int(time.time())),)
-    result = agent.run(["renew-guest", folder, *now], time_limit=_RENEWAL_LIMIT)
+    result = agent.run(["renew-guest", folder, *now], time_limit=_IDENTITY_LIMIT)
     if result.status != 0:
         raise GuestError(f"the restored guest did not become one of its own: {complaint(result.stderr)}")

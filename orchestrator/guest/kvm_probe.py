@@ -16,6 +16,7 @@ import json
 import mmap
 import os
 import resource
+import struct
 import time
 
 ITERATIONS = 100_000
@@ -48,74 +49,24 @@ IDENTITY_MAP_ADDRESS = 0x7FFBC000
 TSS_ADDRESS = 0x7FFBD000
 
 
-class Segment(ctypes.Structure):
-    """``struct kvm_segment``: a segment register with its descriptor."""
+SEGMENT = struct.Struct("<QIH10B")
+"""``struct kvm_segment``: base, limit, selector, type, present, dpl, db, s, l, g, avl, unusable, padding."""
 
-    _fields_ = (
-        ("base", ctypes.c_uint64),
-        ("limit", ctypes.c_uint32),
-        ("selector", ctypes.c_uint16),
-        ("type", ctypes.c_uint8),
-        ("present", ctypes.c_uint8),
-        ("dpl", ctypes.c_uint8),
-        ("db", ctypes.c_uint8),  # 32-bit operands and addresses
-        ("s", ctypes.c_uint8),  # code or data
-        ("l", ctypes.c_uint8),  # 64-bit code
-        ("g", ctypes.c_uint8),  # limit counts pages
-        ("avl", ctypes.c_uint8),
-        ("unusable", ctypes.c_uint8),
-        ("padding", ctypes.c_uint8),
-    )
+SREGS_SIZE, CR0 = 312, 224
+"""Bytes of ``struct kvm_sregs``, which begins with the segments CS, DS, ES, FS, GS and SS; where CR0 is in it."""
 
+REGS = struct.Struct("<16QQQ")
+"""``struct kvm_regs``: sixteen registers, RIP, RFLAGS."""
 
-class DescriptorTable(ctypes.Structure):
-    """``struct kvm_dtable``."""
+REGION = struct.Struct("<IIQQQ")
+"""``struct kvm_userspace_memory_region``: slot, flags, address in the guest, size, address of the memory."""
 
-    _fields_ = (("base", ctypes.c_uint64), ("limit", ctypes.c_uint16), ("padding", ctypes.c_uint16 * 3))
-
-
-class SystemRegisters(ctypes.Structure):
-    """``struct kvm_sregs``."""
-
-    _fields_ = (
-        *((name, Segment) for name in ("cs", "ds", "es", "fs", "gs", "ss", "tr", "ldt")),
-        ("gdt", DescriptorTable),
-        ("idt", DescriptorTable),
-        *((name, ctypes.c_uint64) for name in ("cr0", "cr2", "cr3", "cr4", "cr8", "efer", "apic_base")),
-        ("interrupt_bitmap", ctypes.c_uint64 * 4),
-    )
-
-
-class Registers(ctypes.Structure):
-    """``struct kvm_regs``."""
-
-    _fields_ = tuple(
-        (name, ctypes.c_uint64)
-        for name in (
-            *("rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rsp", "rbp"),
-            *(f"r{number}" for number in range(8, 16)),
-            *("rip", "rflags"),
-        )
-    )
-
-
-class MemoryRegion(ctypes.Structure):
-    """``struct kvm_userspace_memory_region``."""
-
-    _fields_ = (
-        ("slot", ctypes.c_uint32),
-        ("flags", ctypes.c_uint32),
-        ("guest_phys_addr", ctypes.c_uint64),
-        ("memory_size", ctypes.c_uint64),
-        ("userspace_addr", ctypes.c_uint64),
-    )
-
+ADDRESS = struct.Struct("<Q")
 
 _WRITES, _READS = 1, 2  # from the caller's side
 
 
 def _request(number: int, direction: int = 0, argument_bytes: int = 0) -> int:
-    """Compose the number of a KVM ioctl as ``asm-generic/ioctl.h`` does."""
     return direction << 30 | argument_bytes << 16 | 0xAE << 8 | number
 
 
@@ -123,13 +74,13 @@ GET_API_VERSION = _request(0x00)
 CREATE_VM = _request(0x01)
 GET_VCPU_MMAP_SIZE = _request(0x04)
 CREATE_VCPU = _request(0x41)
-SET_USER_MEMORY_REGION = _request(0x46, _WRITES, ctypes.sizeof(MemoryRegion))
+SET_USER_MEMORY_REGION = _request(0x46, _WRITES, REGION.size)
 SET_TSS_ADDR = _request(0x47)
-SET_IDENTITY_MAP_ADDR = _request(0x48, _WRITES, ctypes.sizeof(ctypes.c_uint64))
+SET_IDENTITY_MAP_ADDR = _request(0x48, _WRITES, ADDRESS.size)
 RUN = _request(0x80)
-SET_REGS = _request(0x82, _WRITES, ctypes.sizeof(Registers))
-GET_SREGS = _request(0x83, _READS, ctypes.sizeof(SystemRegisters))
-SET_SREGS = _request(0x84, _WRITES, ctypes.sizeof(SystemRegisters))
+SET_REGS = _request(0x82, _WRITES, REGS.size)
+GET_SREGS = _request(0x83, _READS, SREGS_SIZE)
+SET_SREGS = _request(0x84, _WRITES, SREGS_SIZE)
 
 
 class KvmRefusalError(Exception):
@@ -144,28 +95,30 @@ class CountingMachine:
             raise KvmRefusalError("KVM has an unknown API version")
         vm = fcntl.ioctl(kvm, CREATE_VM)
         fcntl.ioctl(vm, SET_TSS_ADDR, TSS_ADDRESS)
-        fcntl.ioctl(vm, SET_IDENTITY_MAP_ADDR, ctypes.c_uint64(IDENTITY_MAP_ADDRESS))
+        fcntl.ioctl(vm, SET_IDENTITY_MAP_ADDR, ADDRESS.pack(IDENTITY_MAP_ADDRESS))
         self._memory = mmap.mmap(-1, MEMORY_BYTES)
         self._memory[CODE_ADDRESS : CODE_ADDRESS + len(CODE)] = CODE
         address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-        fcntl.ioctl(vm, SET_USER_MEMORY_REGION, MemoryRegion(memory_size=MEMORY_BYTES, userspace_addr=address))
+        fcntl.ioctl(vm, SET_USER_MEMORY_REGION, REGION.pack(0, 0, 0, MEMORY_BYTES, address))
         self._cpu = fcntl.ioctl(vm, CREATE_VCPU)
         self._shared = mmap.mmap(self._cpu, fcntl.ioctl(kvm, GET_VCPU_MMAP_SIZE))
         self._enter_protected_mode()
 
     def _enter_protected_mode(self) -> None:
-        registers = SystemRegisters()
+        registers = bytearray(SREGS_SIZE)
         fcntl.ioctl(self._cpu, GET_SREGS, registers)
-        flat = {"base": 0, "limit": 0xFFFFFFFF, "present": 1, "s": 1, "db": 1, "g": 1}
-        registers.cs = Segment(type=CODE_SEGMENT, selector=0x08, **flat)
-        for name in ("ds", "es", "fs", "gs", "ss"):
-            setattr(registers, name, Segment(type=DATA_SEGMENT, selector=0x10, **flat))
-        registers.cr0 |= CR0_PROTECTION_ENABLE
-        fcntl.ioctl(self._cpu, SET_SREGS, registers)
+        for number, (selector, kind) in enumerate([(0x08, CODE_SEGMENT), *[(0x10, DATA_SEGMENT)] * 5]):
+            # Flat: 4 GiB, present, of ring 0, 32 bit, code or data, its limit in pages.
+            SEGMENT.pack_into(
+                registers, number * SEGMENT.size, 0, 0xFFFFFFFF, selector, kind, 1, 0, 1, 1, 0, 1, 0, 0, 0
+            )
+        (cr0,) = ADDRESS.unpack_from(registers, CR0)
+        ADDRESS.pack_into(registers, CR0, cr0 | CR0_PROTECTION_ENABLE)
+        fcntl.ioctl(self._cpu, SET_SREGS, bytes(registers))
 
     def count_down(self) -> tuple[int, int]:
         """Run the loop once; thread CPU time and wall time, in nanoseconds."""
-        fcntl.ioctl(self._cpu, SET_REGS, Registers(rip=CODE_ADDRESS, rflags=RFLAGS_RESERVED))
+        fcntl.ioctl(self._cpu, SET_REGS, REGS.pack(*[0] * 16, CODE_ADDRESS, RFLAGS_RESERVED))
         wall = time.monotonic_ns()
         cpu = time.thread_time_ns()
         fcntl.ioctl(self._cpu, RUN)

@@ -251,7 +251,6 @@ class DataDisk:
 
     @property
     def folder(self) -> str:
-        """Where it is in the guest."""
         return self.place or f"/data/{self.name}"
 
 
@@ -272,12 +271,10 @@ class Lan:
 
     @property
     def mac(self) -> str:
-        """The address of its network device."""
         return f"52:54:00:4c:41:{self.number:02x}"
 
     @property
     def address(self) -> str:
-        """Its IPv4 address, of a network of 24 bits."""
         return f"192.168.77.{self.number}"
 
 
@@ -338,14 +335,14 @@ class MemoryFile:
 class Wiring:
     """The host's ends of a guest: open sockets (descriptor numbers), the console's log file, the guest's own files.
 
-    With a ``terminal`` (a device's name, or a socket's descriptor) the console is there as well. Without a ``memory``
-    file QEMU takes memory of its own. With that of a saved guest it waits for the state of the devices, and with
-    ``is_kept`` for a state that has the memory in it.
+    QEMU's start makes the sockets of the monitor and the agent. With a ``terminal`` (a device's name, or a socket's
+    descriptor) the console is there as well. Without a ``memory`` file QEMU takes memory of its own. With that of a
+    saved guest it waits for the state of the devices, and with ``is_kept`` for a state that has the memory in it.
     """
 
-    monitor: int | str
-    agent: int | str
-    console: Path | str
+    monitor: int | str = 0
+    agent: int | str = 0
+    console: Path | str = ""
     terminal: str | int | None = None
     initramfs: Path | None = None
     overlay: Path | None = None

@@ -20,31 +20,6 @@ from qemu.qmp.legacy import QEMUMonitorProtocol
 
 from orchestrator.errors import GuestError
 
-# A file that QEMU writes and the lab reads. It is in memory, has no name on a disk, and ends with its last process.
-
-
-class SharedFile:
-    """An empty file of the host's memory (``memfd_create(2)``); QEMU gets its descriptor."""
-
-    def __init__(self) -> None:
-        self.descriptor = os.memfd_create("orchestrator", os.MFD_CLOEXEC)
-
-    def take(self) -> bytes:
-        """What is in the file, which is empty afterwards: a kernel's text would stay in the host's memory."""
-        size = os.fstat(self.descriptor).st_size
-        with open(self.descriptor, "rb", buffering=0, closefd=False) as file:
-            file.seek(0)
-            content = file.read(size)
-        os.ftruncate(self.descriptor, 0)
-        return content
-
-    def close(self) -> None:
-        """Close the lab's descriptor."""
-        os.close(self.descriptor)
-
-
-# QEMU's control channel (QMP): the view of a guest from outside, which the guest cannot forge.
-
 _ANSWER_LIMIT = 60.0
 """Seconds; a busy host may leave QEMU waiting for several."""
 _READ_MAX = 32 << 20
@@ -61,7 +36,8 @@ class Monitor:
     def __init__(self, connection: socket.socket) -> None:
         self._protocol = QEMUMonitorProtocol(connection)
         self._lock = threading.RLock()
-        self._memory = SharedFile()
+        # What QEMU writes and the lab reads: in memory, without a name on a disk; it ends with its last process.
+        self._memory = os.memfd_create("orchestrator", os.MFD_CLOEXEC)
         self._memory_name: str | None = None
         try:
             self._protocol.connect()
@@ -81,11 +57,14 @@ class Monitor:
     def pass_descriptor(self, name: str, descriptor: int) -> None:
         """Give QEMU a copy of an open file, under a name."""
         with self._lock:
-            try:
-                self._protocol.send_fd_scm(descriptor)
-            except (QMPError, OSError) as error:
-                raise GuestError(f"QEMU's monitor takes no file: {error}") from None
+            self._send(descriptor)
             self.command("getfd", fdname=name)
+
+    def _send(self, descriptor: int) -> None:
+        try:
+            self._protocol.send_fd_scm(descriptor)
+        except (QMPError, OSError) as error:
+            raise GuestError(f"QEMU's monitor takes no file: {error}") from None
 
     def human(self, line: str) -> str:
         """Run a command of QEMU's human monitor, for what QMP has no command for."""
@@ -105,10 +84,7 @@ class Monitor:
 
     def _pass(self, descriptor: int) -> tuple[int, str]:
         """Pass a file to QEMU: the number of the set of descriptors that it is in, and its name."""
-        try:
-            self._protocol.send_fd_scm(descriptor)
-        except (QMPError, OSError) as error:
-            raise GuestError(f"QEMU's monitor takes no file: {error}") from None
+        self._send(descriptor)
         match self.command("add-fd"):
             case {"fdset-id": int(number), "fd": int(theirs)}:
                 # A QEMU that has become another user may still open it there: the kernel lets a process see its own
@@ -130,14 +106,15 @@ class Monitor:
             raise GuestError(f"cannot read {size} bytes of guest memory at {address:#x}")
         if self._memory_name is None:
             with self._lock:
-                _, self._memory_name = self._pass(self._memory.descriptor)
+                _, self._memory_name = self._pass(self._memory)
         # QMP numbers are signed: the upper half of the address space is negative.
         value = address - (1 << 64) if address >= 1 << 63 else address
         arguments = {"val": value, "size": size, "filename": self._memory_name, "cpu-index": cpu}
         try:
             self.command("memsave", **arguments)
         finally:
-            content = self._memory.take()
+            content = os.pread(self._memory, size + 1, 0)
+            os.ftruncate(self._memory, 0)  # a kernel's text would stay in the host's memory
         if len(content) != size:
             raise GuestError(f"the guest has no {size} bytes of memory at {address:#x}")
         return content
@@ -147,7 +124,7 @@ class Monitor:
         # With a QEMU that has ended the protocol reports an error.
         with self._lock, contextlib.suppress(QMPError, EOFError, OSError):
             self._protocol.close()
-        self._memory.close()
+        os.close(self._memory)
 
 
 # How often did a guest trap? Counted by QEMU, from outside.

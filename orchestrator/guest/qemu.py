@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.deadline import Deadline
@@ -27,7 +27,6 @@ from orchestrator.guest.machine import (
     MODULES,
     OLDEST_QEMU,
     Machine,
-    MemoryFile,
     Wiring,
     confinement_here,
     data_disk_serial,
@@ -68,7 +67,6 @@ class OwnStop:
 
     @property
     def interval(self) -> float:
-        """Seconds until the next look."""
         return _STOPPING_INTERVAL if self.is_expected else _LISTENING_INTERVAL
 
     def check(self) -> None:
@@ -82,45 +80,57 @@ class OwnStop:
                 self._monitor.command("quit")
 
 
-def wait_for_boot(agent: FramedChannel, stub: BootStub, stop: OwnStop, deadline: Deadline) -> None:
-    """Wait for the agent. Raises GuestHang at the deadline, UnsupportedError for a CPU that the kernel refuses."""
+def wait_for_boot(
+    agent: FramedChannel,
+    console: Console,
+    stub: BootStub,
+    stop: OwnStop,
+    time_limit: float,
+    listener: BootListener | None = None,
+) -> None:
+    """Wait for the agent. Raises GuestHang after ``time_limit``, UnsupportedError for a CPU that the kernel refuses.
+
+    With a ``listener``, which gets every line of the console, each new output begins the time limit anew.
+    """
+    deadline, last = Deadline(time_limit), Deadline(LONGEST_WORK)
+    passed_on = printed = 0
     while True:
         try:
             return agent.wait_for_agent(Deadline(stop.interval))
         except GuestHang:
             stub.check()
             stop.check()
-            if not deadline.left():
+            if listener is None and not deadline.left():
                 raise
-
-
-def watch_boot(
-    agent: FramedChannel, console: Console, stub: BootStub, stop: OwnStop, time_limit: float, listener: BootListener
-) -> None:
-    """Wait for the agent; the listener gets every line of the console.
-
-    Raises GuestHang after ``time_limit`` seconds without console output, UnsupportedError for a CPU that the kernel
-    refuses.
-    """
-    deadline, last = Deadline(time_limit), Deadline(LONGEST_WORK)
-    passed_on, printed, waiting = 0, 0, True
-    while waiting:
-        try:
-            agent.wait_for_agent(Deadline(stop.interval))
-            waiting = False
-        except GuestHang:
-            stub.check()
-            stop.check()
         finally:  # also the last lines of a guest that dies
-            lines, passed_on = console.whole_lines(passed_on)
-            listener(lines)
-        length = console.length()
-        if length > printed:
+            if listener is not None:
+                lines, passed_on = console.whole_lines(passed_on)
+                listener(lines)
+        if listener is None:
+            continue
+        if (length := console.length()) > printed:
             printed, deadline = length, Deadline(time_limit)
-        if waiting and not deadline.left():
+        if not deadline.left():
             raise GuestHang(f"no console output for {time_limit:g} s")
-        if waiting and not last.left():
+        if not last.left():
             raise GuestHang(f"it is still at work after {LONGEST_WORK / 3600:g} hours, the most that are allowed")
+
+
+class _Watch:
+    """A thread that looks at a guest from its making until it is stopped."""
+
+    def __init__(self, name: str) -> None:
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name=name, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Watch no longer."""
+        self._stopped.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        raise NotImplementedError
 
 
 # Has a guest's kernel panicked without a restart? Its QEMU is ended then, and whoever waits for the guest learns it.
@@ -146,19 +156,12 @@ _CPU = re.compile(
 _INTERRUPTS = 0x200
 
 
-class PanicWatch:
+class PanicWatch(_Watch):
     """Watches a guest's console until it is stopped, or has ended QEMU."""
 
     def __init__(self, monitor: Monitor, console: Console) -> None:
         self._monitor, self._console = monitor, console
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="panic watch", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Watch no longer."""
-        self._stopped.set()
-        self._thread.join()
+        super().__init__("panic watch")
 
     def _watch(self) -> None:
         mark = 0
@@ -276,7 +279,7 @@ _BOUND_INTERVAL = 1.0
 """Seconds between two looks; an emulated serial port prints a few megabytes in one."""
 
 
-class ConsoleBound:
+class ConsoleBound(_Watch):
     """Watches files that grow, until it is stopped; ``end`` is called once, where one has more than ``largest`` bytes.
 
     ``exceeded`` is that file.
@@ -286,50 +289,21 @@ class ConsoleBound:
         self.largest = largest
         self.exceeded: Path | None = None
         self._files, self._end = files, end
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="console bound", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Watch no longer."""
-        self._stopped.set()
-        self._thread.join()
+        super().__init__("console bound")
 
     def _watch(self) -> None:
         while not self._stopped.wait(_BOUND_INTERVAL):
             for file in self._files:
-                if _size(file) > self.largest:
-                    self.exceeded = file
-                    self._end()
-                    return
-
-
-def _size(file: Path) -> int:
-    with contextlib.suppress(OSError):  # not there yet, or on a file system that has gone
-        return file.stat().st_size
-    return 0
+                with contextlib.suppress(OSError):  # not there yet, or on a file system that has gone
+                    if file.stat().st_size > self.largest:
+                        self.exceeded = file
+                        self._end()
+                        return
 
 
 # One QEMU and our ends of its sockets, from its start to its end; what the guest in it does is not known here.
 
 _QUOTED_QEMU_LINES = 5
-
-
-@dataclass(frozen=True)
-class HostFiles:
-    """The files of the host that a QEMU opens: the console's log, and what the guest has of its own.
-
-    ``terminal`` is a device that the console is on as well. ``passed`` are descriptors that QEMU inherits. ``is_kept``
-    for a guest whose memory comes with the state of its devices.
-    """
-
-    console: Path
-    terminal: str | None = None
-    initramfs: Path | None = None
-    overlay: Path | None = None
-    memory: MemoryFile | None = None
-    passed: Sequence[int] = field(default=())
-    is_kept: bool = False
 
 
 class RunningQemu:
@@ -350,7 +324,6 @@ class RunningQemu:
 
     @property
     def pid(self) -> int | None:
-        """The process number while it runs."""
         return self.process.pid if self.process is not None and self.process.poll() is None else None
 
     @property
@@ -363,9 +336,10 @@ class RunningQemu:
         hint = "what prints so much? The file has it all, and may be removed"
         return GuestExit(what, where=str(file), detail=Console(file).last_lines(_QUOTED_QEMU_LINES), hint=hint)
 
-    def start(self, machine: Machine, files: HostFiles, console_max: int = CONSOLE_MAX) -> None:
-        """Start QEMU and return when it has made the machine; by then it has opened all files.
+    def start(self, machine: Machine, wiring: Wiring, passed: Sequence[int], console_max: int) -> None:
+        """Start QEMU and return when it has made the machine; by then it has opened all files of the ``wiring``.
 
+        The sockets of the wiring are made here. ``passed`` are descriptors that QEMU inherits.
         QEMU is ended where the console's log, or its own messages, have more than ``console_max`` bytes. Raises
         HostError where QEMU ends before, GuestError where it was killed or does not answer.
         """
@@ -375,26 +349,27 @@ class RunningQemu:
         self.console_end = console[0] if console else None
         try:
             ends = [theirs.fileno() for _, theirs in pairs]
-            terminal = ends[2] if console else files.terminal
-            own = (_absolute(files.initramfs), _absolute(files.overlay), files.memory, files.is_kept)
             confinement = confinement_here()
-            wiring = Wiring(ends[0], ends[1], files.console.absolute(), terminal, *own, confinement)
+            wiring = replace(wiring, monitor=ends[0], agent=ends[1], confinement=confinement)
+            if console:
+                wiring = replace(wiring, terminal=ends[2])
             self.command_line = tuple(qemu_command(machine, wiring))
-            files.console.touch()  # with the user's own umask, and not with QEMU's
+            log = Path(wiring.console)
+            log.touch()  # with the user's own umask, and not with QEMU's
             with self.messages.open("wb") as messages:
                 self.process = spawn(
                     self.command_line,
                     limits=confinement.limits(machine.memory_mib),
                     environment=environment(),
                     stderr=messages,
-                    pass_fds=[*ends, *files.passed],
+                    pass_fds=[*ends, *passed],
                 )
         finally:
             for _, theirs in pairs:
                 theirs.close()
         if self.is_aborted:
             self.abort()
-        self._bound = ConsoleBound([files.console, self.messages], console_max, self._end)
+        self._bound = ConsoleBound([log, self.messages], console_max, self._end)
         try:
             self.monitor = Monitor(monitor)
         except GuestError as error:
@@ -444,11 +419,6 @@ class RunningQemu:
         self.process = self.agent = self.monitor = self.console_end = None
 
 
-def _absolute(file: Path | None) -> Path | None:
-    """A file's path for QEMU, which is in another folder."""
-    return None if file is None else file.absolute()
-
-
 # Opens the channel that a guest's commands go through: the agent's, its sshd's, or its console's.
 
 _LIMIT = 60.0
@@ -462,14 +432,11 @@ def mount_data(agent: FramedChannel, machine: Machine) -> None:
     for number, disk in enumerate(machine.data):
         result = agent.run(["mount-data", data_disk_serial(number), disk.folder], time_limit=_LIMIT)
         if result.status == 0 and disk.folder.startswith(MODULES):
-            result = agent.run(["sh", "-c", _offer_modprobe()], time_limit=_LIMIT)
+            script = (data_dir("images") / "guest" / "offer-modprobe.sh").read_text()
+            result = agent.run(["sh", "-c", script], time_limit=_LIMIT)
         if result.status != 0:
             detail = plain_lines(result.stderr)[-_QUOTED_LINES:]
             raise GuestError(f"the data disk {disk.name} cannot be mounted in the guest", detail=detail)
-
-
-def _offer_modprobe() -> str:
-    return (data_dir("images") / "guest" / "offer-modprobe.sh").read_text()
 
 
 def open_channel(qemu: RunningQemu, machine: Machine, keys: SshKeys | None, deadline: Deadline) -> Channel:

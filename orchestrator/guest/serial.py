@@ -11,8 +11,8 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
+import errno
 import hashlib
-import io
 import os
 import re
 import secrets
@@ -23,10 +23,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import pexpect
-from pexpect import fdpexpect
 
 from orchestrator.deadline import Deadline
 from orchestrator.errors import CommandTimeout, GuestConnectionLost, GuestError, GuestHang
@@ -43,16 +39,12 @@ from orchestrator.guest.channel import (
     check_command,
     complaint,
     guest_path,
+    killed_when_late,
 )
 from orchestrator.guest.console import plain_lines
 from orchestrator.paths import data_dir
 
 # The host's end of a guest's console: sends, waits for marks, and removes the kernel's messages from the input.
-
-if TYPE_CHECKING:
-    _Spawn = fdpexpect.fdspawn[bytes]
-else:
-    _Spawn = fdpexpect.fdspawn  # no generic class when it runs
 
 ANSWER_MAX = 8 << 20
 """Bytes among which an answer is looked for: one has 88 KiB, and other programs print as well."""
@@ -63,41 +55,93 @@ _MESSAGE = re.compile(rb"\[ *\d+\.\d{6}\][^\n]*\n")
 _BEGUN_MESSAGE = re.compile(rb"\[ {0,7}(?:\d{1,8}(?:\.(?:\d{0,5}|\d{6}(?:\][^\n]*)?))?)?\Z")
 
 
-class _Console(_Spawn):
-    """A descriptor for pexpect, without the messages that the kernel puts into the middle of anything.
+class SerialLine:
+    """One console, without the messages that the kernel puts into the middle of anything.
 
-    Only those with a time stamp are recognised, and only by its looks. ``received`` counts the other bytes,
-    ``unmatched`` those that are kept for a mark.
+    Only those with a time stamp are recognised, and only by its looks. Raises GuestConnectionLost when it is closed
+    from the guest's side.
     """
 
     def __init__(self, descriptor: int) -> None:
-        super().__init__(descriptor, maxread=_READ_MAX, use_poll=True)
-        self.delaybeforesend = self.delayafterread = None
-        self.received = self.unmatched = 0
-        self._held = b""
+        os.set_blocking(descriptor, False)
+        self._descriptor = descriptor
+        self._received = bytearray()
+        self._held = b""  # may begin a message
 
-    def read_nonblocking(self, size: int = 1, timeout: float | None = -1) -> bytes:
-        """Wait for input that is no kernel message."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            text = self._without_messages(super().read_nonblocking(size, left))
-            self.received += len(text)
-            self.unmatched += len(text)
-            if self.unmatched > ANSWER_MAX:
-                raise pexpect.TIMEOUT("a flood")
-            if text:
-                return text
-            if left == 0.0:  # a kernel that prints without end
-                raise pexpect.TIMEOUT("kernel messages only")
+    def send(self, data: bytes, deadline: Deadline) -> None:
+        """Send all of it. Raises GuestHang at the deadline."""
+        rest = memoryview(data)
+        while rest:
+            try:
+                rest = rest[os.write(self._open(), rest) :]
+            except BlockingIOError:
+                if not self._wait(select.POLLOUT, deadline.pause()) and not deadline.left():
+                    raise GuestHang("the guest's console takes nothing any more") from None
+            except OSError as error:
+                raise _lost(error) from None
 
     def forget(self) -> None:
-        """Discard what was read and not matched yet."""
-        self.buffer = b""
-        self._before = io.BytesIO()
-        self.unmatched = 0
+        """Discard what was received so far."""
+        self._received.clear()
 
-    def _without_messages(self, data: bytes) -> bytes:
+    def until(self, mark: bytes, silence: float, deadline: Deadline) -> bytes:
+        """The input before the mark. Raises GuestHang after ``silence`` seconds without input, and at the deadline."""
+        quiet, searched = Deadline(silence), 0
+        while True:
+            place = self._received.find(mark, searched)
+            if place >= 0:
+                before = bytes(self._received[:place])
+                del self._received[: place + len(mark)]
+                return before
+            length = len(self._received)
+            if length > ANSWER_MAX:
+                raise GuestHang(f"the guest's console has {ANSWER_MAX >> 20} MiB in place of an answer")
+            searched = max(0, length - len(mark) + 1)
+            self._receive(min(quiet.pause(), deadline.pause()))
+            if len(self._received) > length:
+                quiet = Deadline(silence)
+            if not (quiet.left() and deadline.left()):
+                raise GuestHang("the guest gave no answer in time")
+
+    def read(self, patience: float) -> bytes:
+        """The input so far, after at most ``patience`` seconds of waiting for any."""
+        end = time.monotonic() + patience
+        left = patience
+        while not self._received and left >= 0:  # a kernel may print without end
+            self._receive(left)
+            left = end - time.monotonic()
+        text = bytes(self._received)
+        self.forget()
+        return text
+
+    def close(self) -> None:
+        """Close the console."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor = -1
+
+    def _open(self) -> int:
+        if self._descriptor < 0:
+            raise GuestConnectionLost("the console was closed")
+        return self._descriptor
+
+    def _wait(self, event: int, seconds: float) -> bool:
+        poll = select.poll()
+        poll.register(self._open(), event)
+        return bool(poll.poll(seconds * 1000))
+
+    def _receive(self, patience: float) -> None:
+        """Add what is there, or comes in time, and is no message of the kernel's."""
+        if not self._wait(select.POLLIN, patience):
+            return
+        try:
+            data = os.read(self._descriptor, _READ_MAX)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise _lost(error) from None
+        if not data:
+            raise _lost(None)
         text = self._held + data
         # No message ends behind the last line's end. To look for one there takes a time that grows with the square of
         # how often one seems to begin: 0.26 s for 64 KiB.
@@ -106,76 +150,14 @@ class _Console(_Spawn):
         begun = _BEGUN_MESSAGE.search(text)
         end = begun.start() if begun is not None and len(text) - begun.start() < _MESSAGE_MAX else len(text)
         self._held = text[end:]
-        return text[:end]
+        self._received += text[:end]
 
 
-class SerialLine:
-    """One console. Raises GuestConnectionLost when it is closed from the guest's side."""
-
-    def __init__(self, descriptor: int) -> None:
-        os.set_blocking(descriptor, False)
-        self._console = _Console(descriptor)
-
-    def send(self, data: bytes, deadline: Deadline) -> None:
-        """Send all of it. Raises GuestHang at the deadline."""
-        if self._console.closed:
-            raise GuestConnectionLost("the console was closed")
-        rest = memoryview(data)
-        poll = select.poll()
-        poll.register(self._console.child_fd, select.POLLOUT)
-        while rest:
-            try:
-                rest = rest[os.write(self._console.child_fd, rest) :]
-            except BlockingIOError:
-                if not poll.poll(deadline.pause() * 1000) and not deadline.left():
-                    raise GuestHang("the guest's console takes nothing any more") from None
-            except OSError as error:
-                raise _lost(error) from None
-
-    def forget(self) -> None:
-        """Discard what was received so far."""
-        self._console.forget()
-
-    def until(self, mark: bytes, silence: float, deadline: Deadline) -> bytes:
-        """The input before the mark. Raises GuestHang after ``silence`` seconds without input, and at the deadline."""
-        received, quiet = self._console.received, Deadline(silence)
-        while True:
-            if self._expect(mark, min(quiet.pause(), deadline.pause())):
-                return self._console.before or b""
-            if self._console.unmatched > ANSWER_MAX:
-                raise GuestHang(f"the guest's console has {ANSWER_MAX >> 20} MiB in place of an answer")
-            if received < self._console.received:
-                received, quiet = self._console.received, Deadline(silence)
-            if not (quiet.left() and deadline.left()):
-                raise GuestHang("the guest gave no answer in time")
-
-    def read(self, patience: float) -> bytes:
-        """The input so far, after at most ``patience`` seconds of waiting for any."""
-        try:
-            text = self._console.buffer or self._console.read_nonblocking(_READ_MAX, patience)
-        except pexpect.TIMEOUT:
-            return b""
-        except (pexpect.EOF, OSError) as error:
-            raise _lost(error) from None
-        self.forget()
-        return text
-
-    def close(self) -> None:
-        """Close the console."""
-        self._console.close()
-
-    def _expect(self, mark: bytes, timeout: float) -> bool:
-        try:
-            self._console.expect_exact([mark], timeout=timeout)
-        except pexpect.TIMEOUT:
-            return False
-        except (pexpect.EOF, OSError) as error:
-            raise _lost(error) from None
-        return True
-
-
-def _lost(error: Exception) -> GuestConnectionLost:
-    why = error.strerror if isinstance(error, OSError) and error.strerror else "closed from the guest's side"
+def _lost(error: OSError | None) -> GuestConnectionLost:
+    # What a pseudo-terminal says when nobody has its other end open is EIO.
+    why = "closed from the guest's side"
+    if error is not None and error.errno != errno.EIO:
+        why = error.strerror or why
     return GuestConnectionLost(f"the console broke: {why}")
 
 
@@ -260,7 +242,6 @@ def _last_sight(shown: bytes) -> _Sight | None:
     return last if ends[last] >= 0 else None
 
 
-_KILLED = 128 + 9
 _BLOCK = 32 * 1024
 """Bytes sent at once: as base64 they must fit into the guest kernel's buffer for a console's input, 64 KiB."""
 _PIECE_KIB = (64, 8, 1)
@@ -321,19 +302,10 @@ class SerialChannel:
         self._ask("finish", beginning)  # what was broken off before it ended
         self._upload("script", command.script, beginning)
         self._ask("start", beginning)
-        try:
+        with killed_when_late(argv[0], time_limit, command.output, lambda: self._ask("stop", Deadline(KILL_LIMIT))):
             self._collect(command, Deadline(time_limit))
-        except TooMuchOutput:
-            self._stop(argv, time_limit)
-            raise
-        except GuestHang:
-            self._stop(argv, time_limit)
-            raise CommandTimeout(
-                f"{argv[0]} did not end within {time_limit:g} s and was killed", detail=command.output.last_lines()
-            ) from None
         self._ask("finish", Deadline(KILL_LIMIT))
-        # Without a status the shell itself was killed, by the command's signal to its group.
-        return command.output.result(argv, _KILLED if command.status is None else command.status)
+        return command.result()
 
     def put(self, content: bytes | Path, target: str, *, mode: int, time_limit: float) -> None:
         """Write a file in the guest; see ``Channel.put``."""
@@ -395,14 +367,6 @@ class SerialChannel:
             command.feed(stream, content)
             taken[stream] += 1
             pause = _POLL_FIRST
-
-    def _stop(self, argv: Sequence[str], time_limit: float) -> None:
-        try:
-            self._ask("stop", Deadline(KILL_LIMIT))
-        except GuestHang:
-            raise GuestHang(
-                f"{argv[0]} did not end within {time_limit:g} s, and the guest does not answer any more"
-            ) from None
 
     def _upload(self, name: str, content: bytes, deadline: Deadline) -> None:
         self._ask(f"begin {name}", deadline)

@@ -54,8 +54,11 @@ def memory_files(version_1: str, version_2: str) -> Iterator[list[Path]]:
 
 def host_memory_mib() -> int:
     """MiB that this process and all that it starts may have."""
-    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return min([physical, *_limits()]) >> 20
+    least = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for file in itertools.chain.from_iterable(memory_files("memory.limit_in_bytes", "memory.max")):
+        with contextlib.suppress(OSError, ValueError):  # not mounted, or the root of all groups; or it is "max"
+            least = min(least, int(file.read_text()))
+    return least >> 20
 
 
 def check_memory(memory_mib: int) -> None:
@@ -68,16 +71,6 @@ def check_memory(memory_mib: int) -> None:
             " memory.limit_in_bytes)",
         )
 
-
-def _limits() -> Iterator[int]:
-    for file in itertools.chain.from_iterable(memory_files("memory.limit_in_bytes", "memory.max")):
-        try:
-            yield int(file.read_text())
-        except (OSError, ValueError):  # not mounted, or the root of all groups, which has none; or it is "max"
-            continue
-
-
-# How many guests run at once on this host, in all processes of a user? A guest takes slots, which are locked files.
 
 _FOLDER = "slots"
 _GATE = "gate"
@@ -199,7 +192,6 @@ def _lock_some(folder: Path, total: int, wanted: int, taken: list[int]) -> bool:
 
 
 def _lock(file: Path, taken: list[int]) -> bool:
-    """Lock a file and add it to what is taken, if it is free."""
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

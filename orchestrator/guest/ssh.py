@@ -34,12 +34,12 @@ from orchestrator.guest.channel import (
     MarkedCommand,
     Output,
     Stream,
-    TooMuchOutput,
     blocks,
     check_command,
     complaint,
     guest_path,
     guest_script,
+    killed_when_late,
 )
 from orchestrator.plain_text import plain_line
 
@@ -364,7 +364,6 @@ def _silence() -> GuestHang:
 
 
 _SHELL = "exec /bin/sh"
-_KILLED = 128 + 9
 _READ_SIZE = 1 << 18
 _BLOCK = paramiko.SFTPFile.MAX_REQUEST_SIZE
 _UNANSWERED = 8
@@ -390,19 +389,12 @@ class SshChannel:
         """Run a program, looked for in the PATH of the guest's sshd; see ``Channel.run``."""
         check_command(argv, directory)
         command = MarkedCommand(argv, directory, Output(listener))
-        with self._started(command.script, Deadline(KILL_LIMIT)) as session:
-            try:
-                self._collect(session, command, Deadline(time_limit), lambda: command.ended)
-            except TooMuchOutput:
-                self._kill(session, command, time_limit)
-                raise
-            except GuestHang:
-                self._kill(session, command, time_limit)
-                raise CommandTimeout(
-                    f"{argv[0]} did not end within {time_limit:g} s and was killed", detail=command.output.last_lines()
-                ) from None
-        # Without a status the shell itself was killed, by the command's signal to its group.
-        return command.output.result(argv, _KILLED if command.status is None else command.status)
+        with (
+            self._started(command.script, Deadline(KILL_LIMIT)) as session,
+            killed_when_late(argv[0], time_limit, command.output, lambda: self._kill(session, command)),
+        ):
+            self._collect(session, command, Deadline(time_limit), lambda: command.ended)
+        return command.result()
 
     def put(self, content: bytes | Path, target: str, *, mode: int, time_limit: float) -> None:
         """Write a file in the guest; see ``Channel.put``."""
@@ -484,23 +476,18 @@ class SshChannel:
                 return
             poll.poll(deadline.pause() * 1000)
 
-    def _kill(self, session: paramiko.Channel, command: MarkedCommand, time_limit: float) -> None:
+    def _kill(self, session: paramiko.Channel, command: MarkedCommand) -> None:
         deadline = Deadline(KILL_LIMIT)
-        try:
-            # A guest may be so slow, or a limit so short, that the command's number is still on its way.
-            self._collect(session, command, deadline, lambda: command.process is not None)
-            if command.process is None:
-                return
-            with (
-                self._started(guest_script("kill-group.sh", str(command.process)), deadline) as killer,
-                self._connection.bounded(deadline, killer),
-            ):
-                while killer.recv(_READ_SIZE):
-                    pass
-        except GuestHang:
-            raise GuestHang(
-                f"{command.argv[0]} did not end within {time_limit:g} s, and the guest does not answer any more"
-            ) from None
+        # A guest may be so slow, or a limit so short, that the command's number is still on its way.
+        self._collect(session, command, deadline, lambda: command.process is not None)
+        if command.process is None:
+            return
+        with (
+            self._started(guest_script("kill-group.sh", str(command.process)), deadline) as killer,
+            self._connection.bounded(deadline, killer),
+        ):
+            while killer.recv(_READ_SIZE):
+                pass
 
     @contextlib.contextmanager
     def _files(

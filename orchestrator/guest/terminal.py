@@ -150,7 +150,10 @@ def attend(start: Callable[[str, Watch], Guest], prepare: Callable[[Guest], None
     session = _Session(partial(start, os.ttyname(theirs)), prepare, token, theirs)
     session.start()
     try:
-        left = _converse(_Terminal(ours, session), token)
+        terminal = _Terminal(ours, session)
+        # The shell begins with the token; the user ends the session, or the console's end does.
+        has_begun = terminal.expect_exact([token.encode(), pexpect.EOF], timeout=None) == 0
+        left = has_begun and terminal.converse()
         if left and session.guest is not None:
             with contextlib.suppress(GuestError):
                 session.guest.stop_command()
@@ -164,19 +167,8 @@ def attend(start: Callable[[str, Watch], Guest], prepare: Callable[[Guest], None
         os.close(ours)
     if isinstance(session.error, GuestOops):
         raise session.error
-    if session.error is not None and not left and not _reset_itself(session.error):
+    has_reset_itself = isinstance(session.error, GuestExit) and session.error.status == 0  # or powered off, no panic
+    if session.error is not None and not left and not has_reset_itself:
         raise session.error
     if session.guest is not None:
         session.guest.check_console()
-
-
-def _converse(terminal: _Terminal, token: str) -> bool:
-    """Wait for the shell, then for the user; True when the user ended the session."""
-    if terminal.expect_exact([token.encode(), pexpect.EOF], timeout=None) == 1:
-        return False
-    return terminal.converse()
-
-
-def _reset_itself(error: BaseException) -> bool:
-    """Whether the guest ended by a reset or power-off of its own, and not by a panic."""
-    return isinstance(error, GuestExit) and error.status == 0

@@ -113,8 +113,7 @@ def guest(
     options = options_of(request)
     with sentences(request.config):
         machine = _machine(request, workshop, guest_kernel)
-        new = _guest_pool.booted if options.fresh else _guest_pool.clean
-        tested = new(machine, guest_kernel)
+        tested = _guest_pool.new(machine, guest_kernel, fresh=options.fresh)
         _begin(request.node, tested)
     yield tested
     _keep(request.node, tested, workshop.say)
@@ -129,13 +128,11 @@ def shared_guest(
 
     A test that fails takes it with it; the next one gets another.
     """
-    from orchestrator.pytest_plugin.guest_pool import Sharing
-
     with sentences(request.config):
         options = options_of(request)
         machine = _machine(request, workshop, guest_kernel)
-        sharing = Sharing(request.node.nodeid.partition("::")[0], options.fresh)
-        tested = _guest_pool.shared(machine, guest_kernel, sharing)
+        module = request.node.nodeid.partition("::")[0]
+        tested = _guest_pool.shared(machine, guest_kernel, module, fresh=options.fresh)
         _begin(request.node, tested)
     yield tested
     _keep(request.node, tested, workshop.say)
@@ -170,7 +167,6 @@ def guest_factory(
 
 @pytest.fixture
 def _tests_guest(request: pytest.FixtureRequest, _guest_choice: object) -> TestedGuest:
-    """The guest that a test has: the shared one where it asks for that, else its own."""
     name = "shared_guest" if "shared_guest" in request.fixturenames else "guest"
     tested: TestedGuest = request.getfixturevalue(name)
     return tested

@@ -9,6 +9,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Any, get_args
 
@@ -31,14 +32,12 @@ from orchestrator.guest.accelerator import choose_accelerator
 from orchestrator.guest.console import report_patterns
 from orchestrator.guest.guest import Guest, State
 from orchestrator.guest.hub import Hub
-from orchestrator.guest.machine import ChannelKind, Lan, Machine, Timing, qemu_cpu_names
+from orchestrator.guest.machine import ChannelKind, Machine, Timing, qemu_cpu_names
 from orchestrator.program import PROGRAM
 from orchestrator.pytest_plugin.session import NO_CHOICES, OPTIONS, attempt, choose, merged, settings_given
 from orchestrator.pytest_plugin.tested_guest import TestedGuest
-from orchestrator.run.guests import started
+from orchestrator.run.guests import GuestStart
 from orchestrator.run.machines import Hardware, machine_for
-
-# The guests of a test session: started when a test needs one, ended after it or, where shared, with its module.
 
 _SHARED_MAX = 4
 """Guests kept for further tests; each holds its memory on the host while it idles."""
@@ -47,46 +46,41 @@ _ANSWER_LIMIT = 5.0
 """Host seconds for a shared guest to run ``true``, which takes some milliseconds."""
 
 
-@dataclass(frozen=True)
-class Sharing:
-    """Which tests share a guest: those of a ``module``, and apart from the others those that want a ``fresh`` one."""
-
-    module: str
-    fresh: bool
-
-
 class GuestPool:
     """Starts guests from the calling thread. Their logs go into ``directory``."""
 
     def __init__(self, workshop: BuildContext, directory: Path) -> None:
         self._workshop = workshop
         self._directory = directory
-        self._shared: dict[tuple[Sharing, Machine], TestedGuest] = {}  # the most recently used is the last
+        self._shared: dict[tuple[str, bool, Machine], TestedGuest] = {}  # the most recently used is the last
         self._own: list[TestedGuest] = []
         self._started = 0
 
-    def clean(self, machine: Machine, kernel: Kernel) -> TestedGuest:
-        """A guest of this machine that nothing has used before. Raises GuestError when it does not start."""
-        return self._kept(self._start(machine), kernel)
+    def new(self, machine: Machine, kernel: Kernel, *, fresh: bool) -> TestedGuest:
+        """A guest of this machine that nothing has used before, booted with ``fresh``.
 
-    def booted(self, machine: Machine, kernel: Kernel) -> TestedGuest:
-        """A newly booted guest of this machine. Raises GuestError when it does not boot."""
-        return self._kept(self._boot(machine), kernel)
+        Raises GuestError when it does not start.
+        """
+        guest = self._start(machine, kernel, fresh=fresh)
+        self._own.append(guest)
+        return guest
 
-    def shared(self, machine: Machine, kernel: Kernel, sharing: Sharing) -> TestedGuest:
-        """A guest of this machine that the tests of a module use. Raises GuestError when a new one does not start."""
-        for key in [key for key in self._shared if key[0].module != sharing.module]:
+    def shared(self, machine: Machine, kernel: Kernel, module: str, *, fresh: bool) -> TestedGuest:
+        """A guest of this machine that the tests of a module use, or those of them that want a ``fresh`` one.
+
+        Raises GuestError when a new one does not start.
+        """
+        for key in [key for key in self._shared if key[0] != module]:
             self._shared.pop(key).kill()
-        guest = self._shared.pop((sharing, machine), None)
+        guest = self._shared.pop((module, fresh, machine), None)
         if guest is not None and not _is_sound(guest):
             guest.kill()
             guest = None
         if guest is None:
             while len(self._shared) >= _SHARED_MAX:
                 self._shared.pop(next(iter(self._shared))).kill()
-            start = self._boot if sharing.fresh else self._start
-            guest = self._tested(start(machine), kernel)
-        self._shared[sharing, machine] = guest
+            guest = self._start(machine, kernel, fresh=fresh)
+        self._shared[module, fresh, machine] = guest
         return guest
 
     def rest(self, guest: TestedGuest) -> None:
@@ -107,38 +101,17 @@ class GuestPool:
             guest.kill()
         self._shared, self._own = {}, []
 
-    def _kept(self, running: Guest, kernel: Kernel) -> TestedGuest:
-        guest = self._tested(running, kernel)
-        self._own.append(guest)
+    def _start(self, machine: Machine, kernel: Kernel, *, fresh: bool) -> TestedGuest:
+        make = partial(TestedGuest, self._workshop, kernel, self._name)
+        start = GuestStart(self._workshop, machine, self._directory, self._name(machine), make=make)
+        guest = start.ready(fresh=fresh)
+        assert isinstance(guest, TestedGuest)
+        guest.join_network()
         return guest
-
-    def _tested(self, running: Guest, kernel: Kernel) -> TestedGuest:
-        return TestedGuest(running, self._workshop, kernel, self._boot)
-
-    def _boot(self, machine: Machine) -> Guest:
-        guest = started(self._workshop, machine, self._directory, self._name(machine), fresh=True)
-        if machine.lan is not None:
-            try:
-                _connect(guest, machine.lan)
-            except BaseException:
-                guest.kill()
-                raise
-        return guest
-
-    def _start(self, machine: Machine) -> Guest:
-        return started(self._workshop, machine, self._directory, self._name(machine))
 
     def _name(self, machine: Machine) -> str:
         self._started += 1
         return f"guest{self._started}-{machine.cpu.name}"
-
-
-def _connect(guest: Guest, lan: Lan) -> None:
-    """Give a guest its address on its private network, on the device that is there."""
-    found = guest.succeed(["sh", "-c", 'grep -lx "$1" /sys/class/net/*/address', "sh", lan.mac]).text
-    device = found.split("/")[4]
-    guest.succeed(["ip", "addr", "add", f"{lan.address}/24", "dev", device])
-    guest.succeed(["ip", "link", "set", device, "up"])
 
 
 def _is_sound(guest: Guest) -> bool:
@@ -261,7 +234,6 @@ def checked(arguments: Mapping[str, Any]) -> GuestOptions:
 
 
 def _check_names(arguments: Mapping[str, Any]) -> None:
-    """Raise UsageError for an argument that there is not, or one with no value."""
     allowed = [field.name for field in fields(GuestOptions)]
     for name, value in arguments.items():
         if name not in allowed:
@@ -271,7 +243,6 @@ def _check_names(arguments: Mapping[str, Any]) -> None:
 
 
 def _folders(data: object) -> tuple[Path, ...]:
-    """Folders of the host, which are there."""
     if not isinstance(data, list | tuple) or not all(isinstance(folder, str | Path) for folder in data):
         example = f", such as [{data!r}]" if isinstance(data, str) else ""
         raise UsageError(f"data: found {data!r}; expected a list of folders{example}")
@@ -282,7 +253,6 @@ def _folders(data: object) -> tuple[Path, ...]:
 
 
 def _switch(arguments: Mapping[str, Any], name: str) -> bool:
-    """An argument that is on or off."""
     value = arguments.get(name, False)
     if not isinstance(value, bool):
         raise UsageError(f"{name}: found {value!r}; expected True or False")
@@ -290,7 +260,6 @@ def _switch(arguments: Mapping[str, Any], name: str) -> bool:
 
 
 def _kernel_of(image: str | None) -> str:
-    """The default kernel of a guest, by its image."""
     is_64_bit = image is not None and boot_files.image_arch(image) == "x86_64"
     return "debian-amd64" if is_64_bit else "debian-686"
 
@@ -358,7 +327,7 @@ class GuestFactory:
         lan = self._hub.next_lan()
         drivers = disk_drivers(self._workshop, kernel)
         machine = replace(options.machine(self._workshop, kernel), lan=lan, disk_drivers=drivers)
-        guest = self._pool.booted(machine, kernel)
+        guest = self._pool.new(machine, kernel, fresh=True)
         self.guests.append(guest)
         self._begin(guest)
         return guest

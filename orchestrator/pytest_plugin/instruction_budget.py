@@ -44,7 +44,7 @@ from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.benchmarks.calls.call_programs import Argument, Calls, parse_runs, system_call, user_function
 from orchestrator.benchmarks.calls.kind import KIND as CALLS
 from orchestrator.benchmarks.calls.measurement import measure_call
-from orchestrator.benchmarks.calls.table import CallCell, CallsBenchmark, CallsTable
+from orchestrator.benchmarks.calls.table import CallsBenchmark, CallsTable
 from orchestrator.benchmarks.calls.workload import Measurement, always_failing, summary
 from orchestrator.catalog.probes import BASELINE, is_path
 from orchestrator.catalog.words import system_calls
@@ -91,11 +91,9 @@ class Budget:
 
     @property
     def most(self) -> float:
-        """The largest count within the budget."""
         return self.instructions * (1 + self.percent / 100)
 
     def __str__(self) -> str:
-        """The budget as in the file."""
         text = f"{'<=' if self.is_limit else ''}{self.instructions:.15g}"
         return text + (f" +{self.percent:g}%" if self.percent else "")
 
@@ -170,7 +168,6 @@ def _are_counts(symbols: object) -> bool:
 
 
 def _plain(count: float) -> float:
-    """A whole number as one."""
     return int(count) if float(count).is_integer() else count
 
 
@@ -267,48 +264,11 @@ def settle(guest: Guest) -> None:
     guest.wait_until_succeeds(["grep", "-qx", "tsc", _CLOCKSOURCE_FILE], time_limit=_SETTLING_LIMIT)
 
 
-def count_call(guest: Guest, kernel: Kernel, call: str, arguments: Sequence[object], expect: object = None) -> Counted:
-    """Instructions of one system call, from user space and back.
-
-    Raises EvidenceError where calls differ, or one does not return what is expected.
-    """
-    checked = _checked({"name": "syscall", "call": call, "arguments": arguments}, expect)
-    number = system_calls()[call].number(kernel.spec.arch, "auto")
-    if number is None:
-        raise UnsupportedError(f"kernel {kernel.spec.name} has no system call {call}")
-    usual: Sequence[Argument] = next((one.arguments for one in benchmarks().values() if one.call == call), ())
-    words = checked.arguments or usual
-    calls = system_call(number, words, entry="auto", word_size=_WORD_SIZES[kernel.spec.arch], calls=_CALLS)
-    return _counted(guest, kernel, replace(calls, expected=checked.expect))
-
-
-def count_function(guest: Guest, workshop: BuildContext, kernel: Kernel, file: Path, expect: object = None) -> Counted:
-    """Instructions of one call of ``workload()``, which a C file defines, in user space and in the kernel.
-
-    Raises EvidenceError where calls differ, or a system call of it does not return what is expected.
-    """
-    calls = user_function(workload_program(workshop, kernel.spec.arch, file), calls=_CALLS)
-    if expect is not None:
-        calls = replace(calls, expected=_checked({"name": "workload", "file": str(file)}, expect).expect)
-    return _counted(guest, kernel, calls)
-
-
 def _checked(benchmark: Mapping[str, object], expect: object) -> CallsBenchmark:
-    """A benchmark as in an experiment. Raises UsageError."""
     try:
         return CallsBenchmark.model_validate({**benchmark, **({} if expect is None else {"expect": expect})})
     except ValidationError as error:
         raise UsageError("; ".join(problem.sentence for problem in problems_of(error, lambda path: ""))) from None
-
-
-def count_command(guest: Guest, argv: Sequence[str]) -> Counted:
-    """Instructions of one run of a program of the guest, by its path, from before its fork to after its end.
-
-    The cheapest of several runs: the first one brings its files into memory, and timer ticks fall into some.
-    """
-    settle(guest)
-    result = guest.succeed(["runbench", str(_RUNS), *argv], time_limit=_LIMIT)
-    return Counted(float(min(instructions for instructions, _, _ in parse_runs(result.text, _RUNS))))
 
 
 def _counted(guest: Guest, kernel: Kernel, calls: Calls) -> Counted:
@@ -393,19 +353,34 @@ class InstructionBudget:
 
         ``expect`` as there: what the call must return. One that always fails is a BudgetWarning without it.
         """
-        return self._held(label or call, count_call(self.guest, self.kernel, call, arguments, expect))
+        arch = self.kernel.spec.arch
+        checked = _checked({"name": "syscall", "call": call, "arguments": arguments}, expect)
+        number = system_calls()[call].number(arch, "auto")
+        if number is None:
+            raise UnsupportedError(f"kernel {self.kernel.spec.name} has no system call {call}")
+        usual: Sequence[Argument] = next((one.arguments for one in benchmarks().values() if one.call == call), ())
+        words = checked.arguments or usual
+        calls = system_call(number, words, entry="auto", word_size=_WORD_SIZES[arch], calls=_CALLS)
+        return self._held(label or call, _counted(self.guest, self.kernel, replace(calls, expected=checked.expect)))
 
     def function(self, path: str, *, label: str | None = None, expect: str | int | None = None) -> float:
         """Count one call of ``workload()``, which a C file beside the test defines: a region of code.
 
         ``expect``: what each system call of it must return. One that always fails is a BudgetWarning without it.
         """
-        counted = count_function(self.guest, self.workshop, self.kernel, self.guest.folder / path, expect)
-        return self._held(label or path, counted)
+        file = self.guest.folder / path
+        calls = user_function(workload_program(self.workshop, self.kernel.spec.arch, file), calls=_CALLS)
+        if expect is not None:
+            calls = replace(calls, expected=_checked({"name": "workload", "file": str(file)}, expect).expect)
+        return self._held(label or path, _counted(self.guest, self.kernel, calls))
 
     def command(self, argv: Sequence[str], *, label: str | None = None) -> float:
         """Count one run of a program of the guest, by its path, the cheapest of several; its budget is soft."""
-        return self._held(label or shlex.join(argv)[:_LABEL_MAX], count_command(self.guest, argv), _TICKS_PERCENT)
+        settle(self.guest)
+        # From before its fork to after its end. The first run brings its files into memory, timer ticks fall into some.
+        runs = parse_runs(self.guest.succeed(["runbench", str(_RUNS), *argv], time_limit=_LIMIT).text, _RUNS)
+        counted = Counted(float(min(instructions for instructions, _, _ in runs)))
+        return self._held(label or shlex.join(argv)[:_LABEL_MAX], counted, _TICKS_PERCENT)
 
     def check(self, label: str, count: float) -> float:
         """Hold any count against its budget: an overhead that ``probe_cost`` has measured, for one."""
@@ -435,11 +410,12 @@ class InstructionBudget:
                 hint="--qemu-update-budgets writes it",
             )
         elif count > budget.most:
+            after = _symbols(counted)
             raise BudgetExceeded(
                 f"{label} takes {count:.15g} instructions, {count - budget.instructions:.15g} more than its budget, "
                 f"{budget}, on {machine}",
                 where=str(self.file.path),
-                detail=_where_it_grew(budget, counted),
+                detail=[] if after is None else where_it_grew(budget, after),
             )
         elif budget.percent == 0 and not budget.is_limit and count < budget.instructions:
             text = f"{self.test}: {label} takes {count:.15g} of {budget} instructions on {machine}"
@@ -454,12 +430,6 @@ def _symbols(counted: Counted) -> Mapping[str, float] | None:
     with contextlib.suppress(EvidenceError):
         return by_symbol(counted.profile())
     return None
-
-
-def _where_it_grew(budget: Budget, counted: Counted) -> Sequence[str]:
-    """The symbols that a broken budget has more of; nothing where that cannot be measured and proved."""
-    after = _symbols(counted)
-    return [] if after is None else where_it_grew(budget, after)
 
 
 # What a probe costs in a test's guest: a cell of an experiment, measured and proved as the lab does.
@@ -505,7 +475,12 @@ class ProbeCosts:
         ready = ReadyGuest(self._guest, replace(artifacts, machine=self._guest.machine), Symbols.of(self._guest))
         records: dict[str, CellRecord] = {}
         for cell in boot.cells:
-            records[cell.id] = compared(CALLS, cell, _measured(ready, cell), records)
+            prepared = artifacts.cells[cell.id]
+            if isinstance(prepared, Refused):
+                record = without_number(cell, prepared.status, prepared.reason)
+            else:
+                record = measure_call(ready, cell, prepared)
+            records[cell.id] = compared(CALLS, cell, record, records)
         return _cost(records[boot.cells[-1].id])
 
     def _table(self, probe: str, handler: str, point: str | None, benchmark: Mapping[str, Any]) -> CallsTable:
@@ -527,13 +502,6 @@ class ProbeCosts:
             problems = problems_of(error, lambda path: "unknown key")
             sentences = [f"{'.'.join(map(str, problem.path))}: {problem.sentence}" for problem in problems]
             raise UsageError("; ".join(sentences)) from None
-
-
-def _measured(ready: ReadyGuest, cell: CallCell) -> CellRecord:
-    prepared = ready.artifacts.cells[cell.id]
-    if isinstance(prepared, Refused):
-        return without_number(cell, prepared.status, prepared.reason)
-    return measure_call(ready, cell, prepared)
 
 
 def _cost(record: CellRecord) -> ProbeCost:

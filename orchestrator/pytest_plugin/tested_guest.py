@@ -9,7 +9,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -31,100 +31,9 @@ from orchestrator.probes import loading
 from orchestrator.probes.symbols import ModuleMemory
 from orchestrator.steps import step
 
-# What a test expects of its guest's console: a line, a report of trouble, a panic.
-
 _PAUSE = 0.02
 _MOST_BYTES = 64 << 20
 """Bytes of the console that are looked at for a line: a guest that prints without end is given up."""
-
-
-def wait_for_line(guest: Guest, regex: str, mark: int, time_limit: float) -> tuple[str, int]:
-    """The first line since ``mark`` in which ``regex`` is found, and the mark behind it.
-
-    Raises GuestHang when nothing is printed for ``time_limit`` host seconds, GuestExit when the guest is gone,
-    UsageError for what is no regular expression.
-    """
-    pattern = _compiled(regex)
-    end = mark + _MOST_BYTES
-    deadline = Deadline(time_limit)
-    while deadline.left() and mark < end:
-        alive = guest.pid is not None  # asked first: what it printed last is looked at
-        lines, after = guest.console.whole_lines(mark)
-        for line in lines:
-            if pattern.search(line):
-                return line, _behind(guest, line, mark)
-        if after > mark:
-            mark, deadline = after, Deadline(time_limit)
-        elif not alive:
-            raise GuestExit(f"the guest is gone, and printed no line with {regex!r}", detail=guest.console.last_lines())
-        else:
-            time.sleep(_PAUSE)
-    raise GuestHang(
-        f"no line with {regex!r}, and nothing printed for {time_limit:g} s",
-        where=str(guest.console.path),
-        detail=guest.console.last_lines(),
-    )
-
-
-@contextlib.contextmanager
-def expect_oops(guest: Guest, regex: str, time_limit: float) -> Iterator[re.Pattern[str]]:
-    """The block makes the kernel report trouble in which ``regex`` is found. Raises GuestError when it does not."""
-    (pattern,) = report_patterns([regex])
-    mark = guest.console.length()
-    failure: GuestError | None = None
-    try:
-        yield pattern
-    except GuestError as error:
-        failure = error  # what an oops does to the command that caused it
-    if not _reported(guest, pattern, mark, time_limit):
-        raise failure or GuestError(
-            f"the guest's kernel has reported nothing with {regex!r}",
-            where=str(guest.console.path),
-            detail=guest.console.last_lines(),
-        )
-
-
-@contextlib.contextmanager
-def expect_panic(guest: Guest, regex: str, time_limit: float) -> Iterator[None]:
-    """The block makes the kernel panic with a report that ``regex`` fits. Raises GuestError when it does not."""
-    pattern = _compiled(regex)
-    mark = guest.console.length()
-    failure: GuestError | None = None
-    try:
-        yield
-    except GuestError as error:
-        failure = error
-    deadline, printed = Deadline(time_limit), mark
-    while guest.pid is not None and deadline.left():
-        if guest.console.length() > printed:
-            printed, deadline = guest.console.length(), Deadline(time_limit)
-        time.sleep(_PAUSE)
-    reports = list(islice(guest.console.reports(mark), REPORTS_MAX))
-    panics = [report for report in reports if report.trouble is Trouble.PANIC]
-    if not panics or not any(report.is_expected([pattern]) for report in reports):
-        raise failure or GuestError(
-            f"the guest's kernel has not panicked with {regex!r}",
-            where=str(guest.console.path),
-            detail=guest.console.last_lines(),
-        )
-    guest.kill()
-
-
-def _reported(guest: Guest, pattern: re.Pattern[str], mark: int, time_limit: float) -> bool:
-    """Whether the kernel reports what is expected before nothing was printed for ``time_limit`` seconds."""
-    deadline, printed = Deadline(time_limit), -1
-    while True:
-        length = guest.console.length()
-        if length != printed:
-            printed, deadline = length, Deadline(time_limit)
-            reports = islice(guest.console.reports(mark), REPORTS_MAX)
-            if any(report.is_expected([pattern]) for report in reports):
-                if guest.state is State.READY:
-                    guest.drain_console()  # the report's end, which belongs to this test
-                return True
-        if guest.pid is None or not deadline.left():
-            return False
-        time.sleep(_PAUSE)
 
 
 def _behind(guest: Guest, line: str, mark: int) -> int:
@@ -138,6 +47,19 @@ def _behind(guest: Guest, line: str, mark: int) -> int:
     return mark
 
 
+def _printing(guest: Guest, time_limit: float) -> Iterator[None]:
+    """At once and after each output, until the guest is gone or has printed nothing for ``time_limit`` seconds."""
+    deadline, printed = Deadline(time_limit), -1
+    while True:
+        length = guest.console.length()
+        if length != printed:
+            printed, deadline = length, Deadline(time_limit)
+            yield
+        if guest.pid is None or not deadline.left():
+            return
+        time.sleep(_PAUSE)
+
+
 def _compiled(regex: str) -> re.Pattern[str]:
     try:
         return re.compile(regex, re.MULTILINE)
@@ -145,44 +67,10 @@ def _compiled(regex: str) -> re.Pattern[str]:
         raise UsageError(f"{regex!r} is no regular expression: {error}") from None
 
 
-# A prompt for a person in a guest of a test: the console is the guest's log, so lines go through its channel.
-
 _TERMINAL = Path("/dev/tty")
 """The terminal itself: pytest has taken standard input and output."""
 
 _LINE_LIMIT = 24 * 3600.0
-
-
-def converse(guest: Guest) -> None:
-    """Run each line that a person types with a shell in the guest, until ``exit`` or the end of input.
-
-    Each line has a shell of its own. Raises HostError without a terminal.
-    """
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        raise HostError("a worker of pytest-xdist has no terminal", hint="run this test with -n 0")
-    try:
-        with _TERMINAL.open() as lines, _TERMINAL.open("w") as out:
-            _converse(guest, lines, out)
-    except OSError as error:
-        raise HostError(f"there is no terminal for a prompt in the guest: {error.strerror}") from None
-
-
-def _converse(guest: Guest, lines: TextIO, out: TextIO) -> None:
-    def show(stream: Stream, data: bytes) -> None:
-        del stream  # one terminal shows both
-        print(data.decode("utf-8", errors="replace"), end="", file=out, flush=True)
-
-    print(f"\nguest {guest.console.path.stem}; its console: {guest.console.path}; `exit` goes on", file=out)
-    while True:
-        print("guest# ", end="", file=out, flush=True)
-        line = lines.readline()
-        if not line or line.strip() == "exit":
-            print(file=out, flush=True)
-            return
-        try:
-            guest.run(["sh", "-c", line], time_limit=_LINE_LIMIT, listener=show)
-        except GuestError as error:
-            print(f"{type(error).__name__}: {error}", file=out, flush=True)
 
 
 # A module that a test has loaded into its guest.
@@ -219,24 +107,6 @@ _NOTHING: Mapping[str, str | int] = MappingProxyType({})
 _NO_VALUES: Mapping[str, Value] = MappingProxyType({})
 
 
-@dataclass
-class _Test:
-    """What a guest has to know of the test that has it. ``mark`` and ``seen`` are lengths of its console.
-
-    ``allowed`` is what its mark permits the kernel to report, ``expected`` what the test has announced besides.
-    """
-
-    workshop: BuildContext
-    kernel: Kernel
-    start: Callable[[Machine], Guest]
-    folder: Path = field(default_factory=Path)
-    allowed: Sequence[re.Pattern[str]] = ()
-    expected: list[re.Pattern[str]] = field(default_factory=list)
-    mark: int = 0
-    seen: int = 0
-    taint: int = 0
-
-
 class TestedGuest(Guest):
     """A guest in a test. Made by the fixtures.
 
@@ -247,19 +117,25 @@ class TestedGuest(Guest):
     __test__ = False  # pytest takes a class of this name for one of tests
 
     def __init__(
-        self, running: Guest, workshop: BuildContext, kernel: Kernel, start: Callable[[Machine], Guest]
+        self,
+        workshop: BuildContext,
+        kernel: Kernel,
+        name_of: Callable[[Machine], str],
+        machine: Machine,
+        directory: Path,
+        name: str,
     ) -> None:
-        self._adopt(running, _Test(workshop, kernel, start))
-
-    def _adopt(self, running: Guest, test: _Test) -> None:
-        """Be a guest that runs already: whoever started it decided whether it was booted or restored."""
-        self.__dict__ = running.__dict__
-        self._test = test
+        super().__init__(machine, directory, name)
+        self._workshop, self._kernel, self._name_of = workshop, kernel, name_of
+        self._folder = Path()
+        self._allowed: Sequence[re.Pattern[str]] = ()  # by the test's mark
+        self._announced: list[re.Pattern[str]] = []  # what the test expects the kernel to report besides
+        self._mark = self._seen = self._taint = 0  # lengths of its console, and the kernel's taint, of the test's begin
 
     @property
     def folder(self) -> Path:
         """The folder of the test's file: paths of modules and programs are relative to it."""
-        return self._test.folder
+        return self._folder
 
     @property
     def address(self) -> str | None:
@@ -284,8 +160,8 @@ class TestedGuest(Guest):
         BuildError, UsageError for a parameter that the module has not got, and RefusedError with the module's own words
         where the kernel does not take it.
         """
-        place = self._test.folder / path
-        *needed, module = user_modules(self._test.workshop, self._test.kernel, place, name=name, values=values)
+        place = self._folder / path
+        *needed, module = user_modules(self._workshop, self._kernel, place, name=name, values=values)
         check_parameter_names(module, parameters)
         with contextlib.ExitStack() as undo:
             for other in needed:
@@ -321,14 +197,34 @@ class TestedGuest(Guest):
         Looks at what was printed since the test began, or behind the line found last. Raises GuestHang when nothing is
         printed for ``time_limit`` seconds of the host.
         """
+        pattern, mark = _compiled(regex), self._seen
+        end = mark + _MOST_BYTES
+        deadline = Deadline(time_limit)
         with step("wait for line", regex):
-            line, self._test.seen = wait_for_line(self, regex, self._test.seen, time_limit)
-        return line
+            while deadline.left() and mark < end:
+                alive = self.pid is not None  # asked first: what it printed last is looked at
+                lines, after = self.console.whole_lines(mark)
+                for line in lines:
+                    if pattern.search(line):
+                        self._seen = _behind(self, line, mark)
+                        return line
+                if after > mark:
+                    mark, deadline = after, Deadline(time_limit)
+                elif not alive:
+                    what = f"the guest is gone, and printed no line with {regex!r}"
+                    raise GuestExit(what, detail=self.console.last_lines())
+                else:
+                    time.sleep(_PAUSE)
+            raise GuestHang(
+                f"no line with {regex!r}, and nothing printed for {time_limit:g} s",
+                where=str(self.console.path),
+                detail=self.console.last_lines(),
+            )
 
     def printed(self) -> list[str]:
         """The lines that were printed on the console since the test began, the last thousand of them."""
         lines: deque[str] = deque(maxlen=_PRINTED_LINES)
-        mark, end = self._test.mark, self.console.length()
+        mark, end = self._mark, self.console.length()
         while mark < end:
             found, after = self.console.whole_lines(mark)
             lines.extend(found)
@@ -346,9 +242,19 @@ class TestedGuest(Guest):
         The block may fail with what the oops did to its commands. Raises GuestError when there is no such report until
         nothing was printed for ``time_limit`` seconds.
         """
-        with expect_oops(self, regex, time_limit) as pattern:
-            self._test.expected.append(pattern)
+        (pattern,) = report_patterns([regex])
+        self._announced.append(pattern)
+        mark, failure = self.console.length(), None
+        try:
             yield
+        except GuestError as error:
+            failure = error  # what an oops does to the command that caused it
+        for _ in _printing(self, time_limit):
+            if any(report.is_expected([pattern]) for report in islice(self.console.reports(mark), REPORTS_MAX)):
+                if self.state is State.READY:
+                    self.drain_console()  # the report's end, which belongs to this test
+                return
+        raise failure or self._missing(f"reported nothing with {regex!r}")
 
     @contextlib.contextmanager
     def expect_panic(self, regex: str = ".", *, time_limit: float = COMMAND_LIMIT) -> Iterator[None]:
@@ -356,9 +262,24 @@ class TestedGuest(Guest):
 
         Raises GuestError when the guest lives on.
         """
-        with expect_panic(self, regex, time_limit):
-            self._test.expected.append(_ANYTHING)  # the oops that led to it as well
+        pattern = _compiled(regex)
+        self._announced.append(_ANYTHING)  # the oops that led to it as well
+        mark, failure = self.console.length(), None
+        try:
             yield
+        except GuestError as error:
+            failure = error
+        for _ in _printing(self, time_limit):
+            pass
+        reports = list(islice(self.console.reports(mark), REPORTS_MAX))
+        has_panicked = any(report.trouble is Trouble.PANIC for report in reports)
+        if not has_panicked or not any(report.is_expected([pattern]) for report in reports):
+            raise failure or self._missing(f"not panicked with {regex!r}")
+        self.kill()
+
+    def _missing(self, what: str) -> GuestError:
+        what = f"the guest's kernel has {what}"
+        return GuestError(what, where=str(self.console.path), detail=self.console.last_lines())
 
     def reboot(self) -> None:
         """End the guest and boot one of the same machine in its place: what was in memory and on its disk is gone.
@@ -368,17 +289,33 @@ class TestedGuest(Guest):
         with step("reboot"):
             self.check_kernel()
             self.kill()
-            self._adopt(self._test.start(self.machine), self._test)
+            super().__init__(self.machine, self._directory, self._name_of(self.machine))
+            self.say = self._workshop.say
+            self.boot()
+            self.join_network()
             self._watch()
+
+    def join_network(self) -> None:
+        """Get its address on its private network, if it has one; on failure it is killed."""
+        if self.machine.lan is None:
+            return
+        try:
+            found = self.succeed(["sh", "-c", 'grep -lx "$1" /sys/class/net/*/address', "sh", self.machine.lan.mac])
+            device = found.text.split("/")[4]
+            self.succeed(["ip", "addr", "add", f"{self.machine.lan.address}/24", "dev", device])
+            self.succeed(["ip", "link", "set", device, "up"])
+        except BaseException:
+            self.kill()
+            raise
 
     def begin_test(self, folder: Path, expected: Sequence[re.Pattern[str]]) -> None:
         """Begin a test in ``folder``: what the kernel reports from now on counts, but for what is ``expected``."""
-        self._test.folder, self._test.allowed = folder, expected
+        self._folder, self._allowed = folder, expected
         self._watch()
 
     def has_reported(self) -> bool:
         """Whether the kernel has reported trouble since the test began, expected or not."""
-        return next(self.console.reports(self._test.mark), None) is not None
+        return next(self.console.reports(self._mark), None) is not None
 
     def check_kernel(self) -> None:
         """Raise GuestOops where, since the test began, the kernel has reported trouble or become tainted by it.
@@ -387,21 +324,21 @@ class TestedGuest(Guest):
         """
         was_lost = self.has_failed
         self.drain_console()
-        reports = self.reports(self._test.mark)
-        expected = [*self._test.allowed, *self._test.expected]
+        reports = self.reports(self._mark)
+        expected = [*self._allowed, *self._announced]
         unexpected = [report for report in reports if not report.is_expected(expected)]
         if unexpected:
             raise trouble_of(unexpected, self.console.path)
         if was_lost or any(report.trouble is Trouble.PANIC for report in reports):
             return
         self.check_alive("the test ran")
-        self.check_taint(self._test.taint, has_reported=bool(reports))
+        self.check_taint(self._taint, has_reported=bool(reports))
 
     def _watch(self) -> None:
-        self._test.expected.clear()
-        self._test.mark = self._test.seen = self.console.length()
+        self._announced.clear()
+        self._mark = self._seen = self.console.length()
         if self.state is State.READY and self.pid is not None:
-            self._test.taint = taint_mask(self)
+            self._taint = taint_mask(self)
 
     # --- a person ---------------------------------------------------------------------------------
 
@@ -410,7 +347,30 @@ class TestedGuest(Guest):
 
         Raises HostError where there is no terminal, as in a worker of pytest-xdist.
         """
-        converse(self)
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            raise HostError("a worker of pytest-xdist has no terminal", hint="run this test with -n 0")
+        try:
+            with _TERMINAL.open() as lines, _TERMINAL.open("w") as out:
+                self._converse(lines, out)
+        except OSError as error:
+            raise HostError(f"there is no terminal for a prompt in the guest: {error.strerror}") from None
+
+    def _converse(self, lines: TextIO, out: TextIO) -> None:
+        def show(stream: Stream, data: bytes) -> None:
+            del stream  # one terminal shows both
+            print(data.decode("utf-8", errors="replace"), end="", file=out, flush=True)
+
+        print(f"\nguest {self.console.path.stem}; its console: {self.console.path}; `exit` goes on", file=out)
+        while True:
+            print("guest# ", end="", file=out, flush=True)
+            line = lines.readline()
+            if not line or line.strip() == "exit":
+                print(file=out, flush=True)
+                return
+            try:  # each line has a shell of its own
+                self.run(["sh", "-c", line], time_limit=_LINE_LIMIT, listener=show)
+            except GuestError as error:
+                print(f"{type(error).__name__}: {error}", file=out, flush=True)
 
 
 # The modules that a test loads, and that are unloaded after it.

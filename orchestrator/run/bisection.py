@@ -57,7 +57,11 @@ class Bisection:
                 self.say(f"{left.strip()} commits left; measuring {commit.short} {commit.subject}")
                 one = self._try(commit)
                 tried.append(one)
-                self._judge("skip" if one.measured is None else _verdict(one.measured.value, least, most))
+                verdict = "skip"
+                if one.measured is not None:
+                    value = one.measured.value
+                    verdict = "bad" if abs(value - most) <= abs(value - least) else "good"
+                self._bisect(verdict)  # git takes for HEAD what is checked out: the commit that was measured
         return Found(candidates, tried)
 
     def _check_order(self, good: Revision, bad: Revision) -> None:
@@ -106,10 +110,6 @@ class Bisection:
         finally:
             self.tree.git("bisect", "reset", "HEAD")
 
-    def _judge(self, verdict: str) -> None:
-        # git takes for HEAD what is checked out: the commit that was measured.
-        self._bisect(verdict)
-
     def _bisect(self, *words: str) -> None:
         finished = self.tree.git("bisect", *words)
         if finished.status != 0 and self._candidates() is None:
@@ -124,7 +124,3 @@ class Bisection:
             return [self.tree.commit(first[1])]
         possible = list(dict.fromkeys(_POSSIBLE.findall(log)))
         return [self.tree.commit(one) for one in possible] or None
-
-
-def _verdict(value: float, good: float, bad: float) -> str:
-    return "bad" if abs(value - bad) <= abs(value - good) else "good"

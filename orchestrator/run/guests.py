@@ -120,34 +120,26 @@ def check_pace(guest: Guest) -> None:
     A kernel that measures the TSC by a timer on a busy host may find any frequency: one was seen to run 151 seconds
     ahead in 20. How long a reading takes is no error: the host's time before and after it are bounds.
     """
-    first = _look(guest)
+    first_before, first, first_after = _look(guest)
     for _ in range(_PACE_LOOKS):
         guest.succeed(["sleep", "0.2"])
-        last = _look(guest)
-        least, most = last.before - first.after, last.after - first.before
+        before, last, after = _look(guest)
+        least, most = before - first_after, after - first_before
         if least > _PACE_SECONDS and most - least < _PACE_ERROR * least:
             break
-    passed = last.uptime - first.uptime
+    passed = last - first
     if not least / _PACE < passed < most * _PACE:
         raise OtherPace(f"the guest's clock went on by {passed:.2f} s in {least:.2f} to {most:.2f} s of the host's")
 
 
-@dataclass(frozen=True)
-class _Look:
-    """A reading of a guest's clock, and of the host's before and after it; in seconds."""
-
-    before: float
-    uptime: float
-    after: float
-
-
-def _look(guest: Guest) -> _Look:
+def _look(guest: Guest) -> tuple[float, float, float]:
+    """A reading of a guest's clock, between the host's before and after it; in seconds."""
     before = time.monotonic()
     text = kernel_value(guest, _UPTIME_FILE)
     uptime = _UPTIME.fullmatch(text)
     if uptime is None:
         raise EvidenceError(f"the guest does not say how long it has run: {text[:40]!r}", where=_UPTIME_FILE)
-    return _Look(before, float(uptime[1]), time.monotonic())
+    return before, float(uptime[1]), time.monotonic()
 
 
 # What a guest must still be after a cell was measured in it.
@@ -210,36 +202,29 @@ def started(
     The caller ends it. ``watch`` gets each guest before it runs. A saved guest that does not restore, or is not what
     was saved, is discarded with a warning, and the guest is booted. Raises GuestError when it does not boot, HostError.
     """
-    start = GuestStart(context, machine, directory, name, watch)
-    return start.booted() if fresh else start.ready()
+    return GuestStart(context, machine, directory, name, watch).ready(fresh=fresh)
 
 
 @dataclass(frozen=True)
 class GuestStart:
-    """One guest to start, as ``started`` says; with a ``terminal`` (a device's name) its console is there as well."""
+    """One guest to start, as ``started`` says; ``make`` makes it."""
 
     context: BuildContext
     machine: Machine
     directory: Path
     name: str = "guest"
     watch: Callable[[Guest], None] = unwatched
-    terminal: str | None = None
+    make: Callable[[Machine, Path, str], Guest] = Guest
 
-    def ready(self) -> Guest:
-        """The guest, the quickest way."""
-        return self._restored() or self.booted()
-
-    def booted(self) -> Guest:
-        """The guest, booted."""
-        guest = self._off()
-        guest.boot()
+    def ready(self, *, fresh: bool = False) -> Guest:
+        """The guest, the quickest way, or booted with ``fresh``."""
+        guest = None if fresh else self._restored()
+        if guest is None:
+            guest = self._watched(self.make(self.machine, self.directory, self.name))
+            guest.boot()
         return guest
 
-    def _off(self, memory: SharedMemory | None = None) -> Guest:
-        terminal = self.terminal if memory is None else None
-        # A guest that is saved counts nothing: all that differ in this alone are restored from it.
-        machine = self.machine if memory is None else replace(self.machine, counter=None)
-        guest = Guest(machine, self.directory, self.name, terminal=terminal, memory=memory)
+    def _watched(self, guest: Guest) -> Guest:
         guest.say = self.context.say
         self.watch(guest)
         return guest
@@ -248,7 +233,7 @@ class GuestStart:
         """The guest, or None where none can be saved or restored."""
         if self.machine in _given_up or not can_be_restored(self.machine):
             return None
-        guest = self._off()
+        guest = self._watched(self.make(self.machine, self.directory, self.name))
         try:
             # Before the saved guest's lock: who holds that must not wait for a guest whose owner waits for the lock.
             guest.take_slots()
@@ -298,7 +283,12 @@ class GuestStart:
                 return
 
     def _save_one(self, saved: SavedGuest) -> None:
-        with SharedMemory(self.machine.memory_mib) as memory, self._off(memory) as guest:
+        # A guest that is saved counts nothing: all that differ in this alone are restored from it.
+        machine = replace(self.machine, counter=None)
+        with (
+            SharedMemory(machine.memory_mib) as memory,
+            self._watched(Guest(machine, self.directory, self.name, memory=memory)) as guest,
+        ):
             try:
                 if self.machine.timing == "instructions":
                     wait_for_clocksource(guest)

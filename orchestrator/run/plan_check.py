@@ -29,6 +29,9 @@ from orchestrator.run.machines import timing_of
 FindKernel = Callable[[str], Kernel | None]
 """A kernel by its name or path; None where it is not to be had now."""
 
+_Found = dict[tuple[str | None, str], dict[str, str | None]]
+"""By a table's name, and what it names: why each kernel has not got that, None where it has."""
+
 
 def wrong_points(kernel: Kernel, cells: Sequence[Cell[Any]]) -> Mapping[str, str]:
     """Why the kernel lacks the points that cells name, by the cells' ids; nothing where its code is not at hand."""
@@ -75,7 +78,7 @@ def check_points(experiment: Experiment, plan: Plan, find: FindKernel) -> list[s
     A point is an error where none of its cells' kernels has it. Where some have it, the cells of the others are refused
     as they are prepared. Raises ConfigError, which lists all points that are wrong.
     """
-    found: dict[tuple[str | None, str], dict[str, str | None]] = {}
+    found: _Found = {}
     unchecked: dict[str, None] = {}
     for boot in plan.boots:
         cells = [cell for cell in boot.cells if kernel_point(cell) is not None and not is_found(cell)]
@@ -89,16 +92,21 @@ def check_points(experiment: Experiment, plan: Plan, find: FindKernel) -> list[s
         # Where a kernel has the function, its cells are at the instructions, and no longer at SYMBOL+*.
         for cell in filter(is_found, boot.cells):
             found.setdefault((cell.table, str(cell.parameters["points"])), {})[name] = None
-    problems = []
-    for (table, point), reasons_by_kernel in found.items():
-        sentence = found_sentence(point, reasons_by_kernel)
-        if sentence is not None:
-            problems += [
-                (one.origin, Problem(_key(one, point), sentence)) for one in experiment.tables if one.name == table
-            ]
+    _refuse(experiment, found, _key)
+    return list(unchecked)
+
+
+def _refuse(experiment: Experiment, found: _Found, key: Callable[[NamedTable, str], KeyPath]) -> None:
+    """Raise ConfigError, which lists them all, for what of a table's none of its kernels has."""
+    problems = [
+        (one.origin, Problem(key(one, what), sentence))
+        for (table, what), reasons in found.items()
+        if (sentence := found_sentence(what, reasons)) is not None
+        for one in experiment.tables
+        if one.name == table
+    ]
     if problems:
         raise error_of_tables(problems)
-    return list(unchecked)
 
 
 def _key(named: NamedTable, point: str) -> KeyPath:
@@ -127,22 +135,14 @@ def check_modules(experiment: Experiment, plan: Plan, find: FindKernel) -> None:
     Where some kernel has one, the cells of the others are refused as they are prepared. Kernels that are not to be had
     now are not checked.
     """
-    found: dict[tuple[str | None, str], dict[str, str | None]] = {}
+    found: _Found = {}
     for boot in plan.boots:
         kernel = find(boot.kernel) if boot.kernel_modules else None
         for table in {cell.table for cell in boot.cells}:
             for name in boot.kernel_modules:
                 reason = None if kernel is None else missing_module_reason(kernel, [name])
                 found.setdefault((table, name), {})[kernel_spec(boot.kernel).name] = reason
-    problems = []
-    for (table, name), reasons in found.items():
-        sentence = found_sentence(name, reasons)
-        if sentence is not None:
-            problems += [
-                (one.origin, Problem(("kernel_modules",), sentence)) for one in experiment.tables if one.name == table
-            ]
-    if problems:
-        raise error_of_tables(problems)
+    _refuse(experiment, found, lambda named, module: ("kernel_modules",))
 
 
 # What is wrong with a plan on this host, found before anything boots.

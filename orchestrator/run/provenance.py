@@ -131,7 +131,7 @@ class Provenance:
         self._content.boots.append(
             {
                 "name": name,
-                **_worker(booted),
+                **({"worker": booted.worker} if booted.worker else {}),
                 "qemu": list(booted.command_line),
                 **content,
                 "modules": modules,
@@ -238,12 +238,7 @@ def _made_of(booted: GuestBooted, artifacts: BootArtifacts) -> dict[str, object]
     return content
 
 
-def _worker(booted: GuestBooted) -> dict[str, object]:
-    return {"worker": booted.worker} if booted.worker else {}
-
-
 def _name(boot: Mapping[str, object], part: str) -> object:
-    """The name of the boot's kernel, image, work or modules, if it has one."""
     content = boot.get(part)
     return content.get("name") if isinstance(content, dict) else None
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from orchestrator.artifacts.cache import Artifact, BuildContext, Cache
+from orchestrator.artifacts.cache import Artifact, BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import ConfigError, HostError, LabError, UsageError
@@ -23,7 +23,7 @@ from orchestrator.experiment.table import KindRegistry
 from orchestrator.files import write_whole
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import qemu_cpu_names
-from orchestrator.results.contract import CellRecord, RunRecord
+from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.run_files import Durations, durations
 from orchestrator.results.runs import RunIdentity, prepare_directory, write_results
@@ -37,7 +37,6 @@ from orchestrator.run.boot import (
     CellBegan,
     Event,
     GuestBooted,
-    Obtain,
     Outcome,
     Progress,
     compared,
@@ -56,32 +55,26 @@ def with_found(context: BuildContext, experiment: Experiment, kinds: KindRegistr
 
     Raises GuestError, EvidenceError, HostError, and UsageError where nothing can be found.
     """
-    return _with(context, experiment, kinds, context.cache.obtain)
+    return _with(
+        experiment, lambda named: kinds.named(named.kind.name).find(context, named.table, context.cache.obtain)
+    )
 
 
 def with_found_before(context: BuildContext, experiment: Experiment, kinds: KindRegistry[BenchmarkKind]) -> Experiment:
     """The same, as far as it was found before: no guest is started."""
+
+    def get(kind: str, inputs: Mapping[str, object], *making: object) -> Artifact | None:
+        del making
+        return context.cache.get(kind, inputs)
+
     try:
-        return _with(context, experiment, kinds, _those_of(context.cache))
+        return _with(experiment, lambda named: kinds.named(named.kind.name).find(context, named.table, get))
     except HostError:  # a kernel that is not there
         return experiment
 
 
-def _with(
-    context: BuildContext, experiment: Experiment, kinds: KindRegistry[BenchmarkKind], obtain: Obtain
-) -> Experiment:
-    def found(one: NamedTable) -> NamedTable:
-        return replace(one, table=kinds.named(one.kind.name).find(context, one.table, obtain))
-
-    return replace(experiment, tables=[found(one) for one in experiment.tables])
-
-
-def _those_of(cache: Cache) -> Obtain:
-    def get(kind: str, inputs: Mapping[str, object], label: str, build: Callable[[Path], None]) -> Artifact | None:
-        del label, build
-        return cache.get(kind, inputs)
-
-    return get
+def _with(experiment: Experiment, find: Callable[[NamedTable], Any]) -> Experiment:
+    return replace(experiment, tables=[replace(named, table=find(named)) for named in experiment.tables])
 
 
 # How long a run will still take, if its cells take what they took before.
@@ -331,62 +324,49 @@ class Runner:
             provenance.check_sources(artifacts.values())
             provenance.session(facts)
         self.store.resume_run(entry.id)
-        with step_log(entry.directory / LOG_NAME):
-            self._work(entry, plan, artifacts, provenance, crew)
-
-    def _work(
-        self,
-        entry: RunEntry,
-        plan: Plan,
-        artifacts: Mapping[Boot, BootArtifacts],
-        provenance: Provenance,
-        crew: Crew,
-    ) -> None:
         unfinished = set(self.store.unfinished_cells(entry.id))
         left = TimeLeft(plan, unfinished, durations(self.store, entry.experiment), lambda: crew.jobs)
         self.listener.begin(entry.id, plan, sum(cell.id not in unfinished for cell in plan.cells), left)
         journal = RunJournal(entry, self.store, self.listener, provenance, plan, self.kinds)
-        timed_on = _timed_on(self.store.load_run(entry.id))
+        # The worker that has measured the run's times so far, empty for this machine; None where there are none.
+        timed = (cell for cell in self.store.load_run(entry.id).cells if cell.clock == "wall" and cell.status == "ok")
+        timed_on = next((cell.worker or "" for cell in timed), None)
         jobs: list[Job] = []
-        try:
-            for number, boot in enumerate(plan.boots, start=1):
-                cells = tuple(cell for cell in boot.cells if cell.id in unfinished)
-                if cells:
-                    task = self._task(entry, boot, cells, artifacts[boot], f"boot{number}")
-                    jobs.append(Job(task, artifacts[boot], timed_on if boot.clock == "wall" else None))
-                    crew.submit(jobs[-1])
-            with closing(crew.events()) as events:
-                for job, event in events:
-                    if isinstance(event, JobEnded):
-                        _collect_all(job, entry)
-                    else:
-                        journal.take(event, job)
-        except BaseException:
-            with suppress(LabError):  # on a full disk the end is not written either: the first error counts
-                for job in jobs:
-                    _collect_all(job, entry)
-                self._end(entry)
-            raise
-        self._end(entry)
+        with step_log(entry.directory / LOG_NAME):
+            try:
+                for number, boot in enumerate(plan.boots, start=1):
+                    cells = tuple(cell for cell in boot.cells if cell.id in unfinished)
+                    if cells:
+                        task = BootTask(
+                            kind=self.kinds.named(boot.kind),
+                            boot=boot,
+                            cells=cells,
+                            keys=artifacts[boot].keys,
+                            directory=entry.directory / f"boot{number}",
+                            keep_events=self.keep_events,
+                            fresh=self.fresh,
+                        )
+                        jobs.append(Job(task, artifacts[boot], timed_on if boot.clock == "wall" else None))
+                        crew.submit(jobs[-1])
+                with closing(crew.events()) as events:
+                    for job, event in events:
+                        if isinstance(event, JobEnded):
+                            _collect(job, entry)
+                        else:
+                            journal.take(event, job)
+            except BaseException:
+                with suppress(LabError):  # on a full disk the end is not written either: the first error counts
+                    for job in jobs:
+                        _collect(job, entry)
+                    self._end(entry)
+                raise
+            self._end(entry)
 
     def _end(self, entry: RunEntry) -> None:
         # A run that is complete has its results' file: one that is killed before is gone on with.
         write_results(entry.directory, self.store.load_run(entry.id))
         # With --only, a run that is gone on with may still not be at its end.
         self.store.finish_run(entry.id, "interrupted" if self.store.unfinished_cells(entry.id) else "complete")
-
-    def _task(
-        self, entry: RunEntry, boot: Boot, cells: tuple[Cell[Any], ...], artifacts: BootArtifacts, folder: str
-    ) -> BootTask:
-        return BootTask(
-            kind=self.kinds.named(boot.kind),
-            boot=boot,
-            cells=cells,
-            keys=artifacts.keys,
-            directory=entry.directory / folder,
-            keep_events=self.keep_events,
-            fresh=self.fresh,
-        )
 
 
 def _prepare_directory(entry: RunEntry, experiment: Experiment) -> None:
@@ -398,25 +378,17 @@ def _prepare_directory(entry: RunEntry, experiment: Experiment) -> None:
             write_whole(file, experiment.resolved_yaml())
 
 
-def _timed_on(run: RunRecord) -> str | None:
-    """The worker that has measured the run's times so far, empty for this machine; None where there are none."""
-    return next((cell.worker or "" for cell in run.cells if cell.clock == "wall" and cell.status == "ok"), None)
-
-
-def _collect_all(job: Job, entry: RunEntry) -> None:
-    for folder in (EVENTS_FOLDER, PROFILES_FOLDER):
-        _collect(job.task.directory / folder, entry.directory / folder)
-
-
-def _collect(boots: Path, runs: Path) -> None:
+def _collect(job: Job, entry: RunEntry) -> None:
     """Move what a boot left for each cell, events of recording handlers and profiles, to the run's own folder."""
-    files = list(boots.glob("*"))
-    with storage_faults(runs):
-        for file in files:
-            runs.mkdir(exist_ok=True)
-            file.replace(runs / file.name)
-        if files:
-            boots.rmdir()
+    for folder in (EVENTS_FOLDER, PROFILES_FOLDER):
+        boots, runs = job.task.directory / folder, entry.directory / folder
+        files = list(boots.glob("*"))
+        with storage_faults(runs):
+            for file in files:
+                runs.mkdir(exist_ok=True)
+                file.replace(runs / file.name)
+            if files:
+                boots.rmdir()
 
 
 def check_resumable(entry: RunEntry, experiment: Experiment, kinds: KindRegistry[BenchmarkKind]) -> None:

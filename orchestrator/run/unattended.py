@@ -258,7 +258,6 @@ class WorkProgress:
 
     @property
     def reached(self) -> str:
-        """How far the work had got when it was looked at last."""
         after = None if self._reached is None else f"{self._reached} seconds of the guest's time"
         return ", ".join(filter(None, (self._said, after))) or "its beginning"
 
@@ -305,7 +304,13 @@ def worked(session: Session, work: Work) -> Iterator[Worked]:
     Raises EvidenceError with the work's last lines, GuestError with how far it had got, and UnsupportedError where the
     kernel's symbols are not there to find its text by.
     """
-    span = _text_of(session.artifacts.kernel)
+    code = session.artifacts.kernel.code
+    if code is None:
+        raise UnsupportedError(
+            f"what is left in the text of '{session.artifacts.kernel.spec.name}' cannot be known: "
+            "its vmlinux and System.map are not at hand"
+        )
+    span = TextLayout.of_kernel(Symbols.of_image(code)).text[0]
     before: list[bytes] = []
     directory, machine, cpu = session.task.directory, session.artifacts.machine, session.task.boot.cpu
     name, kernel = session.guest_name(), session.artifacts.kernel.spec.name
@@ -328,7 +333,10 @@ def worked(session: Session, work: Work) -> Iterator[Worked]:
             file.unlink(missing_ok=True)
             session.emit(GuestBooted(name, guest.command_line, work.inputs))
             check_cpus(guest)
-            _check_status(guest)
+            if guest.get(STATUS).decode("ascii", errors="replace").strip() != "0":
+                guest.check_console()
+                detail = output_of(guest).splitlines()[-_QUOTED_LINES:]
+                raise EvidenceError("the work in the guest did not end well", detail=detail)
             if not before:
                 raise EvidenceError("the guest did not stop before its work, so what it changed is not known")
             yield Worked(guest, before[0], span)
@@ -383,22 +391,3 @@ def close(worked: Worked) -> Ending:
     taint = permitted_taint(guest)
     with step("compare the kernel's text with what it was"), valid_result():
         return Ending(taint, text_since(guest, worked.text, worked.span))
-
-
-def _text_of(kernel: Kernel) -> Span:
-    code = kernel.code
-    if code is None:
-        raise UnsupportedError(
-            f"what is left in the text of '{kernel.spec.name}' cannot be known: "
-            "its vmlinux and System.map are not at hand"
-        )
-    return TextLayout.of_kernel(Symbols.of_image(code)).text[0]
-
-
-def _check_status(guest: Guest) -> None:
-    status = guest.get(STATUS).decode("ascii", errors="replace").strip()
-    if status != "0":
-        guest.check_console()
-        raise EvidenceError(
-            "the work in the guest did not end well", detail=output_of(guest).splitlines()[-_QUOTED_LINES:]
-        )

@@ -46,7 +46,7 @@ def test_without_the_option_nothing_heavy_is_imported(pytester: pytest.Pytester)
     assert set(lines["imported"].split()) & HEAVY == set()
     own = (
         "orchestrator",
-        *(f"orchestrator.pytest_plugin{part}" for part in ("", ".choices", ".fixtures", ".result_reports", ".session")),
+        *(f"orchestrator.pytest_plugin{part}" for part in ("", ".fixtures", ".result_reports", ".session")),
     )
     assert set(lines["of the lab"].split()) == set(own)
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import tempfile
@@ -14,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.catalog.cpus import cpu, cpus
 from orchestrator.errors import HostError, UsageError
 from orchestrator.guest import accelerator, kvm_probe
 from orchestrator.guest.accelerator import (
@@ -21,6 +21,7 @@ from orchestrator.guest.accelerator import (
     FAST_MS,
     KvmSpeed,
     KvmState,
+    check_cpu,
     choose_accelerator,
     known_kvm_speed,
     measure_kvm,
@@ -40,18 +41,9 @@ def user_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return cache
 
 
-def test_structures_have_the_kernels_sizes() -> None:
-    sizes = {
-        kvm_probe.Segment: 24,
-        kvm_probe.DescriptorTable: 16,
-        kvm_probe.SystemRegisters: 312,
-        kvm_probe.Registers: 144,
-        kvm_probe.MemoryRegion: 32,
-    }
-    assert {structure: ctypes.sizeof(structure) for structure in sizes} == sizes
-
-
 def test_ioctl_numbers_are_the_kernels() -> None:
+    assert 8 * kvm_probe.SEGMENT.size < kvm_probe.CR0 < kvm_probe.SREGS_SIZE
+    assert kvm_probe.SEGMENT.size == 24
     assert kvm_probe.RUN == 0xAE80
     assert kvm_probe.SET_USER_MEMORY_REGION == 0x4020AE46
     assert kvm_probe.GET_SREGS == 0x8138AE83
@@ -182,3 +174,41 @@ def test_choices() -> None:
         choose_accelerator("kvm", SLOW)
     with pytest.raises(UsageError, match="'hax'"):
         choose_accelerator("hax", FAST)
+
+
+# Is a CPU that QEMU or the host cannot give an error, with the reason, and every other one let through?
+
+
+@pytest.fixture
+def a_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host with an old QEMU and a slow KVM."""
+    monkeypatch.setattr(accelerator, "qemu_cpu_names", lambda: frozenset({"host", "max", "qemu32", "athlon"}))
+    monkeypatch.setattr(accelerator, "qemu_version", lambda: "QEMU emulator version 1.0")
+    monkeypatch.setattr(accelerator, "known_kvm_speed", lambda: SLOW)
+
+
+@pytest.mark.usefixtures("a_host")
+def test_what_is_there() -> None:
+    for name in ("max", "qemu32"):
+        check_cpu(cpu(name), "instructions")
+    check_cpu(cpu("host"), "kvm")
+
+
+@pytest.mark.usefixtures("a_host")
+def test_a_model_that_qemu_lacks() -> None:
+    lacking = next(model for model in cpus().values() if model.qemu.startswith("Penryn"))
+    with pytest.raises(HostError, match="needs QEMU's model 'Penryn', which QEMU emulator version 1"):
+        check_cpu(lacking, "tcg")
+    with pytest.raises(HostError, match=r"'athlonx'.*; the nearest is 'athlon'"):
+        check_cpu(cpu("athlonx"), "kvm")
+
+
+@pytest.mark.usefixtures("a_host")
+def test_the_hosts_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="the exact clock needs an emulated one\nhint: name another CPU"):
+        check_cpu(cpu("host"), "instructions")
+    with pytest.raises(HostError, match="which takes KVM: 2 million"):
+        check_cpu(cpu("host"), "tcg")
+    monkeypatch.setattr(accelerator, "known_kvm_speed", lambda: FAST)
+    with pytest.raises(HostError, match="which takes KVM: emulation was asked for"):
+        check_cpu(cpu("host"), "tcg")

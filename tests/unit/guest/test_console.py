@@ -7,11 +7,17 @@ import re
 from pathlib import Path
 
 import pytest
+from full_disk import room
 from hypothesis import given
 from hypothesis import strategies as st
+from namespaces import OWN_MOUNTS, call_with_mount
 
+from orchestrator.catalog.cpus import cpu
+from orchestrator.errors import GuestOops, HostError
 from orchestrator.guest.channel import Output, Stream, complaint
 from orchestrator.guest.console import REPORT_LINES, Console, KernelReport, Trouble, plain_lines
+from orchestrator.guest.guest import Guest
+from orchestrator.guest.machine import Machine
 
 GOLDEN = Path(__file__).parent / "golden" / "console"
 
@@ -226,3 +232,25 @@ def test_a_line_without_an_end_is_not_waited_for_for_ever(tmp_path: Path) -> Non
     (line,), mark = console.whole_lines(0)
     assert (len(line), mark) == (1 << 20, 1 << 20)
     assert console.whole_lines(mark) == ([], mark)
+
+
+# Is a console on a full disk, which may lack lines, never taken for one without trouble?
+
+
+def check_on_a_full_disk(disk: str) -> None:
+    folder = Path(disk)
+    guest = Guest(Machine(cpu("pentium4"), folder / "kernel", folder / "initramfs"), folder)
+    guest.console.path.write_text("[    1.000000] Freeing unused kernel memory\n")
+    guest.check_console()
+    with room(folder, 4), pytest.raises(HostError, match=r"what the guest prints: 0\.0 MB are free") as caught:
+        guest.check_console()
+    assert caught.value.where == str(guest.console.path)
+    guest.console.path.write_text("[    1.000000] BUG: unable to handle page fault for address: deadbeef\n")
+    with room(folder, 4), pytest.raises(GuestOops):
+        guest.check_console()
+
+
+@OWN_MOUNTS
+def test_what_may_be_missing_is_told(tmp_path: Path) -> None:
+    mount = ("tmpfs", "size=1m", "tmpfs", tmp_path)
+    assert call_with_mount(mount, "test_console:check_on_a_full_disk", tmp_path) == ""

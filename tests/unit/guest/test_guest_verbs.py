@@ -7,15 +7,24 @@ import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
 from orchestrator.catalog.cpus import cpu
-from orchestrator.errors import CommandFailed, CommandTimeout, GuestConnectionLost, UsageError
+from orchestrator.errors import (
+    CommandFailed,
+    CommandTimeout,
+    EvidenceError,
+    GuestConnectionLost,
+    GuestExit,
+    LabError,
+    UsageError,
+)
 from orchestrator.guest.channel import CommandResult, Listener
 from orchestrator.guest.framed import FramedChannel
-from orchestrator.guest.guest import Guest, State
+from orchestrator.guest.guest import Guest, State, at_rest
 from orchestrator.guest.machine import Machine
 from orchestrator.steps import step_echo
 
@@ -132,3 +141,47 @@ def test_each_verb_is_a_step(tmp_path: Path) -> None:
 def test_a_command_that_is_one_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="found 'uname -m'; a command is a list of words"):
         guest_on(ScriptedChannel(0), tmp_path).succeed("uname -m")
+
+
+# Does a guest rest while the host works, and only where that changes nothing in it?
+
+
+class Observed:
+    """A guest that keeps what was asked of it."""
+
+    def __init__(self, timing: str) -> None:
+        self.machine = SimpleNamespace(timing=timing)
+        self.done: list[str] = []
+
+    def pause(self) -> None:
+        self.done.append("pause")
+
+    def resume(self) -> None:
+        self.done.append("resume")
+
+
+@pytest.mark.parametrize(
+    ("timing", "done"),
+    [
+        ("instructions", ["pause", "work", "resume"]),
+        ("tcg", ["pause", "work", "resume"]),
+        ("kvm", ["work"]),
+    ],
+)
+def test_a_guest_is_paused_unless_its_clock_would_go_on(timing: str, done: list[str]) -> None:
+    guest = Observed(timing)
+    with at_rest(cast(Guest, guest)):
+        guest.done.append("work")
+    assert guest.done == done
+
+
+@pytest.mark.parametrize(
+    ("error", "done"),
+    [(EvidenceError("another count"), ["pause", "resume"]), (GuestExit("QEMU ended"), ["pause"])],
+    ids=["proof", "guest"],
+)
+def test_a_guest_goes_on_after_a_failed_proof_and_not_after_its_own_failure(error: LabError, done: list[str]) -> None:
+    guest = Observed("instructions")
+    with pytest.raises(type(error)), at_rest(cast(Guest, guest)):
+        raise error
+    assert guest.done == done

@@ -6,13 +6,16 @@ from __future__ import annotations
 import pickle
 import signal
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from full_disk import room
 from loaded_tables import calls_experiment
+from namespaces import OWN_MOUNTS, call_with_mount
 from record_builders import cell as a_record
 
 from orchestrator.artifacts.cache import BuildContext, Cache
@@ -23,15 +26,18 @@ from orchestrator.errors import (
     EvidenceError,
     GuestError,
     GuestExit,
+    GuestHang,
     HostError,
     LabError,
     UnsupportedError,
     UsageError,
 )
 from orchestrator.experiment.cell import Cell
+from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import plan
 from orchestrator.experiment.table import BenchmarkEntry, Table
 from orchestrator.guest.machine import Machine
+from orchestrator.paths import data_dir
 from orchestrator.results.contract import CellRecord, ProfileEvidence
 from orchestrator.results.stored_profile import file_name
 from orchestrator.run.boot import (
@@ -301,3 +307,65 @@ def test_events_are_kept_in_the_boot_s_own_folder(tmp_path: Path) -> None:
 
     events_of(tmp_path, measure)
     assert files == [None] * 4
+
+
+# Can every boot of the experiments that come with the package be handed to another process?
+
+EXPERIMENTS = sorted(data_dir("configs").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("config", EXPERIMENTS, ids=lambda config: config.stem)
+def test_its_boots_survive_pickling(config: Path, tmp_path: Path) -> None:
+    boots = plan(load_experiment(config, kinds())).boots
+    assert boots
+    for number, boot in enumerate(boots, start=1):
+        task = BootTask(kinds().named(boot.kind), boot, boot.cells, {"kernel": "key"}, tmp_path / f"boot{number}")
+        copied = pickle.loads(pickle.dumps(task))
+        assert copied.boot == boot
+        assert hash(copied.boot) == hash(boot)
+        assert (copied.cells, copied.keys, copied.directory) == (task.cells, task.keys, task.directory)
+        assert type(copied.kind) is type(task.kind)
+
+
+def test_all_kinds_are_among_them() -> None:
+    boots = [boot for config in EXPERIMENTS for boot in plan(load_experiment(config, kinds())).boots]
+    assert {boot.kind for boot in boots} == {kind.name for kind in kinds()}
+
+
+# Does a full disk end a run, and no cell: neither with a number whose console was cut, nor with a failure?
+
+MEASURED = 2
+"""Cells before the disk is full."""
+
+
+def fill_up_within_a_boot(disk: str, error: str) -> None:
+    """Measure two cells; then the disk is full, and the third is measured, or its guest hangs."""
+    events: list[Event] = []
+    with ExitStack() as full:
+
+        def measure(session: Session, cells: Sequence[Cell[Any]]) -> Generator[CellRecord, None, None]:
+            for number, cell in enumerate(cells):
+                session.begin(cell)
+                if number == MEASURED:
+                    full.enter_context(room(Path(disk), 4))
+                    if error:
+                        raise GuestHang(error)
+                yield record_of(cell)
+
+        setups = {cell.id: Ready(None) for cell in BOOT.cells}
+        artifacts = without_machine(setups)
+        task = BootTask(Scripted(measure), BOOT, BOOT.cells, {}, Path(disk) / "boot1")
+        session = Session(task, artifacts, BuildContext(Cache(Path(disk) / "cache")), events.append)
+        with pytest.raises(HostError, match=r"no room left to keep results: 0\.0 MB are free") as caught:
+            run_boot(session)
+    assert caught.value.where == str(task.directory)
+    assert "--resume" in caught.value.hint
+    statuses = [event.record.status for event in events if isinstance(event, Outcome)]
+    assert statuses == ["ok"] * MEASURED
+
+
+@OWN_MOUNTS
+@pytest.mark.parametrize("error", ["", "no answer within 60 s"])
+def test_the_cell_under_way_has_no_outcome(tmp_path: Path, error: str) -> None:
+    mount = ("tmpfs", "size=1m", "tmpfs", tmp_path)
+    assert call_with_mount(mount, "test_boot:fill_up_within_a_boot", tmp_path, error) == ""

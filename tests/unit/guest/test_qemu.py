@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is a guest's QEMU let go on, bounded and drained as it should be?"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from orchestrator.guest.monitor import Monitor
+from orchestrator.guest.qemu import ConsoleBound, OwnStop, drained
+
+
+class Qemu:
+    """A monitor of a QEMU in some state; ``said`` has the commands but for the question."""
+
+    def __init__(self) -> None:
+        self.status, self.said = "running", list[str]()
+
+    def command(self, name: str) -> object:
+        if name == "query-status":
+            return {"status": self.status, "running": self.status == "running"}
+        self.said.append(name)
+        self.status = "running"
+        return {}
+
+
+@pytest.mark.parametrize("status", ["running", "paused", "guest-panicked"])
+def test_only_its_own_stop_is_ended_by_the_host(status: str) -> None:
+    qemu = Qemu()
+    stop = OwnStop(cast("Monitor", qemu), lambda: qemu.said.append("read"), is_expected=True)
+    qemu.status = status
+    stop.check()
+    stop.check()
+    assert qemu.said == (["read", "cont"] if status == "guest-panicked" else [])
+    qemu.status = "guest-panicked"
+    stop.check()
+    assert qemu.said == (["read", "cont", "quit"] if status == "guest-panicked" else ["read", "cont"])
+
+
+def test_a_guest_without_the_device_is_not_asked() -> None:
+    qemu = Qemu()
+    qemu.status = "guest-panicked"
+    OwnStop(cast("Monitor", qemu), lambda: None, is_expected=False).check()
+    assert qemu.said == []
+
+
+def test_it_is_not_let_go_on_where_it_cannot_be_read() -> None:
+    qemu = Qemu()
+    qemu.status = "guest-panicked"
+
+    def unreadable() -> None:
+        raise LookupError
+
+    stop = OwnStop(cast("Monitor", qemu), unreadable, is_expected=True)
+    with pytest.raises(LookupError):
+        stop.check()
+    assert (qemu.said, stop.is_expected) == ([], True)
+
+
+# Is what a guest makes QEMU write looked at, until somebody stops it?
+
+
+def test_the_file_that_grows_beyond_the_limit_is_named(tmp_path: Path) -> None:
+    console, messages, missing = tmp_path / "console", tmp_path / "messages", tmp_path / "missing"
+    console.write_bytes(bytes(10))
+    messages.write_bytes(bytes(11))
+    ended = threading.Event()
+    bound = ConsoleBound([missing, console, messages], 10, ended.set)
+    ended.wait()
+    assert bound.exceeded == messages
+    bound.stop()
+
+
+def test_what_is_stopped_ends_nothing(tmp_path: Path) -> None:
+    console = tmp_path / "console"
+    console.write_bytes(bytes(10))
+    threads, ended = threading.active_count(), threading.Event()
+    bound = ConsoleBound([console], 10, ended.set)
+    bound.stop()
+    assert threading.active_count() == threads
+    assert not ended.is_set()
+    assert bound.exceeded is None
+
+
+# Does draining keep an unread console from blocking, and end so that a channel can read it?
+
+
+def test_output_is_discarded_until_draining_ends() -> None:
+    ours, theirs = socket.socketpair()
+    theirs.settimeout(10)
+    with ours, theirs:
+        with drained(ours):
+            for _ in range(20_000):  # without a reader some hundreds of bytes fit
+                theirs.send(b"x")
+        ours.setblocking(False)
+        while True:
+            try:
+                assert set(ours.recv(1 << 16)) == set(b"x")
+            except BlockingIOError:
+                break
+        theirs.send(b"later")
+        assert ours.recv(100) == b"later"
+
+
+def test_a_console_that_ends_meanwhile_is_left_alone() -> None:
+    ours, theirs = socket.socketpair()
+    before = threading.active_count()
+    with ours:
+        with drained(ours):
+            theirs.close()
+        assert ours.recv(1) == b""
+    assert threading.active_count() == before
