@@ -217,7 +217,6 @@ class TwoCommits:
 
     @property
     def _command(self) -> Sequence[str]:
-        """What was called."""
         options = [
             *(("--set", override) for override in self.overrides),
             *(("--only", wanted) for wanted in self.only),
@@ -323,7 +322,6 @@ class TwoKernels:
 
     @property
     def names(self) -> tuple[str, str]:
-        """The kernels' names, as cells have them."""
         before, after = (kernel_spec(kernel_name(name)).name for name in self.kernels)
         return before, after
 

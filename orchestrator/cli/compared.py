@@ -123,7 +123,6 @@ def run_before(run: Run) -> Run:
 
 
 def _is_one_cell(pair: CellPair) -> bool:
-    """Whether both cells of a pair of one run are the same."""
     return pair.before is not None and pair.after is not None and pair.before.id == pair.after.id
 
 

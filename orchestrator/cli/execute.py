@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -21,14 +22,9 @@ from orchestrator.errors import GuestError, GuestOops, HostError, UsageError
 from orchestrator.files import ScratchFolder
 from orchestrator.guest.channel import Stream, fetch_folder, is_folder
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.terminal import ESCAPE_KEY, Watch, attend
 from orchestrator.program import PROGRAM
 from orchestrator.run.guests import GuestStart, started
-
-if TYPE_CHECKING:
-    import re
-
-    from orchestrator.guest.terminal import Watch
-
 
 # ``orchestrator shell``: the guest's console, for a person.
 
@@ -62,8 +58,6 @@ def shell(
 
     Where its kernel has reported trouble or become tainted by it, or the console shows such a report, the status is 1.
     """
-    from orchestrator.guest.terminal import ESCAPE_KEY, attend
-
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("a shell needs a terminal", hint=f"for a command and its output: {PROGRAM} exec -- COMMAND...")
     expected = one_guest.expected_reports(allow_oops or [])
@@ -102,9 +96,6 @@ def shell(
 
 
 def _reopen(file: Path, directory: Path, expected: Sequence[re.Pattern[str]]) -> None:
-    """Give the terminal the console of a kept guest. Raises GuestError, UsageError, HostError."""
-    from orchestrator.guest.terminal import ESCAPE_KEY, attend
-
     with (
         ScratchFolder("orchestrator-kept-") as unpacked,
         kept_guest(file, unpacked) as (machine, saved),
@@ -151,7 +142,6 @@ class FetchedFiles:
 
     @property
     def folder(self) -> Path:
-        """The folder of the host."""
         return self.out or Path()
 
     def check(self) -> None:
@@ -245,7 +235,6 @@ class WithGuestCommand(WithExamples):
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take our options and the guest's command."""
         given = list(args)
         ctx.allow_interspersed_args = False
         rest = super().parse_args(ctx, args)

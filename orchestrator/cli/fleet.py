@@ -312,7 +312,6 @@ def _row(worker: Surveyed) -> Sequence[str]:
 
 
 def _qemu(text: str) -> str:
-    """QEMU's version, of all that it says of itself."""
     found = _VERSION.search(text)
     return found[1] if found else text
 

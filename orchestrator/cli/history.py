@@ -8,15 +8,14 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from orchestrator.cli import options
-from orchestrator.cli.options import expected_failures
+from orchestrator.cli.options import expected_failures, no_run_yet, opened_store
 from orchestrator.errors import HostError, UsageError
-from orchestrator.paths import lab_dir
 from orchestrator.program import PROGRAM
 from orchestrator.report.chart import ASCII, BLOCKS
 from orchestrator.report.history_sheets import (
@@ -28,27 +27,17 @@ from orchestrator.report.history_sheets import (
     in_one_line,
     overview_sheet,
 )
-from orchestrator.report.sheet import Sheet
 from orchestrator.report.text import print_sheets
 from orchestrator.results.history import History, Quantity, metrics_named, recent_histories
 from orchestrator.results.history import history as history_of
 from orchestrator.results.history_steps import Origins, causes, steps_of
-from orchestrator.results.store import FILE_NAME, Store
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
+from orchestrator.results.store import Store
 
 _RECENT = 100
 """Runs that are looked at for what changed lately."""
 
 
-class Form(StrEnum):
-    """Forms of a history."""
-
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
+Form = StrEnum("Form", "TABLE JSON CSV")
 
 
 @expected_failures
@@ -76,10 +65,10 @@ def history(
 
     METRIC may name several cells, or an experiment: then each has a line.
     """
-    if not (lab_dir() / FILE_NAME).exists():
-        raise UsageError("there is no run yet", where=str(lab_dir()), hint=f"Make one: {PROGRAM} run CONFIG")
     quantity: Quantity = "overhead" if overhead else "value"
-    with Store.open(lab_dir()) as store:
+    with opened_store() as store:
+        if store is None:
+            raise no_run_yet()
         if metric is None:
             _print(store, _changed_lately(store, quantity, since), form, f"Changed in the newest {_RECENT} runs")
             return
@@ -121,7 +110,6 @@ def _traced(history: History) -> Traced:
 
 
 def _explained(store: Store, traced: Traced, limit: int | None) -> Sequence[ExplainedStep]:
-    """The newest steps with their causes, oldest first."""
     found, metric, origins = traced.steps.found, traced.history.metric, Origins(store)
     return [ExplainedStep(step, causes(origins, step, metric)) for step in (found[-limit:] if limit else found)]
 
@@ -129,7 +117,7 @@ def _explained(store: Store, traced: Traced, limit: int | None) -> Sequence[Expl
 def _print_one(store: Store, traced: Traced, limit: int | None) -> None:
     newest = _explained(store, traced, limit)[::-1]
     console, characters = _console()
-    _print_sheets(history_sheets(traced, newest, limit, characters), console)
+    print_sheets(history_sheets(traced, newest, limit, characters), console)
 
 
 def _print(store: Store, histories: Sequence[Traced], form: Form, title: str) -> None:
@@ -144,11 +132,7 @@ def _print(store: Store, histories: Sequence[Traced], form: Form, title: str) ->
         console, characters = _console()
         example = in_one_line(f"{PROGRAM} history {histories[0].history.metric}")
         sentences = [f"The first one with its steps, what changed at each, and its runs: {example}"]
-        _print_sheets([overview_sheet(title, histories, sentences, characters)], console)
-
-
-def _print_sheets(sheets: Sequence[Sheet], console: Console) -> None:
-    print_sheets(sheets, console)
+        print_sheets([overview_sheet(title, histories, sentences, characters)], console)
 
 
 def _console() -> tuple[Console, str]:

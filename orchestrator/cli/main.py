@@ -39,7 +39,6 @@ class WithExamples(TyperCommand):
     """A command whose help ends with its examples."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help with the examples."""
         lines = [f"{PROGRAM} {example}" for example in examples()[_name(ctx)]]
         self.epilog = "\n\n".join(["Examples:", *lines])  # typer joins lines without a blank one between them
         super().format_help(ctx, formatter)
@@ -117,11 +116,9 @@ class Commands(TyperGroup):
         self.commands = _Loaded()
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help. No command is loaded for its line."""
         TyperGroup.format_help(self._with_summaries(), ctx, formatter)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
-        """Complete the name of a command, or an option of the program."""
         return TyperGroup.shell_complete(self._with_summaries(), ctx, incomplete)
 
     def _with_summaries(self) -> Commands:
@@ -130,7 +127,6 @@ class Commands(TyperGroup):
         return listing
 
     def main(self, args: Sequence[str] | None = None, *names: Any, standalone_mode: bool = True, **others: Any) -> Any:
-        """Run the command that ``args`` has, or the program's arguments, and end the program with its status."""
         words = list(sys.argv[1:] if args is None else args)
         called = functools.partial(super().main, words, *names, **others)
         if not standalone_mode:

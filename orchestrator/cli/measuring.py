@@ -55,7 +55,6 @@ class Measuring:
         target(self.fleet)
 
     def found(self, experiment: Experiment) -> Experiment:
-        """The experiment with the points that guests have to find."""
         with self._watched() as (context, _):
             return with_found(context, experiment, kinds())
 
@@ -66,7 +65,6 @@ class Measuring:
             return entry, store.load_run(entry.id)
 
     def _crew(self) -> CrewMaker:
-        """Who does the boots: threads of this process, or a fleet."""
         if self.fleet is None:
             return local_crew(self.jobs or 1)
         from orchestrator.fleet.crew import fleet_crew
@@ -165,7 +163,6 @@ class _Display(Progress):
     left: TimeLeft | None = None
 
     def get_renderables(self) -> Iterable[RenderableType]:
-        """The bar with the time left, then a line for each thing that goes on."""
         yield self.make_tasks_table(self.tasks)
         text = "" if self.left is None else self.left.text()
         if text:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -41,12 +42,8 @@ def nightly(
             readable=False, metavar="[CONFIG]", help="Experiment file; default: the lab's configs/nightly.yaml."
         ),
     ] = None,
-    overrides: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value, as run does.")
-    ] = None,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", min=1, max=64, metavar="N", help="Guests side by side; default: 1.")
-    ] = None,
+    overrides: options.Overrides = None,
+    jobs: options.Jobs = None,
     fleet: options.Fleet = None,
     site: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the pages are; default: the folder site beside the store.")
@@ -141,8 +138,6 @@ def _site(directory: Path) -> str:
 
 
 def _pruned(keep_days: int) -> str:
-    import time
-
     cache = Cache(cache_dir())
     unused_since = time.time() - keep_days * _DAY
     leaving = [fate.entry for fate in fates(cache_entries(cache), unused_since, list(Kind)) if not fate.stays]

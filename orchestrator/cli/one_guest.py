@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -423,9 +425,6 @@ def log_folder(wanted: Path | None) -> Iterator[Path]:
 
     Without ``--console`` it is a temporary one, kept only when an error names a file in it.
     """
-    import shutil
-    import tempfile
-
     directory = wanted or Path(tempfile.mkdtemp(prefix="orchestrator-"))
     directory.mkdir(parents=True, exist_ok=True)
     keep = wanted is not None

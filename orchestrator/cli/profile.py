@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -66,10 +68,6 @@ from orchestrator.results.stored_profile import (
 )
 from orchestrator.run.guests import started
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-
 # ``orchestrator profile``: where the instructions of a run's cells went.
 
 
@@ -119,9 +117,16 @@ def profile(
     elif annotate is not None:
         typer.echo(annotated(profiles, annotate))
     elif tree:
-        _print_trees(profiles, depth, share, form)
+        trees, cut = [(one, call_tree(one)) for one in profiles], Cut(depth, share)
+        print_profiles("Profiles", form, trees, lambda one: [tree_sheet(one[1], cut)], lambda one: tree_json(*one))
     else:
-        _print_symbols(profiles, limit or None, form)
+        print_profiles(
+            "Profiles",
+            form,
+            [(one, per_call(one)) for one in profiles],
+            lambda both: [profile_sheet(*both, limit or None), *cache_sheets(both[0])],
+            lambda both: profile_json(*both),
+        )
 
 
 def _write(profiles: Sequence[CellProfile], kind: str, file: Path) -> None:
@@ -140,26 +145,6 @@ def _profiles(run: str, cell: str | None) -> Sequence[CellProfile]:
     cells = chosen.run.record.cells if chosen.cells is None else chosen.cells
     wanted = [one for one in cells if one.profile is not None] or cells[:1]
     return [load_profile(chosen.run.directory, one) for one in wanted]
-
-
-def _print_symbols(profiles: Sequence[CellProfile], limit: int | None, form: Form) -> None:
-    found = [(one, per_call(one)) for one in profiles]
-    print_profiles(
-        "Profiles",
-        form,
-        lambda: [sheet for both in found for sheet in (profile_sheet(*both, limit), *cache_sheets(both[0]))],
-        lambda: [profile_json(*both) for both in found],
-    )
-
-
-def _print_trees(profiles: Sequence[CellProfile], depth: int, share: float, form: Form) -> None:
-    found = [(one, call_tree(one)) for one in profiles]
-    print_profiles(
-        "Profiles",
-        form,
-        lambda: [tree_sheet(tree, Cut(depth, share)) for _, tree in found],
-        lambda: [tree_json(*both) for both in found],
-    )
 
 
 # ``orchestrator diff``: what differs between two cells, the cells of two runs, or two kernels.
@@ -191,10 +176,7 @@ def diff(
             readable=False, metavar="CONFIG", help="Measure this experiment on the kernels A and B, compare those."
         ),
     ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="With --config: replace a value, as run does."),
-    ] = None,
+    overrides: options.ConfigOverrides = None,
     only: Annotated[
         list[str] | None, typer.Option(metavar="FILTER", help="With --config: only these cells, as run does.")
     ] = None,
@@ -223,26 +205,31 @@ def diff(
     if flame_graph is not None:
         _draw(differences, flame_graph)
     elif tree:
-        _print_changed_trees(differences, Cut(depth, share), form)
+        trees = [(one, compared_trees(call_tree(one.before), call_tree(one.after))) for one in differences]
+        print_profiles(
+            "Differences",
+            form,
+            trees,
+            lambda both: [tree_difference_sheet(*both, Cut(depth, share))],
+            lambda both: tree_difference_json(*both),
+        )
     elif symbol is not None:
-        _print_function(differences, symbol, form)
+        functions = _functions(differences, symbol)
+        print_profiles(
+            "Differences", form, functions, lambda both: [function_sheet(*both)], lambda both: function_json(*both)
+        )
     else:
-        _print_changed_symbols(differences, limit or None, form)
+        compared = [with_code(one) for one in differences]
+        print_profiles(
+            "Differences", form, compared, lambda one: [difference_sheet(one, limit or None)], difference_json
+        )
     if measured is not None:
         _say_missing(measured)
 
 
-def _print_changed_symbols(differences: Sequence[ProfileDifference], limit: int | None, form: Form) -> None:
-    compared = [with_code(one) for one in differences]
-    print_profiles(
-        "Differences",
-        form,
-        lambda: [difference_sheet(one, limit) for one in compared],
-        lambda: [difference_json(one) for one in compared],
-    )
-
-
-def _print_function(differences: Sequence[ProfileDifference], name: str, form: Form) -> None:
+def _functions(
+    differences: Sequence[ProfileDifference], name: str
+) -> Sequence[tuple[ProfileDifference, FunctionDifference]]:
     """The function in the pairs of cells that execute it."""
     found: list[tuple[ProfileDifference, FunctionDifference]] = []
     refusals: list[UsageError] = []
@@ -253,22 +240,7 @@ def _print_function(differences: Sequence[ProfileDifference], name: str, form: F
             refusals.append(error)
     if not found and refusals:
         raise refusals[0]
-    print_profiles(
-        "Differences",
-        form,
-        lambda: [function_sheet(*both) for both in found],
-        lambda: [function_json(*both) for both in found],
-    )
-
-
-def _print_changed_trees(differences: Sequence[ProfileDifference], cut: Cut, form: Form) -> None:
-    found = [(one, compared_trees(call_tree(one.before), call_tree(one.after))) for one in differences]
-    print_profiles(
-        "Differences",
-        form,
-        lambda: [tree_difference_sheet(*both, cut) for both in found],
-        lambda: [tree_difference_json(*both) for both in found],
-    )
+    return found
 
 
 def _draw(differences: Sequence[ProfileDifference], file: Path) -> None:
@@ -343,7 +315,7 @@ def disasm(
             raise
         except LabError as error:
             found = replace(found, source=f"No guest could be asked: {error.what}. ? is not known before a boot.")
-    print_profiles("Disassembly", form, lambda: [found.sheet()], lambda: [found.json().model_dump()])
+    print_profiles("Disassembly", form, [found], lambda one: [one.sheet()], lambda one: one.json().model_dump())
 
 
 def _answered(
@@ -363,8 +335,6 @@ def _answered(
 
 def _place(function: str) -> tuple[str, tuple[int, int] | None]:
     """The function, and the offsets of the part that is asked for. Raises UsageError."""
-    import re
-
     found = re.fullmatch(_RANGE, function)
     if found is None or not found["symbol"]:
         raise UsageError(f"found '{function}'; expected a kernel function, such as vfs_read")

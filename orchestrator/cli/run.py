@@ -42,8 +42,6 @@ from orchestrator.run.machines import machine_of, timing_of
 from orchestrator.run.plan_check import check_plan, wrong_points
 from orchestrator.run.runner import Runner, check_resumable, check_same_cells, with_found_before
 
-_MOST_JOBS = 64
-
 
 @expected_failures
 def run(
@@ -58,10 +56,7 @@ def run(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The run's directory; of several files, a folder for theirs.")
     ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option("--jobs", "-j", min=1, max=_MOST_JOBS, metavar="N", help="Guests side by side; default: 1."),
-    ] = None,
+    jobs: options.Jobs = None,
     fleet: options.Fleet = None,
     events: Annotated[
         bool, typer.Option("--events", help="Keep what recording handlers wrote, as CSV in the run's directory.")
