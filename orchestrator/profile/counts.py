@@ -138,7 +138,6 @@ class _Read:
         return Region(self._counted.total, self._counted.counts, self._stacks, self._lookups, self._misses)
 
     def takes(self, line: str) -> bool:
-        """Whether the line belongs to this region."""
         if stack := _STACK.fullmatch(line):
             block, *frames = (int(word, 16) for word in stack[2].split())
             self._stacks[(*frames, block)] = int(stack[1])

@@ -108,7 +108,6 @@ class CodeOfProfile:
         self._kernel_start = min(starts, default=1 << 8 * self._word) & -(16 << 20)
 
     def relocated(self, symbol: SymbolProfile) -> Sequence[Relocated]:
-        """The instructions of a symbol, in their order."""
         addresses = self._addresses(symbol)
         return [self._instruction(symbol, one.offset, one.code, addresses) for one in symbol.instructions]
 
@@ -205,7 +204,6 @@ class ComparedCode:
         return FunctionDifference(symbol, differing, len(both) - len(differing))
 
     def is_same(self, pair: SymbolPair) -> bool:
-        """Whether two symbols executed the same instructions, each as often per call."""
         first, second = self._executed(pair)
         return [(one.code.key, one.executed) for one in first] == [(one.code.key, one.executed) for one in second]
 
@@ -376,7 +374,6 @@ def per_call(profile: CellProfile) -> Mapping[str, Fraction]:
 
 @lru_cache(maxsize=65536)
 def _classes(code: str, word: int) -> tuple[frozenset[str], bool]:
-    """The classes of an instruction, and whether it is a branch."""
     content = bytes.fromhex(code)
     # Capstone takes no endbr for i386 and no prefix alone; such code belongs to no class.
     one = next(decoded(content, 0, word), None)

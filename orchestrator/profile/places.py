@@ -11,12 +11,23 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from orchestrator.artifacts.modules import Module
+from orchestrator.catalog.kernels import Arch
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.machine import CountingPlugin
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, ModuleCode, ModuleMemory, Symbols, module_code
-from orchestrator.profile.counts import Code, Counts, Stack
-from orchestrator.profile.difference import operands
-from orchestrator.results.stored_profile import Instruction, InstructionMisses, Misses, Place, SymbolProfile
+from orchestrator.profile.counts import CacheMisses, Code, Counts, Region, Stack
+from orchestrator.profile.difference import WORDS, operands
+from orchestrator.results.contract import valid_result
+from orchestrator.results.stored_profile import (
+    CellProfile,
+    Instruction,
+    InstructionMisses,
+    Misses,
+    Place,
+    SymbolProfile,
+    Unit,
+)
 
 _RETPOLINE = "__x86_indirect_thunk"
 GENERATED = "generated code"
@@ -65,8 +76,28 @@ class Places:
     program: str
     made_at: Callable[[int], str] = lambda _: GENERATED
 
+    @property
+    def arch(self) -> Arch:
+        return "x86_64" if self.kernel_start >= _HALF else "i386"
+
+    def profile(
+        self, counted: Region, missed: CacheMisses, counter: CountingPlugin, *, cell: str, calls: int, unit: Unit
+    ) -> CellProfile:
+        """The profile of a cell whose ``calls`` calls, or other units, have executed what was counted."""
+        with valid_result():
+            return CellProfile(
+                cell=cell,
+                arch=self.arch,
+                calls=calls,
+                unit=unit,
+                has_details=counter.is_detailed,
+                symbols=self.symbols(counted.counts, missed.by_code),
+                stacks=self.stacks(counted.stacks),
+                caches=missed.caches,
+                names=self.names(counted.counts),
+            )
+
     def owner(self, address: int) -> Owner:
-        """Whose code is at an address."""
         if address < self.kernel_start:
             return Owner(Function(0, self.program), "user")
         covering = next((one for one in self.ranges if one.start <= address < one.end), None)
@@ -90,11 +121,12 @@ class Places:
 
     def names(self, codes: Iterable[Code]) -> dict[str, dict[int, str]]:
         """The functions that instructions jump or refer to, by module and address, as a profile has them."""
-        behind = 1 << 8 * (8 if self.kernel_start >= _HALF else 4)
+        word = WORDS[self.arch]
+        behind = 1 << 8 * word
         found: dict[str, dict[int, str]] = defaultdict(dict)
         for address, code in codes:
             owner = self.owner(address)
-            numbers = () if owner.place == "user" else operands(code, behind.bit_length() // 8)[1]
+            numbers = () if owner.place == "user" else operands(code, word)[1]
             for one in numbers:
                 target = ((address if one.kind == "relative" else 0) + one.value) % behind
                 name = self._place(target)
@@ -192,7 +224,6 @@ def listed_code(listing: bytes) -> Sequence[tuple[int, str]]:
 
 
 def _title(symbol: str) -> str:
-    """What a symbol of such code stands for; one that is not known stands for itself."""
     matches = ((re.fullmatch(pattern, symbol), title) for pattern, title in _MADE.items())
     return next((title.format(*match.groups()) for match, title in matches if match), symbol)
 

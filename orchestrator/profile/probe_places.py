@@ -86,12 +86,10 @@ class Disassembly:
 
     @classmethod
     def of(cls, kernel: str, release: str, code: KernelCode, function: FunctionPlaces) -> Disassembly:
-        """Name what the instructions of a function lead to."""
         names = _Names(code, function)
         return cls(kernel, release, function, [names.text(one) for one in function.places])
 
     def part(self, first: int, last: int) -> Disassembly:
-        """The instructions that begin between two offsets, both included."""
         chosen = [number for number, one in enumerate(self.function.places) if first <= one.offset <= last]
         places = [self.function.places[number] for number in chosen]
         return replace(
@@ -101,7 +99,6 @@ class Disassembly:
         )
 
     def sheet(self) -> Sheet:
-        """As a table, with a note for each reason."""
         reasons: dict[str, int] = {}
         places = self.function.places
         for place in places:
@@ -128,7 +125,6 @@ class Disassembly:
         )
 
     def json(self) -> FunctionJson:
-        """For programs."""
         return FunctionJson(
             kernel=self.kernel,
             release=self.release,
@@ -150,7 +146,6 @@ class Disassembly:
         )
 
     def _notes(self) -> Sequence[str]:
-        """What has to be known of these instructions."""
         return [_EMULATED] if any(one.step == "emulated" for one in self.function.places) else []
 
 
@@ -181,12 +176,10 @@ def _all_kinds() -> Sequence[ProbeKind]:
 
 
 def _kinds() -> Mapping[Means, Sequence[ProbeKind]]:
-    """The same by what they are made of."""
     return {means: [kind for kind in _all_kinds() if means_of(kind) == means] for means in MEANS}
 
 
 def _kind_sentences() -> Iterator[str]:
-    """Which kinds each column stands for."""
     for means, kinds in _kinds().items():
         anywhere, at_entry = ([kind.name for kind in kinds if is_at_entry(kind) is one] for one in (False, True))
         named = [", ".join(anywhere)]

@@ -34,6 +34,7 @@ from orchestrator.probes.recorder import RecorderReport, Site, parse_report
 from orchestrator.probes.symbols import ModuleMemory, marker_code
 from orchestrator.profile.counts import Code, Region
 from orchestrator.profile.places import Places
+from orchestrator.profile.profiled import stored
 from orchestrator.results.contract import CellRecord, Clock, ProfileEvidence, WorkEvidence, valid_result
 from orchestrator.results.statistics import median
 from orchestrator.run.boot import (
@@ -267,7 +268,7 @@ def profiled_runs(session: Session, cell: SystemCell, guest: Guest, figures: Sys
         work = counts.counted(warm, [_ticks(run) for run in figures.warm])
         own = _instrumentation(session.artifacts.kernel, sites, counts)
         profile = counts.profile(work, cell.id, calls=len(work.regions), unit="run")
-        proof = counts.write(work, profile, file)
+        proof = stored(profile, file, work)
         return ProfiledRuns(proof, [float(own.executed(region)) for region in work.regions])
 
 
