@@ -40,7 +40,6 @@ class Machine(Strict):
 
     @property
     def memory_mib(self) -> int:
-        """The guest's memory in MiB."""
         return int(self.memory.removesuffix("M"))
 
 

@@ -77,21 +77,17 @@ class Experiment:
 
     @property
     def name(self) -> str:
-        """The experiment's name."""
         return self.heading.name
 
     @property
     def charts(self) -> bool:
-        """Whether charts are drawn at the end of a run."""
         return self.heading.charts
 
     @property
     def budgets(self) -> Budgets:
-        """How much its cells may cost, or how much more than in another run."""
         return Budgets.of(self.heading.budgets)
 
     def resolved_yaml(self) -> str:
-        """Return the experiment as YAML with every default written out; it loads as an equal experiment."""
         budgets = {BUDGETS: self.heading.budgets} if self.heading.budgets else {}
         return _yaml(self._measured() | budgets)
 
@@ -103,7 +99,6 @@ class Experiment:
         return hashlib.sha256(_yaml(self._measured()).encode()).hexdigest()
 
     def _measured(self) -> dict[str, Any]:
-        """All of the experiment that its cells depend on."""
         plain: dict[str, Any] = self.heading.model_dump(mode="json", exclude={BUDGETS})
         if [one.name for one in self.tables] == [None]:
             plain |= self.tables[0].table.resolved()
@@ -207,7 +202,6 @@ def unprofiled(experiment: Experiment, parts: Sequence[str]) -> Sequence[str]:
 
 
 def _why_not(one: NamedTable, parts: tuple[str, ...]) -> str | None:
-    """Why a table can have no profile; None where it can."""
     benchmark = one.table.benchmark.name
     if not type(one.table).PROFILE_PARTS:
         return f"benchmark '{benchmark}' has none"

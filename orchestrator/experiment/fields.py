@@ -63,7 +63,6 @@ class ProgramPoint:
 
     @property
     def library(self) -> str | None:
-        """The name of the library that it is in; None for the program itself."""
         return None if self.file == PROGRAM else self.file
 
 
@@ -127,7 +126,6 @@ class OneOf:
     choices: Callable[[], Iterable[str]]
 
     def __call__(self, value: object) -> object:
-        """The word. Raises PydanticCustomError with the nearest one."""
         allowed = list(self.choices())
         if value not in allowed:
             raise mismatch(value, choices_sentence(str(value), allowed))
@@ -143,7 +141,6 @@ class Whole:
     unit: str = ""
 
     def __call__(self, value: object) -> object:
-        """The number. Raises PydanticCustomError with the bounds."""
         if not isinstance(value, int) or isinstance(value, bool) or not self.low <= value <= self.high:
             of_unit = f", in {self.unit}" if self.unit else ""
             raise mismatch(value, f"expected a whole number from {self.low} to {self.high}{of_unit}{_notation(value)}")
@@ -308,7 +305,6 @@ def probe(value: object, info: ValidationInfo) -> object:
 
 
 def _own_probe(value: str) -> ProbeKind:
-    """A user's probe. Raises ConfigError, for a built module that is damaged too."""
     own = probe_kind(value)
     if own.file is not None and own.file.suffix == ".ko":
         named_modinfo(own.file)

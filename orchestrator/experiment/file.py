@@ -71,7 +71,6 @@ def _idle(path: KeyPath, tables: Sequence[TableSource]) -> str:
 
 
 def _could_take(table: TableSource, path: KeyPath) -> bool:
-    """Whether a table of this kind can have the value."""
     key, *inner = path
     if key in (BENCHMARK, table.kind.former_key):
         known = {*benchmark_keys(table.kind.table), *table.kind.aliases}
@@ -133,13 +132,11 @@ class _Paths:
     moved: Moved
 
     def of_value(self, value: Data, path: KeyPath) -> Data:
-        """A file's path, absolute; of a list, those entries that are paths."""
         if isinstance(value, list):
             return [self.of_name(name, (*path, index)) for index, name in enumerate(value)]
         return self.of_file(value, path)
 
     def of_file(self, name: Data, path: KeyPath) -> Data:
-        """A file's path, absolute; ``path`` is the key's."""
         if not isinstance(name, str):
             return name
         if name.startswith("~"):
@@ -252,7 +249,6 @@ class _Loader:
     file: str
 
     def load(self, data: Data) -> Experiment | list[Problem]:
-        """The experiment, or all that is wrong with it. Raises ConfigError for what is none at all."""
         if not isinstance(data, dict):
             return [Problem((), f"found {shown(data)}; expected keys with values, such as name: my-probes")]
         every_key = (*Heading.model_fields, *self.kinds.table_keys, TABLES)
@@ -298,7 +294,6 @@ class _Loader:
         return None if table is None else NamedTable(source.name, source.kind, table, origin)
 
     def _unknown_in(self, source: TableSource, path: KeyPath) -> str:
-        """What to say of a key that a table of this kind has not."""
         keys = source.kind.table.model_fields
         if path[0] == BENCHMARK and len(path) > 1:
             name = _benchmark_name(source.data)

@@ -45,7 +45,6 @@ class Boot:
 
     @property
     def profile(self) -> frozenset[ProfilePart]:
-        """What the profiles of its cells are to have."""
         return frozenset(part for cell in self.cells for part in cell.profile)
 
 
@@ -58,7 +57,6 @@ class Plan:
 
     @property
     def cells(self) -> tuple[Cell[Any], ...]:
-        """The cells of all boots, in order."""
         return tuple(cell for boot in self.boots for cell in boot.cells)
 
 

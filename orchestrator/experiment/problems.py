@@ -39,7 +39,6 @@ class Origins:
         return next((self._places[path[:end]] for end in range(len(path), -1, -1) if path[:end] in self._places), "")
 
     def overridden(self, path: KeyPath) -> bool:
-        """Whether ``path`` comes from an override."""
         return self.where(path) in self._overridden
 
 
@@ -74,7 +73,6 @@ def _apply(data: Data, text: str, origins: Origins) -> Data:
 
 
 def _split(text: str, place: str) -> tuple[list[str], str]:
-    """The steps of an override's key, and its value's text."""
     key, equals, value = text.partition("=")
     steps = key.strip().split(".")
     if not equals or not all(_STEP.fullmatch(step) for step in steps):

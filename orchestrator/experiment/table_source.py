@@ -37,7 +37,6 @@ class TableSource:
     problems: tuple[Problem, ...] = ()
 
     def place(self, path: KeyPath) -> KeyPath:
-        """The path in the file of a path in the table."""
         for end in range(len(path), -1, -1):
             if path[:end] in self.places:
                 return (*self.places[path[:end]], *path[end:])
@@ -190,7 +189,6 @@ class TableOrigin:
     source: TableSource
 
     def placed(self, problem: Problem) -> Problem:
-        """A problem of a key of the table, as one of the file's."""
         return Problem(self.source.place(problem.path), problem.sentence)
 
 

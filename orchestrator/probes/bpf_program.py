@@ -87,21 +87,18 @@ class BpfProgram:
         self._folder = folder
 
     def info(self) -> ProgramInfo:
-        """Ask the kernel. Raises EvidenceError for an answer that is none."""
         found = _INFO.fullmatch(self._said("info"))
         if found is None:
             raise EvidenceError("the guest does not say what its BPF program is")
         return ProgramInfo(jited=int(found[2]), runs=int(found[3]), missed=int(found[4]))
 
     def counts(self) -> tuple[int, int]:
-        """What a program counted, and the events for which its ring had no room. Raises EvidenceError."""
         found = _COUNTS.fullmatch(self._said("counts"))
         if found is None:
             raise EvidenceError("the guest does not say what its BPF program has counted")
         return int(found[1]), int(found[2])
 
     def hits(self) -> Mapping[int, int]:
-        """Hits by the thread's number, of a witness. Raises EvidenceError."""
         lines = self._said("hits").splitlines()
         found = [_HITS.fullmatch(line) for line in lines]
         hits = {int(one[1]): int(one[2]) for one in found if one}
@@ -110,14 +107,12 @@ class BpfProgram:
         return hits
 
     def events(self) -> Sequence[BpfEvent]:
-        """The events in the ring, in their order. Raises EvidenceError where they are not whole."""
         content = self._guest.succeed([_TOOL, "events", self._folder]).stdout
         if len(content) % _EVENT.size:
             raise EvidenceError(f"the ring's events have {len(content)} bytes, which are no whole ones")
         return [BpfEvent(ns, pid, tuple(args)) for ns, _, pid, *args in _EVENT.iter_unpack(content)]
 
     def full_maps(self) -> Mapping[str, int]:
-        """The hash maps that have no room left, by name, with their keys. Raises EvidenceError."""
         lines = self._said("full")[:_MOST_ATTACHED].splitlines()
         found = [one for one in map(_FULL.fullmatch, lines) if one]
         if len(found) != len(lines):
@@ -125,11 +120,9 @@ class BpfProgram:
         return {one[1]: int(one[2]) for one in found}
 
     def empty(self) -> None:
-        """Let counts and ring begin anew."""
         self._guest.succeed([_TOOL, "empty", self._folder])
 
     def detach(self) -> None:
-        """Remove the program from its place."""
         self._guest.succeed(["rm", "-r", self._folder])
 
     def _said(self, command: str) -> str:
@@ -237,7 +230,6 @@ class Witness:
 
     @property
     def is_counting(self) -> bool:
-        """Whether it is attached."""
         return self._program is not None
 
     def begin(self, watched: Sequence[tuple[str, BpfProgram]]) -> None:
@@ -268,16 +260,13 @@ class Witness:
         return seen
 
     def detach(self) -> None:
-        """Take it off; the kernel goes on counting runs until ``end``."""
         assert self._program is not None
         self._program.detach()
         self._program = None
 
     def end(self) -> None:
-        """Let the kernel count no more runs."""
         keep_statistics(self._guest, on=False)
 
     def counts(self, called: Called) -> tuple[int, int]:
-        """The hits of the processes that made the calls, and those of others."""
         hits = sum(self._hits.get(pid, 0) for pid in called.pids)
         return hits, sum(self._hits.values()) - hits

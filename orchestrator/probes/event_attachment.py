@@ -10,9 +10,8 @@ the event is enabled softly. ``record`` writes it to the buffer.
 from __future__ import annotations
 
 import contextlib
-import csv
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -21,26 +20,24 @@ from orchestrator.catalog.probes import Handler, ProbeKind
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import (
-    Attachment,
     Called,
     allow_optimisation,
     removed,
-    wait_until_armed,
     wait_until_untouched,
+    write_events,
 )
 from orchestrator.probes.evidence import MISSED_RETURNS, Observation, check_untouched
-from orchestrator.probes.place import EVENTS, Place, UserPlace, UserPoint, observe_program, place_of
+from orchestrator.probes.place import EVENTS, Place, PlacedAttachment, UserPlace, UserPoint, observe_program, place_of
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.tracefs import (
-    TRACEFS,
     Definition,
     TracedEvent,
     TraceEvent,
     define,
     make_instance,
-    missed,
     own_event,
+    profiled,
     remove_instance,
     undefine,
 )
@@ -49,44 +46,30 @@ from orchestrator.probes.tracefs import (
 
 _STATES: dict[Handler, str] = {"noop": "1", "count": "0*", "record": "1"}
 _ADDRESS = re.compile(r"<0*([0-9a-f]{1,16})>")
-_DEFINED_AS = {"kprobe": "p", "kretprobe": "r"}
+_DEFINED_AS = {"kprobe": "p", "kretprobe": "r", "uprobe": "p", "uretprobe": "r"}
 
 
-class EventAttachment(Attachment):
+class EventAttachment(PlacedAttachment):
     """An event that is enabled. Made by ``event_attached``."""
 
+    armed_when = "after enabling"
+
     def __init__(self, guest: Guest, kind: ProbeKind, event: TraceEvent, place: Place) -> None:
-        self._guest = guest
-        self._kind = kind
+        super().__init__(guest, kind, place)
         self._event = event
-        self._place = place
         self._handler: Handler = "noop"
         self._counted: Mapping[int, int] = {}
-        self.point = place.point
 
     def observe(self) -> Observation:
-        """Read both sources of evidence at the probe point, and whether the event is enabled as its output needs it."""
-        self._check_state()
-        return self._place.observe()
-
-    def _check_state(self) -> None:
-        """Raise EvidenceError unless the event is enabled as its output needs it."""
         state = self._event.state()
         if state != _STATES[self._handler]:
             raise EvidenceError(
                 f"the kernel shows the event at {self.point.name} as {state[:40]!r}, not {_STATES[self._handler]!r}",
                 hint="an event that is only enabled softly records nothing" if state == "0*" else "",
             )
-
-    def wait_until_armed(self) -> Observation:
-        """Wait, where the optimiser has to come."""
-        when = "after enabling"
-        return wait_until_armed(
-            self._guest, self._kind, self.point, self.observe, when, lambda seen: self._place.check_called(seen, when)
-        )
+        return self._place.observe()
 
     def handle(self, handler: Handler) -> None:
-        """Choose the output; the event stays enabled meanwhile, softly or not."""
         if self._handler == "count":
             self._event.switch(on=True)
             self._counted = self._event.counts()
@@ -111,18 +94,16 @@ class EventAttachment(Attachment):
         yield
 
     def counts(self, called: Called) -> tuple[int, int | None]:
-        """What the histogram had."""
         counts = self._counted
         self._check_none_missed()
         hits = sum(counts.get(pid, 0) for pid in called.pids)
         return hits, sum(counts.values()) - hits
 
     def recorded(self, called: Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
-        """What the buffer has."""
         self._check_none_missed()
         events = self._event.recorded()
-        if file is not None:
-            _write_csv(events, file)
+        rows = ([event.cpu, event.number, event.pid, event.said] for event in events)
+        write_events(file, ["cpu", "number", "pid", "event"], rows)
         for before, after in pairwise(events):
             if before.cpu == after.cpu and before.number >= after.number:
                 raise EvidenceError("events of a CPU are out of order", detail=[str(before), str(after)])
@@ -152,7 +133,7 @@ class EventAttachment(Attachment):
         """A tracepoint skips nothing: what runs there may be entered anew."""
         if self._kind.tracepoint is not None:
             return
-        number = missed(self._guest)
+        _, number = profiled(self._guest, "kprobe")
         if number:
             hint = MISSED_RETURNS if self._kind.event == "kretprobe" else ""
             raise EvidenceError(f"the kernel skipped the event {number} times", hint=hint)
@@ -203,22 +184,11 @@ def _remove(guest: Guest, kind: ProbeKind, place: Place) -> None:
     wait_until_untouched(guest, kind, place.point, place.observe, "after removing the event")
 
 
-def _write_csv(events: Sequence[TracedEvent], path: Path) -> None:
-    with path.open("w", newline="", encoding="ascii") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["cpu", "number", "pid", "event"])
-        writer.writerows([event.cpu, event.number, event.pid, event.said] for event in events)
-
-
 # An event of tracefs in the program that makes the calls: a uprobe or a uretprobe, as ``perf probe -x`` makes it.
 #
 # The kernel counts its hits itself (uprobe_profile), whatever becomes of them: the histogram and the buffer must have
 # as many. It has no count of hits that it missed.
 
-_DEFINED_IN_PROGRAMS_AS = {"uprobe": "p", "uretprobe": "r"}
-_PROFILE = f"{TRACEFS}/uprobe_profile"
-_PROFILE_MAX = 1 << 16
-_PROFILED = re.compile(r"^ +\S+ +probe +(\d{1,20})$", re.MULTILINE)
 _AT_ENTRY = re.compile(r"probe: \(0x([0-9a-f]{1,16})\)")
 _AT_RETURN = re.compile(r"probe: \(0x[0-9a-f]{1,16} <- 0x([0-9a-f]{1,16})\)")
 
@@ -234,12 +204,10 @@ class UserDefinition(Definition):
 
     @property
     def listing(self) -> str:
-        """The file of tracefs that takes it."""
         return EVENTS
 
     @property
     def place(self) -> str:
-        """As it is written there."""
         counter = f"({self.semaphore:#x})" if self.semaphore else ""
         return f"{self.symbol}:{self.offset:#x}{counter}"
 
@@ -253,19 +221,16 @@ class UserEventAttachment(EventAttachment):
         self._hits = 0
 
     def handle(self, handler: Handler) -> None:
-        """Choose the output, and note how many hits the kernel has counted for the last one."""
-        hits = kernels_hits(self._guest)
+        (hits,) = profiled(self._guest, "uprobe")
         self._hits, self._before = hits - self._before, hits
         super().handle(handler)
 
     def counts(self, called: Called) -> tuple[int, int | None]:
-        """What the histogram had, which must be all that the kernel has counted."""
         hits, others = super().counts(called)
         self._check_all(hits + (others or 0), "the histogram")
         return hits, others
 
     def recorded(self, called: Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
-        """What the buffer has, which must be all that the kernel has counted."""
         hits, others = super().recorded(called, symbols, file)
         self._check_all(hits + others, "the buffer")
         return hits, others
@@ -284,15 +249,6 @@ class UserEventAttachment(EventAttachment):
         """The kernel counts no missed hits of uprobes; those that it counted are compared."""
 
 
-def kernels_hits(guest: Guest) -> int:
-    """Hits of the event since it was made, by the kernel's own count. Raises EvidenceError."""
-    text = guest.get(_PROFILE, largest=_PROFILE_MAX).decode("utf-8", errors="replace")
-    found = _PROFILED.findall(text)
-    if len(found) != 1:
-        raise EvidenceError("the kernel's profile of uprobe events does not list the probe", detail=text.splitlines())
-    return int(found[0])
-
-
 @contextlib.contextmanager
 def user_event_attached(guest: Guest, kind: ProbeKind, point: UserPoint) -> Iterator[UserEventAttachment]:
     """Make an event at the point of the program and enable it; disable and remove it at the end.
@@ -303,7 +259,7 @@ def user_event_attached(guest: Guest, kind: ProbeKind, point: UserPoint) -> Iter
     assert kind.event is not None
     check_untouched(point, observe_program(guest, point), "before enabling")
     make_instance(guest)
-    definition = UserDefinition(_DEFINED_IN_PROGRAMS_AS[kind.event], point.file, point.file_offset, point.semaphore)
+    definition = UserDefinition(_DEFINED_AS[kind.event], point.file, point.file_offset, point.semaphore)
     with removed(lambda: _remove_from_program(guest, definition, point)):
         event = define(guest, definition)
         event.switch(on=True)

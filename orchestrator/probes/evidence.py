@@ -86,14 +86,12 @@ class Observation:
 
     @property
     def jump_target(self) -> int | None:
-        """Where a five-byte jump or call at the probe point leads, relative to the probe point."""
         if self.live[0] not in (0xE8, 0xE9):
             return None
         return JUMP_BYTES + int.from_bytes(self.live[1:JUMP_BYTES], "little", signed=True)
 
     @property
     def pointer(self) -> int:
-        """The bytes as an address."""
         return int.from_bytes(self.live, "little")
 
 
@@ -294,7 +292,6 @@ def _users(seen: Observation) -> int:
 
 
 def _described(kind: ProbeKind, seen: Observation) -> str:
-    """What an observation shows, in words."""
     for (site, _), look in _LOOKS.items():
         if site == kind.site and look.first and seen.live[0] in look.first and (seen.flags or "") == look.flags:
             return look.described

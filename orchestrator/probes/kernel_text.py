@@ -48,7 +48,6 @@ class Span:
 
     @property
     def size(self) -> int:
-        """Bytes."""
         return self.end - self.start
 
 
@@ -134,7 +133,6 @@ class TextLayout:
 
     @classmethod
     def of(cls, guest: Guest, symbols: Symbols) -> TextLayout:
-        """Look both up in a running guest. Raises EvidenceError where its lists make no sense."""
         kernel = cls.of_kernel(symbols)
         data = [*kernel.data]
         modules = [Span(name, module.start, module.end) for name, module in ModuleMemory.all_of(guest).items()]
@@ -202,7 +200,6 @@ def _possible(spans: Sequence[Span]) -> Sequence[Span]:
 
 
 def _sections(guest: Guest, modules: Sequence[Span]) -> Mapping[str, Mapping[str, int]]:
-    """The addresses of each module's sections, by their names."""
     sections: dict[str, dict[str, int]] = {module.name: {} for module in modules}
     if modules:
         folders = [f"/sys/module/{module.name}/sections" for module in modules]
@@ -283,7 +280,6 @@ class GuestText:
         self._guest, self._symbols, self._layout = guest, symbols, layout
 
     def read(self) -> Content:
-        """The text as it is now. Raises GuestError."""
         with at_rest(self._guest):
             return self._spans()
 
@@ -345,7 +341,6 @@ class GuestText:
         return tuple(switched), changed
 
     def _at(self, content: Content, address: int, size: int) -> bytes:
-        """Bytes of the text, fewer at its end."""
         for span, text in zip(self._layout.text, content, strict=True):
             if address in span:
                 return text[address - span.start : address - span.start + size]
@@ -365,7 +360,6 @@ def _changed(start: int, before: bytes, after: bytes) -> Iterator[int]:
 
 
 def _near(addresses: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The first and the last address of each group."""
     first = last = addresses[0]
     for address in addresses[1:]:
         if address - last > _NEAR:

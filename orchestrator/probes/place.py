@@ -13,6 +13,7 @@ from orchestrator.catalog.data import nearest
 from orchestrator.catalog.probes import ProbeKind
 from orchestrator.errors import CommandFailed, EvidenceError
 from orchestrator.guest.guest import Guest
+from orchestrator.probes.attachment import Attachment, wait_until_armed
 from orchestrator.probes.bpf_program import pinned_links
 from orchestrator.probes.evidence import Observation, check_called, followed, observe
 from orchestrator.probes.point import ProbePoint, find_static_branch
@@ -206,11 +207,9 @@ class UserPoint(ProbePoint):
 
     @property
     def file(self) -> str:
-        """The file that has the point."""
         return self.library or self.program
 
     def is_at(self, address: int) -> bool:
-        """Whether a hit can have come from an address: each process has a library at other pages."""
         if self.library is None:
             return super().is_at(address)
         return (address - self.address) % _PAGE == 0
@@ -272,6 +271,22 @@ class Place(ABC):
     @abstractmethod
     def check_called(self, seen: Observation, when: str) -> None:
         """Raise EvidenceError unless a hit leads to the probe, and to it alone."""
+
+
+class PlacedAttachment(Attachment):
+    """A probe that the kernel itself puts at a place."""
+
+    armed_when = "after attaching"
+
+    def __init__(self, guest: Guest, kind: ProbeKind, place: Place) -> None:
+        self._guest, self._kind, self._place = guest, kind, place
+        self.point = place.point
+
+    def wait_until_armed(self) -> Observation:
+        def check(seen: Observation) -> None:
+            self._place.check_called(seen, self.armed_when)
+
+        return wait_until_armed(self._guest, self._kind, self.point, self.observe, self.armed_when, check)
 
 
 class _Function(Place):

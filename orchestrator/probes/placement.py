@@ -57,7 +57,6 @@ class RefusedPlaces:
 
     @classmethod
     def of(cls, guest: Guest, symbols: Symbols) -> RefusedPlaces:
-        """Read a guest's."""
         listed = guest.get(BLACKLIST, largest=BLACKLIST_MAX).decode("ascii", errors="replace")
         marked = [_Range(int(one[1], 16), int(one[2], 16), _MARKED) for one in _LINE.finditer(listed)]
         return cls([*_sections(symbols.anywhere), *marked])
