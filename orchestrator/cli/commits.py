@@ -301,14 +301,6 @@ def _skipping(error: LabError) -> LabError:
 
 
 @dataclass(frozen=True)
-class MeasuredKernels:
-    """The pairs of cells that have a number on both kernels, and of the others those that have none."""
-
-    pairs: Sequence[tuple[Side, Side]]
-    missing: Sequence[CellRecord]
-
-
-@dataclass(frozen=True)
 class TwoKernels:
     """An experiment on two kernels: names of the catalogue, or paths of a user's.
 
@@ -325,15 +317,18 @@ class TwoKernels:
         before, after = (kernel_spec(kernel_name(name)).name for name in self.kernels)
         return before, after
 
-    def measured(self, parts: Sequence[str], measuring: Measuring) -> MeasuredKernels:
-        """Measure each cell that can have a profile on both kernels, with these parts of it."""
+    def measured(
+        self, parts: Sequence[str], measuring: Measuring
+    ) -> tuple[Sequence[tuple[Side, Side]], Sequence[CellRecord]]:
+        """Measure each cell that can have a profile on both kernels, with these parts of it.
+
+        Pairs of cells that have a number on both kernels, and the cells that have none.
+        """
         run = self._run(only_profiled(with_profile(self._experiment(), parts)), measuring)
         pairs = [(one.before, one.after) for one in pairs_by_kernel(run.record.cells, *self.names)]
         both = [(one, other) for one, other in pairs if one is not None and other is not None]
-        return MeasuredKernels(
-            [(Side(run, one), Side(run, other)) for one, other in both if one.status == other.status == "ok"],
-            [cell for cell in run.record.cells if cell.status != "ok"],
-        )
+        numbers = [(Side(run, one), Side(run, other)) for one, other in both if one.status == other.status == "ok"]
+        return numbers, [cell for cell in run.record.cells if cell.status != "ok"]
 
     def run(self, measuring: Measuring) -> Run:
         """Measure each cell on both kernels, with its instructions by symbol wherever they can be proved."""

@@ -57,23 +57,12 @@ def expected_failures(command: Callable[P, R]) -> Callable[P, R]:
     def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return command(*args, **kwargs)
-        except LabError as error:
-            print(f"error: {error}", file=sys.stderr)
-            raise typer.Exit(error.exit_status) from None
-        except BrokenPipeError:
-            # The reader of our output has closed it; typer ends the program quietly.
-            raise
-        except OSError as error:
-            print(f"error: {_of_the_system(error)}", file=sys.stderr)
-            raise typer.Exit(HostError.exit_status) from None
-        except MemoryError:
-            print(f"error: {HostError('there is not enough memory', hint=_LIMITS[errno.ENOMEM])}", file=sys.stderr)
-            raise typer.Exit(HostError.exit_status) from None
-        except RuntimeError as error:
-            if str(error) != _NO_THREAD:
+        except (LabError, OSError, MemoryError, RuntimeError) as error:
+            failure = error if isinstance(error, LabError) else _of_the_system(error)
+            if failure is None:
                 raise
-            print(f"error: {HostError(_NO_THREAD, hint=_LIMITS[errno.EAGAIN])}", file=sys.stderr)
-            raise typer.Exit(HostError.exit_status) from None
+            print(f"error: {failure}", file=sys.stderr)
+            raise typer.Exit(failure.exit_status) from None
         except KeyboardInterrupt as interruption:
             number = interruption.signal if isinstance(interruption, Interrupted) else signal.SIGINT
             print(f"stopped by {signal.Signals(number).name}", file=sys.stderr)
@@ -82,7 +71,14 @@ def expected_failures(command: Callable[P, R]) -> Callable[P, R]:
     return guarded
 
 
-def _of_the_system(error: OSError) -> HostError:
+def _of_the_system(error: Exception) -> HostError | None:
+    """What the system has refused; None for any other error, and where the reader of our output has closed it."""
+    if isinstance(error, MemoryError):
+        return HostError("there is not enough memory", hint=_LIMITS[errno.ENOMEM])
+    if str(error) == _NO_THREAD:
+        return HostError(_NO_THREAD, hint=_LIMITS[errno.EAGAIN])
+    if not isinstance(error, OSError) or isinstance(error, BrokenPipeError):  # typer ends the program quietly then
+        return None
     where = str(error.filename) if error.filename is not None else ""
     if found_no_room(error):
         # A write does not say which file it was for.

@@ -19,7 +19,7 @@ from orchestrator.artifacts.module_source import render
 from orchestrator.artifacts.modules import build_modules
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.cli import one_guest, options
-from orchestrator.cli.commits import MeasuredKernels, TwoKernels
+from orchestrator.cli.commits import TwoKernels
 from orchestrator.cli.compared import cells_of_run, difference_of, named, stored_pairs
 from orchestrator.cli.measuring import Measuring, outcome
 from orchestrator.cli.options import (
@@ -57,6 +57,7 @@ from orchestrator.report.profile_sheets import (
     tree_difference_sheet,
     tree_sheet,
 )
+from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.stored_profile import (
     CellProfile,
@@ -193,14 +194,13 @@ def diff(
     if config is None and (only or overrides):
         what = "--only and --set are for what --config measures"
         raise UsageError(what, hint="of stored cells RUN:CELL names one")
-    measured = None
+    missing: Sequence[CellRecord] = ()
     if config is None:
         pairs = stored_pairs(before, after)
     else:
         parts = ["stacks"] if tree or flame_graph is not None else ["symbols"]
         wanted = TwoKernels(config, (before, after), overrides or [], only or [])
-        measured = wanted.measured(parts, Measuring(offline=offline, verbose=verbose))
-        pairs = measured.pairs
+        pairs, missing = wanted.measured(parts, Measuring(offline=offline, verbose=verbose))
     differences = [difference_of(*pair) for pair in pairs]
     if flame_graph is not None:
         _draw(differences, flame_graph)
@@ -223,8 +223,11 @@ def diff(
         print_profiles(
             "Differences", form, compared, lambda one: [difference_sheet(one, limit or None)], difference_json
         )
-    if measured is not None:
-        _say_missing(measured)
+    for cell in missing:
+        print(f"not compared: {cell.id}: {outcome(cell)}", file=sys.stderr)
+    if not pairs:  # of stored cells there are some
+        raise LabError("no cell has a number on both kernels")
+    raise typer.Exit(1 if any(cell.status == "failed" for cell in missing) else 0)
 
 
 def _functions(
@@ -252,15 +255,6 @@ def _draw(differences: Sequence[ProfileDifference], file: Path) -> None:
             named.write_text(picture)
         if named != file:
             print(named, file=sys.stderr)
-
-
-def _say_missing(measured: MeasuredKernels) -> None:
-    """Which cells have no number and are not compared; the status says whether one of them has failed."""
-    for cell in measured.missing:
-        print(f"not compared: {cell.id}: {outcome(cell)}", file=sys.stderr)
-    if not measured.pairs:
-        raise LabError("no cell has a number on both kernels")
-    raise typer.Exit(1 if any(cell.status == "failed" for cell in measured.missing) else 0)
 
 
 # ``orchestrator disasm``: a function's instructions, and which probes can be at each.
@@ -315,7 +309,7 @@ def disasm(
             raise
         except LabError as error:
             found = replace(found, source=f"No guest could be asked: {error.what}. ? is not known before a boot.")
-    print_profiles("Disassembly", form, [found], lambda one: [one.sheet()], lambda one: one.json().model_dump())
+    print_profiles("Disassembly", form, [found], lambda one: [one.sheet()], lambda one: one.json())
 
 
 def _answered(

@@ -99,11 +99,10 @@ class BpfProgram:
         return int(found[1]), int(found[2])
 
     def hits(self) -> Mapping[int, int]:
-        lines = self._said("hits").splitlines()
-        found = [_HITS.fullmatch(line) for line in lines]
-        hits = {int(one[1]): int(one[2]) for one in found if one}
-        if len(hits) != len(lines) or len(hits) >= _MOST_THREADS:
-            raise EvidenceError(f"the guest does not say who hit the BPF program: {lines[:3]}"[:200])
+        said = self._said("hits")
+        hits = {int(one[1]): int(one[2]) for one in _matched(said, _HITS, "who hit the BPF program")}
+        if len(hits) != len(said.splitlines()) or len(hits) >= _MOST_THREADS:
+            raise _unsaid("who hit the BPF program", said)
         return hits
 
     def events(self) -> Sequence[BpfEvent]:
@@ -113,11 +112,8 @@ class BpfProgram:
         return [BpfEvent(ns, pid, tuple(args)) for ns, _, pid, *args in _EVENT.iter_unpack(content)]
 
     def full_maps(self) -> Mapping[str, int]:
-        lines = self._said("full")[:_MOST_ATTACHED].splitlines()
-        found = [one for one in map(_FULL.fullmatch, lines) if one]
-        if len(found) != len(lines):
-            raise EvidenceError(f"the guest does not say which maps are full: {lines[:3]}"[:200])
-        return {one[1]: int(one[2]) for one in found}
+        said = self._said("full")[:_MOST_ATTACHED]
+        return {one[1]: int(one[2]) for one in _matched(said, _FULL, "which maps are full")}
 
     def empty(self) -> None:
         self._guest.succeed([_TOOL, "empty", self._folder])
@@ -127,6 +123,18 @@ class BpfProgram:
 
     def _said(self, command: str) -> str:
         return self._guest.succeed([_TOOL, command, self._folder]).text
+
+
+def _matched(said: str, line: re.Pattern[str], what: str) -> Sequence[re.Match[str]]:
+    """The lines of an answer. Raises EvidenceError where one is not as it must be."""
+    found = [one for one in map(line.fullmatch, said.splitlines()) if one]
+    if len(found) != len(said.splitlines()):
+        raise _unsaid(what, said)
+    return found
+
+
+def _unsaid(what: str, said: str) -> EvidenceError:
+    return EvidenceError(f"the guest does not say {what}: {said.splitlines()[:3]}"[:200])
 
 
 def bring(guest: Guest, tool: Path) -> None:
@@ -169,10 +177,9 @@ def pinned(guest: Guest, name: str, number: int) -> BpfProgram:
 def attached_by(guest: Guest, process: int) -> Sequence[Attached]:
     """What a process has attached. Raises EvidenceError for an answer that is none."""
     said = guest.succeed([_TOOL, "attached", str(process)]).text
-    lines = said[:_MOST_ATTACHED].splitlines()
-    found = [one for one in map(_ATTACHED.fullmatch, lines) if one]
-    if len(said) > _MOST_ATTACHED or len(found) != len(lines):
-        raise EvidenceError(f"the guest does not say what is attached: {lines[:3]}"[:200])
+    found = _matched(said[:_MOST_ATTACHED], _ATTACHED, "what is attached")
+    if len(said) > _MOST_ATTACHED:
+        raise _unsaid("what is attached", said)
     return [Attached(int(one[1]), one[2], "" if one[3] == "-" else one[3], int(one[4])) for one in found]
 
 

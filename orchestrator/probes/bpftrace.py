@@ -208,14 +208,6 @@ _QUOTED_LINES = 20
 _QUOTED_BYTES = 4096
 
 
-@dataclass(frozen=True)
-class _State:
-    """A process: the ticks of processor time that it took, and whether it waits for events."""
-
-    ticks: int
-    is_waiting: bool
-
-
 class _Process:
     """bpftrace with a one-liner."""
 
@@ -228,14 +220,14 @@ class _Process:
 
     def attach(self) -> None:
         """Wait until it has attached everything, and stop it. Raises EvidenceError with its words where it ends."""
-        if self._wait(1, "neither attaches the one-liner nor ends") is None:
+        if not self._wait(1, "neither attaches the one-liner nor ends"):
             raise EvidenceError("bpftrace ends instead of attaching the one-liner", detail=self.words())
         self.signal("STOP")
 
     def read(self) -> None:
         """Let it read all that its programs have sent. Raises EvidenceError where it finds no end, or has ended."""
         self.signal("CONT")
-        if self._wait(_LOOKS, "finds no end of what its programs print") is None:
+        if not self._wait(_LOOKS, "finds no end of what its programs print"):
             raise self._ended()
         self.signal("STOP")
 
@@ -262,8 +254,8 @@ class _Process:
     def _ended(self) -> EvidenceError:
         return EvidenceError("bpftrace ended while its probes were measured", detail=self.words())
 
-    def _wait(self, looks: int | None, what_else: str) -> _State | None:
-        """Wait until it has ended (None), or is seen so many times in a row to wait for events.
+    def _wait(self, looks: int | None, what_else: str) -> bool:
+        """Wait until it has ended (False), or is seen so many times in a row to wait for events.
 
         One that is busy has the cell's time: each pause asks what is left of it.
         """
@@ -271,22 +263,24 @@ class _Process:
         for _ in range(_MOST_TURNS):
             state = self._state()
             if state is None:
-                return None
-            ticks, idle = state.ticks, idle + 1 if state.ticks == ticks else 0
-            waiting = waiting + 1 if state.is_waiting else 0
+                return False
+            taken, is_waiting = state
+            ticks, idle = taken, idle + 1 if taken == ticks else 0
+            waiting = waiting + 1 if is_waiting else 0
             if waiting == looks:
-                return state
+                return True
             if idle == _IDLE_TURNS:
                 break
             self._guest.succeed(_PAUSE, time_limit=self._time_left())
         raise EvidenceError(f"bpftrace {what_else}", detail=self.words())
 
-    def _state(self) -> _State | None:
+    def _state(self) -> tuple[int, bool] | None:
+        """The ticks of processor time that it took, and whether it waits for events."""
         finished = self._guest.run(["cat", f"/proc/{self.pid}/syscall", f"/proc/{self.pid}/stat"])
         found = _STATE.match(finished.text[:_LONGEST_STATE])
         if found is None or found[2] == _ENDED:
             return None
-        return _State(int(found[3]) + int(found[4]), found[1] in _WAITING)
+        return int(found[3]) + int(found[4]), found[1] in _WAITING
 
 
 _AT = "AT_"

@@ -9,7 +9,7 @@ place.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, replace
 
 from orchestrator.catalog.probes import Mechanism, ProbeKind, Site
@@ -275,10 +275,7 @@ def mechanism_seen(kind: ProbeKind, point: ProbePoint, seen: Observation) -> str
         return "elsewhere"
     if seen.called == BPF_TRAMPOLINE:
         return "direct"
-    for (site, mechanism), look in _LOOKS.items():
-        if site == kind.site and look.first and seen.live[0] in look.first and (seen.flags or "") == look.flags:
-            return mechanism
-    return "patched"
+    return next((mechanism for mechanism, _ in _looks_seen(kind, seen)), "patched")
 
 
 def check_taint(mask: int) -> None:
@@ -291,10 +288,15 @@ def _users(seen: Observation) -> int:
     return seen.traced.users if seen.traced else 0
 
 
-def _described(kind: ProbeKind, seen: Observation) -> str:
-    for (site, _), look in _LOOKS.items():
+def _looks_seen(kind: ProbeKind, seen: Observation) -> Iterator[tuple[Mechanism, _Look]]:
+    for (site, mechanism), look in _LOOKS.items():
         if site == kind.site and look.first and seen.live[0] in look.first and (seen.flags or "") == look.flags:
-            return look.described
+            yield mechanism, look
+
+
+def _described(kind: ProbeKind, seen: Observation) -> str:
+    for _, look in _looks_seen(kind, seen):
+        return look.described
     if seen.flags == "[OPTIMIZED]":
         return "the kernel's jump optimisation, listed before the jump is in place"
     return "no mechanism of the lab's" if seen.flags is not None else "no probe"

@@ -12,8 +12,10 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+from pydantic import TypeAdapter
+
 from orchestrator.artifacts.machine_code import decoded, disassembled
-from orchestrator.catalog.data import Fact, nearest, read
+from orchestrator.catalog.data import nearest, read
 from orchestrator.errors import UsageError
 from orchestrator.report.sheet import number as shown_number
 from orchestrator.results.stored_profile import (
@@ -323,22 +325,10 @@ def _lines(profile: CellProfile, symbol: SymbolProfile) -> Iterator[str]:
 # The classes that instructions belong to by their names.
 
 
-class InstructionClass(Fact):
-    """A class, and the names of its instructions as Intel writes them."""
-
-    name: str
-    instructions: tuple[str, ...]
-
-
 @lru_cache(maxsize=1)
 def instruction_classes() -> Mapping[str, frozenset[str]]:
-    """The names of instructions by class, in the order in which classes are printed."""
-    found = {}
-    for name, instructions in read("instruction_classes.yaml").items():
-        if not isinstance(instructions, list):
-            raise TypeError(f"class {name} is no list of instructions")
-        found[name] = frozenset(InstructionClass(name=name, instructions=tuple(instructions)).instructions)
-    return found
+    """The names of instructions, as Intel writes them, by class, in the order in which classes are printed."""
+    return TypeAdapter(dict[str, frozenset[str]]).validate_python(read("instruction_classes.yaml"))
 
 
 # What kinds of instructions a profile has: traps, returns, locked ones, loads and stores.
