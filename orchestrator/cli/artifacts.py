@@ -122,7 +122,11 @@ def prune(
         removals = remove(leaving, unused_since)
     done = "would go" if dry_run else "removed"
     rows = [
-        [done if one.is_done else "kept: in use", one.entry.kind, one.entry.label, *_facts(one)] for one in removals
+        [
+            *(done if one.is_done else "kept: in use", one.entry.kind, one.entry.label),
+            *(f"{one.size / 1e6:.1f}", _date(one.entry.used)),
+        ]
+        for one in removals
     ]
     rows += [
         [f"kept: {fate.stays}", fate.entry.kind, fate.entry.label, "", _date(fate.entry.used)]
@@ -190,10 +194,6 @@ def _kind(name: str) -> Kind:
     if name not in names:
         raise UsageError(unknown("kind", name, list(names)))
     return Kind(name)
-
-
-def _facts(removal: Removal) -> list[str]:
-    return [f"{removal.size / 1e6:.1f}", _date(removal.entry.used)]
 
 
 def _date(used: float) -> str:

@@ -21,17 +21,6 @@ from orchestrator.cli.commits import CommitRuns, MeasuredCommits, TwoCommits, Tw
 from orchestrator.cli.compared import compared as compared_cells
 from orchestrator.cli.compared import compared_kernels, difference_of
 from orchestrator.cli.measuring import Measuring
-from orchestrator.cli.options import (
-    Form,
-    FormOption,
-    Limit,
-    check_page_file,
-    expected_failures,
-    opened_store,
-    print_columns,
-    print_profiles,
-    show_page,
-)
 from orchestrator.comparison.comparison import ComparedRuns
 from orchestrator.comparison.forms import comparison_sheet, comparison_text, render_comparison
 from orchestrator.comparison.page import comparison_page
@@ -57,7 +46,7 @@ from orchestrator.run.bisection import Bisection
 ComparisonForm = StrEnum("ComparisonForm", "TABLE MARKDOWN JSON HTML")
 
 
-@expected_failures
+@options.expected_failures
 def compare(
     names: Annotated[
         list[str] | None,
@@ -144,7 +133,7 @@ def _check_page(form: ComparisonForm, out: Path) -> None:
     """Refuse a file for another form, or one that a page cannot replace, before anything is measured for it."""
     if form is not ComparisonForm.HTML:
         raise UsageError(f"{form} goes to stdout", where="--out", hint=f"--format {form} >FILE, or --format html")
-    check_page_file(out)
+    options.check_page_file(out)
 
 
 def _is_commit(name: str) -> bool:
@@ -168,7 +157,9 @@ def _measured(wanted: TwoCommits, measuring: Measuring) -> ComparedRuns:
 def _print(compared: ComparedRuns, form: ComparisonForm, limit: int | None, out: Path | None) -> None:
     match form:
         case ComparisonForm.HTML:
-            show_page(lambda _: Page(comparison_page(compared)), out, compared.after.directory / COMPARISON_PAGE)
+            options.show_page(
+                lambda _: Page(comparison_page(compared)), out, compared.after.directory / COMPARISON_PAGE
+            )
         case ComparisonForm.JSON:
             typer.echo(comparison_text(compared), nl=False)
         case ComparisonForm.MARKDOWN:
@@ -185,7 +176,7 @@ _Name = Annotated[str, typer.Argument(metavar="NAME", help="The baseline's name.
 
 
 @baseline_app.command("set")
-@expected_failures
+@options.expected_failures
 def set_(name: _Name, run: options.Run = "latest") -> None:
     """Give a run a name. 'default' is what ``compare`` takes where no other run is named."""
     check_baseline_name(name)
@@ -200,19 +191,19 @@ def set_(name: _Name, run: options.Run = "latest") -> None:
 
 
 @baseline_app.command("list")
-@expected_failures
+@options.expected_failures
 def list_() -> None:
     """List the baselines with their runs."""
-    with opened_store() as store:
+    with options.opened_store() as store:
         rows = [] if store is None else [_row(store, one) for one in store.baselines().values()]
-    print_columns(("baseline", "run", "experiment", "status", "since"), rows)
+    options.print_columns(("baseline", "run", "experiment", "status", "since"), rows)
 
 
 @baseline_app.command("remove")
-@expected_failures
+@options.expected_failures
 def remove(name: _Name) -> None:
     """Remove a name; its run stays."""
-    with opened_store() as store:
+    with options.opened_store() as store:
         if store is None:
             raise unknown_baseline(name, {})
         store.remove_baseline(name)
@@ -227,7 +218,7 @@ def _row(store: Store, baseline: Baseline) -> tuple[str, ...]:
 # ``orchestrator bisect``: the commit that has changed a cost.
 
 
-@expected_failures
+@options.expected_failures
 def bisect(
     config: Annotated[
         Path, typer.Argument(readable=False, metavar="CONFIG", help="Experiment file that names something in the tree.")
@@ -241,8 +232,8 @@ def bisect(
     overrides: options.Overrides = None,
     kconfig: options.KernelConfig = None,
     make: options.MakeVariables = None,
-    form: FormOption = Form.TABLE,
-    limit: Limit = 20,
+    form: options.FormOption = options.Form.TABLE,
+    limit: options.Limit = 20,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
@@ -271,12 +262,12 @@ def _difference(parent: str, found: Found, measured: MeasuredCommits) -> Profile
     return difference_of(before, after)
 
 
-def _print_bisection(found: Found, difference: ProfileDifference | None, form: Form, limit: int | None) -> None:
+def _print_bisection(found: Found, difference: ProfileDifference | None, form: options.Form, limit: int | None) -> None:
 
     by_symbol = [] if difference is None else [with_code(difference)]
-    if form is Form.JSON:
+    if form is options.Form.JSON:
         differences = [difference_json(one) for one in by_symbol]
         typer.echo(json.dumps({**bisection_json(found), "differences": differences}, indent=2))
         return
     sheets = [bisection_sheet(found), *(difference_sheet(one, limit) for one in by_symbol)]
-    print_profiles("Bisection", form, sheets, lambda sheet: [sheet], str)
+    options.print_profiles("Bisection", form, sheets, lambda sheet: [sheet], str)

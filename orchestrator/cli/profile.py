@@ -22,17 +22,6 @@ from orchestrator.cli import one_guest, options
 from orchestrator.cli.commits import TwoKernels
 from orchestrator.cli.compared import cells_of_run, difference_of, named, stored_pairs
 from orchestrator.cli.measuring import Measuring, outcome
-from orchestrator.cli.options import (
-    Depth,
-    Form,
-    FormOption,
-    Limit,
-    Share,
-    check_one,
-    check_writable,
-    expected_failures,
-    print_profiles,
-)
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
 from orchestrator.files import ScratchFolder
 from orchestrator.probes.placement import FunctionPlaces, answered, places_of
@@ -72,7 +61,7 @@ from orchestrator.run.guests import started
 # ``orchestrator profile``: where the instructions of a run's cells went.
 
 
-@expected_failures
+@options.expected_failures
 def profile(
     run: Annotated[
         str,
@@ -85,13 +74,13 @@ def profile(
     cell: Annotated[
         str | None, typer.Argument(metavar="CELL", help="A cell's id, or parts of it, such as kprobe; default: all.")
     ] = None,
-    form: FormOption = Form.TABLE,
-    limit: Limit = 20,
+    form: options.FormOption = options.Form.TABLE,
+    limit: options.Limit = 20,
     tree: Annotated[
         bool, typer.Option("--tree", help="Calls, each with all that it calls; profiles need stacks.")
     ] = False,
-    depth: Depth = 24,
-    share: Share = 1.0,
+    depth: options.Depth = 24,
+    share: options.Share = 1.0,
     annotate: Annotated[
         str | None, typer.Option(metavar="FUNCTION", help="The function's instructions, each with its count per call.")
     ] = None,
@@ -107,9 +96,9 @@ def profile(
     files = {"callgrind": callgrind, "folded": folded, "flame_graph": flame_graph}
     written = [f"--{kind.replace('_', '-')}" for kind, file in files.items() if file is not None]
     others = {"--annotate": annotate is not None, ", ".join(written): bool(written)}
-    check_one({"--tree": tree, **others})
-    check_one({f"--format {form}": form is not Form.TABLE, **others})
-    check_writable(*files.values())
+    options.check_one({"--tree": tree, **others})
+    options.check_one({f"--format {form}": form is not options.Form.TABLE, **others})
+    options.check_writable(*files.values())
     profiles = _profiles(run, cell)
     if written:
         for kind, file in files.items():
@@ -119,9 +108,11 @@ def profile(
         typer.echo(annotated(profiles, annotate))
     elif tree:
         trees, cut = [(one, call_tree(one)) for one in profiles], Cut(depth, share)
-        print_profiles("Profiles", form, trees, lambda one: [tree_sheet(one[1], cut)], lambda one: tree_json(*one))
+        options.print_profiles(
+            "Profiles", form, trees, lambda one: [tree_sheet(one[1], cut)], lambda one: tree_json(*one)
+        )
     else:
-        print_profiles(
+        options.print_profiles(
             "Profiles",
             form,
             [(one, per_call(one)) for one in profiles],
@@ -153,20 +144,20 @@ def _profiles(run: str, cell: str | None) -> Sequence[CellProfile]:
 _HELP = "A run, or one of its cells: RUN:CELL, such as latest:kprobe. With --config a kernel."
 
 
-@expected_failures
+@options.expected_failures
 def diff(
     before: Annotated[str, typer.Argument(metavar="A", help=_HELP, autocompletion=options.runs)],
     after: Annotated[str, typer.Argument(metavar="B", help=_HELP, autocompletion=options.runs)],
-    form: FormOption = Form.TABLE,
-    limit: Limit = 20,
+    form: options.FormOption = options.Form.TABLE,
+    limit: options.Limit = 20,
     symbol: Annotated[
         str | None, typer.Option(metavar="FUNCTION", help="Compare this function by instruction.")
     ] = None,
     tree: Annotated[
         bool, typer.Option("--tree", help="Compare calls, each with all that it calls; profiles need stacks.")
     ] = False,
-    depth: Depth = 24,
-    share: Share = 1.0,
+    depth: options.Depth = 24,
+    share: options.Share = 1.0,
     flame_graph: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Draw calls as SVG, red where B executes more; profiles need stacks."),
@@ -188,9 +179,9 @@ def diff(
 
     With --config, exits with 1 when a cell failed.
     """
-    check_one({"--symbol": symbol is not None, "--tree": tree, "--flame-graph": flame_graph is not None})
-    check_one({"--flame-graph": flame_graph is not None, f"--format {form}": form is not Form.TABLE})
-    check_writable(flame_graph)
+    options.check_one({"--symbol": symbol is not None, "--tree": tree, "--flame-graph": flame_graph is not None})
+    options.check_one({"--flame-graph": flame_graph is not None, f"--format {form}": form is not options.Form.TABLE})
+    options.check_writable(flame_graph)
     if config is None and (only or overrides):
         what = "--only and --set are for what --config measures"
         raise UsageError(what, hint="of stored cells RUN:CELL names one")
@@ -206,7 +197,7 @@ def diff(
         _draw(differences, flame_graph)
     elif tree:
         trees = [(one, compared_trees(call_tree(one.before), call_tree(one.after))) for one in differences]
-        print_profiles(
+        options.print_profiles(
             "Differences",
             form,
             trees,
@@ -215,12 +206,12 @@ def diff(
         )
     elif symbol is not None:
         functions = _functions(differences, symbol)
-        print_profiles(
+        options.print_profiles(
             "Differences", form, functions, lambda both: [function_sheet(*both)], lambda both: function_json(*both)
         )
     else:
         compared = [with_code(one) for one in differences]
-        print_profiles(
+        options.print_profiles(
             "Differences", form, compared, lambda one: [difference_sheet(one, limit or None)], difference_json
         )
     for cell in missing:
@@ -263,7 +254,7 @@ _RANGE = r"(?P<symbol>[^+]*)(?:\+(?P<first>[^.]*)(?:\.\.(?P<last>.*))?)?"
 _OFFSET = r"0x[0-9a-fA-F]{1,6}|[0-9]{1,7}"
 
 
-@expected_failures
+@options.expected_failures
 def disasm(
     name: Annotated[
         str,
@@ -278,7 +269,7 @@ def disasm(
     ],
     cpu: one_guest.Cpu = None,
     no_guest: Annotated[bool, typer.Option("--no-guest", help="Start no guest: what only it knows is ?.")] = False,
-    form: FormOption = Form.TABLE,
+    form: options.FormOption = options.Form.TABLE,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
@@ -309,7 +300,7 @@ def disasm(
             raise
         except LabError as error:
             found = replace(found, source=f"No guest could be asked: {error.what}. ? is not known before a boot.")
-    print_profiles("Disassembly", form, [found], lambda one: [one.sheet()], lambda one: one.json())
+    options.print_profiles("Disassembly", form, [found], lambda one: [one.sheet()], lambda one: one.json())
 
 
 def _answered(

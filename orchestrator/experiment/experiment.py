@@ -138,7 +138,8 @@ def on_kernels(experiment: Experiment, names: Sequence[str]) -> Experiment:
         other = known.setdefault(kernel_spec(name).name, given)
         if other != given or kernels.count(name) > 1:
             raise UsageError(f"{' and '.join(names)} are the same kernel", hint="name two different ones")
-    tables = [_on_kernels(one, kernels) for one in experiment.tables]
+    update = {"kernels": kernels, "kernel_for": {}}
+    tables = [replace(one, table=one.table.model_copy(update=update)) for one in experiment.tables]
     problems = [(one.origin, problem) for one in tables for problem in one.table.conflicts()]
     if problems:
         raise error_of_tables(problems)
@@ -148,11 +149,6 @@ def on_kernels(experiment: Experiment, names: Sequence[str]) -> Experiment:
 def kernel_name(name: str) -> str:
     """A kernel's name as tables have it: paths, which are relative to the current folder, are absolute."""
     return placed(name, lambda path: str(user_path(path))) if is_path(name) else name
-
-
-def _on_kernels(one: NamedTable, kernels: tuple[str, ...]) -> NamedTable:
-    table: Table = one.table.model_copy(update={"kernels": kernels, "kernel_for": {}})
-    return replace(one, table=table)
 
 
 # An experiment with profiles of its cells, as ``--profile`` asks for.
@@ -184,10 +180,8 @@ def with_profile(experiment: Experiment, parts: Sequence[str]) -> Experiment:
 
 def with_symbols(experiment: Experiment) -> Experiment:
     """The experiment with the instructions of its cells by symbol, wherever they can be proved."""
-    parts = ("symbols",)
-    return (
-        experiment if len(unprofiled(experiment, parts)) == len(experiment.tables) else with_profile(experiment, parts)
-    )
+    is_possible = len(unprofiled(experiment, ["symbols"])) < len(experiment.tables)
+    return with_profile(experiment, ["symbols"]) if is_possible else experiment
 
 
 def only_profiled(experiment: Experiment) -> Experiment:

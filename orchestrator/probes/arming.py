@@ -337,7 +337,6 @@ def _parameter_file(module: Module, name: str) -> str:
 # Puts a probe into a guest by what its kind is armed with, and takes it out again.
 
 
-@contextmanager
 def attached(
     guest: Guest,
     kind: ProbeKind,
@@ -345,7 +344,7 @@ def attached(
     point: ProbePoint,
     symbols: Symbols,
     time_left: Callable[[], float],
-) -> Iterator[Attachment]:
+) -> AbstractContextManager[Attachment]:
     """Arm a probe with its ``means``; take it out again at the end.
 
     That is a module, bpfprobe for a BPF program or a one-liner, an object of a user's own programs, or nothing for an
@@ -355,18 +354,14 @@ def attached(
     EvidenceError when the kernel refuses it (with its own reason), or when the original bytes are not back at the end.
     ``time_left`` is the seconds of the host's time for whatever the guest does by itself meanwhile.
     """
-    armed: AbstractContextManager[Attachment]
     if isinstance(means, Module):
-        armed = module_attached(guest, kind, means, point, symbols, time_limit=time_left())
-    elif isinstance(means, BpfObject):
-        armed = own_attached(guest, kind, means, point, symbols)
-    elif means is not None and kind.one_liner is not None:
-        armed = one_liner_attached(guest, kind, means, point, symbols, time_left)
-    elif means is not None:
-        armed = bpf_attached(guest, kind, means, point, symbols)
-    elif isinstance(point, UserPoint):
-        armed = user_event_attached(guest, kind, point)
-    else:
-        armed = event_attached(guest, kind, point, symbols)
-    with armed as attachment:
-        yield attachment
+        return module_attached(guest, kind, means, point, symbols, time_limit=time_left())
+    if isinstance(means, BpfObject):
+        return own_attached(guest, kind, means, point, symbols)
+    if means is not None and kind.one_liner is not None:
+        return one_liner_attached(guest, kind, means, point, symbols, time_left)
+    if means is not None:
+        return bpf_attached(guest, kind, means, point, symbols)
+    if isinstance(point, UserPoint):
+        return user_event_attached(guest, kind, point)
+    return event_attached(guest, kind, point, symbols)

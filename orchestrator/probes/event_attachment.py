@@ -19,6 +19,7 @@ from pathlib import Path
 from orchestrator.catalog.probes import Handler, ProbeKind
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
+from orchestrator.probes import tracefs
 from orchestrator.probes.attachment import (
     Called,
     allow_optimisation,
@@ -30,17 +31,6 @@ from orchestrator.probes.evidence import MISSED_RETURNS, Observation, check_unto
 from orchestrator.probes.place import EVENTS, Place, PlacedAttachment, UserPlace, UserPoint, observe_program, place_of
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
-from orchestrator.probes.tracefs import (
-    Definition,
-    TracedEvent,
-    TraceEvent,
-    define,
-    make_instance,
-    own_event,
-    profiled,
-    remove_instance,
-    undefine,
-)
 
 # An event of tracefs at a probe point of a guest: enabled, given one output after the other, removed.
 
@@ -54,7 +44,7 @@ class EventAttachment(PlacedAttachment):
 
     armed_when = "after enabling"
 
-    def __init__(self, guest: Guest, kind: ProbeKind, event: TraceEvent, place: Place) -> None:
+    def __init__(self, guest: Guest, kind: ProbeKind, event: tracefs.TraceEvent, place: Place) -> None:
         super().__init__(guest, kind, place)
         self._event = event
         self._handler: Handler = "noop"
@@ -112,7 +102,7 @@ class EventAttachment(PlacedAttachment):
         hits = sum(event.pid in called.pids for event in events)
         return hits, len(events) - hits
 
-    def _check(self, event: TracedEvent, symbols: Symbols) -> None:
+    def _check(self, event: tracefs.TracedEvent, symbols: Symbols) -> None:
         """Raise EvidenceError unless an event is of this probe point, and of a kretprobe the return into the kernel."""
         if self._kind.tracepoint is not None:
             if not event.said.startswith(_words_of(self._kind.tracepoint)):
@@ -133,7 +123,7 @@ class EventAttachment(PlacedAttachment):
         """A tracepoint skips nothing: what runs there may be entered anew."""
         if self._kind.tracepoint is not None:
             return
-        _, number = profiled(self._guest, "kprobe")
+        _, number = tracefs.profiled(self._guest, "kprobe")
         if number:
             hint = MISSED_RETURNS if self._kind.event == "kretprobe" else ""
             raise EvidenceError(f"the kernel skipped the event {number} times", hint=hint)
@@ -151,10 +141,10 @@ def _words_of(event: str) -> tuple[str, ...]:
     return (f"{call}(", f"{call} -> ")
 
 
-def definition_of(kind: ProbeKind, point: ProbePoint) -> Definition:
+def definition_of(kind: ProbeKind, point: ProbePoint) -> tracefs.Definition:
     """The event that a kind has at a point; a kretprobe's is of the function alone."""
     assert kind.event is not None
-    return Definition(_DEFINED_AS[kind.event], *point.place(0 if kind.event == "kretprobe" else point.offset))
+    return tracefs.Definition(_DEFINED_AS[kind.event], *point.place(0 if kind.event == "kretprobe" else point.offset))
 
 
 @contextlib.contextmanager
@@ -168,19 +158,20 @@ def event_attached(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Sy
     point = place.point
     check_untouched(point, place.observe(), "before enabling")
     allow_optimisation(guest, kind)
-    make_instance(guest)
+    tracefs.make_instance(guest)
     with removed(lambda: _remove(guest, kind, place)):
-        event = (
-            define(guest, definition_of(kind, point)) if kind.tracepoint is None else own_event(guest, kind.tracepoint)
-        )
+        if kind.tracepoint is None:
+            event = tracefs.define(guest, definition_of(kind, point))
+        else:
+            event = tracefs.own_event(guest, kind.tracepoint)
         event.switch(on=True)
         yield EventAttachment(guest, kind, event, place)
 
 
 def _remove(guest: Guest, kind: ProbeKind, place: Place) -> None:
-    remove_instance(guest)
+    tracefs.remove_instance(guest)
     if kind.tracepoint is None:
-        undefine(guest, definition_of(kind, place.point))
+        tracefs.undefine(guest, definition_of(kind, place.point))
     wait_until_untouched(guest, kind, place.point, place.observe, "after removing the event")
 
 
@@ -194,7 +185,7 @@ _AT_RETURN = re.compile(r"probe: \(0x[0-9a-f]{1,16} <- 0x([0-9a-f]{1,16})\)")
 
 
 @dataclass(frozen=True)
-class UserDefinition(Definition):
+class UserDefinition(tracefs.Definition):
     """A uprobe (``p``) or a uretprobe (``r``) as an event, at a place in a file of the guest's: the ``offset``.
 
     ``semaphore`` is the place of the counter that a static probe point has, or 0.
@@ -215,13 +206,13 @@ class UserDefinition(Definition):
 class UserEventAttachment(EventAttachment):
     """A uprobe's event that is enabled. Made by ``user_event_attached``."""
 
-    def __init__(self, guest: Guest, kind: ProbeKind, event: TraceEvent, place: Place) -> None:
+    def __init__(self, guest: Guest, kind: ProbeKind, event: tracefs.TraceEvent, place: Place) -> None:
         super().__init__(guest, kind, event, place)
         self._before = 0
         self._hits = 0
 
     def handle(self, handler: Handler) -> None:
-        (hits,) = profiled(self._guest, "uprobe")
+        (hits,) = tracefs.profiled(self._guest, "uprobe")
         self._hits, self._before = hits - self._before, hits
         super().handle(handler)
 
@@ -239,7 +230,7 @@ class UserEventAttachment(EventAttachment):
         if number != self._hits:
             raise EvidenceError(f"the kernel has counted {self._hits} hits of the uprobe, and {where} has {number}")
 
-    def _check(self, event: TracedEvent, symbols: Symbols) -> None:
+    def _check(self, event: tracefs.TracedEvent, symbols: Symbols) -> None:
         """Raise EvidenceError unless an event is of this probe point, or of a return from its function."""
         said = (_AT_RETURN if self._kind.event == "uretprobe" else _AT_ENTRY).fullmatch(event.said)
         if said is None or not self.point.is_at(int(said[1], 16)):
@@ -258,15 +249,15 @@ def user_event_attached(guest: Guest, kind: ProbeKind, point: UserPoint) -> Iter
     """
     assert kind.event is not None
     check_untouched(point, observe_program(guest, point), "before enabling")
-    make_instance(guest)
+    tracefs.make_instance(guest)
     definition = UserDefinition(_DEFINED_AS[kind.event], point.file, point.file_offset, point.semaphore)
     with removed(lambda: _remove_from_program(guest, definition, point)):
-        event = define(guest, definition)
+        event = tracefs.define(guest, definition)
         event.switch(on=True)
         yield UserEventAttachment(guest, kind, event, UserPlace(guest, kind, point))
 
 
-def _remove_from_program(guest: Guest, definition: Definition, point: UserPoint) -> None:
-    remove_instance(guest)
-    undefine(guest, definition)
+def _remove_from_program(guest: Guest, definition: tracefs.Definition, point: UserPoint) -> None:
+    tracefs.remove_instance(guest)
+    tracefs.undefine(guest, definition)
     check_untouched(point, observe_program(guest, point), "after removing the event")

@@ -206,8 +206,9 @@ class _Known:
 
     def verdicts(self, one: Instruction) -> Mapping[Means, Verdict]:
         kprobe = self._kprobe(one)
-        elsewhere = None if one.address == self.entry else f"a djprobe is at the function's entry, at {self._at_entry}"
-        djprobe = self.refusal if elsewhere is None else elsewhere
+        djprobe = self.refusal
+        if one.address != self.entry:
+            djprobe = f"a djprobe is at the function's entry, at +{self.entry - self.start:#x}"
         return {
             "kprobe": kprobe,
             "optimised": kprobe,
@@ -235,10 +236,6 @@ class _Known:
         if one.address == self.traced:
             return YES
         return no(f"the function tracer's site is at +{self.traced - self.start:#x}")
-
-    @property
-    def _at_entry(self) -> str:
-        return f"+{self.entry - self.start:#x}"
 
 
 def answered(guest: Guest, module: Module, function: FunctionPlaces) -> FunctionPlaces:
