@@ -46,8 +46,6 @@ from orchestrator.results.runs import Run, find_run
 from orchestrator.results.statistics import median_interval
 from orchestrator.run.bisection import NotMeasured
 
-# Runs of an experiment at any commit of a tree, which is built and measured where that was not done before.
-
 _KNOWN = Path(".git") / "lab-measured.json"
 
 
@@ -167,8 +165,6 @@ def _stamps(path: Path) -> Iterator[str]:
             yield f"{file} {status.st_size} {status.st_mtime_ns}"
 
 
-# An experiment at two commits of a tree, measured and compared.
-
 SUFFIX = "-commits"
 """Of the runs' experiment."""
 
@@ -226,8 +222,6 @@ class TwoCommits:
         words = [word for option in options for word in option]
         return ["compare", "--config", str(self.config), *self.names, *words]
 
-
-# What one cell of an experiment costs at any commit of a tree.
 
 _LISTED = 20
 
@@ -295,9 +289,6 @@ def _skipping(error: LabError) -> LabError:
     if isinstance(error, HostError) and not isinstance(error, UnusableTreeError):
         return error
     return NotMeasured(error.what, where=error.where, detail=error.detail)
-
-
-# The cells that ``diff`` and ``compare`` with ``--config`` compare: an experiment's, on two kernels in one run.
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import sys
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -17,10 +17,8 @@ from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.git_tree import GitTree, is_revision, revisions
 from orchestrator.artifacts.kernel_build import TreeBuild
 from orchestrator.cli import options
-from orchestrator.cli.commits import CommitRuns, MeasuredCommits, TwoCommits, TwoKernels
 from orchestrator.cli.compared import compared as compared_cells
 from orchestrator.cli.compared import compared_kernels, difference_of
-from orchestrator.cli.measuring import Measuring
 from orchestrator.comparison.comparison import ComparedRuns
 from orchestrator.comparison.forms import comparison_sheet, comparison_text, render_comparison
 from orchestrator.comparison.page import comparison_page
@@ -38,7 +36,12 @@ from orchestrator.results.origin import Found
 from orchestrator.results.runs import find_run
 from orchestrator.results.store import Baseline, Store, check_baseline_name, unknown_baseline
 from orchestrator.results.stored_profile import ProfileDifference
-from orchestrator.run.bisection import Bisection
+
+if TYPE_CHECKING:
+    from orchestrator.cli.commits import MeasuredCommits, TwoCommits
+    from orchestrator.cli.measuring import Measuring
+
+# Guests and kinds of benchmark are loaded where something is measured: stored runs are compared at once.
 
 # ``orchestrator compare``: what became dearer, cheaper, appeared, vanished or failed between two runs or kernels.
 
@@ -107,6 +110,9 @@ def compare(
         if len(given) != 2 or kernels is not None:
             hint = f"{PROGRAM} compare --config CONFIG A B, or TREE@A TREE@B"
             raise UsageError("--config needs two kernels, or two commits", hint=hint)
+        from orchestrator.cli.commits import TwoCommits
+        from orchestrator.cli.measuring import Measuring
+
         wanted = TwoCommits(config, (given[0], given[1]), overrides or (), only or (), kconfig, make or ())
         measuring = Measuring(offline=offline, verbose=verbose, fleet=fleet)
         measuring.check()
@@ -143,6 +149,8 @@ def _is_commit(name: str) -> bool:
 
 def _measured(wanted: TwoCommits, measuring: Measuring) -> ComparedRuns:
     """The experiment at two commits, or on two kernels, as they are named. Raises UsageError for one of each."""
+    from orchestrator.cli.commits import TwoKernels
+
     are_commits = [is_revision(name) for name in wanted.names]
     if all(are_commits):
         return wanted.compared(measuring)
@@ -241,6 +249,10 @@ def bisect(
 
     A commit that does not build or boot is skipped. Exits with 1 where skipped commits hide the one that is looked for.
     """
+    from orchestrator.cli.commits import CommitRuns, MeasuredCommits
+    from orchestrator.cli.measuring import Measuring
+    from orchestrator.run.bisection import Bisection
+
     read_source(config)  # a file that cannot be read is found before a tree is cloned and built
     ends = revisions(good, bad)
     build = TreeBuild.of(ends[0].top, kconfig, make or ())

@@ -28,8 +28,6 @@ from orchestrator.results.runs import Run, UnknownRun, find_run
 from orchestrator.results.store import DEFAULT, FILE_NAME, Store
 from orchestrator.results.stored_profile import CellProfile, ProfileDifference, difference, load_profile
 
-# What ``RUN`` and ``RUN:CELL`` name on the command line.
-
 
 @dataclass(frozen=True)
 class NamedCells:

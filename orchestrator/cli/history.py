@@ -17,16 +17,8 @@ from orchestrator.cli import options
 from orchestrator.cli.options import expected_failures, no_run_yet, opened_store
 from orchestrator.errors import HostError, UsageError
 from orchestrator.program import PROGRAM
+from orchestrator.report import history_sheets as sheets
 from orchestrator.report.chart import ASCII, BLOCKS
-from orchestrator.report.history_sheets import (
-    ExplainedStep,
-    Traced,
-    histories_csv,
-    history_json,
-    history_sheets,
-    in_one_line,
-    overview_sheet,
-)
 from orchestrator.report.text import print_sheets
 from orchestrator.results.history import History, Quantity, metrics_named, recent_histories
 from orchestrator.results.history import history as history_of
@@ -79,7 +71,7 @@ def history(
             _print(store, found, form, metric)
 
 
-def _named(store: Store, name: str, quantity: Quantity, since: datetime | None) -> Sequence[Traced]:
+def _named(store: Store, name: str, quantity: Quantity, since: datetime | None) -> Sequence[sheets.Traced]:
     begun = _moment(since)
     read = (history_of(store, metric, quantity, since=begun) for metric in metrics_named(store, name))
     histories = [one for one in read if one is not None]
@@ -90,9 +82,9 @@ def _named(store: Store, name: str, quantity: Quantity, since: datetime | None) 
     return [_traced(one) for one in histories]
 
 
-def _changed_lately(store: Store, quantity: Quantity, since: datetime | None) -> Sequence[Traced]:
+def _changed_lately(store: Store, quantity: Quantity, since: datetime | None) -> Sequence[sheets.Traced]:
     """Those with a step, the newest step first; a history that needs a missing library is left out, with a word."""
-    found: list[Traced] = []
+    found: list[sheets.Traced] = []
     refused: HostError | None = None
     for one in recent_histories(store, _RECENT, quantity, since=_moment(since)):
         try:
@@ -105,34 +97,34 @@ def _changed_lately(store: Store, quantity: Quantity, since: datetime | None) ->
     return sorted(with_step, key=lambda one: one.steps.found[-1].after.started, reverse=True)
 
 
-def _traced(history: History) -> Traced:
-    return Traced(history, steps_of(history))
+def _traced(history: History) -> sheets.Traced:
+    return sheets.Traced(history, steps_of(history))
 
 
-def _explained(store: Store, traced: Traced, limit: int | None) -> Sequence[ExplainedStep]:
+def _explained(store: Store, traced: sheets.Traced, limit: int | None) -> Sequence[sheets.ExplainedStep]:
     found, metric, origins = traced.steps.found, traced.history.metric, Origins(store)
-    return [ExplainedStep(step, causes(origins, step, metric)) for step in (found[-limit:] if limit else found)]
+    return [sheets.ExplainedStep(step, causes(origins, step, metric)) for step in (found[-limit:] if limit else found)]
 
 
-def _print_one(store: Store, traced: Traced, limit: int | None) -> None:
+def _print_one(store: Store, traced: sheets.Traced, limit: int | None) -> None:
     newest = _explained(store, traced, limit)[::-1]
     console, characters = _console()
-    print_sheets(history_sheets(traced, newest, limit, characters), console)
+    print_sheets(sheets.history_sheets(traced, newest, limit, characters), console)
 
 
-def _print(store: Store, histories: Sequence[Traced], form: Form, title: str) -> None:
+def _print(store: Store, histories: Sequence[sheets.Traced], form: Form, title: str) -> None:
     if form is Form.JSON:
-        listed = [history_json(one.history, one.steps, _explained(store, one, None)) for one in histories]
+        listed = [sheets.history_json(one.history, one.steps, _explained(store, one, None)) for one in histories]
         typer.echo(json.dumps({"histories": listed}, indent=1))
     elif form is Form.CSV:
-        typer.echo(histories_csv([(one.history, one.steps) for one in histories]), nl=False)
+        typer.echo(sheets.histories_csv([(one.history, one.steps) for one in histories]), nl=False)
     elif not histories:
         typer.echo(f"Nothing has changed in the newest {_RECENT} runs.")
     else:
         console, characters = _console()
-        example = in_one_line(f"{PROGRAM} history {histories[0].history.metric}")
+        example = sheets.in_one_line(f"{PROGRAM} history {histories[0].history.metric}")
         sentences = [f"The first one with its steps, what changed at each, and its runs: {example}"]
-        print_sheets([overview_sheet(title, histories, sentences, characters)], console)
+        print_sheets([sheets.overview_sheet(title, histories, sentences, characters)], console)
 
 
 def _console() -> tuple[Console, str]:

@@ -20,12 +20,10 @@ from orchestrator.catalog.probes import probes
 from orchestrator.catalog.reference import reference_tables
 from orchestrator.catalog.words import vocabulary
 from orchestrator.cli import options
-from orchestrator.cli.fleet import examine_fleet
 from orchestrator.cli.options import expected_failures, opened_store, print_columns
 from orchestrator.doctor import examine, exit_status, render
 from orchestrator.errors import UsageError
 from orchestrator.experiment.table import Listing
-from orchestrator.fleet.target import target
 
 # ``orchestrator list``: what an experiment can name, and the runs there are.
 
@@ -143,6 +141,12 @@ def doctor(
     ] = None,
 ) -> None:
     """Examine this host: programs, packages, KVM's real speed, disk. Exits with 3 when something is missing."""
-    findings = examine() if fleet is None else examine_fleet(target(fleet))
+    if fleet is None:
+        findings = examine()
+    else:
+        from orchestrator.cli.fleet import examine_fleet
+        from orchestrator.fleet.target import target
+
+        findings = examine_fleet(target(fleet))
     render(findings, Console())
     raise typer.Exit(exit_status(findings))

@@ -23,8 +23,6 @@ from orchestrator.cli.options import stop_on_signals
 from orchestrator.errors import UsageError
 from orchestrator.program import CHECKOUT_SCRIPT, NAME, PROGRAM
 
-# The examples at the end of each command's help: ``examples.yaml``, read when help is asked for.
-
 
 def examples() -> Mapping[str, Sequence[str]]:
     """The examples by command, ``kmod build``, without the program's name."""
@@ -249,7 +247,7 @@ def _example(name: str) -> str:
     return f"for example {PROGRAM} {example}; " if example else ""
 
 
-# The ``orchestrator`` command line: the program's own options and its start; usage.py has the commands.
+# The program's own options, and its start.
 
 _COMPLETION = f"_{NAME}_COMPLETE".upper()
 """The variable in which a shell's completion script asks for names."""

@@ -30,8 +30,6 @@ from orchestrator.results.store import RunEntry, Store
 from orchestrator.run.runner import CrewMaker, ProgressListener, Runner, TimeLeft, local_crew, with_found
 from orchestrator.steps import running_steps
 
-# A command that measures: with the user's cache and store, progress on stderr.
-
 
 @dataclass(frozen=True)
 class Measuring:

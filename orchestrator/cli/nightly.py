@@ -54,8 +54,6 @@ from orchestrator.results.runs import Run
 from orchestrator.results.store import RunEntry, Store
 from orchestrator.run.runner import Runner, check_resumable
 
-# The run of a night: a new one, or the one that a night before did not end.
-
 
 def night_run(experiment: Experiment, measuring: Measuring, note: NightNote) -> Run:
     """Measure what the night has not measured yet. Raises LabError where nothing can be measured."""

@@ -26,8 +26,6 @@ from orchestrator.paths import user_path
 from orchestrator.results.budgets import KEY as BUDGETS
 from orchestrator.results.budgets import BudgetError, Budgets
 
-# An experiment: its heading, and its tables in order.
-
 
 def _budgets(value: object) -> object:
     """A mapping of filters of cells to ``+N``, ``+N%``, ``<=N``, or ``{value: <=N, overhead: +N}``."""
@@ -121,9 +119,6 @@ def _yaml(plain: dict[str, Any]) -> str:
         plain, Dumper=_Dumper, sort_keys=False, default_flow_style=None, allow_unicode=True, width=100
     )
     return written
-
-
-# An experiment on other kernels than its file names, as ``diff --config`` measures it.
 
 
 def on_kernels(experiment: Experiment, names: Sequence[str]) -> Experiment:

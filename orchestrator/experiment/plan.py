@@ -20,8 +20,6 @@ from orchestrator.guest.machine import ChannelKind
 from orchestrator.results.budgets import KEY, CellFilter, FilterError, NameOf, Term
 from orchestrator.results.contract import Clock
 
-# The cells of an experiment in order, and the boots that they share.
-
 MAX_CELLS = 10_000
 
 
@@ -176,9 +174,6 @@ def _no_match(wanted: CellFilter, cells: Sequence[Cell[Any]]) -> ConfigError:
 def _place(text: str) -> str:
     short = text if len(text) <= 80 else text[:77] + "..."
     return "--only " + (short if short and short.isprintable() else ascii(short))
-
-
-# Whether an experiment's budgets are for cells that it has.
 
 
 def check_budgets(experiment: Experiment, plan: Plan) -> None:

@@ -24,8 +24,6 @@ from orchestrator.guest.machine import ChannelKind
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import Clock
 
-# One table of an experiment: the keys common to the tables of every kind of benchmark.
-
 DEFAULT_REPEATS: dict[Clock, int] = {"instructions": 4, "wall": 12}
 """Default numbers of samples: exact ones are equal, scattered ones need an interval.
 

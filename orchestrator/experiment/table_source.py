@@ -177,9 +177,6 @@ class TableReader:
         return _Layer(taken, {inner: (key, inner) for inner in taken}, is_own=False)
 
 
-# Where a table's values come from, for what is found wrong with them after the file was loaded.
-
-
 @dataclass(frozen=True)
 class TableOrigin:
     """A table's file, the places of its values in there, and the overrides."""

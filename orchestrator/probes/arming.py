@@ -44,8 +44,6 @@ from orchestrator.probes.point import ProbePoint, find_hook, find_static_branch
 from orchestrator.probes.symbols import ModuleMemory, Symbols
 from orchestrator.probes.tracefs import Traced
 
-# A probe module in a guest: loaded, armed, given one handler after the other, unloaded.
-
 _WITH_STEP = ("kprobe", "kretprobe", "jprobe")
 """The templates whose modules report how the kernel goes on after their handler."""
 
@@ -332,9 +330,6 @@ def _parameters(guest: Guest, module: Module) -> Sequence[str]:
 
 def _parameter_file(module: Module, name: str) -> str:
     return f"/sys/module/{module.name}/parameters/{name}"
-
-
-# Puts a probe into a guest by what its kind is armed with, and takes it out again.
 
 
 def attached(

@@ -27,8 +27,6 @@ from orchestrator.probes.evidence import Observation, check_armed, check_same, c
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 
-# Takes a probe out when what was done with it has ended, well or not.
-
 
 @contextlib.contextmanager
 def removed(remove: Callable[[], object]) -> Iterator[None]:
@@ -95,9 +93,6 @@ class CallResults:
         )
 
 
-# Calls that were made without timing them, for a probe's hits to be compared with.
-
-
 @dataclass(frozen=True)
 class Called:
     """How many calls were made, by which processes, and what is known of each.
@@ -112,9 +107,6 @@ class Called:
     arguments: tuple[int, ...] = ()
     result: int | None = None
     results: CallResults | None = None
-
-
-# A probe that is armed in a guest, whatever arms it: what it is seen as, does at a hit, and has counted.
 
 
 class Attachment(ABC):

@@ -39,8 +39,6 @@ from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.tracefs import CALL_BYTES, event_number
 
-# Whoever attaches BPF programs at a place, the kernel has none of them at the end, and its bytes are as before.
-
 
 @contextlib.contextmanager
 def programs_removed(guest: Guest, kind: ProbeKind, tool: Path, place: Place) -> Iterator[None]:
@@ -64,8 +62,6 @@ def programs_removed(guest: Guest, kind: ProbeKind, tool: Path, place: Place) ->
     with removed(remove):
         yield
 
-
-# A BPF program at a probe point of a guest: attached, exchanged for another, detached.
 
 _ENTRIES = "lab-entries"
 _ENTERED_BY = {"kretprobe": "kprobe", "kretprobe-multi": "kprobe-multi"}

@@ -19,8 +19,6 @@ from orchestrator.probes.attachment import Called
 from orchestrator.probes.events import ARGUMENTS
 from orchestrator.probes.evidence import MISSED_RETURNS
 
-# A BPF program in a guest: attached to a place of the kernel's and pinned, asked for what it did, detached.
-
 _TOOL = "/tmp/bpfprobe"  # noqa: S108 - in the guest
 _FILE_SYSTEM = "/sys/fs/bpf"
 _JIT = "/proc/sys/net/core/bpf_jit_enable"

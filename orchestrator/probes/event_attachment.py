@@ -32,8 +32,6 @@ from orchestrator.probes.place import EVENTS, Place, PlacedAttachment, UserPlace
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 
-# An event of tracefs at a probe point of a guest: enabled, given one output after the other, removed.
-
 _STATES: dict[Handler, str] = {"noop": "1", "count": "0*", "record": "1"}
 _ADDRESS = re.compile(r"<0*([0-9a-f]{1,16})>")
 _DEFINED_AS = {"kprobe": "p", "kretprobe": "r", "uprobe": "p", "uretprobe": "r"}

@@ -257,20 +257,12 @@ Content = Sequence[bytes]
 
 
 @dataclass(frozen=True)
-class Settled:
-    """The text as it is; static branches that the kernel has switched are all that differs."""
+class Look:
+    """The text as it is, the branches that the kernel has switched, and the addresses of ``others`` that differ."""
 
     content: Content
     switched: tuple[SwitchedBranch, ...]
-
-
-@dataclass(frozen=True)
-class _Look:
-    """The text as it is, the branches that were switched, and the addresses of ``others``."""
-
-    content: Content
-    switched: tuple[SwitchedBranch, ...]
-    others: dict[int, str]
+    others: Mapping[int, str]
 
 
 class GuestText:
@@ -283,8 +275,8 @@ class GuestText:
         with at_rest(self._guest):
             return self._spans()
 
-    def settled(self, expected: Content) -> Settled:
-        """The text, compared with what it should be.
+    def settled(self, expected: Content) -> Look:
+        """The text, compared with what it should be; nothing else differs than switched branches.
 
         Raises EvidenceError for every difference that is not a static branch which the kernel has switched for itself,
         and for a tracepoint that is enabled on one side only.
@@ -300,16 +292,16 @@ class GuestText:
             if len(lines) > _MOST_SHOWN:
                 lines[_MOST_SHOWN] = "and more"
             raise EvidenceError("the cell left the kernel's text changed", detail=lines)
-        return Settled(look.content, look.switched)
+        return look
 
-    def _look(self, expected: Content, last: _Look | None = None) -> _Look:
+    def _look(self, expected: Content, last: Look | None = None) -> Look:
         """The text now; where it is what it was at the ``last`` look, the same again."""
         # A resting guest lets QEMU read the text of a Debian kernel (10 MB) in 5 ms instead of 20.
         with at_rest(self._guest):
             content = self._spans()
             if last is not None and content == last.content:
                 return last
-            return _Look(content, *self._differences(expected, content))
+            return Look(content, *self._differences(expected, content))
 
     def _spans(self) -> Content:
         return [self._guest.read_memory(span.start, span.size) for span in self._layout.text]
@@ -346,7 +338,7 @@ class GuestText:
                 return text[address - span.start : address - span.start + size]
         return b""
 
-    def _shown(self, expected: Content, content: Content, changed: dict[int, str]) -> Iterator[str]:
+    def _shown(self, expected: Content, content: Content, changed: Mapping[int, str]) -> Iterator[str]:
         for first, last in _near(sorted(changed)):
             size = min(last - first + 1, _SHOWN_BYTES)
             before, after = (self._at(one, first, size).hex(" ") for one in (expected, content))
@@ -367,9 +359,6 @@ def _near(addresses: Sequence[int]) -> Iterator[tuple[int, int]]:
             first = address
         last = address
     yield first, last
-
-
-# Is the text of a guest's kernel, and of its modules, still what it was? QEMU reads it from outside.
 
 
 class KernelText:

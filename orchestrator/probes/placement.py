@@ -298,8 +298,6 @@ def means_of(kind: ProbeKind) -> Means | None:
     return by_mechanism.get(kind.mechanism)
 
 
-# What keeps the kernel from putting a jump in place of a kprobe's int3, besides the place itself.
-
 _NOT_OPTIMISED_LISTED = re.compile(r"^([0-9a-f]{8,16}) +[krj] +(\S{1,200})", re.MULTILINE)
 
 

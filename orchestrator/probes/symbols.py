@@ -22,8 +22,6 @@ from orchestrator.errors import EvidenceError
 from orchestrator.guest.channel import kernel_value
 from orchestrator.guest.guest import Guest
 
-# Where are the functions and modules of a guest's kernel? Its own lists, read once a boot.
-
 KALLSYMS = "/proc/kallsyms"
 KALLSYMS_MAX = 16 << 20
 """Bytes; a Debian kernel's has 4 MB."""

@@ -18,8 +18,6 @@ from orchestrator.guest.channel import kernel_value, whole_number
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, Symbols
 
-# An event of tracefs in a guest: made as perf probe and trace-cmd make it, switched, counted and read back.
-
 TRACEFS = "/sys/kernel/tracing"
 INSTANCE = f"{TRACEFS}/instances/lab"
 

@@ -424,9 +424,6 @@ def _lines(code: Code, line: int) -> int:
     return last // line - code.address // line + 1
 
 
-# What the instructions of a profile are for: trap entry and exit, lookup, handler, and so on.
-
-
 def by_purpose(profile: CellProfile, mechanism: str) -> Mapping[str, int]:
     """The instructions of all calls by purpose, with a probe of this ``mechanism``; their sum is the profile's."""
     sums: Counter[str] = Counter()

@@ -30,8 +30,6 @@ from orchestrator.results.stored_profile import (
     symbol_pairs,
 )
 
-# The numbers in an instruction that may be addresses: what it jumps to, and what it refers to.
-
 WORDS = {"i386": 4, "x86_64": 8}
 """Bytes of an address."""
 
@@ -284,9 +282,6 @@ def _one_side(before: _Executed | None, after: _Executed | None) -> InstructionD
     )
 
 
-# The instructions of a function with how often a call executes each.
-
-
 def annotated(profiles: Sequence[CellProfile], function: str) -> str:
     """Executed instructions of the functions of one name, below the id of each cell whose calls execute one.
 
@@ -320,9 +315,6 @@ def _lines(profile: CellProfile, symbol: SymbolProfile) -> Iterator[str]:
     counts, offsets, codes = (max((len(row[column]) for row in rows), default=0) for column in range(3))
     for count, offset, code, text in rows:
         yield f"{count:>{counts}}  {offset:<{offsets}}  {code:<{codes}}  {text}"
-
-
-# The classes that instructions belong to by their names.
 
 
 @lru_cache(maxsize=1)

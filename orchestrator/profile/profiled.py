@@ -11,15 +11,7 @@ from orchestrator.artifacts.modules import Module
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.symbols import Symbols
-from orchestrator.profile.counts import (
-    CacheMisses,
-    CountedWork,
-    Timed,
-    cache_misses,
-    read_regions,
-    rounds_of,
-    sample_of,
-)
+from orchestrator.profile import counts
 from orchestrator.profile.places import code_of
 from orchestrator.results.contract import ProfileEvidence, valid_result
 from orchestrator.results.stored_profile import CellProfile, write_profile
@@ -46,18 +38,18 @@ class Counter:
             why = f"QEMU counts no instructions here: {error.strerror}"
             raise EvidenceError(why, where=str(self.guest.counts_file)) from None
 
-    def profile(self, mark: int, timed: Timed, *, cell: str, calls: int, program: str) -> CellProfile:
+    def profile(self, mark: int, timed: counts.Timed, *, cell: str, calls: int, program: str) -> CellProfile:
         """The profile of a sample of ``calls`` calls that a program made since the ``mark``, for a ``cell``.
 
         Raises EvidenceError unless the plugin counted what the clock did.
         """
         counter = self.guest.machine.counter
         assert counter is not None
-        regions = read_regions(self.guest.counts_file, mark)
-        sample = sample_of(regions, timed)
+        regions = counts.read_regions(self.guest.counts_file, mark)
+        sample = counts.sample_of(regions, timed)
         cpu = counter.caches
         with valid_result():
-            missed = CacheMisses() if cpu is None else cache_misses(regions, timed, sample, cpu)
+            missed = counts.CacheMisses() if cpu is None else counts.cache_misses(regions, timed, sample, cpu)
         places = code_of(self.guest, self.symbols, self.module, program)
         return places.profile(sample, missed, counter, cell=cell, calls=calls, unit="call")
 
@@ -67,14 +59,14 @@ class Counter:
         Since the ``mark`` they have run several times, and after each time twice as many: ``timed`` is what the clock
         says of both. Raises EvidenceError unless the plugin counted the same, and each time the same instructions.
         """
-        sample = rounds_of(read_regions(self.guest.counts_file, mark), timed)
+        sample = counts.rounds_of(counts.read_regions(self.guest.counts_file, mark), timed)
         places = code_of(self.guest, self.symbols, self.module, "user space")
         counter = self.guest.machine.counter
         assert counter is not None
-        return places.profile(sample, CacheMisses(), counter, cell=cell, calls=rounds, unit="round")
+        return places.profile(sample, counts.CacheMisses(), counter, cell=cell, calls=rounds, unit="round")
 
 
-def stored(profile: CellProfile, file: Path, work: CountedWork | None = None) -> ProfileEvidence:
+def stored(profile: CellProfile, file: Path, work: counts.CountedWork | None = None) -> ProfileEvidence:
     """Write a profile to its file; what proves it, of ``work`` that was timed as a whole its bounds too.
 
     Raises HostError when the disk is full.
