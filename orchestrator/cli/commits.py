@@ -21,7 +21,7 @@ from orchestrator.artifacts.sources import included, read_c_source
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.cli import options
-from orchestrator.cli.compared import Side, compared_runs
+from orchestrator.cli.compared import Side, compared_runs, first_of
 from orchestrator.cli.measuring import Measuring
 from orchestrator.comparison.comparison import ComparedRuns, pairs_by_kernel
 from orchestrator.errors import ConfigError, HostError, LabError, UsageError
@@ -223,9 +223,6 @@ class TwoCommits:
         return ["compare", "--config", str(self.config), *self.names, *words]
 
 
-_LISTED = 20
-
-
 @dataclass
 class MeasuredCommits:
     """A cell of the experiment of ``runs``: ``name`` is its id, or parts of it.
@@ -274,8 +271,7 @@ class MeasuredCommits:
             found = found or [cell for cell in cells if parts <= set(cell.id.split("/"))]
         if len(found) == 1:
             return found[0]
-        listed = [cell.id for cell in found or cells]
-        shown = [*listed[:_LISTED], *(["..."] if len(listed) > _LISTED else [])]
+        shown = first_of([cell.id for cell in found or cells])
         what = f"--cell: {len(found) or 'no'} cells are named" + ("" if self.name is None else f" '{self.name}'")
         hint = f"name one of them: --cell {shown[0]}" if shown else "the experiment has no cell"
         raise UsageError(what, where=str(self.runs.config), detail=shown, hint=hint)

@@ -217,6 +217,11 @@ def _origin(run: Run) -> Origin:
 _SHOWN_PAIRS = 20
 
 
+def first_of(names: Sequence[str]) -> list[str]:
+    """The first of many names, as an error lists them."""
+    return [*names[:_SHOWN_PAIRS], *(["..."] if len(names) > _SHOWN_PAIRS else [])]
+
+
 @dataclass(frozen=True)
 class Side:
     """A cell of a run."""
@@ -261,18 +266,14 @@ def stored_pairs(before: str, after: str) -> Sequence[tuple[Side, Side]]:
     every_cell = dict.fromkeys(cell.id for side in (one, other) for cell in side.run.record.cells)
     left_out = [cell for cell in every_cell if not (cell in first and cell in second)]
     if left_out:
-        shown = [*left_out[:_SHOWN_PAIRS], *(["..."] if len(left_out) > _SHOWN_PAIRS else [])]
-        print(f"not compared, without a profile in both runs: {', '.join(shown)}", file=sys.stderr)
+        print(f"not compared, without a profile in both runs: {', '.join(first_of(left_out))}", file=sys.stderr)
     return pairs
 
 
 def _only(run: Run, cells: Sequence[CellRecord], name: str) -> Side:
     if len(cells) > 1:
-        listed = [cell.id for cell in cells[:_SHOWN_PAIRS]]
-        if len(cells) > _SHOWN_PAIRS:
-            listed.append("...")
         hint = f"give more parts of the id: {name.rpartition(':')[0]}:{cells[0].id}"
-        raise UsageError(f"'{name}' names {len(cells)} cells", detail=listed, hint=hint)
+        raise UsageError(f"'{name}' names {len(cells)} cells", detail=first_of([one.id for one in cells]), hint=hint)
     return Side(run, cells[0])
 
 

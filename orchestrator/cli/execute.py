@@ -295,13 +295,9 @@ def execute(
     A kernel that reports trouble, or is tainted by it, is a failure as well, and a file that --get does not find: with
     status 1 where the command ended with 0.
     """
+    wanted = one_guest.GuestModules(module or [], param or [], set_values or [])
     choice = one_guest.Choice(
-        kernel,
-        cpu,
-        smp,
-        memory,
-        accel,
-        one_guest.GuestModules(module or [], param or [], set_values or []),
+        *(kernel, cpu, smp, memory, accel, wanted),
         image=image,
         data=data or [],
         channel=channel,

@@ -95,14 +95,7 @@ Moved = Callable[[str], str]
 """Where something is that a user named by a path."""
 
 
-def as_written(path: str) -> str:
-    """It is where the user says."""
-    return path
-
-
-def make_absolute(
-    data: Data, origins: Origins, folder: Path, benchmark_paths: Collection[str], moved: Moved = as_written
-) -> None:
+def make_absolute(data: Data, origins: Origins, folder: Path, benchmark_paths: Collection[str], moved: Moved) -> None:
     """Make every relative path of a user's file absolute, in place: kernels, images, modules, workloads, libraries.
 
     Kernels, images and probes are paths where they have a slash in them and are no one-liner, as do entries of lists
@@ -195,7 +188,7 @@ def load_experiment(
     kinds: KindRegistry[TableKind],
     overrides: Sequence[str] = (),
     qemu_cpu_names: QemuCpuNames | None = None,
-    moved: Moved = as_written,
+    moved: Moved = str,
 ) -> Experiment:
     """Load an experiment file, apply ``KEY=VALUE`` overrides, and check everything.
 
@@ -204,7 +197,7 @@ def load_experiment(
 
     Raises ConfigError, which lists all that is wrong: place, key, what was found, what is allowed.
     """
-    return _load(_Read(path, read_source(path), overrides, moved), kinds, qemu_cpu_names)
+    return _load(path, read_source(path), kinds, qemu_cpu_names, overrides, moved)
 
 
 def load_resolved(path: Path, kinds: KindRegistry[TableKind], qemu_cpu_names: QemuCpuNames | None) -> Experiment:
@@ -216,24 +209,20 @@ def load_resolved(path: Path, kinds: KindRegistry[TableKind], qemu_cpu_names: Qe
     source = read_source(path)
     source = replace(source, data=without_marks(source.data))
     _drop_defaults_of_other_kinds(source.data, kinds)
-    return _load(_Read(path, source), kinds, qemu_cpu_names)
+    return _load(path, source, kinds, qemu_cpu_names)
 
 
-@dataclass(frozen=True)
-class _Read:
-    """What was read, what of it is overridden, and where that is which it names."""
-
-    path: Path
-    source: Source
-    overrides: Sequence[str] = ()
-    moved: Moved = as_written
-
-
-def _load(read: _Read, kinds: KindRegistry[TableKind], qemu_cpu_names: QemuCpuNames | None) -> Experiment:
-    path = read.path
-    origins = Origins({key: f"{path}:{line}" for key, line in read.source.lines.items()})
-    data = apply_overrides(read.source.data, read.overrides, origins)
-    make_absolute(data, origins, path.parent.absolute(), {key for kind in kinds for key in kind.paths}, read.moved)
+def _load(
+    path: Path,
+    source: Source,
+    kinds: KindRegistry[TableKind],
+    qemu_cpu_names: QemuCpuNames | None,
+    overrides: Sequence[str] = (),
+    moved: Moved = str,
+) -> Experiment:
+    origins = Origins({key: f"{path}:{line}" for key, line in source.lines.items()})
+    data = apply_overrides(source.data, overrides, origins)
+    make_absolute(data, origins, path.parent.absolute(), {key for kind in kinds for key in kind.paths}, moved)
     context = Surroundings(qemu_cpu_names, kinds.benchmarks, kinds.rows)
     checked = _Loader(kinds, context, origins, str(path)).load(data)
     if isinstance(checked, Experiment):

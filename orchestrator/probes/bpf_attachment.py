@@ -15,13 +15,7 @@ from pathlib import Path
 from orchestrator.catalog.probes import Handler, ProbeKind
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.attachment import (
-    Called,
-    allow_optimisation,
-    removed,
-    wait_until_untouched,
-    write_events,
-)
+from orchestrator.probes.attachment import Called, allow_optimisation, removed, wait_until_untouched, write_events
 from orchestrator.probes.bpf_program import (
     BpfEvent,
     Target,

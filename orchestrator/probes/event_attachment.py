@@ -20,13 +20,7 @@ from orchestrator.catalog.probes import Handler, ProbeKind
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes import tracefs
-from orchestrator.probes.attachment import (
-    Called,
-    allow_optimisation,
-    removed,
-    wait_until_untouched,
-    write_events,
-)
+from orchestrator.probes.attachment import Called, allow_optimisation, removed, wait_until_untouched, write_events
 from orchestrator.probes.evidence import MISSED_RETURNS, Observation, check_untouched
 from orchestrator.probes.place import EVENTS, Place, PlacedAttachment, UserPlace, UserPoint, observe_program, place_of
 from orchestrator.probes.point import ProbePoint

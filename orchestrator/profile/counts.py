@@ -338,21 +338,8 @@ def cache_misses(regions: Sequence[Region], timed: Timed, sample: Region, cpu: C
     }
     # What reaches level 2 depends on what level 1 has: those of the clock's own instructions cannot be subtracted.
     accesses["l2"] = totals[0].of("l1i") + totals[0].of("l1d")
-    return CacheMisses(
-        tuple(
-            CacheProfile(
-                name=name,
-                size=cache.size,
-                ways=cache.ways,
-                line=cache.line,
-                accesses=accesses[name],
-                misses=totals[0].of(name),
-                repeated=totals[-1].of(name),
-            )
-            for name, cache in cpu.all.items()
-        ),
-        found[0],
-    )
+    caches = (_cache(cpu, name, accesses[name], totals[0].of(name), totals[-1].of(name)) for name in cpu.all)
+    return CacheMisses(tuple(caches), found[0])
 
 
 def work_misses(regions: Sequence[Region], again: Region, cpu: CpuCaches) -> CacheMisses:
@@ -366,19 +353,19 @@ def work_misses(regions: Sequence[Region], again: Region, cpu: CpuCaches) -> Cac
     for region in regions:
         for code, one in region.misses.items():
             missed.setdefault(code, []).append(one)
-    caches = [
-        CacheProfile(
-            name=name,
-            size=cache.size,
-            ways=cache.ways,
-            line=cache.line,
-            accesses=sum(sum(region.lookups[name]) for region in regions),
-            misses=sum(region.lookups[name].misses for region in regions),
-            repeated=again.lookups[name].misses,
-        )
-        for name, cache in cpu.all.items()
-    ]
+    caches = []
+    for name in cpu.all:
+        lookups = [region.lookups[name] for region in regions]
+        misses = sum(one.misses for one in lookups)
+        caches.append(_cache(cpu, name, sum(map(sum, lookups)), misses, again.lookups[name].misses))
     return CacheMisses(tuple(caches), {code: sum_of(found) for code, found in missed.items()})
+
+
+def _cache(cpu: CpuCaches, name: CacheName, accesses: int, misses: int, repeated: int) -> CacheProfile:
+    one = cpu.all[name]
+    return CacheProfile(
+        name=name, size=one.size, ways=one.ways, line=one.line, accesses=accesses, misses=misses, repeated=repeated
+    )
 
 
 def _missed(batches: Sequence[Region], sample: Region) -> Mapping[Code, Misses]:
