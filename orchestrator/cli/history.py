@@ -66,7 +66,9 @@ def history(
             return
         found = _named(store, metric, quantity, since)
         if len(found) == 1 and form is Form.TABLE:
-            _print_one(store, found[0], limit or None)
+            newest = _explained(store, found[0], limit or None)[::-1]
+            console, characters = _console()
+            print_sheets(sheets.history_sheets(found[0], newest, limit or None, characters), console)
         else:
             _print(store, found, form, metric)
 
@@ -104,12 +106,6 @@ def _traced(history: History) -> sheets.Traced:
 def _explained(store: Store, traced: sheets.Traced, limit: int | None) -> Sequence[sheets.ExplainedStep]:
     found, metric, origins = traced.steps.found, traced.history.metric, Origins(store)
     return [sheets.ExplainedStep(step, causes(origins, step, metric)) for step in (found[-limit:] if limit else found)]
-
-
-def _print_one(store: Store, traced: sheets.Traced, limit: int | None) -> None:
-    newest = _explained(store, traced, limit)[::-1]
-    console, characters = _console()
-    print_sheets(sheets.history_sheets(traced, newest, limit, characters), console)
 
 
 def _print(store: Store, histories: Sequence[sheets.Traced], form: Form, title: str) -> None:

@@ -94,7 +94,8 @@ def report(
     given += [name for name, value in {"--origin": origin, "RUN": run}.items() if value is not None]
     _check(given, form, clock)
     if schema:
-        _print_schema(clock)
+        made = json_schema() if clock is ReportClock.MEASURED else modelled_schema()
+        typer.echo(json.dumps(made, indent=2))
         return
     if out is not None:
         check_page_file(out)
@@ -169,11 +170,6 @@ def _print_for_ci(run: Run, form: Format, origin: str | None) -> None:
         typer.echo(render_junit(run.record, made_with, consoles), nl=False)
     else:
         typer.echo(render_kcidb(run.record, made_with, consoles, origin or ORIGIN), nl=False)
-
-
-def _print_schema(clock: ReportClock) -> None:
-    schema = json_schema() if clock is ReportClock.MEASURED else modelled_schema()
-    typer.echo(json.dumps(schema, indent=2))
 
 
 def _print_modelled(run: Run, form: Format, costs: Sequence[str], layout: ClaimsLayout) -> None:

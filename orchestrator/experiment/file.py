@@ -285,7 +285,8 @@ class _Loader:
     def _unknown_in(self, source: TableSource, path: KeyPath) -> str:
         keys = source.kind.table.model_fields
         if path[0] == BENCHMARK and len(path) > 1:
-            name = _benchmark_name(source.data)
+            benchmark = source.data.get(BENCHMARK) if isinstance(source.data, dict) else None
+            name = benchmark.get("name") if isinstance(benchmark, dict) else None
             if self.kinds.of_benchmark(name) and any(path[1] in benchmark_keys(kind.table) for kind in self.kinds):
                 return f"benchmark '{name}' has no such key; leave it out"
             return _unknown(path, tuple(benchmark_keys(source.kind.table)))
@@ -312,11 +313,6 @@ class _Loader:
 
 def _unknown(path: KeyPath, allowed: Sequence[str]) -> str:
     return f"unknown key; {choices_sentence(str(path[-1]), allowed)}"
-
-
-def _benchmark_name(table: Data) -> Data:
-    benchmark = table.get(BENCHMARK) if isinstance(table, dict) else None
-    return benchmark.get("name") if isinstance(benchmark, dict) else None
 
 
 def _name_problems(name: str) -> list[Problem]:

@@ -207,8 +207,9 @@ class ModuleAttachment(Attachment):
             address = _address(self._guest, self._module)
             if address != self.point.address:
                 raise EvidenceError(f"the module's probe is at {address:x}, not at {self.point.name}")
-        if self._kind.mechanism == "pointer":
-            self._check_pointer(seen)
+        memory = ModuleMemory.of(self._guest, self._module.name) if self._kind.mechanism == "pointer" else None
+        if memory is not None and not memory.start <= seen.pointer < memory.end:
+            raise EvidenceError(f"{self.point.name} points to {seen.pointer:#x}, not into module {self._module.name}")
         if self._kind.mechanism in ("ftrace", "direct"):
             check_called(self._kind, self.point, seen, self.module_name, "after loading", lambda: self._symbols)
         if self._kind.template in _WITH_STEP:
@@ -240,11 +241,6 @@ class ModuleAttachment(Attachment):
     @cached_property
     def _symbols(self) -> Symbols:
         return self._known_symbols or Symbols.of(self._guest)
-
-    def _check_pointer(self, seen: Observation) -> None:
-        memory = ModuleMemory.of(self._guest, self._module.name)
-        if not memory.start <= seen.pointer < memory.end:
-            raise EvidenceError(f"{self.point.name} points to {seen.pointer:#x}, not into module {self._module.name}")
 
     def _number(self, name: str) -> int:
         text = self.parameter(name)

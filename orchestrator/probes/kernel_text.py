@@ -143,8 +143,8 @@ class TextLayout:
         for module, claimed, mapped in zip(modules, listed, text, strict=True):
             if mapped == claimed:
                 data.append(Span(module.name, (mapped.end + 3) & ~3, module.end))
-            else:
-                data += _table_apart(guest, module, sections[module.name])
+            elif (table := sections[module.name].get(_BRANCHES)) is not None:  # apart from the text
+                data.append(Span(module.name, table, _mapped_end(guest, table, table + _LARGEST_TABLE)))
         return cls(_possible([*kernel.text, *text]), _possible(data))
 
     @classmethod
@@ -181,12 +181,6 @@ def _is_mapped(guest: Guest, address: int, size: int) -> bool:
             raise
         return False
     return True
-
-
-def _table_apart(guest: Guest, module: Span, sections: Mapping[str, int]) -> Sequence[Span]:
-    """The memory that a module's table of static branches is in, where it is apart from the text."""
-    start = sections.get(_BRANCHES)
-    return [] if start is None else [Span(module.name, start, _mapped_end(guest, start, start + _LARGEST_TABLE))]
 
 
 def _possible(spans: Sequence[Span]) -> Sequence[Span]:

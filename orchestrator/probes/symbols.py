@@ -310,15 +310,11 @@ def marker_code(code: KernelCode) -> Sequence[range]:
     start, end = code.address(_BEGIN), code.address(_END)
     if start is None or end is None:
         return ()
-    sites = [_site(code, address) for address in range(start, end, _WORDS * code.word)]
-    calls = {taken: _end_of_call(code, taken) for _, _, taken in sites}
-    return [*(range(load, passed) for load, passed, _ in sites), *(range(*call) for call in calls.items())]
-
-
-def _site(code: KernelCode, address: int) -> tuple[int, int, int]:
-    """Where a marker begins, where the code goes on without a probe, and where it goes with one."""
-    load, passed, taken = (code.number(address + word * code.word) or 0 for word in range(1, _WORDS))
-    return load, passed, taken
+    words = [code.number(address) or 0 for address in range(start, end, code.word)]
+    # Where a marker begins, where the code goes on without a probe, and where it goes with one.
+    loads, passed, taken = (words[word::_WORDS] for word in range(1, _WORDS))
+    calls = {call: _end_of_call(code, call) for call in taken}
+    return [*map(range, loads, passed), *(range(*call) for call in calls.items())]
 
 
 def _end_of_call(code: KernelCode, start: int) -> int:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from orchestrator.catalog.cpus import CacheName, CpuCaches
 from orchestrator.catalog.words import OTHER, purpose_of_function, purpose_of_generated
 from orchestrator.errors import EvidenceError
-from orchestrator.results.stored_profile import CacheProfile, CellProfile, Misses, SymbolProfile, sum_of
+from orchestrator.results.stored_profile import CacheProfile, CellProfile, Misses, sum_of
 
 # What QEMU's counting plugin has written: each kept region with its instructions (see ``images/plugin/count.c``).
 
@@ -414,16 +414,13 @@ def _lines(code: Code, line: int) -> int:
 def by_purpose(profile: CellProfile, mechanism: str) -> Mapping[str, int]:
     """The instructions of all calls by purpose, with a probe of this ``mechanism``; their sum is the profile's."""
     sums: Counter[str] = Counter()
-    for symbol in profile.symbols:
-        sums[_purpose(symbol, mechanism)] += symbol.executed
+    for one in profile.symbols:
+        match one.place:
+            case "user":
+                purpose = OTHER
+            case "generated":
+                purpose = purpose_of_generated(mechanism)
+            case _:
+                purpose = purpose_of_function(one.name, one.module)
+        sums[purpose] += one.executed
     return dict(sums)
-
-
-def _purpose(symbol: SymbolProfile, mechanism: str) -> str:
-    match symbol.place:
-        case "user":
-            return OTHER
-        case "generated":
-            return purpose_of_generated(mechanism)
-        case _:
-            return purpose_of_function(symbol.name, symbol.module)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from fractions import Fraction
 from functools import lru_cache
+from itertools import takewhile
 from typing import Literal, NamedTuple
 
 from pydantic import TypeAdapter
@@ -287,19 +288,17 @@ def annotated(profiles: Sequence[CellProfile], function: str) -> str:
 
     Raises UsageError where no cell's calls do.
     """
-    texts = [_of_cell(one, function) for one in profiles]
-    if not any(texts):
+    texts = []
+    for one in profiles:
+        found = [symbol for symbol in one.symbols if function in (symbol.name, symbol.title)]
+        lines = [line for symbol in found for line in (symbol.placed_title, *_lines(one, symbol), "")]
+        texts += ["\n".join((one.cell, *lines))] if lines else []
+    if not texts:
         guess = nearest(function, dict.fromkeys(symbol.name for one in profiles for symbol in one.symbols))
         hint = f"did you mean {guess}?" if guess else ""
         who = f"cell {profiles[0].cell} do not" if len(profiles) == 1 else f"none of the {len(profiles)} cells"
         raise UsageError(f"calls of {who} execute '{function}'", hint=hint)
-    return "\n".join(text for text in texts if text)
-
-
-def _of_cell(profile: CellProfile, function: str) -> str:
-    found = [symbol for symbol in profile.symbols if function in (symbol.name, symbol.title)]
-    lines = [line for symbol in found for line in (symbol.placed_title, *_lines(profile, symbol), "")]
-    return "\n".join((profile.cell, *lines)) if lines else ""
+    return "\n".join(texts)
 
 
 def _lines(profile: CellProfile, symbol: SymbolProfile) -> Iterator[str]:
@@ -332,7 +331,7 @@ LOADS, STORES, TAKEN = "loads", "stores", "taken branches"
 _SEGMENTS = frozenset({"cs", "ds", "es", "fs", "gs", "ss"})
 _FAR_LOADS = frozenset({"lds", "les", "lfs", "lgs", "lss"})
 _LOCK = 0xF0
-_PREFIXES = frozenset({0x26, 0x2E, 0x36, 0x3E, 0x64, 0x65, 0x66, 0x67, 0xF2, 0xF3})
+_PREFIXES = frozenset({0x26, 0x2E, 0x36, 0x3E, 0x64, 0x65, 0x66, 0x67, _LOCK, 0xF2, 0xF3})
 _BRANCHES = frozenset({"call", "ret", "loop", "loope", "loopne", "lcall", "ljmp", "retf"})
 
 
@@ -372,12 +371,6 @@ def _found(content: bytes, name: str, first: object, operands: tuple[object, ...
     if (name in ("mov", "pop") and first in _SEGMENTS) or name in _FAR_LOADS:
         yield SEGMENT_LOADS
     touches_memory = any(not isinstance(operand, str | int) for operand in operands)
-    if _LOCK in _prefixes(content) or (name == "xchg" and touches_memory):
+    prefixes = takewhile(lambda byte: byte in _PREFIXES, content)
+    if _LOCK in prefixes or (name == "xchg" and touches_memory):
         yield LOCKED
-
-
-def _prefixes(content: bytes) -> Iterator[int]:
-    for byte in content:
-        if byte not in _PREFIXES and byte != _LOCK:
-            return
-        yield byte
