@@ -234,8 +234,7 @@ def bisect(
     good: Annotated[str, typer.Option(metavar="TREE@REV", help="A commit of the tree before the change.")],
     bad: Annotated[str, typer.Option(metavar="TREE@REV", help="A commit behind it.")],
     cell: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="The cell that is looked at: its id, or parts such as kprobe."),
+        str | None, typer.Option(metavar="ID", help="The cell that is looked at: its id, or parts such as kprobe.")
     ] = None,
     overrides: options.Overrides = None,
     kconfig: options.KernelConfig = None,

@@ -96,10 +96,7 @@ def shell(
 
 
 def _reopen(file: Path, directory: Path, expected: Sequence[re.Pattern[str]]) -> None:
-    with (
-        ScratchFolder("orchestrator-kept-") as unpacked,
-        kept_guest(file, unpacked) as (machine, saved),
-    ):
+    with ScratchFolder("orchestrator-kept-") as unpacked, kept_guest(file, unpacked) as (machine, saved):
         print(f"going on with {file}; `exit` or {ESCAPE_KEY} ends the guest", file=sys.stderr, flush=True)
 
         def start(terminal: str, watch: Watch) -> Guest:
@@ -312,10 +309,7 @@ def execute(
     with options.printed_steps(verbose=verbose):
         context = options.open_context(offline=offline)
         machine = choice.machine(context)
-        with (
-            one_guest.log_folder(console) as directory,
-            started(context, machine, directory, fresh=fresh) as guest,
-        ):
+        with one_guest.log_folder(console) as directory, started(context, machine, directory, fresh=fresh) as guest:
             status = 0
             try:
                 choice.prepare(guest, timeout or one_guest.LOADING_LIMIT)

@@ -39,8 +39,7 @@ _ALIASES = {"abilities": "capabilities"}
 @expected_failures
 def show(
     what: Annotated[
-        str | None,
-        typer.Argument(help="What to list; without it, the lists there are.", autocompletion=options.lists),
+        str | None, typer.Argument(help="What to list; without it, the lists there are.", autocompletion=options.lists)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: an array of objects.")] = False,
 ) -> None:

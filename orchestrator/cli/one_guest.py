@@ -249,8 +249,7 @@ Image = Annotated[
     ),
 ]
 Data = Annotated[
-    list[Path] | None,
-    typer.Option(help="A folder of the host, read-only at /data/NAME in the guest; may be repeated."),
+    list[Path] | None, typer.Option(help="A folder of the host, read-only at /data/NAME in the guest; may be repeated.")
 ]
 KernelModules = Annotated[
     bool, typer.Option("--kernel-modules", help="Have the kernel's own modules in the guest, for modprobe.")

@@ -303,12 +303,7 @@ def annotated(profiles: Sequence[CellProfile], function: str) -> str:
 
 def _lines(profile: CellProfile, symbol: SymbolProfile) -> Iterator[str]:
     rows: Sequence[tuple[str, str, str, str]] = [
-        (
-            shown_number(float(Fraction(one.executed, profile.calls))),
-            f"+{one.offset:#x}",
-            one.code,
-            relocated.text,
-        )
+        (shown_number(float(Fraction(one.executed, profile.calls))), f"+{one.offset:#x}", one.code, relocated.text)
         for one, relocated in zip(symbol.instructions, CodeOfProfile(profile).relocated(symbol), strict=True)
     ]
     counts, offsets, codes = (max((len(row[column]) for row in rows), default=0) for column in range(3))

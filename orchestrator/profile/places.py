@@ -251,12 +251,7 @@ def places_of(symbols: Symbols, modules: Iterable[ModuleMemory], own: OwnModule 
         found = symbols.function_at(address)
         return None if found is None else Function(*found)
 
-    return Places(
-        function_at=function_at,
-        ranges=ranges,
-        kernel_start=kernel_start(start),
-        program=program,
-    )
+    return Places(function_at=function_at, ranges=ranges, kernel_start=kernel_start(start), program=program)
 
 
 def kernel_start(text: int) -> int:

@@ -49,9 +49,7 @@ class Disassembly:
         chosen = [number for number, one in enumerate(self.function.places) if first <= one.offset <= last]
         places = [self.function.places[number] for number in chosen]
         return replace(
-            self,
-            function=replace(self.function, places=places),
-            text=[self.text[number] for number in chosen],
+            self, function=replace(self.function, places=places), text=[self.text[number] for number in chosen]
         )
 
     def sheet(self) -> Sheet:
