@@ -235,12 +235,9 @@ def print_columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    cells = (cell.rjust(w) if _is_number(cell) else cell.ljust(w) for cell, w in zip(row, widths, strict=True))
+    numbers = [cell.replace(".", "", 1).isdecimal() for cell in row]
+    cells = (cell.rjust(w) if n else cell.ljust(w) for cell, w, n in zip(row, widths, numbers, strict=True))
     return "  ".join(cells).rstrip()
-
-
-def _is_number(cell: str) -> bool:
-    return cell.replace(".", "", 1).isdecimal()
 
 
 # The forms in which profiles and differences are printed, and the options that say how much of them.

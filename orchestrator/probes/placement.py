@@ -252,19 +252,17 @@ def answered(guest: Guest, module: Module, function: FunctionPlaces) -> Function
     answers = [line.split(";", 2) for line in said]
     if [one[0] for one in answers] != [f"{one:x}" for one in addresses] or any(len(one) != 3 for one in answers):
         raise EvidenceError("the guest does not answer for each instruction", detail=said[:3])
-    asked = zip(function.places, answers, strict=True)
-    return replace(function, places=list(_answers(asked)))
-
-
-def _answers(asked: Iterator[tuple[ProbePlace, list[str]]]) -> Iterator[ProbePlace]:
-    for place, (_, flags, said) in asked:
-        is_armed = said in _STEPS and "listed" in flags and "[FTRACE]" not in flags
-        kprobe = YES if is_armed else no("the kernel puts it elsewhere" if said in _STEPS else said[:200])
+    places = []
+    for place, (_, flags, answer) in zip(function.places, answers, strict=True):
+        is_armed = answer in _STEPS and "listed" in flags and "[FTRACE]" not in flags
+        kprobe = YES if is_armed else no("the kernel puts it elsewhere" if answer in _STEPS else answer[:200])
         optimised = YES if "[OPTIMIZED]" in flags else no("this kernel puts no jump in place of a kprobe's int3 here")
         found: dict[Means, Verdict] = {"kprobe": kprobe, "optimised": optimised if is_armed else kprobe}
         # Where the image has said no, it has the better reason.
         kept = {means: one for means, one in place.verdicts.items() if one.is_possible is not None}
-        yield replace(place, verdicts={**place.verdicts, **found, **kept}, step=said if is_armed else None)
+        verdicts = {**place.verdicts, **found, **kept}
+        places.append(replace(place, verdicts=verdicts, step=answer if is_armed else None))
+    return replace(function, places=places)
 
 
 def refusal_of(kind: ProbeKind, place: ProbePlace) -> str | None:

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -158,7 +159,7 @@ def _region(heading: str, lines: Iterable[str], file: Path) -> Region:
     if match is None:
         raise _damaged(heading, file)
     counts: dict[Code, Counts] = {}
-    for line in _next(lines, int(match[2])):
+    for line in islice(lines, int(match[2])):
         entry = _ENTRY.fullmatch(line)
         if entry is None:
             raise _damaged(line, file)
@@ -167,10 +168,6 @@ def _region(heading: str, lines: Iterable[str], file: Path) -> Region:
     if len(counts) != int(match[2]) or sum(one.executed for one in counts.values()) != region.total:
         raise _damaged(heading, file)
     return region
-
-
-def _next(lines: Iterable[str], number: int) -> Iterable[str]:
-    return (line for _, line in zip(range(number), lines, strict=False))
 
 
 def _damaged(line: str, file: Path) -> EvidenceError:
@@ -391,18 +388,14 @@ def check_lookups(region: Region, cpu: CpuCaches) -> None:
             raise EvidenceError(f"the model of a cache has seen {what}")
 
 
-def _expected(region: Region, cpu: CpuCaches) -> Iterator[tuple[CacheName, range]]:
+def _expected(region: Region, cpu: CpuCaches) -> Iterator[tuple[CacheName, Sequence[int]]]:
     """How many accesses a region has, as its counts say."""
-    yield "itlb", _exactly(region.total)
+    yield "itlb", (region.total,)
     lines = sum(one.executed * _lines(code, cpu.l1i.line) for code, one in region.counts.items())
-    yield "l1i", _exactly(lines)
+    yield "l1i", (lines,)
     data = sum(one.loads + one.stores for one in region.counts.values())
     yield "dtlb", range(data, 2 * data + 1)
-    yield "l2", _exactly(region.lookups["l1i"].misses + region.lookups["l1d"].misses)
-
-
-def _exactly(number: int) -> range:
-    return range(number, number + 1)
+    yield "l2", (region.lookups["l1i"].misses + region.lookups["l1d"].misses,)
 
 
 def _lines(code: Code, line: int) -> int:

@@ -14,7 +14,6 @@ from orchestrator.probes.placement import (
     FunctionPlaces,
     Means,
     ProbePlace,
-    Verdict,
     is_at_entry,
     means_of,
     refusal_of,
@@ -98,7 +97,10 @@ class Disassembly:
                     "bytes": one.code.hex(),
                     "text": text,
                     "step": one.step,
-                    "probes": {means: _verdict(one.verdicts[means]) for means in MEANS},
+                    "probes": {
+                        means: {"possible": one.verdicts[means].is_possible, "reason": one.verdicts[means].reason}
+                        for means in MEANS
+                    },
                     "kinds": [kind.name for kind in _all_kinds() if _may_be(kind, one)],
                 }
                 for one, text in zip(self.function.places, self.text, strict=True)
@@ -124,10 +126,6 @@ def _shown(place: ProbePlace, means: Means, reasons: Mapping[str, int]) -> str:
         return _STEPS.get(place.step or "", "yes") if means == "kprobe" else "yes"
     mark = f"[{reasons[verdict.reason or '']}]"
     return f"no {mark}" if verdict.is_possible is False else f"? {mark}"
-
-
-def _verdict(verdict: Verdict) -> dict[str, bool | str | None]:
-    return {"possible": verdict.is_possible, "reason": verdict.reason}
 
 
 def _all_kinds() -> Sequence[ProbeKind]:
