@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
@@ -87,11 +87,7 @@ def shell(
                 begin = GuestStart(context, machine, directory, watch=watch, terminal=terminal)
                 return begin.booted() if fresh else begin.ready()
 
-            try:
-                attend(start, choice.prepare)
-            except GuestOops as trouble:
-                raise one_guest.reported(trouble, directory / "guest.console") from None
-    print("\nthe guest has ended", file=sys.stderr)
+            _attend(start, choice.prepare, directory)
     raise typer.Exit(0)
 
 
@@ -107,10 +103,14 @@ def _reopen(file: Path, directory: Path, expected: Sequence[re.Pattern[str]]) ->
             guest.reopen(saved)
             return guest
 
-        try:
-            attend(start, lambda guest: None)
-        except GuestOops as trouble:
-            raise one_guest.reported(trouble, directory / "guest.console") from None
+        _attend(start, lambda guest: None, directory)
+
+
+def _attend(start: Callable[[str, Watch], Guest], prepare: Callable[[Guest], None], directory: Path) -> None:
+    try:
+        attend(start, prepare)
+    except GuestOops as trouble:
+        raise one_guest.reported(trouble, directory / "guest.console") from None
     print("\nthe guest has ended", file=sys.stderr)
 
 

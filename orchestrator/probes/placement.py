@@ -43,22 +43,15 @@ _MOST_LISTED = 4096
 
 
 @dataclass(frozen=True)
-class _Range:
-    start: int
-    end: int
-    reason: str
-
-
-@dataclass(frozen=True)
 class RefusedPlaces:
     """Places that no kprobe may be at."""
 
-    _ranges: Sequence[_Range]
+    _ranges: Sequence[tuple[range, str]]
 
     @classmethod
     def of(cls, guest: Guest, symbols: Symbols) -> RefusedPlaces:
         listed = guest.get(BLACKLIST, largest=BLACKLIST_MAX).decode("ascii", errors="replace")
-        marked = [_Range(int(one[1], 16), int(one[2], 16), _MARKED) for one in _LINE.finditer(listed)]
+        marked = [(range(int(one[1], 16), int(one[2], 16)), _MARKED) for one in _LINE.finditer(listed)]
         return cls([*_sections(symbols.anywhere), *marked])
 
     @classmethod
@@ -67,23 +60,23 @@ class RefusedPlaces:
 
         One without CONFIG_KALLSYMS_ALL does not say where its list is: its boot answers.
         """
-        marked = [_Range(one, code.following(one) or one, _MARKED) for one in _unprobed(code)]
+        marked = [(range(one, code.following(one) or one), _MARKED) for one in _unprobed(code)]
         first, behind = (code.address(f"__kprobes_text_{edge}") for edge in ("start", "end"))
         if first is not None and behind is not None:
-            marked.append(_Range(first, behind, _MARKED))
+            marked.append((range(first, behind), _MARKED))
         return cls([*_sections(code.address), *marked])
 
     def reason(self, address: int) -> str | None:
         """Why no kprobe may be at an address; None where the kernel names no reason."""
-        return next((one.reason for one in self._ranges if one.start <= address < one.end), None)
+        return next((reason for one, reason in self._ranges if address in one), None)
 
 
-def _sections(find: Callable[[str], int | None]) -> Iterator[_Range]:
+def _sections(find: Callable[[str], int | None]) -> Iterator[tuple[range, str]]:
     """The sections that are refused as a whole, by the addresses that ``find`` has of names."""
     for name, reason in _SECTIONS.items():
         start, end = (find(f"__{name}_text_{edge}") for edge in ("start", "end"))
         if start is not None and end is not None:
-            yield _Range(start, end, reason)
+            yield range(start, end), reason
 
 
 def _unprobed(code: KernelCode) -> Iterator[int]:

@@ -46,14 +46,6 @@ class Function:
 
 
 @dataclass(frozen=True)
-class CodeRange:
-    """Addresses from ``start`` to ``end`` whose instructions belong to the last function before them."""
-
-    start: int
-    end: int
-
-
-@dataclass(frozen=True)
 class Owner:
     """Whose code it is. The address of a program, and of generated code, is 0; ``start`` is that of a module's text."""
 
@@ -71,7 +63,7 @@ class Places:
     """
 
     function_at: Callable[[int], Function | None]
-    ranges: Sequence[CodeRange]
+    ranges: Sequence[range]
     kernel_start: int
     program: str
     made_at: Callable[[int], str] = lambda _: GENERATED
@@ -100,7 +92,7 @@ class Places:
     def owner(self, address: int) -> Owner:
         if address < self.kernel_start:
             return Owner(Function(0, self.program), "user")
-        covering = next((one for one in self.ranges if one.start <= address < one.end), None)
+        covering = next((one for one in self.ranges if address in one), None)
         function = None if covering is None else self.function_at(address)
         if covering is None or function is None or function.address < covering.start:
             return Owner(Function(0, self.made_at(address)), "generated")
@@ -240,9 +232,9 @@ def places_of(symbols: Symbols, modules: Iterable[ModuleMemory], own: OwnModule 
     if start is None or end is None:
         raise EvidenceError("the guest's kernel does not list where its text is (_stext, _etext)")
     known = [] if own is None else sorted((address, name) for name, address in own.code.functions.items())
-    ranges = [CodeRange(start, end), *(CodeRange(one.start, one.end) for one in modules)]
+    ranges = [range(start, end), *(range(one.start, one.end) for one in modules)]
     if own is not None:
-        ranges = [one for one in ranges if one.start != own.start] + [CodeRange(own.start, own.code.end)]
+        ranges = [one for one in ranges if one.start != own.start] + [range(own.start, own.code.end)]
 
     def function_at(address: int) -> Function | None:
         if own is not None and own.start <= address < own.code.end:
