@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from orchestrator.cli.options import opened_store
 from orchestrator.comparison.comparison import (
     CellPair,
     ComparedRuns,
@@ -25,7 +26,7 @@ from orchestrator.results.budgets import CellFilter, FilterError, cells_named, n
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.origin import Origin, origin_of
 from orchestrator.results.runs import Run, UnknownRun, find_run
-from orchestrator.results.store import DEFAULT, FILE_NAME, Store
+from orchestrator.results.store import DEFAULT
 from orchestrator.results.stored_profile import CellProfile, ProfileDifference, difference, load_profile
 
 
@@ -103,10 +104,9 @@ def run_before(run: Run) -> Run:
     That is the baseline ``default`` if its run is of the same experiment, or else the newest complete run of that
     experiment which began earlier, or else ``default`` all the same. Raises UsageError where there is none.
     """
-    lab = lab_dir()
     wanted: list[str] = []
-    if (lab / FILE_NAME).exists():
-        with Store.open(lab) as store:
+    with opened_store() as store:
+        if store is not None:
             default = store.baselines().get(DEFAULT)
             known = any(entry.id == run.record.run for entry in store.runs())
             previous = store.previous(run.record.run) if known else None
@@ -117,7 +117,7 @@ def run_before(run: Run) -> Run:
     if not wanted:
         what = f"there is no complete run of experiment '{run.record.experiment}' before {run.record.run}"
         raise UsageError(what, hint=_SET_A_BASELINE)
-    return find_run(wanted[0], lab)
+    return find_run(wanted[0], lab_dir())
 
 
 def _is_one_cell(pair: CellPair) -> bool:
@@ -203,12 +203,10 @@ def _nothing(before: Run, after: Run, pairs: Sequence[CellPair], refused: Sequen
 
 def _origin(run: Run) -> Origin:
     """What a run was made with: its own file, or what this lab's store has of it."""
-    lab = lab_dir()
     facts = None
-    if (lab / FILE_NAME).exists():
-        with Store.open(lab) as store:
-            if any(entry.id == run.record.run for entry in store.runs()):
-                facts = store.provenance(run.record.run)
+    with opened_store() as store:
+        if store is not None and any(entry.id == run.record.run for entry in store.runs()):
+            facts = store.provenance(run.record.run)
     return origin_of(run.directory, facts)
 
 

@@ -207,9 +207,11 @@ class ModuleAttachment(Attachment):
             address = _address(self._guest, self._module)
             if address != self.point.address:
                 raise EvidenceError(f"the module's probe is at {address:x}, not at {self.point.name}")
-        memory = ModuleMemory.of(self._guest, self._module.name) if self._kind.mechanism == "pointer" else None
-        if memory is not None and not memory.start <= seen.pointer < memory.end:
-            raise EvidenceError(f"{self.point.name} points to {seen.pointer:#x}, not into module {self._module.name}")
+        if self._kind.mechanism == "pointer":
+            name = self._module.name
+            memory = ModuleMemory.of(self._guest, name)
+            if not memory.start <= seen.pointer < memory.end:
+                raise EvidenceError(f"{self.point.name} points to {seen.pointer:#x}, not into module {name}")
         if self._kind.mechanism in ("ftrace", "direct"):
             check_called(self._kind, self.point, seen, self.module_name, "after loading", lambda: self._symbols)
         if self._kind.template in _WITH_STEP:
