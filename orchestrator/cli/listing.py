@@ -53,7 +53,9 @@ def show(
         raise UsageError(unknown("list", name, lists))
     names, rows = lists[name].columns, lists[name].rows()
     if as_json:
-        typer.echo(json.dumps([dict(zip(names, row, strict=True)) for row in rows], default=_json_value, indent=1))
+        typer.echo(
+            json.dumps([dict(zip(names, row, strict=True)) for row in rows], default=datetime.isoformat, indent=1)
+        )
         return
     print_columns([name.replace("_", " ") for name in names], ([_text(value) for value in row] for row in rows))
     if name in _MORE:
@@ -77,12 +79,6 @@ def _text(value: object) -> str:
         case _:
             assert isinstance(value, Sequence)
             return ", ".join(value)
-
-
-def _json_value(value: object) -> str:
-    if isinstance(value, datetime):
-        return value.isoformat()
-    raise TypeError(f"{value!r} has no place in a list")
 
 
 def _runs() -> Sequence[Sequence[object]]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.catalog.data import nearest
@@ -145,21 +145,14 @@ def _searched(guest: Guest, symbols: Symbols, name: str, iterator: int) -> int:
         raise EvidenceError("the guest's kernel does not list where its data is (_etext, _sinittext)")
     memory = guest.read_memory(start, end - start)
     wanted = name.encode() + b"\0"
-    for place in _places(memory, word.pack(iterator)):
-        struct_at = place - _ITERATOR_FIELD * word.size
+    for found in re.finditer(re.escape(word.pack(iterator)), memory):
+        struct_at = found.start() - _ITERATOR_FIELD * word.size
         if struct_at < 0:
             continue
         (text,) = word.unpack_from(memory, struct_at)
         if memory[text - start : text - start + len(wanted)] == wanted:
             return start + struct_at
     raise EvidenceError(f"the tracepoint {name} is nowhere in the data of the guest's kernel")
-
-
-def _places(memory: bytes, wanted: bytes) -> Iterator[int]:
-    place = memory.find(wanted)
-    while place >= 0:
-        yield place
-        place = memory.find(wanted, place + 1)
 
 
 def _word_of(address: int) -> struct.Struct:
