@@ -20,7 +20,7 @@ from orchestrator.program import PROGRAM
 from orchestrator.report import history_sheets as sheets
 from orchestrator.report.chart import ASCII, BLOCKS
 from orchestrator.report.text import print_sheets
-from orchestrator.results.history import History, Quantity, metrics_named, recent_histories
+from orchestrator.results.history import Quantity, metrics_named, recent_histories
 from orchestrator.results.history import history as history_of
 from orchestrator.results.history_steps import Origins, causes, steps_of
 from orchestrator.results.store import Store
@@ -81,7 +81,7 @@ def _named(store: Store, name: str, quantity: Quantity, since: datetime | None) 
         begin = "" if since is None else f" since {since:%Y-%m-%d}"
         hint = "go on with the run: --resume" if since is None else "begin earlier, or leave out --since"
         raise UsageError(f"no run{begin} has an outcome of '{name}'", hint=hint)
-    return [_traced(one) for one in histories]
+    return [sheets.Traced(one, steps_of(one)) for one in histories]
 
 
 def _changed_lately(store: Store, quantity: Quantity, since: datetime | None) -> Sequence[sheets.Traced]:
@@ -90,17 +90,13 @@ def _changed_lately(store: Store, quantity: Quantity, since: datetime | None) ->
     refused: HostError | None = None
     for one in recent_histories(store, _RECENT, quantity, since=_moment(since)):
         try:
-            found.append(_traced(one))
+            found.append(sheets.Traced(one, steps_of(one)))
         except HostError as error:
             refused = error
     if refused is not None:
         print(f"warning: {refused}", file=sys.stderr)
     with_step = [one for one in found if one.steps.found]
     return sorted(with_step, key=lambda one: one.steps.found[-1].after.started, reverse=True)
-
-
-def _traced(history: History) -> sheets.Traced:
-    return sheets.Traced(history, steps_of(history))
 
 
 def _explained(store: Store, traced: sheets.Traced, limit: int | None) -> Sequence[sheets.ExplainedStep]:

@@ -286,13 +286,10 @@ def _open_closed_streams() -> None:
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - until the program ends
 
 
-def _usage_name(arguments: Sequence[str]) -> str:
-    """What usage lines call the program. A shell completes a command by its name, not by a path that was typed once."""
-    return NAME if {"--install-completion", "--show-completion"} & set(arguments) else PROGRAM
-
-
 def main() -> None:
     """Run the command line."""
     _open_closed_streams()
     stop_on_signals()
-    app(prog_name=_usage_name(sys.argv[1:]), complete_var=_COMPLETION)
+    # A shell completes a command by its name, not by a path that was typed once.
+    is_completed = {"--install-completion", "--show-completion"} & set(sys.argv[1:])
+    app(prog_name=NAME if is_completed else PROGRAM, complete_var=_COMPLETION)

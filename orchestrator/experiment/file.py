@@ -264,7 +264,11 @@ class _Loader:
             idle = idle_overrides(defaults, sources, self.origins)
             if idle:
                 return idle
-            problems += [problem for name in tables for problem in _name_problems(name)]
+            for name in tables:
+                try:
+                    fields.name(name)
+                except ValueError as error:
+                    problems.append(Problem((TABLES, name), str(error)))
             problems += unknown_benchmark_keys(defaults, sources, reader)
         heading, of_heading = self._checked(Heading, heading_data, lambda path: self._unknown(path, every_key))
         named = [self._table(source, problems) for source in sources]
@@ -313,14 +317,6 @@ class _Loader:
 
 def _unknown(path: KeyPath, allowed: Sequence[str]) -> str:
     return f"unknown key; {choices_sentence(str(path[-1]), allowed)}"
-
-
-def _name_problems(name: str) -> list[Problem]:
-    try:
-        fields.name(name)
-    except ValueError as error:
-        return [Problem((TABLES, name), str(error))]
-    return []
 
 
 def _drop_defaults_of_other_kinds(data: Data, kinds: KindRegistry[TableKind]) -> None:
