@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -311,7 +311,7 @@ class TwoKernels:
 
         Pairs of cells that have a number on both kernels, and the cells that have none.
         """
-        run = self._run(only_profiled(with_profile(self._experiment(), parts)), measuring)
+        run = self._run(lambda whole: only_profiled(with_profile(whole, parts)), measuring)
         pairs = [(one.before, one.after) for one in pairs_by_kernel(run.record.cells, *self.names)]
         both = [(one, other) for one, other in pairs if one is not None and other is not None]
         numbers = [(Side(run, one), Side(run, other)) for one, other in both if one.status == other.status == "ok"]
@@ -319,12 +319,10 @@ class TwoKernels:
 
     def run(self, measuring: Measuring) -> Run:
         """Measure each cell on both kernels, with its instructions by symbol wherever they can be proved."""
-        return self._run(with_symbols(self._experiment()), measuring)
+        return self._run(with_symbols, measuring)
 
-    def _experiment(self) -> Experiment:
-        return load_experiment(self.config, kinds(), self.overrides, qemu_cpu_names)
-
-    def _run(self, experiment: Experiment, measuring: Measuring) -> Run:
+    def _run(self, measured: Callable[[Experiment], Experiment], measuring: Measuring) -> Run:
+        experiment = measured(load_experiment(self.config, kinds(), self.overrides, qemu_cpu_names))
         wanted = measuring.found(on_kernels(experiment, self.kernels))
         planned = select(plan(wanted), self.only)
         entry, record = measuring.done(lambda runner: runner.run(wanted, planned, None))
