@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -104,8 +106,6 @@ def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be removed; remove nothing.")] = False,
 ) -> None:
     """Remove what has not been used for a while, and what was left unfinished. It is made anew when it is needed."""
-    import time
-
     wanted = [_kind(name) for name in kinds] if kinds else list(Kind)
     if everything and keep_days is not None:
         raise UsageError("--all removes all that is not in use, and --keep-days keeps some of it", hint="leave one out")
@@ -122,7 +122,11 @@ def prune(
         removals = remove(leaving, unused_since)
     done = "would go" if dry_run else "removed"
     rows = [
-        [done if one.is_done else "kept: in use", one.entry.kind, one.entry.label, *_facts(one)] for one in removals
+        [
+            *(done if one.is_done else "kept: in use", one.entry.kind, one.entry.label),
+            *(f"{one.size / 1e6:.1f}", _date(one.entry.used)),
+        ]
+        for one in removals
     ]
     rows += [
         [f"kept: {fate.stays}", fate.entry.kind, fate.entry.label, "", _date(fate.entry.used)]
@@ -174,8 +178,6 @@ def verify(
 
 def _with_progress(verified: Iterator[Verified], say: Callable[[str], None]) -> Iterator[Verified]:
     """Say every ten seconds how far it is."""
-    import time
-
     said = time.monotonic()
     for number, each in enumerate(verified, start=1):
         yield each
@@ -194,13 +196,7 @@ def _kind(name: str) -> Kind:
     return Kind(name)
 
 
-def _facts(removal: Removal) -> list[str]:
-    return [f"{removal.size / 1e6:.1f}", _date(removal.entry.used)]
-
-
 def _date(used: float) -> str:
-    import time
-
     return time.strftime("%Y-%m-%d", time.localtime(used)) if used else "never"
 
 
@@ -367,8 +363,6 @@ def build_module(
 
     It is called lab_NAME.ko, and own_NAME.ko where NAME.c or NAME.c.j2 is a file of your own.
     """
-    import shutil
-
     _check(template, symbol, out)
     spec = kernel_spec(kernel)
     with options.printed_steps(verbose=verbose):

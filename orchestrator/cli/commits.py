@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from orchestrator.artifacts.sources import included, read_c_source
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.cli import options
-from orchestrator.cli.compared import Side, compared_runs
+from orchestrator.cli.compared import Side, compared_runs, first_of
 from orchestrator.cli.measuring import Measuring
 from orchestrator.comparison.comparison import ComparedRuns, pairs_by_kernel
 from orchestrator.errors import ConfigError, HostError, LabError, UsageError
@@ -45,8 +45,6 @@ from orchestrator.results.origin import Commit, Measured, OriginDifference
 from orchestrator.results.runs import Run, find_run
 from orchestrator.results.statistics import median_interval
 from orchestrator.run.bisection import NotMeasured
-
-# Runs of an experiment at any commit of a tree, which is built and measured where that was not done before.
 
 _KNOWN = Path(".git") / "lab-measured.json"
 
@@ -167,8 +165,6 @@ def _stamps(path: Path) -> Iterator[str]:
             yield f"{file} {status.st_size} {status.st_mtime_ns}"
 
 
-# An experiment at two commits of a tree, measured and compared.
-
 SUFFIX = "-commits"
 """Of the runs' experiment."""
 
@@ -217,7 +213,6 @@ class TwoCommits:
 
     @property
     def _command(self) -> Sequence[str]:
-        """What was called."""
         options = [
             *(("--set", override) for override in self.overrides),
             *(("--only", wanted) for wanted in self.only),
@@ -226,11 +221,6 @@ class TwoCommits:
         ]
         words = [word for option in options for word in option]
         return ["compare", "--config", str(self.config), *self.names, *words]
-
-
-# What one cell of an experiment costs at any commit of a tree.
-
-_LISTED = 20
 
 
 @dataclass
@@ -281,8 +271,7 @@ class MeasuredCommits:
             found = found or [cell for cell in cells if parts <= set(cell.id.split("/"))]
         if len(found) == 1:
             return found[0]
-        listed = [cell.id for cell in found or cells]
-        shown = [*listed[:_LISTED], *(["..."] if len(listed) > _LISTED else [])]
+        shown = first_of([cell.id for cell in found or cells])
         what = f"--cell: {len(found) or 'no'} cells are named" + ("" if self.name is None else f" '{self.name}'")
         hint = f"name one of them: --cell {shown[0]}" if shown else "the experiment has no cell"
         raise UsageError(what, where=str(self.runs.config), detail=shown, hint=hint)
@@ -296,17 +285,6 @@ def _skipping(error: LabError) -> LabError:
     if isinstance(error, HostError) and not isinstance(error, UnusableTreeError):
         return error
     return NotMeasured(error.what, where=error.where, detail=error.detail)
-
-
-# The cells that ``diff`` and ``compare`` with ``--config`` compare: an experiment's, on two kernels in one run.
-
-
-@dataclass(frozen=True)
-class MeasuredKernels:
-    """The pairs of cells that have a number on both kernels, and of the others those that have none."""
-
-    pairs: Sequence[tuple[Side, Side]]
-    missing: Sequence[CellRecord]
 
 
 @dataclass(frozen=True)
@@ -323,28 +301,28 @@ class TwoKernels:
 
     @property
     def names(self) -> tuple[str, str]:
-        """The kernels' names, as cells have them."""
         before, after = (kernel_spec(kernel_name(name)).name for name in self.kernels)
         return before, after
 
-    def measured(self, parts: Sequence[str], measuring: Measuring) -> MeasuredKernels:
-        """Measure each cell that can have a profile on both kernels, with these parts of it."""
-        run = self._run(only_profiled(with_profile(self._experiment(), parts)), measuring)
+    def measured(
+        self, parts: Sequence[str], measuring: Measuring
+    ) -> tuple[Sequence[tuple[Side, Side]], Sequence[CellRecord]]:
+        """Measure each cell that can have a profile on both kernels, with these parts of it.
+
+        Pairs of cells that have a number on both kernels, and the cells that have none.
+        """
+        run = self._run(lambda whole: only_profiled(with_profile(whole, parts)), measuring)
         pairs = [(one.before, one.after) for one in pairs_by_kernel(run.record.cells, *self.names)]
         both = [(one, other) for one, other in pairs if one is not None and other is not None]
-        return MeasuredKernels(
-            [(Side(run, one), Side(run, other)) for one, other in both if one.status == other.status == "ok"],
-            [cell for cell in run.record.cells if cell.status != "ok"],
-        )
+        numbers = [(Side(run, one), Side(run, other)) for one, other in both if one.status == other.status == "ok"]
+        return numbers, [cell for cell in run.record.cells if cell.status != "ok"]
 
     def run(self, measuring: Measuring) -> Run:
         """Measure each cell on both kernels, with its instructions by symbol wherever they can be proved."""
-        return self._run(with_symbols(self._experiment()), measuring)
+        return self._run(with_symbols, measuring)
 
-    def _experiment(self) -> Experiment:
-        return load_experiment(self.config, kinds(), self.overrides, qemu_cpu_names)
-
-    def _run(self, experiment: Experiment, measuring: Measuring) -> Run:
+    def _run(self, measured: Callable[[Experiment], Experiment], measuring: Measuring) -> Run:
+        experiment = measured(load_experiment(self.config, kinds(), self.overrides, qemu_cpu_names))
         wanted = measuring.found(on_kernels(experiment, self.kernels))
         planned = select(plan(wanted), self.only)
         entry, record = measuring.done(lambda runner: runner.run(wanted, planned, None))

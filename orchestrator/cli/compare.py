@@ -11,33 +11,45 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
+from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.git_tree import GitTree, is_revision, revisions
+from orchestrator.artifacts.kernel_build import TreeBuild
 from orchestrator.cli import options
-from orchestrator.cli.options import Form, FormOption, Limit, expected_failures, print_profiles
+from orchestrator.cli.compared import compared as compared_cells
+from orchestrator.cli.compared import compared_kernels, difference_of
+from orchestrator.comparison.comparison import ComparedRuns
+from orchestrator.comparison.forms import comparison_sheet, comparison_text, render_comparison
+from orchestrator.comparison.page import comparison_page
+from orchestrator.errors import UsageError
+from orchestrator.experiment.source import read_source
+from orchestrator.paths import cache_dir, lab_dir
+from orchestrator.profile.difference import with_code
 from orchestrator.program import PROGRAM
+from orchestrator.report.history_sheets import bisection_json, bisection_sheet
+from orchestrator.report.html.frame import COMPARISON_PAGE, Page
+from orchestrator.report.profile_json import difference_json
+from orchestrator.report.profile_sheets import difference_sheet
+from orchestrator.report.text import print_sheets
+from orchestrator.results.origin import Found
+from orchestrator.results.runs import find_run
+from orchestrator.results.store import Baseline, Store, check_baseline_name, unknown_baseline
+from orchestrator.results.stored_profile import ProfileDifference
 
 if TYPE_CHECKING:
     from orchestrator.cli.commits import MeasuredCommits, TwoCommits
     from orchestrator.cli.measuring import Measuring
-    from orchestrator.comparison.comparison import ComparedRuns
-    from orchestrator.results.origin import Found
-    from orchestrator.results.store import Baseline, Store
-    from orchestrator.results.stored_profile import ProfileDifference
 
+# Guests and kinds of benchmark are loaded where something is measured: stored runs are compared at once.
 
 # ``orchestrator compare``: what became dearer, cheaper, appeared, vanished or failed between two runs or kernels.
 
 
-class ComparisonForm(StrEnum):
-    """Forms of a comparison."""
-
-    TABLE = "table"
-    MARKDOWN = "markdown"
-    JSON = "json"
-    HTML = "html"
+ComparisonForm = StrEnum("ComparisonForm", "TABLE MARKDOWN JSON HTML")
 
 
-@expected_failures
+@options.expected_failures
 def compare(
     names: Annotated[
         list[str] | None,
@@ -72,10 +84,7 @@ def compare(
             help="Measure this experiment first, on two kernels, or at TREE@A and TREE@B.",
         ),
     ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="With --config: replace a value, as run does."),
-    ] = None,
+    overrides: options.ConfigOverrides = None,
     kconfig: options.KernelConfig = None,
     make: options.MakeVariables = None,
     fleet: options.Fleet = None,
@@ -91,11 +100,6 @@ def compare(
     Exits with 0 within the budgets of B's experiment, with 1 beyond them or where a cell failed or vanished, and with 2
     where nothing can be compared.
     """
-    from orchestrator.cli import compared as compared_runs
-    from orchestrator.errors import UsageError
-    from orchestrator.paths import lab_dir
-    from orchestrator.results.runs import find_run
-
     if out is not None:
         _check_page(form, out)
     given = names or []
@@ -122,9 +126,9 @@ def compare(
         raise UsageError("commits are compared by measuring them", hint=hint)
     elif kernels is not None:
         run = find_run(given[0] if given else "latest", lab_dir())
-        compared = compared_runs.compared_kernels(run, kernels, only or [])
+        compared = compared_kernels(run, kernels, only or [])
     else:
-        compared = compared_runs.compared(given or ["latest"], only or [])
+        compared = compared_cells(given or ["latest"], only or [])
     _print(compared, form, limit or None, out)
     # A cell that failed in both of two stored runs is no change; one that was measured just now is a failure.
     has_failed = config is not None and any(cell.status == "failed" for cell in compared.after.record.cells)
@@ -133,27 +137,19 @@ def compare(
 
 def _check_page(form: ComparisonForm, out: Path) -> None:
     """Refuse a file for another form, or one that a page cannot replace, before anything is measured for it."""
-    from orchestrator.cli.options import check_page_file
-    from orchestrator.errors import UsageError
-
     if form is not ComparisonForm.HTML:
         raise UsageError(f"{form} goes to stdout", where="--out", hint=f"--format {form} >FILE, or --format html")
-    check_page_file(out)
+    options.check_page_file(out)
 
 
 def _is_commit(name: str) -> bool:
     """Whether a name is no run's, but a commit's; a cell's id may have a ``@`` in it."""
-    from orchestrator.artifacts.git_tree import is_revision
-
     return "@" in name and ":" not in name and is_revision(name)
 
 
 def _measured(wanted: TwoCommits, measuring: Measuring) -> ComparedRuns:
     """The experiment at two commits, or on two kernels, as they are named. Raises UsageError for one of each."""
-    from orchestrator.artifacts.git_tree import is_revision
     from orchestrator.cli.commits import TwoKernels
-    from orchestrator.cli.compared import compared_kernels
-    from orchestrator.errors import UsageError
 
     are_commits = [is_revision(name) for name in wanted.names]
     if all(are_commits):
@@ -169,25 +165,14 @@ def _measured(wanted: TwoCommits, measuring: Measuring) -> ComparedRuns:
 def _print(compared: ComparedRuns, form: ComparisonForm, limit: int | None, out: Path | None) -> None:
     match form:
         case ComparisonForm.HTML:
-            from orchestrator.cli.options import show_page
-            from orchestrator.comparison.page import comparison_page
-            from orchestrator.report.html.frame import COMPARISON_PAGE, Page
-
-            show_page(lambda _: Page(comparison_page(compared)), out, compared.after.directory / COMPARISON_PAGE)
+            options.show_page(
+                lambda _: Page(comparison_page(compared)), out, compared.after.directory / COMPARISON_PAGE
+            )
         case ComparisonForm.JSON:
-            from orchestrator.comparison.forms import comparison_text
-
             typer.echo(comparison_text(compared), nl=False)
         case ComparisonForm.MARKDOWN:
-            from orchestrator.comparison.forms import render_comparison
-
             typer.echo(render_comparison(compared, limit), nl=False)
         case ComparisonForm.TABLE:
-            from rich.console import Console
-
-            from orchestrator.comparison.forms import comparison_sheet
-            from orchestrator.report.text import print_sheets
-
             print_sheets([comparison_sheet(compared, limit)], Console())
 
 
@@ -199,19 +184,9 @@ _Name = Annotated[str, typer.Argument(metavar="NAME", help="The baseline's name.
 
 
 @baseline_app.command("set")
-@expected_failures
-def set_(
-    name: _Name,
-    run: Annotated[
-        str,
-        typer.Argument(metavar="RUN", help="A run's directory, its id, or 'latest'.", autocompletion=options.runs),
-    ] = "latest",
-) -> None:
+@options.expected_failures
+def set_(name: _Name, run: options.Run = "latest") -> None:
     """Give a run a name. 'default' is what ``compare`` takes where no other run is named."""
-    from orchestrator.paths import lab_dir
-    from orchestrator.results.runs import find_run
-    from orchestrator.results.store import Store, check_baseline_name
-
     check_baseline_name(name)
     found = find_run(run, lab_dir())
     if found.unfinished:
@@ -224,30 +199,21 @@ def set_(
 
 
 @baseline_app.command("list")
-@expected_failures
+@options.expected_failures
 def list_() -> None:
     """List the baselines with their runs."""
-    from orchestrator.cli.options import print_columns
-    from orchestrator.paths import lab_dir
-    from orchestrator.results.store import FILE_NAME, Store
-
-    rows: list[tuple[str, ...]] = []
-    if (lab_dir() / FILE_NAME).exists():
-        with Store.open(lab_dir()) as store:
-            rows = [_row(store, one) for one in store.baselines().values()]
-    print_columns(("baseline", "run", "experiment", "status", "since"), rows)
+    with options.opened_store() as store:
+        rows = [] if store is None else [_row(store, one) for one in store.baselines().values()]
+    options.print_columns(("baseline", "run", "experiment", "status", "since"), rows)
 
 
 @baseline_app.command("remove")
-@expected_failures
+@options.expected_failures
 def remove(name: _Name) -> None:
     """Remove a name; its run stays."""
-    from orchestrator.paths import lab_dir
-    from orchestrator.results.store import FILE_NAME, Store, unknown_baseline
-
-    if not (lab_dir() / FILE_NAME).exists():
-        raise unknown_baseline(name, {})
-    with Store.open(lab_dir()) as store:
+    with options.opened_store() as store:
+        if store is None:
+            raise unknown_baseline(name, {})
         store.remove_baseline(name)
 
 
@@ -260,7 +226,7 @@ def _row(store: Store, baseline: Baseline) -> tuple[str, ...]:
 # ``orchestrator bisect``: the commit that has changed a cost.
 
 
-@expected_failures
+@options.expected_failures
 def bisect(
     config: Annotated[
         Path, typer.Argument(readable=False, metavar="CONFIG", help="Experiment file that names something in the tree.")
@@ -268,16 +234,13 @@ def bisect(
     good: Annotated[str, typer.Option(metavar="TREE@REV", help="A commit of the tree before the change.")],
     bad: Annotated[str, typer.Option(metavar="TREE@REV", help="A commit behind it.")],
     cell: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="The cell that is looked at: its id, or parts such as kprobe."),
+        str | None, typer.Option(metavar="ID", help="The cell that is looked at: its id, or parts such as kprobe.")
     ] = None,
-    overrides: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value, as run does.")
-    ] = None,
+    overrides: options.Overrides = None,
     kconfig: options.KernelConfig = None,
     make: options.MakeVariables = None,
-    form: FormOption = Form.TABLE,
-    limit: Limit = 20,
+    form: options.FormOption = options.Form.TABLE,
+    limit: options.Limit = 20,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
@@ -285,13 +248,8 @@ def bisect(
 
     A commit that does not build or boot is skipped. Exits with 1 where skipped commits hide the one that is looked for.
     """
-    from orchestrator.artifacts.cache import Cache
-    from orchestrator.artifacts.git_tree import GitTree, revisions
-    from orchestrator.artifacts.kernel_build import TreeBuild
     from orchestrator.cli.commits import CommitRuns, MeasuredCommits
     from orchestrator.cli.measuring import Measuring
-    from orchestrator.experiment.source import read_source
-    from orchestrator.paths import cache_dir
     from orchestrator.run.bisection import Bisection
 
     read_source(config)  # a file that cannot be read is found before a tree is cloned and built
@@ -309,24 +267,18 @@ def bisect(
 
 def _difference(parent: str, found: Found, measured: MeasuredCommits) -> ProfileDifference | None:
     """What the newest candidate executes differently than the last good commit, where both have a profile."""
-    from orchestrator.cli.compared import difference_of
-
     before, after = measured.sides.get(parent), measured.sides.get(found.candidates[0].hash)
     if before is None or after is None or not (before.cell.profile and after.cell.profile):
         return None
     return difference_of(before, after)
 
 
-def _print_bisection(found: Found, difference: ProfileDifference | None, form: Form, limit: int | None) -> None:
-    from orchestrator.profile.difference import with_code
-    from orchestrator.report.history_sheets import bisection_json, bisection_sheet
-    from orchestrator.report.profile_json import difference_json
-    from orchestrator.report.profile_sheets import difference_sheet
+def _print_bisection(found: Found, difference: ProfileDifference | None, form: options.Form, limit: int | None) -> None:
 
     by_symbol = [] if difference is None else [with_code(difference)]
-    if form is Form.JSON:
+    if form is options.Form.JSON:
         differences = [difference_json(one) for one in by_symbol]
         typer.echo(json.dumps({**bisection_json(found), "differences": differences}, indent=2))
         return
     sheets = [bisection_sheet(found), *(difference_sheet(one, limit) for one in by_symbol)]
-    print_profiles("Bisection", form, lambda: sheets, list)
+    options.print_profiles("Bisection", form, sheets, lambda sheet: [sheet], str)

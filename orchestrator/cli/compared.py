@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from orchestrator.cli.options import opened_store
 from orchestrator.comparison.comparison import (
     CellPair,
     ComparedRuns,
@@ -25,10 +26,8 @@ from orchestrator.results.budgets import CellFilter, FilterError, cells_named, n
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.origin import Origin, origin_of
 from orchestrator.results.runs import Run, UnknownRun, find_run
-from orchestrator.results.store import DEFAULT, FILE_NAME, Store
+from orchestrator.results.store import DEFAULT
 from orchestrator.results.stored_profile import CellProfile, ProfileDifference, difference, load_profile
-
-# What ``RUN`` and ``RUN:CELL`` name on the command line.
 
 
 @dataclass(frozen=True)
@@ -105,10 +104,9 @@ def run_before(run: Run) -> Run:
     That is the baseline ``default`` if its run is of the same experiment, or else the newest complete run of that
     experiment which began earlier, or else ``default`` all the same. Raises UsageError where there is none.
     """
-    lab = lab_dir()
     wanted: list[str] = []
-    if (lab / FILE_NAME).exists():
-        with Store.open(lab) as store:
+    with opened_store() as store:
+        if store is not None:
             default = store.baselines().get(DEFAULT)
             known = any(entry.id == run.record.run for entry in store.runs())
             previous = store.previous(run.record.run) if known else None
@@ -119,11 +117,10 @@ def run_before(run: Run) -> Run:
     if not wanted:
         what = f"there is no complete run of experiment '{run.record.experiment}' before {run.record.run}"
         raise UsageError(what, hint=_SET_A_BASELINE)
-    return find_run(wanted[0], lab)
+    return find_run(wanted[0], lab_dir())
 
 
 def _is_one_cell(pair: CellPair) -> bool:
-    """Whether both cells of a pair of one run are the same."""
     return pair.before is not None and pair.after is not None and pair.before.id == pair.after.id
 
 
@@ -206,18 +203,21 @@ def _nothing(before: Run, after: Run, pairs: Sequence[CellPair], refused: Sequen
 
 def _origin(run: Run) -> Origin:
     """What a run was made with: its own file, or what this lab's store has of it."""
-    lab = lab_dir()
     facts = None
-    if (lab / FILE_NAME).exists():
-        with Store.open(lab) as store:
-            if any(entry.id == run.record.run for entry in store.runs()):
-                facts = store.provenance(run.record.run)
+    with opened_store() as store:
+        if store is not None and any(entry.id == run.record.run for entry in store.runs()):
+            facts = store.provenance(run.record.run)
     return origin_of(run.directory, facts)
 
 
 # The stored cells that ``diff A B`` compares, and what to say where A and B name none.
 
 _SHOWN_PAIRS = 20
+
+
+def first_of(names: Sequence[str]) -> list[str]:
+    """The first of many names, as an error lists them."""
+    return [*names[:_SHOWN_PAIRS], *(["..."] if len(names) > _SHOWN_PAIRS else [])]
 
 
 @dataclass(frozen=True)
@@ -264,18 +264,14 @@ def stored_pairs(before: str, after: str) -> Sequence[tuple[Side, Side]]:
     every_cell = dict.fromkeys(cell.id for side in (one, other) for cell in side.run.record.cells)
     left_out = [cell for cell in every_cell if not (cell in first and cell in second)]
     if left_out:
-        shown = [*left_out[:_SHOWN_PAIRS], *(["..."] if len(left_out) > _SHOWN_PAIRS else [])]
-        print(f"not compared, without a profile in both runs: {', '.join(shown)}", file=sys.stderr)
+        print(f"not compared, without a profile in both runs: {', '.join(first_of(left_out))}", file=sys.stderr)
     return pairs
 
 
 def _only(run: Run, cells: Sequence[CellRecord], name: str) -> Side:
     if len(cells) > 1:
-        listed = [cell.id for cell in cells[:_SHOWN_PAIRS]]
-        if len(cells) > _SHOWN_PAIRS:
-            listed.append("...")
         hint = f"give more parts of the id: {name.rpartition(':')[0]}:{cells[0].id}"
-        raise UsageError(f"'{name}' names {len(cells)} cells", detail=listed, hint=hint)
+        raise UsageError(f"'{name}' names {len(cells)} cells", detail=first_of([one.id for one in cells]), hint=hint)
     return Side(run, cells[0])
 
 

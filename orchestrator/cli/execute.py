@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -22,14 +23,9 @@ from orchestrator.errors import GuestError, GuestOops, HostError, UsageError
 from orchestrator.files import ScratchFolder
 from orchestrator.guest.channel import Stream, fetch_folder, is_folder
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.terminal import ESCAPE_KEY, Watch, attend
 from orchestrator.program import PROGRAM
 from orchestrator.run.guests import GuestStart, started
-
-if TYPE_CHECKING:
-    import re
-
-    from orchestrator.guest.terminal import Watch
-
 
 # ``orchestrator shell``: the guest's console, for a person.
 
@@ -63,8 +59,6 @@ def shell(
 
     Where its kernel has reported trouble or become tainted by it, or the console shows such a report, the status is 1.
     """
-    from orchestrator.guest.terminal import ESCAPE_KEY, attend
-
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("a shell needs a terminal", hint=f"for a command and its output: {PROGRAM} exec -- COMMAND...")
     expected = one_guest.expected_reports(allow_oops or [])
@@ -94,22 +88,12 @@ def shell(
                 make = partial(Guest, terminal=terminal)
                 return GuestStart(context, machine, directory, watch=watch, make=make).ready(fresh=fresh)
 
-            try:
-                attend(start, choice.prepare)
-            except GuestOops as trouble:
-                raise one_guest.reported(trouble, directory / "guest.console") from None
-    print("\nthe guest has ended", file=sys.stderr)
+            _attend(start, choice.prepare, directory)
     raise typer.Exit(0)
 
 
 def _reopen(file: Path, directory: Path, expected: Sequence[re.Pattern[str]]) -> None:
-    """Give the terminal the console of a kept guest. Raises GuestError, UsageError, HostError."""
-    from orchestrator.guest.terminal import ESCAPE_KEY, attend
-
-    with (
-        ScratchFolder("orchestrator-kept-") as unpacked,
-        kept_guest(file, unpacked) as (machine, saved),
-    ):
+    with ScratchFolder("orchestrator-kept-") as unpacked, kept_guest(file, unpacked) as (machine, saved):
         print(f"going on with {file}; `exit` or {ESCAPE_KEY} ends the guest", file=sys.stderr, flush=True)
 
         def start(terminal: str, watch: Watch) -> Guest:
@@ -120,10 +104,14 @@ def _reopen(file: Path, directory: Path, expected: Sequence[re.Pattern[str]]) ->
             guest.reopen(saved)
             return guest
 
-        try:
-            attend(start, lambda guest: None)
-        except GuestOops as trouble:
-            raise one_guest.reported(trouble, directory / "guest.console") from None
+        _attend(start, lambda guest: None, directory)
+
+
+def _attend(start: Callable[[str, Watch], Guest], prepare: Callable[[Guest], None], directory: Path) -> None:
+    try:
+        attend(start, prepare)
+    except GuestOops as trouble:
+        raise one_guest.reported(trouble, directory / "guest.console") from None
     print("\nthe guest has ended", file=sys.stderr)
 
 
@@ -152,7 +140,6 @@ class FetchedFiles:
 
     @property
     def folder(self) -> Path:
-        """The folder of the host."""
         return self.out or Path()
 
     def check(self) -> None:
@@ -246,7 +233,6 @@ class WithGuestCommand(WithExamples):
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take our options and the guest's command."""
         given = list(args)
         ctx.allow_interspersed_args = False
         rest = super().parse_args(ctx, args)
@@ -307,13 +293,9 @@ def execute(
     A kernel that reports trouble, or is tainted by it, is a failure as well, and a file that --get does not find: with
     status 1 where the command ended with 0.
     """
+    wanted = one_guest.GuestModules(module or [], param or [], set_values or [])
     choice = one_guest.Choice(
-        kernel,
-        cpu,
-        smp,
-        memory,
-        accel,
-        one_guest.GuestModules(module or [], param or [], set_values or []),
+        *(kernel, cpu, smp, memory, accel, wanted),
         image=image,
         data=data or [],
         channel=channel,
@@ -328,10 +310,7 @@ def execute(
     with options.printed_steps(verbose=verbose):
         context = options.open_context(offline=offline)
         machine = choice.machine(context)
-        with (
-            one_guest.log_folder(console) as directory,
-            started(context, machine, directory, fresh=fresh) as guest,
-        ):
+        with one_guest.log_folder(console) as directory, started(context, machine, directory, fresh=fresh) as guest:
             status = 0
             try:
                 choice.prepare(guest, timeout or one_guest.LOADING_LIMIT)

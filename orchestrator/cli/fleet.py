@@ -57,8 +57,7 @@ _Memory = Annotated[
     typer.Option(metavar="SIZE", help="Memory for a worker's guests, such as 8G; default: the host's, less 1 GiB."),
 ]
 _Name = Annotated[
-    str,
-    typer.Argument(metavar="[NAME]", help="A fleet that was started here.", autocompletion=options.fleets),
+    str, typer.Argument(metavar="[NAME]", help="A fleet that was started here.", autocompletion=options.fleets)
 ]
 
 
@@ -181,8 +180,7 @@ def worker(
     scheduler: Annotated[str, typer.Argument(metavar="tls://HOST:PORT", help="The scheduler's address.")],
     key: _Key = None,
     key_from_stdin: Annotated[
-        bool,
-        typer.Option("--key-from-stdin", help="Read the key from standard input, and end when that is closed."),
+        bool, typer.Option("--key-from-stdin", help="Read the key from standard input, and end when that is closed.")
     ] = False,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="The worker's name; default: the host's.")] = None,
     guests: _Guests = None,
@@ -308,7 +306,6 @@ def _row(worker: Surveyed) -> Sequence[str]:
 
 
 def _qemu(text: str) -> str:
-    """QEMU's version, of all that it says of itself."""
     found = _VERSION.search(text)
     return found[1] if found else text
 

@@ -8,47 +8,28 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from orchestrator.cli import options
-from orchestrator.cli.options import expected_failures
+from orchestrator.cli.options import expected_failures, no_run_yet, opened_store
 from orchestrator.errors import HostError, UsageError
-from orchestrator.paths import lab_dir
 from orchestrator.program import PROGRAM
+from orchestrator.report import history_sheets as sheets
 from orchestrator.report.chart import ASCII, BLOCKS
-from orchestrator.report.history_sheets import (
-    ExplainedStep,
-    Traced,
-    histories_csv,
-    history_json,
-    history_sheets,
-    in_one_line,
-    overview_sheet,
-)
-from orchestrator.report.sheet import Sheet
 from orchestrator.report.text import print_sheets
-from orchestrator.results.history import History, Quantity, metrics_named, recent_histories
+from orchestrator.results.history import Quantity, metrics_named, recent_histories
 from orchestrator.results.history import history as history_of
 from orchestrator.results.history_steps import Origins, causes, steps_of
-from orchestrator.results.store import FILE_NAME, Store
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
+from orchestrator.results.store import Store
 
 _RECENT = 100
 """Runs that are looked at for what changed lately."""
 
 
-class Form(StrEnum):
-    """Forms of a history."""
-
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
+Form = StrEnum("Form", "TABLE JSON CSV")
 
 
 @expected_failures
@@ -76,21 +57,23 @@ def history(
 
     METRIC may name several cells, or an experiment: then each has a line.
     """
-    if not (lab_dir() / FILE_NAME).exists():
-        raise UsageError("there is no run yet", where=str(lab_dir()), hint=f"Make one: {PROGRAM} run CONFIG")
     quantity: Quantity = "overhead" if overhead else "value"
-    with Store.open(lab_dir()) as store:
+    with opened_store() as store:
+        if store is None:
+            raise no_run_yet()
         if metric is None:
             _print(store, _changed_lately(store, quantity, since), form, f"Changed in the newest {_RECENT} runs")
             return
         found = _named(store, metric, quantity, since)
         if len(found) == 1 and form is Form.TABLE:
-            _print_one(store, found[0], limit or None)
+            newest = _explained(store, found[0], limit or None)[::-1]
+            console, characters = _console()
+            print_sheets(sheets.history_sheets(found[0], newest, limit or None, characters), console)
         else:
             _print(store, found, form, metric)
 
 
-def _named(store: Store, name: str, quantity: Quantity, since: datetime | None) -> Sequence[Traced]:
+def _named(store: Store, name: str, quantity: Quantity, since: datetime | None) -> Sequence[sheets.Traced]:
     begun = _moment(since)
     read = (history_of(store, metric, quantity, since=begun) for metric in metrics_named(store, name))
     histories = [one for one in read if one is not None]
@@ -98,16 +81,16 @@ def _named(store: Store, name: str, quantity: Quantity, since: datetime | None) 
         begin = "" if since is None else f" since {since:%Y-%m-%d}"
         hint = "go on with the run: --resume" if since is None else "begin earlier, or leave out --since"
         raise UsageError(f"no run{begin} has an outcome of '{name}'", hint=hint)
-    return [_traced(one) for one in histories]
+    return [sheets.Traced(one, steps_of(one)) for one in histories]
 
 
-def _changed_lately(store: Store, quantity: Quantity, since: datetime | None) -> Sequence[Traced]:
+def _changed_lately(store: Store, quantity: Quantity, since: datetime | None) -> Sequence[sheets.Traced]:
     """Those with a step, the newest step first; a history that needs a missing library is left out, with a word."""
-    found: list[Traced] = []
+    found: list[sheets.Traced] = []
     refused: HostError | None = None
     for one in recent_histories(store, _RECENT, quantity, since=_moment(since)):
         try:
-            found.append(_traced(one))
+            found.append(sheets.Traced(one, steps_of(one)))
         except HostError as error:
             refused = error
     if refused is not None:
@@ -116,39 +99,24 @@ def _changed_lately(store: Store, quantity: Quantity, since: datetime | None) ->
     return sorted(with_step, key=lambda one: one.steps.found[-1].after.started, reverse=True)
 
 
-def _traced(history: History) -> Traced:
-    return Traced(history, steps_of(history))
-
-
-def _explained(store: Store, traced: Traced, limit: int | None) -> Sequence[ExplainedStep]:
-    """The newest steps with their causes, oldest first."""
+def _explained(store: Store, traced: sheets.Traced, limit: int | None) -> Sequence[sheets.ExplainedStep]:
     found, metric, origins = traced.steps.found, traced.history.metric, Origins(store)
-    return [ExplainedStep(step, causes(origins, step, metric)) for step in (found[-limit:] if limit else found)]
+    return [sheets.ExplainedStep(step, causes(origins, step, metric)) for step in (found[-limit:] if limit else found)]
 
 
-def _print_one(store: Store, traced: Traced, limit: int | None) -> None:
-    newest = _explained(store, traced, limit)[::-1]
-    console, characters = _console()
-    _print_sheets(history_sheets(traced, newest, limit, characters), console)
-
-
-def _print(store: Store, histories: Sequence[Traced], form: Form, title: str) -> None:
+def _print(store: Store, histories: Sequence[sheets.Traced], form: Form, title: str) -> None:
     if form is Form.JSON:
-        listed = [history_json(one.history, one.steps, _explained(store, one, None)) for one in histories]
+        listed = [sheets.history_json(one.history, one.steps, _explained(store, one, None)) for one in histories]
         typer.echo(json.dumps({"histories": listed}, indent=1))
     elif form is Form.CSV:
-        typer.echo(histories_csv([(one.history, one.steps) for one in histories]), nl=False)
+        typer.echo(sheets.histories_csv([(one.history, one.steps) for one in histories]), nl=False)
     elif not histories:
         typer.echo(f"Nothing has changed in the newest {_RECENT} runs.")
     else:
         console, characters = _console()
-        example = in_one_line(f"{PROGRAM} history {histories[0].history.metric}")
+        example = sheets.in_one_line(f"{PROGRAM} history {histories[0].history.metric}")
         sentences = [f"The first one with its steps, what changed at each, and its runs: {example}"]
-        _print_sheets([overview_sheet(title, histories, sentences, characters)], console)
-
-
-def _print_sheets(sheets: Sequence[Sheet], console: Console) -> None:
-    print_sheets(sheets, console)
+        print_sheets([sheets.overview_sheet(title, histories, sentences, characters)], console)
 
 
 def _console() -> tuple[Console, str]:

@@ -5,23 +5,27 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Console
 
+from orchestrator.benchmarks.registry import kinds
+from orchestrator.catalog.cpus import cpus
+from orchestrator.catalog.data import unknown
+from orchestrator.catalog.kernels import kernels
+from orchestrator.catalog.probes import probes
+from orchestrator.catalog.reference import reference_tables
+from orchestrator.catalog.words import vocabulary
 from orchestrator.cli import options
-from orchestrator.cli.options import expected_failures, print_columns
-
-if TYPE_CHECKING:
-    from orchestrator.experiment.table import Listing
-
+from orchestrator.cli.options import expected_failures, opened_store, print_columns
+from orchestrator.doctor import examine, exit_status, render
+from orchestrator.errors import UsageError
+from orchestrator.experiment.table import Listing
 
 # ``orchestrator list``: what an experiment can name, and the runs there are.
-
-Rows = Iterable[Sequence[object]]
-
 
 _MORE = {
     "cpus": "... and any model of QEMU's own, by QEMU's name",
@@ -35,40 +39,33 @@ _ALIASES = {"abilities": "capabilities"}
 @expected_failures
 def show(
     what: Annotated[
-        str | None,
-        typer.Argument(help="What to list; without it, the lists there are.", autocompletion=options.lists),
+        str | None, typer.Argument(help="What to list; without it, the lists there are.", autocompletion=options.lists)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: an array of objects.")] = False,
 ) -> None:
     """List what an experiment can name, the published tables, or this lab's runs."""
-    from orchestrator.catalog.data import unknown
-    from orchestrator.errors import UsageError
-
     name = _ALIASES.get(what or "", what)
-    lists = _CATALOGUE if name in _CATALOGUE else all_lists()
+    lists = all_lists()
     if name is None:
         typer.echo("\n".join(lists))
         return
     if name not in lists:
         raise UsageError(unknown("list", name, lists))
-    names, rows = lists[name]()
+    names, rows = lists[name].columns, lists[name].rows()
     if as_json:
-        typer.echo(json.dumps([dict(zip(names, row, strict=True)) for row in rows], default=_json_value, indent=1))
+        typer.echo(
+            json.dumps([dict(zip(names, row, strict=True)) for row in rows], default=datetime.isoformat, indent=1)
+        )
         return
     print_columns([name.replace("_", " ") for name in names], ([_text(value) for value in row] for row in rows))
     if name in _MORE:
         typer.echo(_MORE[name])
 
 
-def all_lists() -> Mapping[str, Callable[[], tuple[Sequence[str], Rows]]]:
+def all_lists() -> Mapping[str, Listing]:
     """What can be listed, by name: the catalogue, what each kind of benchmark adds, and the runs."""
-    from orchestrator.benchmarks.registry import kinds
-
-    def printable(listing: Listing) -> Callable[[], tuple[Sequence[str], Rows]]:
-        return lambda: (listing.columns, listing.rows())
-
-    of_kinds = {name: printable(listing) for kind in kinds() for name, listing in kind.lists().items()}
-    return {**_CATALOGUE, **of_kinds, "runs": _runs}
+    of_kinds = {name: listing for kind in kinds() for name, listing in kind.lists().items()}
+    return {**_CATALOGUE, **of_kinds, "runs": _RUNS}
 
 
 def _text(value: object) -> str:
@@ -84,91 +81,43 @@ def _text(value: object) -> str:
             return ", ".join(value)
 
 
-def _json_value(value: object) -> str:
-    if isinstance(value, datetime):
-        return value.isoformat()
-    raise TypeError(f"{value!r} has no place in a list")
-
-
-def _cpus() -> tuple[Sequence[str], Rows]:
-    from orchestrator.catalog.cpus import cpus
-
-    return ("name", "title", "modes"), (
-        (c.name, c.title, ["32 bit", "64 bit"] if c.long_mode else ["32 bit"]) for c in cpus().values()
-    )
-
-
-def _kernels() -> tuple[Sequence[str], Rows]:
-    from orchestrator.catalog.kernels import kernels
-
-    return ("name", "title", "architecture", "origin"), (
-        (k.name, k.title, k.arch, k.origin) for k in kernels().values()
-    )
-
-
-def _probes() -> tuple[Sequence[str], Rows]:
-    from orchestrator.catalog.probes import probes
-
-    return ("name", "title", "mechanism", "int3_per_hit", "published_as"), (
-        (p.name, p.title, p.mechanism, p.int3_per_hit, p.column) for p in probes().values()
-    )
-
-
-def _handlers() -> tuple[Sequence[str], Rows]:
-    from orchestrator.catalog.words import vocabulary
-
-    return ("name", "what_a_hit_does"), vocabulary().handlers.items()
-
-
-def _benchmarks() -> tuple[Sequence[str], Rows]:
-    from orchestrator.benchmarks.registry import kinds
-
-    return ("name", "title", "system_call_entries", "kind"), (
-        (name, one.title, one.entries, kind.name) for kind in kinds() for name, one in kind.benchmarks().items()
-    )
-
-
-def _clocks() -> tuple[Sequence[str], Rows]:
-    from orchestrator.catalog.words import vocabulary
-
-    return ("name", "counts"), vocabulary().clocks.items()
-
-
-def _references() -> tuple[Sequence[str], Rows]:
-    from orchestrator.catalog.reference import reference_tables
-
-    return ("id", "title", "cpu", "handler", "unit", "columns"), (
-        (t.id, t.title, t.cpu, t.handler, t.unit, t.columns) for t in reference_tables().values()
-    )
-
-
-def _runs() -> tuple[Sequence[str], Rows]:
-    from orchestrator.paths import lab_dir
-    from orchestrator.results.store import FILE_NAME, Store
-
-    names = ("run", "experiment", "started", "status", "ok", "failed", "other", "open", "directory")
-    if not (lab_dir() / FILE_NAME).exists():
-        return names, []
+def _runs() -> Sequence[Sequence[object]]:
     rows: list[Sequence[object]] = []
-    with Store.open(lab_dir()) as store:
-        counts = store.cell_counts()
-        for run in store.runs():
+    with opened_store() as store:
+        counts = {} if store is None else store.cell_counts()
+        for run in () if store is None else store.runs():
             cells = counts.get(run.id, Counter())
             other = cells["skipped"] + cells["unsupported"]
             outcomes = (cells["ok"], cells["failed"], other, cells["planned"])
             started = datetime.fromisoformat(run.started)
             rows.append((run.id, run.experiment, started, run.status, *outcomes, str(run.directory)))
-    return names, rows
+    return rows
 
 
-_CATALOGUE: Mapping[str, Callable[[], tuple[Sequence[str], Rows]]] = {
-    "cpus": _cpus,
-    "kernels": _kernels,
-    "probes": _probes,
-    "handlers": _handlers,
-    "benchmarks": _benchmarks,
-    "clocks": _clocks,
-    "references": _references,
+_RUNS = Listing(("run", "experiment", "started", "status", "ok", "failed", "other", "open", "directory"), _runs)
+_CATALOGUE: Mapping[str, Listing] = {
+    "cpus": Listing(
+        ("name", "title", "modes"),
+        lambda: [(c.name, c.title, ["32 bit", "64 bit"] if c.long_mode else ["32 bit"]) for c in cpus().values()],
+    ),
+    "kernels": Listing(
+        ("name", "title", "architecture", "origin"),
+        lambda: [(k.name, k.title, k.arch, k.origin) for k in kernels().values()],
+    ),
+    "probes": Listing(
+        ("name", "title", "mechanism", "int3_per_hit", "published_as"),
+        lambda: [(p.name, p.title, p.mechanism, p.int3_per_hit, p.column) for p in probes().values()],
+    ),
+    "handlers": Listing(("name", "what_a_hit_does"), lambda: vocabulary().handlers.items()),
+    "benchmarks": Listing(
+        ("name", "title", "system_call_entries", "kind"),
+        lambda: [(name, b.title, b.entries, kind.name) for kind in kinds() for name, b in kind.benchmarks().items()],
+    ),
+    "clocks": Listing(("name", "counts"), lambda: vocabulary().clocks.items()),
+    "references": Listing(
+        ("id", "title", "cpu", "handler", "unit", "columns"),
+        lambda: [(t.id, t.title, t.cpu, t.handler, t.unit, t.columns) for t in reference_tables().values()],
+    ),
 }
 
 
@@ -187,10 +136,6 @@ def doctor(
     ] = None,
 ) -> None:
     """Examine this host: programs, packages, KVM's real speed, disk. Exits with 3 when something is missing."""
-    from rich.console import Console
-
-    from orchestrator.doctor import examine, exit_status, render
-
     if fleet is None:
         findings = examine()
     else:

@@ -8,7 +8,7 @@ import functools
 import importlib
 import os
 import sys
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from importlib import resources
 from pathlib import Path
@@ -22,8 +22,6 @@ from orchestrator import __version__
 from orchestrator.cli.options import stop_on_signals
 from orchestrator.errors import UsageError
 from orchestrator.program import CHECKOUT_SCRIPT, NAME, PROGRAM
-
-# The examples at the end of each command's help: ``examples.yaml``, read when help is asked for.
 
 
 def examples() -> Mapping[str, Sequence[str]]:
@@ -39,7 +37,6 @@ class WithExamples(TyperCommand):
     """A command whose help ends with its examples."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help with the examples."""
         lines = [f"{PROGRAM} {example}" for example in examples()[_name(ctx)]]
         self.epilog = "\n\n".join(["Examples:", *lines])  # typer joins lines without a blank one between them
         super().format_help(ctx, formatter)
@@ -78,7 +75,7 @@ def _listed() -> Mapping[str, Mapping[str, str]]:
     return commands
 
 
-class _Loaded(MutableMapping[str, Any]):
+class _Loaded(Mapping[str, Any]):
     """Typer's commands by name. Each is made when it is first asked for: all 36 together take 80 ms."""
 
     def __init__(self) -> None:
@@ -96,12 +93,6 @@ class _Loaded(MutableMapping[str, Any]):
             self._made[name].name = name
         return self._made[name]
 
-    def __setitem__(self, name: str, command: Any) -> None:
-        self._made[name] = command
-
-    def __delitem__(self, name: str) -> None:
-        raise TypeError(f"{name} is built in")
-
     def __iter__(self) -> Iterator[str]:
         return iter(_listed())
 
@@ -114,14 +105,12 @@ class Commands(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        self.commands = _Loaded()
+        self.commands: Any = _Loaded()  # typer only reads it
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help. No command is loaded for its line."""
         TyperGroup.format_help(self._with_summaries(), ctx, formatter)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
-        """Complete the name of a command, or an option of the program."""
         return TyperGroup.shell_complete(self._with_summaries(), ctx, incomplete)
 
     def _with_summaries(self) -> Commands:
@@ -130,7 +119,6 @@ class Commands(TyperGroup):
         return listing
 
     def main(self, args: Sequence[str] | None = None, *names: Any, standalone_mode: bool = True, **others: Any) -> Any:
-        """Run the command that ``args`` has, or the program's arguments, and end the program with its status."""
         words = list(sys.argv[1:] if args is None else args)
         called = functools.partial(super().main, words, *names, **others)
         if not standalone_mode:
@@ -259,7 +247,7 @@ def _example(name: str) -> str:
     return f"for example {PROGRAM} {example}; " if example else ""
 
 
-# The ``orchestrator`` command line: the program's own options and its start; usage.py has the commands.
+# The program's own options, and its start.
 
 _COMPLETION = f"_{NAME}_COMPLETE".upper()
 """The variable in which a shell's completion script asks for names."""
@@ -298,13 +286,10 @@ def _open_closed_streams() -> None:
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - until the program ends
 
 
-def _usage_name(arguments: Sequence[str]) -> str:
-    """What usage lines call the program. A shell completes a command by its name, not by a path that was typed once."""
-    return NAME if {"--install-completion", "--show-completion"} & set(arguments) else PROGRAM
-
-
 def main() -> None:
     """Run the command line."""
     _open_closed_streams()
     stop_on_signals()
-    app(prog_name=_usage_name(sys.argv[1:]), complete_var=_COMPLETION)
+    # A shell completes a command by its name, not by a path that was typed once.
+    is_completed = {"--install-completion", "--show-completion"} & set(sys.argv[1:])
+    app(prog_name=NAME if is_completed else PROGRAM, complete_var=_COMPLETION)

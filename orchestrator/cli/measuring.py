@@ -30,8 +30,6 @@ from orchestrator.results.store import RunEntry, Store
 from orchestrator.run.runner import CrewMaker, ProgressListener, Runner, TimeLeft, local_crew, with_found
 from orchestrator.steps import running_steps
 
-# A command that measures: with the user's cache and store, progress on stderr.
-
 
 @dataclass(frozen=True)
 class Measuring:
@@ -55,7 +53,6 @@ class Measuring:
         target(self.fleet)
 
     def found(self, experiment: Experiment) -> Experiment:
-        """The experiment with the points that guests have to find."""
         with self._watched() as (context, _):
             return with_found(context, experiment, kinds())
 
@@ -66,7 +63,6 @@ class Measuring:
             return entry, store.load_run(entry.id)
 
     def _crew(self) -> CrewMaker:
-        """Who does the boots: threads of this process, or a fleet."""
         if self.fleet is None:
             return local_crew(self.jobs or 1)
         from orchestrator.fleet.crew import fleet_crew
@@ -159,7 +155,6 @@ class _Display(Progress):
     left: TimeLeft | None = None
 
     def get_renderables(self) -> Iterable[RenderableType]:
-        """The bar with the time left, then a line for each thing that goes on."""
         yield self.make_tasks_table(self.tasks)
         text = "" if self.left is None else self.left.text()
         if text:

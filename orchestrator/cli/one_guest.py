@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -194,15 +196,7 @@ class Channel(StrEnum):
     SERIAL = "serial"
 
 
-class Accel(StrEnum):
-    """How the guest's time passes."""
-
-    AUTO = "auto"
-    KVM = "kvm"
-    TCG = "tcg"
-    INSTRUCTIONS = "instructions"
-
-
+Accel = StrEnum("Accel", "AUTO KVM TCG INSTRUCTIONS")
 USUAL_MIB = 256
 """A guest's memory where nothing else is said."""
 
@@ -247,8 +241,7 @@ Image = Annotated[
     ),
 ]
 Data = Annotated[
-    list[Path] | None,
-    typer.Option(help="A folder of the host, read-only at /data/NAME in the guest; may be repeated."),
+    list[Path] | None, typer.Option(help="A folder of the host, read-only at /data/NAME in the guest; may be repeated.")
 ]
 KernelModules = Annotated[
     bool, typer.Option("--kernel-modules", help="Have the kernel's own modules in the guest, for modprobe.")
@@ -423,9 +416,6 @@ def log_folder(wanted: Path | None) -> Iterator[Path]:
 
     Without ``--console`` it is a temporary one, kept only when an error names a file in it.
     """
-    import shutil
-    import tempfile
-
     directory = wanted or Path(tempfile.mkdtemp(prefix="orchestrator-"))
     directory.mkdir(parents=True, exist_ok=True)
     keep = wanted is not None

@@ -6,10 +6,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import importlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType
@@ -17,7 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
 import typer
 
-from orchestrator.errors import HostError, Interrupted, LabError
+from orchestrator.errors import HostError, Interrupted, LabError, UsageError
+from orchestrator.files import found_no_room, full_one, room_left, temporary_folder
+from orchestrator.paths import cache_dir, lab_dir
 from orchestrator.plain_text import plain_line, plain_text
 from orchestrator.program import PROGRAM
 from orchestrator.steps import step_echo
@@ -44,6 +47,7 @@ _NO_THREAD = "can't start new thread"
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 def expected_failures(command: Callable[P, R]) -> Callable[P, R]:
@@ -53,23 +57,12 @@ def expected_failures(command: Callable[P, R]) -> Callable[P, R]:
     def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return command(*args, **kwargs)
-        except LabError as error:
-            print(f"error: {error}", file=sys.stderr)
-            raise typer.Exit(error.exit_status) from None
-        except BrokenPipeError:
-            # The reader of our output has closed it; typer ends the program quietly.
-            raise
-        except OSError as error:
-            print(f"error: {_of_the_system(error)}", file=sys.stderr)
-            raise typer.Exit(HostError.exit_status) from None
-        except MemoryError:
-            print(f"error: {HostError('there is not enough memory', hint=_LIMITS[errno.ENOMEM])}", file=sys.stderr)
-            raise typer.Exit(HostError.exit_status) from None
-        except RuntimeError as error:
-            if str(error) != _NO_THREAD:
+        except (LabError, OSError, MemoryError, RuntimeError) as error:
+            failure = error if isinstance(error, LabError) else _of_the_system(error)
+            if failure is None:
                 raise
-            print(f"error: {HostError(_NO_THREAD, hint=_LIMITS[errno.EAGAIN])}", file=sys.stderr)
-            raise typer.Exit(HostError.exit_status) from None
+            print(f"error: {failure}", file=sys.stderr)
+            raise typer.Exit(failure.exit_status) from None
         except KeyboardInterrupt as interruption:
             number = interruption.signal if isinstance(interruption, Interrupted) else signal.SIGINT
             print(f"stopped by {signal.Signals(number).name}", file=sys.stderr)
@@ -78,11 +71,14 @@ def expected_failures(command: Callable[P, R]) -> Callable[P, R]:
     return guarded
 
 
-def _of_the_system(error: OSError) -> HostError:
-    """What the system refused, with what can be done about it."""
-    from orchestrator.files import found_no_room, full_one, room_left, temporary_folder
-    from orchestrator.paths import cache_dir, lab_dir
-
+def _of_the_system(error: Exception) -> HostError | None:
+    """What the system has refused; None for any other error, and where the reader of our output has closed it."""
+    if isinstance(error, MemoryError):
+        return HostError("there is not enough memory", hint=_LIMITS[errno.ENOMEM])
+    if str(error) == _NO_THREAD:
+        return HostError(_NO_THREAD, hint=_LIMITS[errno.EAGAIN])
+    if not isinstance(error, OSError) or isinstance(error, BrokenPipeError):  # typer ends the program quietly then
+        return None
     where = str(error.filename) if error.filename is not None else ""
     if found_no_room(error):
         # A write does not say which file it was for.
@@ -109,104 +105,65 @@ def stop_on_signals() -> None:
 # What a shell offers for the beginning of a word; it begins a program each time, so nothing is loaded in advance.
 
 
-def kernels(incomplete: str) -> list[str]:
-    """Kernels of the catalogue."""
-    from orchestrator.catalog.kernels import kernels
+def _words(source: str, words: Callable[[Any], Iterable[str]] = lambda found: found()) -> Callable[[str], list[str]]:
+    """Complete by the ``words`` of ``MODULE:NAME``, by default a function's."""
 
-    return _beginning(incomplete, kernels())
+    def complete(incomplete: str) -> list[str]:
+        module, _, name = source.partition(":")
+        found = getattr(importlib.import_module(f"orchestrator.{module}"), name)
+        return [str(word) for word in words(found) if word.startswith(incomplete)]
 
-
-def images(incomplete: str) -> list[str]:
-    """The lab's own images."""
-    from orchestrator.catalog.images import images
-
-    return _beginning(incomplete, images())
+    return complete
 
 
-def cpus(incomplete: str) -> list[str]:
-    """CPU models of the catalogue."""
-    from orchestrator.catalog.cpus import cpus
+def _stored(words: Callable[[Store], Iterable[object]]) -> Callable[[str], list[str]]:
+    """Complete by what the lab's store has; by nothing where it cannot be read."""
 
-    return _beginning(incomplete, cpus())
-
-
-def cost_tables(incomplete: str) -> list[str]:
-    """CPUs that have a cost table."""
-    from orchestrator.model.cost_file import cost_files
-
-    return _beginning(incomplete, (path.stem for path in cost_files()))
-
-
-def templates(incomplete: str) -> list[str]:
-    """Probe modules."""
-    from orchestrator.artifacts.module_source import templates
-
-    return _beginning(incomplete, templates())
-
-
-def cache_kinds(incomplete: str) -> list[str]:
-    """Kinds of things in the cache."""
-    from orchestrator.artifacts.cache_entries import Kind
-
-    return _beginning(incomplete, Kind)
-
-
-def fleets(incomplete: str) -> list[str]:
-    """Fleets that were started here."""
-    from orchestrator.fleet.state import known_fleets
-
-    return _beginning(incomplete, known_fleets())
-
-
-def lists(incomplete: str) -> list[str]:
-    """What can be listed."""
-    from orchestrator.cli.listing import all_lists
-
-    return _beginning(incomplete, all_lists())
-
-
-def runs(incomplete: str) -> list[str]:
-    """What RUN may be: ``latest``, baselines, and the lab's runs, the newest first; none where they cannot be read."""
-    return _of_the_store(
-        incomplete, lambda store: ["latest", *store.baselines(), *(entry.id for entry in store.runs())]
-    )
-
-
-def baselines(incomplete: str) -> list[str]:
-    """Names of baselines; none where they cannot be read."""
-    return _of_the_store(incomplete, lambda store: store.baselines())
-
-
-def _of_the_store(incomplete: str, words: Callable[[Store], Iterable[str]]) -> list[str]:
-    from orchestrator.paths import lab_dir
-    from orchestrator.results.store import FILE_NAME, Store
-
-    try:
-        if not (lab_dir() / FILE_NAME).exists():
+    def complete(incomplete: str) -> list[str]:
+        try:
+            with opened_store() as store:
+                found = () if store is None else words(store)
+                return [word for word in map(str, found) if word.startswith(incomplete)]
+        except (LabError, OSError):
             return []
-        with Store.open(lab_dir()) as store:
-            return _beginning(incomplete, words(store))
-    except (LabError, OSError):
-        return []
+
+    return complete
 
 
-def metrics(incomplete: str) -> list[str]:
-    """What has a history in this lab, EXPERIMENT:CELL; none where it cannot be read."""
-    from orchestrator.paths import lab_dir
+def _metrics(store: Store) -> Iterable[object]:
     from orchestrator.results.history import metrics
+
+    return metrics(store)
+
+
+kernels = _words("catalog.kernels:kernels")
+images = _words("catalog.images:images")
+cpus = _words("catalog.cpus:cpus")
+cost_tables = _words("model.cost_file:cost_files", lambda files: (path.stem for path in files()))
+templates = _words("artifacts.module_source:templates")
+cache_kinds = _words("artifacts.cache_entries:Kind", iter)
+fleets = _words("fleet.state:known_fleets")
+lists = _words("cli.listing:all_lists")
+runs = _stored(lambda store: ["latest", *store.baselines(), *(entry.id for entry in store.runs())])
+baselines = _stored(lambda store: store.baselines())
+metrics = _stored(_metrics)
+
+
+@contextlib.contextmanager
+def opened_store() -> Iterator[Store | None]:
+    """The lab's store; None before its first run, since a command that only reads makes none."""
     from orchestrator.results.store import FILE_NAME, Store
 
-    try:
-        if not (lab_dir() / FILE_NAME).exists():
-            return []
-        with Store.open(lab_dir()) as store:
-            return _beginning(incomplete, map(str, metrics(store)))
-    except (LabError, OSError):
-        return []
+    if not (lab_dir() / FILE_NAME).exists():
+        yield None
+        return
+    with Store.open(lab_dir()) as store:
+        yield store
 
 
-def _beginning(incomplete: str, words: Iterable[str]) -> list[str]:
-    return [str(word) for word in words if word.startswith(incomplete)]
+def no_run_yet() -> UsageError:
+    """The error of a command that needs a store."""
+    return UsageError("there is no run yet", where=str(lab_dir()), hint=f"Make one: {PROGRAM} run CONFIG")
 
 
 # Options that several commands share, and what they open: ``--offline`` the cache, ``--verbose`` the log of steps.
@@ -223,6 +180,16 @@ KernelConfig = Annotated[
 MakeVariables = Annotated[
     list[str] | None,
     typer.Option("--make", metavar="NAME=VALUE", help="A variable for a kernel tree's make: CC=gcc-12."),
+]
+Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's directory, its id, or 'latest'.", autocompletion=runs)]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value, as run does.")
+]
+ConfigOverrides = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="With --config: replace a value, as run does.")
+]
+Jobs = Annotated[
+    int | None, typer.Option("--jobs", "-j", min=1, max=64, metavar="N", help="Guests side by side; default: 1.")
 ]
 Fleet = Annotated[
     str | None,
@@ -241,7 +208,6 @@ Offset = Annotated[int | None, typer.Option(help="Bytes behind the symbol; defau
 def open_context(*, offline: bool) -> BuildContext:
     """The context of a command: the user's cache, progress and warnings on stderr."""
     from orchestrator.artifacts.cache import BuildContext, Cache
-    from orchestrator.paths import cache_dir
 
     return BuildContext(Cache(cache_dir()), offline, say, say)
 
@@ -269,12 +235,9 @@ def print_columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    cells = (cell.rjust(w) if _is_number(cell) else cell.ljust(w) for cell, w in zip(row, widths, strict=True))
+    numbers = [cell.replace(".", "", 1).isdecimal() for cell in row]
+    cells = (cell.rjust(w) if n else cell.ljust(w) for cell, w, n in zip(row, widths, numbers, strict=True))
     return "  ".join(cells).rstrip()
-
-
-def _is_number(cell: str) -> bool:
-    return cell.replace(".", "", 1).isdecimal()
 
 
 # The forms in which profiles and differences are printed, and the options that say how much of them.
@@ -282,14 +245,7 @@ def _is_number(cell: str) -> bool:
 _DEEPEST = 256
 
 
-class Form(StrEnum):
-    """Forms of a profile, and of a difference between two."""
-
-    TABLE = "table"
-    MARKDOWN = "markdown"
-    JSON = "json"
-
-
+Form = StrEnum("Form", "TABLE MARKDOWN JSON")
 FormOption = Annotated[
     Form, typer.Option("--format", help="table: for people; markdown: the same for GitHub; json: for programs, whole.")
 ]
@@ -309,8 +265,6 @@ Share = Annotated[
 
 def check_one(given: Mapping[str, bool]) -> None:
     """Refuse two options of which each asks for something else; ``given`` says which are there. Raises UsageError."""
-    from orchestrator.errors import UsageError
-
     there = [option for option, is_given in given.items() if is_given]
     if len(there) > 1:
         raise UsageError(f"{' and '.join(there)} do not go together", hint="name one of them")
@@ -318,8 +272,6 @@ def check_one(given: Mapping[str, bool]) -> None:
 
 def check_writable(*files: Path | None) -> None:
     """Refuse files that could not be written, before anything is measured for them. Raises UsageError."""
-    from orchestrator.errors import UsageError
-
     for file in files:
         if file is None:
             continue
@@ -332,23 +284,26 @@ def check_writable(*files: Path | None) -> None:
             raise UsageError("it may not be written", where=str(file))
 
 
-def print_profiles(title: str, form: Form, sheets: Callable[[], Sequence[Sheet]], content: Callable[[], Any]) -> None:
-    """Print tables as the form has them, under a ``title`` where it has one; for programs the ``content``."""
+def print_profiles(
+    title: str, form: Form, found: Sequence[T], sheets: Callable[[T], Iterable[Sheet]], content: Callable[[T], Any]
+) -> None:
+    """Print the tables of what was ``found``, under a ``title`` where the form has one; for programs the contents."""
+    tables = [] if form is Form.JSON else [sheet for one in found for sheet in sheets(one)]
     match form:
         case Form.JSON:
             from orchestrator.report.profile_json import text
 
-            typer.echo(text(content()), nl=False)
+            typer.echo(text([content(one) for one in found]), nl=False)
         case Form.MARKDOWN:
             from orchestrator.report.text import render_sheets
 
-            typer.echo(render_sheets(title, sheets()), nl=False)
+            typer.echo(render_sheets(title, tables), nl=False)
         case Form.TABLE:
             from rich.console import Console
 
             from orchestrator.report.text import print_sheets
 
-            print_sheets(sheets(), Console())
+            print_sheets(tables, Console())
 
 
 # Where a page goes: a named file, the run's own directory, or stdout.
@@ -356,8 +311,6 @@ def print_profiles(title: str, form: Form, sheets: Callable[[], Sequence[Sheet]]
 
 def check_page_file(file: Path) -> None:
     """Refuse a file that a page cannot replace. Raises UsageError."""
-    from orchestrator.errors import UsageError
-
     check_writable(file)
     if file.exists() and not file.is_file():
         raise UsageError("it is no regular file, and a page would replace it", where=str(file), hint="leave out --out")

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -17,20 +19,9 @@ from orchestrator.artifacts.module_source import render
 from orchestrator.artifacts.modules import build_modules
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.cli import one_guest, options
-from orchestrator.cli.commits import MeasuredKernels, TwoKernels
+from orchestrator.cli.commits import TwoKernels
 from orchestrator.cli.compared import cells_of_run, difference_of, named, stored_pairs
 from orchestrator.cli.measuring import Measuring, outcome
-from orchestrator.cli.options import (
-    Depth,
-    Form,
-    FormOption,
-    Limit,
-    Share,
-    check_one,
-    check_writable,
-    expected_failures,
-    print_profiles,
-)
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
 from orchestrator.files import ScratchFolder
 from orchestrator.probes.placement import FunctionPlaces, answered, places_of
@@ -55,6 +46,7 @@ from orchestrator.report.profile_sheets import (
     tree_difference_sheet,
     tree_sheet,
 )
+from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.stored_profile import (
     CellProfile,
@@ -66,14 +58,10 @@ from orchestrator.results.stored_profile import (
 )
 from orchestrator.run.guests import started
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-
 # ``orchestrator profile``: where the instructions of a run's cells went.
 
 
-@expected_failures
+@options.expected_failures
 def profile(
     run: Annotated[
         str,
@@ -86,13 +74,13 @@ def profile(
     cell: Annotated[
         str | None, typer.Argument(metavar="CELL", help="A cell's id, or parts of it, such as kprobe; default: all.")
     ] = None,
-    form: FormOption = Form.TABLE,
-    limit: Limit = 20,
+    form: options.FormOption = options.Form.TABLE,
+    limit: options.Limit = 20,
     tree: Annotated[
         bool, typer.Option("--tree", help="Calls, each with all that it calls; profiles need stacks.")
     ] = False,
-    depth: Depth = 24,
-    share: Share = 1.0,
+    depth: options.Depth = 24,
+    share: options.Share = 1.0,
     annotate: Annotated[
         str | None, typer.Option(metavar="FUNCTION", help="The function's instructions, each with its count per call.")
     ] = None,
@@ -108,9 +96,9 @@ def profile(
     files = {"callgrind": callgrind, "folded": folded, "flame_graph": flame_graph}
     written = [f"--{kind.replace('_', '-')}" for kind, file in files.items() if file is not None]
     others = {"--annotate": annotate is not None, ", ".join(written): bool(written)}
-    check_one({"--tree": tree, **others})
-    check_one({f"--format {form}": form is not Form.TABLE, **others})
-    check_writable(*files.values())
+    options.check_one({"--tree": tree, **others})
+    options.check_one({f"--format {form}": form is not options.Form.TABLE, **others})
+    options.check_writable(*files.values())
     profiles = _profiles(run, cell)
     if written:
         for kind, file in files.items():
@@ -119,9 +107,18 @@ def profile(
     elif annotate is not None:
         typer.echo(annotated(profiles, annotate))
     elif tree:
-        _print_trees(profiles, depth, share, form)
+        trees, cut = [(one, call_tree(one)) for one in profiles], Cut(depth, share)
+        options.print_profiles(
+            "Profiles", form, trees, lambda one: [tree_sheet(one[1], cut)], lambda one: tree_json(*one)
+        )
     else:
-        _print_symbols(profiles, limit or None, form)
+        options.print_profiles(
+            "Profiles",
+            form,
+            [(one, per_call(one)) for one in profiles],
+            lambda both: [profile_sheet(*both, limit or None), *cache_sheets(both[0])],
+            lambda both: profile_json(*both),
+        )
 
 
 def _write(profiles: Sequence[CellProfile], kind: str, file: Path) -> None:
@@ -142,45 +139,25 @@ def _profiles(run: str, cell: str | None) -> Sequence[CellProfile]:
     return [load_profile(chosen.run.directory, one) for one in wanted]
 
 
-def _print_symbols(profiles: Sequence[CellProfile], limit: int | None, form: Form) -> None:
-    found = [(one, per_call(one)) for one in profiles]
-    print_profiles(
-        "Profiles",
-        form,
-        lambda: [sheet for both in found for sheet in (profile_sheet(*both, limit), *cache_sheets(both[0]))],
-        lambda: [profile_json(*both) for both in found],
-    )
-
-
-def _print_trees(profiles: Sequence[CellProfile], depth: int, share: float, form: Form) -> None:
-    found = [(one, call_tree(one)) for one in profiles]
-    print_profiles(
-        "Profiles",
-        form,
-        lambda: [tree_sheet(tree, Cut(depth, share)) for _, tree in found],
-        lambda: [tree_json(*both) for both in found],
-    )
-
-
 # ``orchestrator diff``: what differs between two cells, the cells of two runs, or two kernels.
 
 _HELP = "A run, or one of its cells: RUN:CELL, such as latest:kprobe. With --config a kernel."
 
 
-@expected_failures
+@options.expected_failures
 def diff(
     before: Annotated[str, typer.Argument(metavar="A", help=_HELP, autocompletion=options.runs)],
     after: Annotated[str, typer.Argument(metavar="B", help=_HELP, autocompletion=options.runs)],
-    form: FormOption = Form.TABLE,
-    limit: Limit = 20,
+    form: options.FormOption = options.Form.TABLE,
+    limit: options.Limit = 20,
     symbol: Annotated[
         str | None, typer.Option(metavar="FUNCTION", help="Compare this function by instruction.")
     ] = None,
     tree: Annotated[
         bool, typer.Option("--tree", help="Compare calls, each with all that it calls; profiles need stacks.")
     ] = False,
-    depth: Depth = 24,
-    share: Share = 1.0,
+    depth: options.Depth = 24,
+    share: options.Share = 1.0,
     flame_graph: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Draw calls as SVG, red where B executes more; profiles need stacks."),
@@ -191,10 +168,7 @@ def diff(
             readable=False, metavar="CONFIG", help="Measure this experiment on the kernels A and B, compare those."
         ),
     ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="With --config: replace a value, as run does."),
-    ] = None,
+    overrides: options.ConfigOverrides = None,
     only: Annotated[
         list[str] | None, typer.Option(metavar="FILTER", help="With --config: only these cells, as run does.")
     ] = None,
@@ -205,44 +179,51 @@ def diff(
 
     With --config, exits with 1 when a cell failed.
     """
-    check_one({"--symbol": symbol is not None, "--tree": tree, "--flame-graph": flame_graph is not None})
-    check_one({"--flame-graph": flame_graph is not None, f"--format {form}": form is not Form.TABLE})
-    check_writable(flame_graph)
+    options.check_one({"--symbol": symbol is not None, "--tree": tree, "--flame-graph": flame_graph is not None})
+    options.check_one({"--flame-graph": flame_graph is not None, f"--format {form}": form is not options.Form.TABLE})
+    options.check_writable(flame_graph)
     if config is None and (only or overrides):
         what = "--only and --set are for what --config measures"
         raise UsageError(what, hint="of stored cells RUN:CELL names one")
-    measured = None
+    missing: Sequence[CellRecord] = ()
     if config is None:
         pairs = stored_pairs(before, after)
     else:
         parts = ["stacks"] if tree or flame_graph is not None else ["symbols"]
         wanted = TwoKernels(config, (before, after), overrides or [], only or [])
-        measured = wanted.measured(parts, Measuring(offline=offline, verbose=verbose))
-        pairs = measured.pairs
+        pairs, missing = wanted.measured(parts, Measuring(offline=offline, verbose=verbose))
     differences = [difference_of(*pair) for pair in pairs]
     if flame_graph is not None:
         _draw(differences, flame_graph)
     elif tree:
-        _print_changed_trees(differences, Cut(depth, share), form)
+        trees = [(one, compared_trees(call_tree(one.before), call_tree(one.after))) for one in differences]
+        options.print_profiles(
+            "Differences",
+            form,
+            trees,
+            lambda both: [tree_difference_sheet(*both, Cut(depth, share))],
+            lambda both: tree_difference_json(*both),
+        )
     elif symbol is not None:
-        _print_function(differences, symbol, form)
+        functions = _functions(differences, symbol)
+        options.print_profiles(
+            "Differences", form, functions, lambda both: [function_sheet(*both)], lambda both: function_json(*both)
+        )
     else:
-        _print_changed_symbols(differences, limit or None, form)
-    if measured is not None:
-        _say_missing(measured)
+        compared = [with_code(one) for one in differences]
+        options.print_profiles(
+            "Differences", form, compared, lambda one: [difference_sheet(one, limit or None)], difference_json
+        )
+    for cell in missing:
+        print(f"not compared: {cell.id}: {outcome(cell)}", file=sys.stderr)
+    if not pairs:  # of stored cells there are some
+        raise LabError("no cell has a number on both kernels")
+    raise typer.Exit(1 if any(cell.status == "failed" for cell in missing) else 0)
 
 
-def _print_changed_symbols(differences: Sequence[ProfileDifference], limit: int | None, form: Form) -> None:
-    compared = [with_code(one) for one in differences]
-    print_profiles(
-        "Differences",
-        form,
-        lambda: [difference_sheet(one, limit) for one in compared],
-        lambda: [difference_json(one) for one in compared],
-    )
-
-
-def _print_function(differences: Sequence[ProfileDifference], name: str, form: Form) -> None:
+def _functions(
+    differences: Sequence[ProfileDifference], name: str
+) -> Sequence[tuple[ProfileDifference, FunctionDifference]]:
     """The function in the pairs of cells that execute it."""
     found: list[tuple[ProfileDifference, FunctionDifference]] = []
     refusals: list[UsageError] = []
@@ -253,22 +234,7 @@ def _print_function(differences: Sequence[ProfileDifference], name: str, form: F
             refusals.append(error)
     if not found and refusals:
         raise refusals[0]
-    print_profiles(
-        "Differences",
-        form,
-        lambda: [function_sheet(*both) for both in found],
-        lambda: [function_json(*both) for both in found],
-    )
-
-
-def _print_changed_trees(differences: Sequence[ProfileDifference], cut: Cut, form: Form) -> None:
-    found = [(one, compared_trees(call_tree(one.before), call_tree(one.after))) for one in differences]
-    print_profiles(
-        "Differences",
-        form,
-        lambda: [tree_difference_sheet(*both, cut) for both in found],
-        lambda: [tree_difference_json(*both) for both in found],
-    )
+    return found
 
 
 def _draw(differences: Sequence[ProfileDifference], file: Path) -> None:
@@ -282,22 +248,13 @@ def _draw(differences: Sequence[ProfileDifference], file: Path) -> None:
             print(named, file=sys.stderr)
 
 
-def _say_missing(measured: MeasuredKernels) -> None:
-    """Which cells have no number and are not compared; the status says whether one of them has failed."""
-    for cell in measured.missing:
-        print(f"not compared: {cell.id}: {outcome(cell)}", file=sys.stderr)
-    if not measured.pairs:
-        raise LabError("no cell has a number on both kernels")
-    raise typer.Exit(1 if any(cell.status == "failed" for cell in measured.missing) else 0)
-
-
 # ``orchestrator disasm``: a function's instructions, and which probes can be at each.
 
 _RANGE = r"(?P<symbol>[^+]*)(?:\+(?P<first>[^.]*)(?:\.\.(?P<last>.*))?)?"
 _OFFSET = r"0x[0-9a-fA-F]{1,6}|[0-9]{1,7}"
 
 
-@expected_failures
+@options.expected_failures
 def disasm(
     name: Annotated[
         str,
@@ -312,7 +269,7 @@ def disasm(
     ],
     cpu: one_guest.Cpu = None,
     no_guest: Annotated[bool, typer.Option("--no-guest", help="Start no guest: what only it knows is ?.")] = False,
-    form: FormOption = Form.TABLE,
+    form: options.FormOption = options.Form.TABLE,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
@@ -343,7 +300,7 @@ def disasm(
             raise
         except LabError as error:
             found = replace(found, source=f"No guest could be asked: {error.what}. ? is not known before a boot.")
-    print_profiles("Disassembly", form, lambda: [found.sheet()], lambda: [found.json().model_dump()])
+    options.print_profiles("Disassembly", form, [found], lambda one: [one.sheet()], lambda one: one.json())
 
 
 def _answered(
@@ -363,8 +320,6 @@ def _answered(
 
 def _place(function: str) -> tuple[str, tuple[int, int] | None]:
     """The function, and the offsets of the part that is asked for. Raises UsageError."""
-    import re
-
     found = re.fullmatch(_RANGE, function)
     if found is None or not found["symbol"]:
         raise UsageError(f"found '{function}'; expected a kernel function, such as vfs_read")

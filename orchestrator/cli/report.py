@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -16,12 +17,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from orchestrator.benchmarks.registry import reports
 from orchestrator.cli import options
-from orchestrator.cli.options import check_page_file, expected_failures, show_page
+from orchestrator.cli.options import check_page_file, expected_failures, no_run_yet, opened_store, show_page
 from orchestrator.errors import UsageError
 from orchestrator.model.cost_file import cost_file, cost_sources, replace_table, write_table
 from orchestrator.model.modelled_run import calibrated, known_costs, modelled_run, own_costs
 from orchestrator.paths import lab_dir, user_path
-from orchestrator.program import PROGRAM
 from orchestrator.report.claims import ClaimsLayout, all_claims, assess_modelled, decided_claims
 from orchestrator.report.exports import ORIGIN, render_csv, render_junit, render_kcidb
 from orchestrator.report.html.frame import PAGE, Page
@@ -31,36 +31,18 @@ from orchestrator.report.modelled_sheets import cost_sheets, modelled_sheets, mo
 from orchestrator.report.site.building import build_site
 from orchestrator.report.text import print_sheets, print_table, render_markdown, render_sheets
 from orchestrator.results.contract import RunRecord, all_ok, json_schema
-from orchestrator.results.modelled import modelled_schema
+from orchestrator.results.contract import json_text as record_text
+from orchestrator.results.modelled import json_text, modelled_schema
 from orchestrator.results.origin import origin_of
 from orchestrator.results.run_files import last_lines
 from orchestrator.results.runs import Run, find_run
-from orchestrator.results.store import FILE_NAME, LATEST, Store
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+from orchestrator.results.store import LATEST
 
 # ``orchestrator report``: a run's results, for people or for programs.
 
 
-class ReportClock(StrEnum):
-    """What times a report has."""
-
-    MEASURED = "measured"
-    MODELLED = "modelled"
-
-
-class Format(StrEnum):
-    """Forms of a report."""
-
-    TABLE = "table"
-    MARKDOWN = "markdown"
-    CSV = "csv"
-    JSON = "json"
-    JUNIT = "junit"
-    KCIDB = "kcidb"
-    HTML = "html"
+ReportClock = StrEnum("ReportClock", "MEASURED MODELLED")
+Format = StrEnum("Format", "TABLE MARKDOWN CSV JSON JUNIT KCIDB HTML")
 
 
 @expected_failures
@@ -112,7 +94,8 @@ def report(
     given += [name for name, value in {"--origin": origin, "RUN": run}.items() if value is not None]
     _check(given, form, clock)
     if schema:
-        _print_schema(clock)
+        made = json_schema() if clock is ReportClock.MEASURED else modelled_schema()
+        typer.echo(json.dumps(made, indent=2))
         return
     if out is not None:
         check_page_file(out)
@@ -177,9 +160,7 @@ def _print(record: RunRecord, form: Format, claims: ClaimsLayout) -> None:
         case Format.CSV:
             typer.echo(render_csv(record), nl=False)
         case Format.JSON:
-            from orchestrator.results.contract import json_text
-
-            typer.echo(json_text(record), nl=False)
+            typer.echo(record_text(record), nl=False)
 
 
 def _print_for_ci(run: Run, form: Format, origin: str | None) -> None:
@@ -189,13 +170,6 @@ def _print_for_ci(run: Run, form: Format, origin: str | None) -> None:
         typer.echo(render_junit(run.record, made_with, consoles), nl=False)
     else:
         typer.echo(render_kcidb(run.record, made_with, consoles, origin or ORIGIN), nl=False)
-
-
-def _print_schema(clock: ReportClock) -> None:
-    import json
-
-    schema = json_schema() if clock is ReportClock.MEASURED else modelled_schema()
-    typer.echo(json.dumps(schema, indent=2))
 
 
 def _print_modelled(run: Run, form: Format, costs: Sequence[str], layout: ClaimsLayout) -> None:
@@ -212,8 +186,6 @@ def _print_modelled(run: Run, form: Format, costs: Sequence[str], layout: Claims
         case Format.CSV:
             typer.echo(render_modelled_csv(modelled), nl=False)
         case Format.JSON:
-            from orchestrator.results.modelled import json_text
-
             typer.echo(json_text(modelled), nl=False)
 
 
@@ -233,10 +205,9 @@ def site(
 
     Only pages whose results have changed are made again. Prints the first page's file.
     """
-    lab = lab_dir()
-    if not (lab / FILE_NAME).exists():
-        raise UsageError("there is no run yet", where=str(lab), hint=f"Make one: {PROGRAM} run CONFIG")
-    with Store.open(lab) as store, _display() as progress:
+    with opened_store() as store, _display() as progress:
+        if store is None:
+            raise no_run_yet()
         built = build_site(store, directory, reports(), runs, progress)
     if built.lacking:
         print(f"warning: {built.lacking}: pip install 'probe-lab[statistics]'", file=sys.stderr)
@@ -266,12 +237,7 @@ _Costs = Annotated[
 ]
 
 
-class CostTableForm(StrEnum):
-    """Forms of a cost table."""
-
-    TABLE = "table"
-    YAML = "yaml"
-    JSON = "json"
+CostTableForm = StrEnum("CostTableForm", "TABLE YAML JSON")
 
 
 @model_app.command("show")
@@ -293,8 +259,6 @@ def show(
         case CostTableForm.YAML:
             typer.echo(file.text, nl=False)
         case CostTableForm.JSON:
-            from orchestrator.results.modelled import json_text
-
             typer.echo(json_text(cost_sources(file)), nl=False)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -42,8 +42,6 @@ from orchestrator.run.machines import machine_of, timing_of
 from orchestrator.run.plan_check import check_plan, wrong_points
 from orchestrator.run.runner import Runner, check_resumable, check_same_cells, with_found_before
 
-_MOST_JOBS = 64
-
 
 @expected_failures
 def run(
@@ -58,10 +56,7 @@ def run(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The run's directory; of several files, a folder for theirs.")
     ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option("--jobs", "-j", min=1, max=_MOST_JOBS, metavar="N", help="Guests side by side; default: 1."),
-    ] = None,
+    jobs: options.Jobs = None,
     fleet: options.Fleet = None,
     events: Annotated[
         bool, typer.Option("--events", help="Keep what recording handlers wrote, as CSV in the run's directory.")
@@ -116,8 +111,7 @@ def run(
     for experiment, planned, directory in zip(experiments, plans, directories, strict=True):
         work = partial(_run_one, experiment=experiment, planned=planned, directory=directory, resume=resume)
         entry, record = measuring.done(work)
-        _show(record, entry)
-        _add({_draw: experiment.charts, _write_page: html}, record, entry)
+        _show(record, entry, charts=experiment.charts, html=html)
         valid = all_ok(record) and valid
     raise typer.Exit(0 if valid else 1)
 
@@ -170,19 +164,16 @@ def _run_one(
     return runner.run(experiment, planned, directory)
 
 
-def _show(record: RunRecord, entry: RunEntry) -> None:
+def _show(record: RunRecord, entry: RunEntry, *, charts: bool, html: bool) -> None:
     print_table(record, Console(), reports())
     sys.stdout.flush()
     forms = "markdown, csv, json, junit, kcidb or html"
     print(f"\nother forms: {PROGRAM} report {entry.id} --format {forms}", file=sys.stderr)
     print(f"run {entry.id}: {entry.directory}", file=sys.stderr)
-
-
-def _add(wanted: Mapping[Callable[[RunRecord, RunEntry], None], bool], record: RunRecord, entry: RunEntry) -> None:
-    """Make what is wanted beside the table."""
-    for make, is_wanted in wanted.items():
-        if is_wanted:
-            make(record, entry)
+    if charts:
+        _draw(record, entry)
+    if html:
+        write_page_to(entry.directory / PAGE, partial(run_page, Run(record, entry.directory), reports()))
 
 
 def _draw(record: RunRecord, entry: RunEntry) -> None:
@@ -193,11 +184,6 @@ def _draw(record: RunRecord, entry: RunEntry) -> None:
     else:
         where = f"charts: {entry.directory / 'charts'} ({counted(len(drawn), 'file')})"
         print(where if drawn else "no charts: these cells have none", file=sys.stderr)
-
-
-def _write_page(record: RunRecord, entry: RunEntry) -> None:
-    found = Run(record, entry.directory)
-    write_page_to(entry.directory / PAGE, lambda folder: run_page(found, reports(), folder))
 
 
 def _unfinished(store: Store, experiment: Experiment, directory: Path | None) -> RunEntry:

@@ -20,8 +20,6 @@ from orchestrator.experiment.source import KeyPath
 from orchestrator.guest.machine import ChannelKind
 from orchestrator.results.contract import Clock, ReferenceValue
 
-# The machine of a table, and its conflicts with the table's kernels and clock.
-
 DEFAULT_MEMORY = "256M"
 
 
@@ -40,7 +38,6 @@ class Machine(Strict):
 
     @property
     def memory_mib(self) -> int:
-        """The guest's memory in MiB."""
         return int(self.memory.removesuffix("M"))
 
 
@@ -60,8 +57,6 @@ def kernel_conflicts(kernel: str, machine: Machine, path: KeyPath, other: KeyPat
     if reason:
         yield Problem(path, reason, other=other)
 
-
-# One combination of an experiment's table: everything that a number depends on.
 
 _EACH = "+*"
 

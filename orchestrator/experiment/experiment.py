@@ -26,8 +26,6 @@ from orchestrator.paths import user_path
 from orchestrator.results.budgets import KEY as BUDGETS
 from orchestrator.results.budgets import BudgetError, Budgets
 
-# An experiment: its heading, and its tables in order.
-
 
 def _budgets(value: object) -> object:
     """A mapping of filters of cells to ``+N``, ``+N%``, ``<=N``, or ``{value: <=N, overhead: +N}``."""
@@ -77,21 +75,17 @@ class Experiment:
 
     @property
     def name(self) -> str:
-        """The experiment's name."""
         return self.heading.name
 
     @property
     def charts(self) -> bool:
-        """Whether charts are drawn at the end of a run."""
         return self.heading.charts
 
     @property
     def budgets(self) -> Budgets:
-        """How much its cells may cost, or how much more than in another run."""
         return Budgets.of(self.heading.budgets)
 
     def resolved_yaml(self) -> str:
-        """Return the experiment as YAML with every default written out; it loads as an equal experiment."""
         budgets = {BUDGETS: self.heading.budgets} if self.heading.budgets else {}
         return _yaml(self._measured() | budgets)
 
@@ -103,7 +97,6 @@ class Experiment:
         return hashlib.sha256(_yaml(self._measured()).encode()).hexdigest()
 
     def _measured(self) -> dict[str, Any]:
-        """All of the experiment that its cells depend on."""
         plain: dict[str, Any] = self.heading.model_dump(mode="json", exclude={BUDGETS})
         if [one.name for one in self.tables] == [None]:
             plain |= self.tables[0].table.resolved()
@@ -128,9 +121,6 @@ def _yaml(plain: dict[str, Any]) -> str:
     return written
 
 
-# An experiment on other kernels than its file names, as ``diff --config`` measures it.
-
-
 def on_kernels(experiment: Experiment, names: Sequence[str]) -> Experiment:
     """The experiment whose tables have all of their cells on each of these kernels, whatever ``kernel_for`` says.
 
@@ -143,7 +133,8 @@ def on_kernels(experiment: Experiment, names: Sequence[str]) -> Experiment:
         other = known.setdefault(kernel_spec(name).name, given)
         if other != given or kernels.count(name) > 1:
             raise UsageError(f"{' and '.join(names)} are the same kernel", hint="name two different ones")
-    tables = [_on_kernels(one, kernels) for one in experiment.tables]
+    update = {"kernels": kernels, "kernel_for": {}}
+    tables = [replace(one, table=one.table.model_copy(update=update)) for one in experiment.tables]
     problems = [(one.origin, problem) for one in tables for problem in one.table.conflicts()]
     if problems:
         raise error_of_tables(problems)
@@ -153,11 +144,6 @@ def on_kernels(experiment: Experiment, names: Sequence[str]) -> Experiment:
 def kernel_name(name: str) -> str:
     """A kernel's name as tables have it: paths, which are relative to the current folder, are absolute."""
     return placed(name, lambda path: str(user_path(path))) if is_path(name) else name
-
-
-def _on_kernels(one: NamedTable, kernels: tuple[str, ...]) -> NamedTable:
-    table: Table = one.table.model_copy(update={"kernels": kernels, "kernel_for": {}})
-    return replace(one, table=table)
 
 
 # An experiment with profiles of its cells, as ``--profile`` asks for.
@@ -189,10 +175,8 @@ def with_profile(experiment: Experiment, parts: Sequence[str]) -> Experiment:
 
 def with_symbols(experiment: Experiment) -> Experiment:
     """The experiment with the instructions of its cells by symbol, wherever they can be proved."""
-    parts = ("symbols",)
-    return (
-        experiment if len(unprofiled(experiment, parts)) == len(experiment.tables) else with_profile(experiment, parts)
-    )
+    is_possible = len(unprofiled(experiment, ["symbols"])) < len(experiment.tables)
+    return with_profile(experiment, ["symbols"]) if is_possible else experiment
 
 
 def only_profiled(experiment: Experiment) -> Experiment:
@@ -207,7 +191,6 @@ def unprofiled(experiment: Experiment, parts: Sequence[str]) -> Sequence[str]:
 
 
 def _why_not(one: NamedTable, parts: tuple[str, ...]) -> str | None:
-    """Why a table can have no profile; None where it can."""
     benchmark = one.table.benchmark.name
     if not type(one.table).PROFILE_PARTS:
         return f"benchmark '{benchmark}' has none"

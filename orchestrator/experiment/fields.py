@@ -25,19 +25,6 @@ from orchestrator.catalog.images import find_disk, images, is_user_disk
 from orchestrator.catalog.images import image as image_recipe
 from orchestrator.catalog.kernels import is_path, kernels, placed
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.catalog.probes import (
-    PREFIX,
-    ProbeKind,
-    is_one_liner,
-    may_be_one_liner,
-    one_liner,
-    probe_in_catalogue,
-    probe_kind,
-    probes,
-    split_path,
-    with_path,
-    written,
-)
 from orchestrator.catalog.user_files import LIBRARY_NAME, named_modinfo
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.problems import Problem, conflict, mismatch, problems_of, refused, shown, wrong
@@ -63,7 +50,6 @@ class ProgramPoint:
 
     @property
     def library(self) -> str | None:
-        """The name of the library that it is in; None for the program itself."""
         return None if self.file == PROGRAM else self.file
 
 
@@ -127,7 +113,6 @@ class OneOf:
     choices: Callable[[], Iterable[str]]
 
     def __call__(self, value: object) -> object:
-        """The word. Raises PydanticCustomError with the nearest one."""
         allowed = list(self.choices())
         if value not in allowed:
             raise mismatch(value, choices_sentence(str(value), allowed))
@@ -143,7 +128,6 @@ class Whole:
     unit: str = ""
 
     def __call__(self, value: object) -> object:
-        """The number. Raises PydanticCustomError with the bounds."""
         if not isinstance(value, int) or isinstance(value, bool) or not self.low <= value <= self.high:
             of_unit = f", in {self.unit}" if self.unit else ""
             raise mismatch(value, f"expected a whole number from {self.low} to {self.high}{of_unit}{_notation(value)}")
@@ -279,37 +263,36 @@ def probe(value: object, info: ValidationInfo) -> object:
     Behind a module's path its parameters may stand. Paths become absolute.
     """
     rows = surroundings(info).rows
-    if isinstance(value, str) and is_one_liner(value):
+    if isinstance(value, str) and user_probe.is_one_liner(value):
         try:
-            return f"{PREFIX} {one_liner(value)}"
+            return f"{user_probe.PREFIX} {user_probe.one_liner(value)}"
         except ConfigError as error:
             raise refused(error) from None
     if not isinstance(value, str) or not value.isprintable():
         raise mismatch(value, "expected a probe's name; put a bpftrace one-liner in quotes")
     if not user_probe.is_path(value):
-        if probe_in_catalogue(value) is None and value not in rows:
-            path, text = split_path(value)
+        if user_probe.probe_in_catalogue(value) is None and value not in rows:
+            path, text = user_probe.split_path(value)
             if path.endswith((*user_probe.SUFFIXES, *user_probe.BPF_SUFFIXES)):
                 raise mismatch(value, f"a file of your own is named by a path, with a slash in it: ./{path}")
-            if may_be_one_liner(value):
-                raise mismatch(value, f"a one-liner of bpftrace is '{PREFIX} PROBE {{ ACTION }}'")
+            if user_probe.may_be_one_liner(value):
+                raise mismatch(value, f"a one-liner of bpftrace is '{user_probe.PREFIX} PROBE {{ ACTION }}'")
             name, _, text = value.partition(" ")
-            if "=" in text and probe_in_catalogue(name) is not None:
+            if "=" in text and user_probe.probe_in_catalogue(name) is not None:
                 raise mismatch(value, f"parameters are for modules of your own, and {name} is one of the lab's probes")
             alike = [row for row in rows if row.partition(".")[0] == value.partition(".")[0]]
-            sentence = choices_sentence(value, [*probes(), *alike])
+            sentence = choices_sentence(value, [*user_probe.probes(), *alike])
             raise mismatch(value, f"{sentence}; or a path: ./mine.c.j2, a module of your own, or ./mine.bpf.c")
         return value
     try:
         own = _own_probe(value)
     except ConfigError as error:
         raise refused(error) from None
-    return with_path(str(own.file or own.bpf_file), written(own.parameters))
+    return user_probe.with_path(str(own.file or own.bpf_file), user_probe.written(own.parameters))
 
 
-def _own_probe(value: str) -> ProbeKind:
-    """A user's probe. Raises ConfigError, for a built module that is damaged too."""
-    own = probe_kind(value)
+def _own_probe(value: str) -> user_probe.ProbeKind:
+    own = user_probe.probe_kind(value)
     if own.file is not None and own.file.suffix == ".ko":
         named_modinfo(own.file)
     return own

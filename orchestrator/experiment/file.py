@@ -71,7 +71,6 @@ def _idle(path: KeyPath, tables: Sequence[TableSource]) -> str:
 
 
 def _could_take(table: TableSource, path: KeyPath) -> bool:
-    """Whether a table of this kind can have the value."""
     key, *inner = path
     if key in (BENCHMARK, table.kind.former_key):
         known = {*benchmark_keys(table.kind.table), *table.kind.aliases}
@@ -96,14 +95,7 @@ Moved = Callable[[str], str]
 """Where something is that a user named by a path."""
 
 
-def as_written(path: str) -> str:
-    """It is where the user says."""
-    return path
-
-
-def make_absolute(
-    data: Data, origins: Origins, folder: Path, benchmark_paths: Collection[str], moved: Moved = as_written
-) -> None:
+def make_absolute(data: Data, origins: Origins, folder: Path, benchmark_paths: Collection[str], moved: Moved) -> None:
     """Make every relative path of a user's file absolute, in place: kernels, images, modules, workloads, libraries.
 
     Kernels, images and probes are paths where they have a slash in them and are no one-liner, as do entries of lists
@@ -133,13 +125,11 @@ class _Paths:
     moved: Moved
 
     def of_value(self, value: Data, path: KeyPath) -> Data:
-        """A file's path, absolute; of a list, those entries that are paths."""
         if isinstance(value, list):
             return [self.of_name(name, (*path, index)) for index, name in enumerate(value)]
         return self.of_file(value, path)
 
     def of_file(self, name: Data, path: KeyPath) -> Data:
-        """A file's path, absolute; ``path`` is the key's."""
         if not isinstance(name, str):
             return name
         if name.startswith("~"):
@@ -198,7 +188,7 @@ def load_experiment(
     kinds: KindRegistry[TableKind],
     overrides: Sequence[str] = (),
     qemu_cpu_names: QemuCpuNames | None = None,
-    moved: Moved = as_written,
+    moved: Moved = str,
 ) -> Experiment:
     """Load an experiment file, apply ``KEY=VALUE`` overrides, and check everything.
 
@@ -207,7 +197,7 @@ def load_experiment(
 
     Raises ConfigError, which lists all that is wrong: place, key, what was found, what is allowed.
     """
-    return _load(_Read(path, read_source(path), overrides, moved), kinds, qemu_cpu_names)
+    return _load(path, read_source(path), kinds, qemu_cpu_names, overrides, moved)
 
 
 def load_resolved(path: Path, kinds: KindRegistry[TableKind], qemu_cpu_names: QemuCpuNames | None) -> Experiment:
@@ -219,24 +209,20 @@ def load_resolved(path: Path, kinds: KindRegistry[TableKind], qemu_cpu_names: Qe
     source = read_source(path)
     source = replace(source, data=without_marks(source.data))
     _drop_defaults_of_other_kinds(source.data, kinds)
-    return _load(_Read(path, source), kinds, qemu_cpu_names)
+    return _load(path, source, kinds, qemu_cpu_names)
 
 
-@dataclass(frozen=True)
-class _Read:
-    """What was read, what of it is overridden, and where that is which it names."""
-
-    path: Path
-    source: Source
-    overrides: Sequence[str] = ()
-    moved: Moved = as_written
-
-
-def _load(read: _Read, kinds: KindRegistry[TableKind], qemu_cpu_names: QemuCpuNames | None) -> Experiment:
-    path = read.path
-    origins = Origins({key: f"{path}:{line}" for key, line in read.source.lines.items()})
-    data = apply_overrides(read.source.data, read.overrides, origins)
-    make_absolute(data, origins, path.parent.absolute(), {key for kind in kinds for key in kind.paths}, read.moved)
+def _load(
+    path: Path,
+    source: Source,
+    kinds: KindRegistry[TableKind],
+    qemu_cpu_names: QemuCpuNames | None,
+    overrides: Sequence[str] = (),
+    moved: Moved = str,
+) -> Experiment:
+    origins = Origins({key: f"{path}:{line}" for key, line in source.lines.items()})
+    data = apply_overrides(source.data, overrides, origins)
+    make_absolute(data, origins, path.parent.absolute(), {key for kind in kinds for key in kind.paths}, moved)
     context = Surroundings(qemu_cpu_names, kinds.benchmarks, kinds.rows)
     checked = _Loader(kinds, context, origins, str(path)).load(data)
     if isinstance(checked, Experiment):
@@ -252,7 +238,6 @@ class _Loader:
     file: str
 
     def load(self, data: Data) -> Experiment | list[Problem]:
-        """The experiment, or all that is wrong with it. Raises ConfigError for what is none at all."""
         if not isinstance(data, dict):
             return [Problem((), f"found {shown(data)}; expected keys with values, such as name: my-probes")]
         every_key = (*Heading.model_fields, *self.kinds.table_keys, TABLES)
@@ -279,7 +264,11 @@ class _Loader:
             idle = idle_overrides(defaults, sources, self.origins)
             if idle:
                 return idle
-            problems += [problem for name in tables for problem in _name_problems(name)]
+            for name in tables:
+                try:
+                    fields.name(name)
+                except ValueError as error:
+                    problems.append(Problem((TABLES, name), str(error)))
             problems += unknown_benchmark_keys(defaults, sources, reader)
         heading, of_heading = self._checked(Heading, heading_data, lambda path: self._unknown(path, every_key))
         named = [self._table(source, problems) for source in sources]
@@ -298,10 +287,10 @@ class _Loader:
         return None if table is None else NamedTable(source.name, source.kind, table, origin)
 
     def _unknown_in(self, source: TableSource, path: KeyPath) -> str:
-        """What to say of a key that a table of this kind has not."""
         keys = source.kind.table.model_fields
         if path[0] == BENCHMARK and len(path) > 1:
-            name = _benchmark_name(source.data)
+            benchmark = source.data.get(BENCHMARK) if isinstance(source.data, dict) else None
+            name = benchmark.get("name") if isinstance(benchmark, dict) else None
             if self.kinds.of_benchmark(name) and any(path[1] in benchmark_keys(kind.table) for kind in self.kinds):
                 return f"benchmark '{name}' has no such key; leave it out"
             return _unknown(path, tuple(benchmark_keys(source.kind.table)))
@@ -328,19 +317,6 @@ class _Loader:
 
 def _unknown(path: KeyPath, allowed: Sequence[str]) -> str:
     return f"unknown key; {choices_sentence(str(path[-1]), allowed)}"
-
-
-def _benchmark_name(table: Data) -> Data:
-    benchmark = table.get(BENCHMARK) if isinstance(table, dict) else None
-    return benchmark.get("name") if isinstance(benchmark, dict) else None
-
-
-def _name_problems(name: str) -> list[Problem]:
-    try:
-        fields.name(name)
-    except ValueError as error:
-        return [Problem((TABLES, name), str(error))]
-    return []
 
 
 def _drop_defaults_of_other_kinds(data: Data, kinds: KindRegistry[TableKind]) -> None:

@@ -17,10 +17,8 @@ from orchestrator.experiment.cell import Cell, named_point
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.problems import Origins, Problem, config_error
 from orchestrator.guest.machine import ChannelKind
-from orchestrator.results.budgets import KEY, CellFilter, FilterError, NameOf, Term
+from orchestrator.results.budgets import KEY, CellFilter, FilterError, NameOf
 from orchestrator.results.contract import Clock
-
-# The cells of an experiment in order, and the boots that they share.
 
 MAX_CELLS = 10_000
 
@@ -45,7 +43,6 @@ class Boot:
 
     @property
     def profile(self) -> frozenset[ProfilePart]:
-        """What the profiles of its cells are to have."""
         return frozenset(part for cell in self.cells for part in cell.profile)
 
 
@@ -58,7 +55,6 @@ class Plan:
 
     @property
     def cells(self) -> tuple[Cell[Any], ...]:
-        """The cells of all boots, in order."""
         return tuple(cell for boot in self.boots for cell in boot.cells)
 
 
@@ -128,7 +124,10 @@ def select(plan: Plan, filters: Sequence[str]) -> Plan:
     cells = plan.cells
     wanted: set[str] = set()
     for text in filters:
-        wanted_cells = _filter(text)
+        try:
+            wanted_cells = CellFilter.of(text)
+        except FilterError as error:
+            raise ConfigError(str(error), where=_place(text), hint=error.hint) from None
         matched = {cell.id for cell in cells if wanted_cells.matches(names_of(cell))}
         if not matched:
             raise _no_match(wanted_cells, cells)
@@ -138,26 +137,20 @@ def select(plan: Plan, filters: Sequence[str]) -> Plan:
     return replace(plan, boots=tuple(boot for boot in boots if boot.cells))
 
 
-def _filter(text: str) -> CellFilter:
-    try:
-        return CellFilter.of(text)
-    except FilterError as error:
-        raise ConfigError(str(error), where=_place(text), hint=error.hint) from None
-
-
 def names_of(cell: Cell[Any]) -> NameOf:
     """The names of a cell that filters match."""
     return lambda key: _NAMES[key](cell)
 
 
-def nearest_names(terms: Sequence[Term], cells: Sequence[Cell[Any]]) -> list[str]:
-    """Names of cells that are spelled much like a filter's patterns, which match none."""
+def _meant(wanted: CellFilter, cells: Sequence[Cell[Any]]) -> str:
+    """A question after names of cells that are spelled much like a filter's patterns, which match none."""
     guesses: list[str] = []
-    for term in terms:
+    for term in wanted.terms:
         guess = nearest(term.pattern, [_NAMES[key](cell) for key in term.keys if key != "id" for cell in cells])
         if guess and guess not in (term.pattern, *guesses):
             guesses.append(guess)
-    return guesses
+    quoted = " and ".join(f"'{guess}'" for guess in guesses)
+    return f"did you mean {quoted}?" if guesses else ""
 
 
 def _no_match(wanted: CellFilter, cells: Sequence[Cell[Any]]) -> ConfigError:
@@ -165,14 +158,9 @@ def _no_match(wanted: CellFilter, cells: Sequence[Cell[Any]]) -> ConfigError:
     for key in ("table", "point"):
         if names[key] == [""]:
             del names[key]
-    guesses = [f"'{guess}'" for guess in nearest_names(wanted.terms, cells)]
-    hint = f"did you mean {' and '.join(guesses)}?" if guesses else wanted.remark or "choose among the names above"
-    return ConfigError(
-        "no cell matches",
-        where=_place(wanted.text),
-        detail=[f"{key}: {', '.join(values)}" for key, values in names.items()],
-        hint=hint,
-    )
+    hint = _meant(wanted, cells) or wanted.remark or "choose among the names above"
+    detail = [f"{key}: {', '.join(values)}" for key, values in names.items()]
+    return ConfigError("no cell matches", where=_place(wanted.text), detail=detail, hint=hint)
 
 
 def _place(text: str) -> str:
@@ -180,14 +168,11 @@ def _place(text: str) -> str:
     return "--only " + (short if short and short.isprintable() else ascii(short))
 
 
-# Whether an experiment's budgets are for cells that it has.
-
-
 def check_budgets(experiment: Experiment, plan: Plan) -> None:
     """Raise ConfigError for budgets that are for none of the plan's cells: a misspelt one would hold everything."""
     names = [names_of(cell) for cell in plan.cells]
     problems = [
-        Problem((KEY, wanted.text), _no_budgeted_cell(wanted, plan))
+        Problem((KEY, wanted.text), "; ".join(filter(None, ["no cell matches", _meant(wanted, plan.cells)])))
         for wanted, _ in experiment.budgets.entries
         if not any(wanted.matches(one) for one in names)
     ]
@@ -195,8 +180,3 @@ def check_budgets(experiment: Experiment, plan: Plan) -> None:
         origin = next((table.origin for table in experiment.tables if table.origin is not None), None)
         file, origins = (origin.file, origin.origins) if origin is not None else ("", Origins({}))
         raise config_error(problems, origins, file)
-
-
-def _no_budgeted_cell(wanted: CellFilter, plan: Plan) -> str:
-    guesses = [f"'{guess}'" for guess in nearest_names(wanted.terms, plan.cells)]
-    return f"no cell matches; did you mean {' and '.join(guesses)}?" if guesses else "no cell matches"

@@ -39,7 +39,6 @@ class Origins:
         return next((self._places[path[:end]] for end in range(len(path), -1, -1) if path[:end] in self._places), "")
 
     def overridden(self, path: KeyPath) -> bool:
-        """Whether ``path`` comes from an override."""
         return self.where(path) in self._overridden
 
 
@@ -62,19 +61,29 @@ def _apply(data: Data, text: str, origins: Origins) -> Data:
         data = {}
     holder: Data = data
     path: KeyPath = ()
-    for step in inner:
-        path, inside = _step_into(holder, step, path, place)
-        if inside is None and isinstance(holder, dict):
-            inside = holder[step] = {}
-            origins.override(path, place)
+    for step in (*inner, last):
+        is_last = len(path) == len(inner)
+        inside: Data
+        if isinstance(holder, list):
+            index = _index(holder, step, path, place)
+            path, inside = (*path, index), holder[index]
+            if is_last:
+                holder[index] = value
+        elif isinstance(holder, dict):
+            path, inside = (*path, step), holder.get(step)
+            if is_last:
+                holder[step] = value
+            elif inside is None:
+                inside = holder[step] = {}
+                origins.override(path, place)
+        else:
+            raise ConfigError(f"{_dotted(path)} is neither a mapping nor a list", where=place)
         holder = inside
-    path = _replace(holder, last, value, path, place)
     origins.override(path, place)
     return data
 
 
 def _split(text: str, place: str) -> tuple[list[str], str]:
-    """The steps of an override's key, and its value's text."""
     key, equals, value = text.partition("=")
     steps = key.strip().split(".")
     if not equals or not all(_STEP.fullmatch(step) for step in steps):
@@ -85,32 +94,6 @@ def _split(text: str, place: str) -> tuple[list[str], str]:
     if len(value) > MAX_BYTES:
         raise ConfigError(f"larger than {MAX_BYTES // 1024} KiB", where=place)
     return steps, value
-
-
-def _step_into(holder: Data, step: str, path: KeyPath, place: str) -> tuple[KeyPath, Data]:
-    """The path that a step leads to, and its value (None: not there yet)."""
-    if isinstance(holder, list):
-        index = _index(holder, step, path, place)
-        return (*path, index), holder[index]
-    if isinstance(holder, dict):
-        return (*path, step), holder.get(step)
-    raise _no_holder(path, place)
-
-
-def _replace(holder: Data, step: str, value: Data, path: KeyPath, place: str) -> KeyPath:
-    """Put the value where the last step leads; return its path."""
-    if isinstance(holder, list):
-        index = _index(holder, step, path, place)
-        holder[index] = value
-        return (*path, index)
-    if isinstance(holder, dict):
-        holder[step] = value
-        return (*path, step)
-    raise _no_holder(path, place)
-
-
-def _no_holder(path: KeyPath, place: str) -> ConfigError:
-    return ConfigError(f"{_dotted(path)} is neither a mapping nor a list", where=place)
 
 
 def _index(items: list[Data], step: str, path: KeyPath, place: str) -> int:

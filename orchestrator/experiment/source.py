@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+from pydantic import TypeAdapter
 
 from orchestrator.catalog.data import Fact, nearest, read
 from orchestrator.errors import ConfigError
@@ -37,9 +38,7 @@ class Mistake(Fact):
 
 @functools.cache
 def _mistakes() -> Sequence[Mistake]:
-    entries = read("malformed.yaml", __package__)["mistakes"]
-    assert isinstance(entries, list)
-    return [Mistake.model_validate(entry) for entry in entries]
+    return TypeAdapter(list[Mistake]).validate_python(read("malformed.yaml", __package__)["mistakes"])
 
 
 def explained(error: yaml.MarkedYAMLError) -> tuple[str, int | None, str]:

@@ -33,8 +33,6 @@ from orchestrator.guest.machine import ChannelKind
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import Clock
 
-# One table of an experiment: the keys common to the tables of every kind of benchmark.
-
 DEFAULT_REPEATS: dict[Clock, int] = {"instructions": 4, "wall": 12}
 """Default numbers of samples: exact ones are equal, scattered ones need an interval.
 
@@ -129,7 +127,6 @@ class Table(Strict):
 
     @property
     def all_kernels(self) -> tuple[str, ...]:
-        """The table's kernels and those of single probes, each once."""
         return tuple(dict.fromkeys([*self.kernels, *self.kernel_for.values()]))
 
     @property
@@ -169,11 +166,9 @@ class Table(Strict):
         )
 
     def resolved(self) -> dict[str, Any]:
-        """The table as plain values, every default written out."""
         return self.model_dump(mode="json")
 
     def conflicts(self) -> Iterator[Problem]:
-        """Conflicts between values that are each valid alone."""
         yield from machine_conflicts(self.machines, self.kernels, self.clock)
 
     def foreign_rows(self, rows: Mapping[str, str]) -> Iterator[Problem]:
@@ -228,7 +223,6 @@ class ProbedTable(Table):
         return super().cell(place, parts, **own)
 
     def conflicts(self) -> Iterator[Problem]:
-        """Conflicts between values that are each valid alone."""
         yield from super().conflicts()
         for kernel in self.all_kernels:
             sentence = unsupported_reason(GuestDisks(self.image, self.channel), kernel_spec(kernel))
@@ -246,11 +240,9 @@ class RowsTable(ProbedTable):
     """A table of a benchmark that has its own rows in place of probes: points, handlers and clock are fixed."""
 
     def row_prefix(self) -> str:
-        """The prefix of the names of the benchmark's rows."""
         return f"{self.benchmark.name}."
 
     def conflicts(self) -> Iterator[Problem]:
-        """Conflicts between values that are each valid alone."""
         name, prefix = self.benchmark.name, self.row_prefix()
         for index, row in enumerate(self.probes):
             if row != BASELINE and not row.startswith(prefix):
@@ -347,20 +339,16 @@ class KindRegistry(Generic[KindT]):
 
     @property
     def first(self) -> KindT:
-        """The kind that stands for tables that name no known benchmark."""
         return self._kinds[0]
 
     def of_benchmark(self, name: object) -> KindT | None:
-        """The kind of the benchmark with this name; None where there is none such."""
         return self._by_benchmark.get(name) if isinstance(name, str) else None
 
     def named(self, name: str) -> KindT:
-        """The kind with this name. Raises KeyError."""
         return {kind.name: kind for kind in self._kinds}[name]
 
     @property
     def benchmarks(self) -> Collection[str]:
-        """The names of all benchmarks, kind by kind."""
         return self._by_benchmark
 
     @property
@@ -370,7 +358,6 @@ class KindRegistry(Generic[KindT]):
 
     @property
     def table_keys(self) -> Sequence[str]:
-        """All keys that a table of any kind may have."""
         return list(dict.fromkeys(key for kind in self._kinds for key in kind.table.model_fields))
 
 

@@ -37,7 +37,6 @@ class TableSource:
     problems: tuple[Problem, ...] = ()
 
     def place(self, path: KeyPath) -> KeyPath:
-        """The path in the file of a path in the table."""
         for end in range(len(path), -1, -1):
             if path[:end] in self.places:
                 return (*self.places[path[:end]], *path[end:])
@@ -178,9 +177,6 @@ class TableReader:
         return _Layer(taken, {inner: (key, inner) for inner in taken}, is_own=False)
 
 
-# Where a table's values come from, for what is found wrong with them after the file was loaded.
-
-
 @dataclass(frozen=True)
 class TableOrigin:
     """A table's file, the places of its values in there, and the overrides."""
@@ -190,7 +186,6 @@ class TableOrigin:
     source: TableSource
 
     def placed(self, problem: Problem) -> Problem:
-        """A problem of a key of the table, as one of the file's."""
         return Problem(self.source.place(problem.path), problem.sentence)
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -45,8 +44,6 @@ from orchestrator.probes.point import ProbePoint, find_hook, find_static_branch
 from orchestrator.probes.symbols import ModuleMemory, Symbols
 from orchestrator.probes.tracefs import Traced
 
-# A probe module in a guest: loaded, armed, given one handler after the other, unloaded.
-
 _WITH_STEP = ("kprobe", "kretprobe", "jprobe")
 """The templates whose modules report how the kernel goes on after their handler."""
 
@@ -82,14 +79,12 @@ class ModuleAttachment(Attachment):
 
     @property
     def module_name(self) -> str:
-        """The module's name, as the guest's kernel lists it."""
         return self._module.name
 
     def parameter(self, name: str, *, time_limit: float = COMMAND_LIMIT) -> str:
-        """What the module reports of itself, within ``time_limit`` seconds of the host's time."""
         return _parameter(self._guest, self._module, name, time_limit)
 
-    @contextlib.contextmanager
+    @contextmanager
     def one_caller(self) -> Iterator[str | None]:
         """The file is the module's parameter. None, and all hits together, with a user's module without it."""
         if not self._has("caller"):
@@ -138,21 +133,17 @@ class ModuleAttachment(Attachment):
         return hits - self._before, others
 
     def recorded(self, called: Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
-        """The events in the module's rings."""
         self.check_missed()
         events = read_events(self._guest, self.module_name)
-        if file is not None:
-            write_csv(events, file)
+        write_csv(events, file)
         hits = check_events(events, self._kind, called, self.point, symbols)
         return hits, events.written - hits
 
     def hits(self) -> int:
-        """Hits since ``count`` was chosen. Raises EvidenceError when the kernel had to let any pass."""
         self.check_missed()
         return self._hits() - self._before
 
     def check_missed(self) -> None:
-        """Raise EvidenceError when the kernel skipped the handler at any hit since the module was loaded."""
         self._check_missed(self._number("missed") if self._has("missed") else 0)
 
     def _check_missed(self, missed: int) -> None:
@@ -172,11 +163,9 @@ class ModuleAttachment(Attachment):
         return self._kind.file is None or parameter in self._parameters
 
     def extras(self) -> Sequence[Extra]:
-        """What the kernel finds at the probe point; nothing for a kind that has none to speak of."""
         return [] if self._kind.extras == "none" else [extra for extra in get_args(Extra) if self._number(extra)]
 
     def take_off(self, extra: Extra) -> None:
-        """Take it off the registered kprobe."""
         # Without its post-handler the kernel would optimise it.
         self._guest.put(b"0", OPTIMISATION)
         self._guest.put(b"0", _parameter_file(self._module, extra))
@@ -184,7 +173,6 @@ class ModuleAttachment(Attachment):
             raise EvidenceError(f"the kernel's {extra} is still at {self.point.name}")
 
     def memory(self) -> tuple[int, int] | None:
-        """What the module reports. The second is 0 where the kernel does not report it."""
         if self._kind.template not in ("kprobe", "kretprobe"):
             return None
         memory = self.parameter("memory")
@@ -210,19 +198,20 @@ class ModuleAttachment(Attachment):
         return dict(zip(names, map(int, found.groups()), strict=True))
 
     def observe(self) -> Observation:
-        """Read both sources of evidence at the probe point, and follow the function tracer's call."""
         seen = _observe(self._guest, self._kind, self._module, self.point)
         return followed(self._guest, lambda: self._symbols, self._kind, self.point, seen, self._called)
 
     def wait_until_armed(self) -> Observation:
-        """Wait, where the optimiser has to come; compare with what the module says of itself."""
         seen = wait_until_armed(self._guest, self._kind, self.point, self.observe, "after loading")
         if self._has("address"):
             address = _address(self._guest, self._module)
             if address != self.point.address:
                 raise EvidenceError(f"the module's probe is at {address:x}, not at {self.point.name}")
         if self._kind.mechanism == "pointer":
-            self._check_pointer(seen)
+            name = self._module.name
+            memory = ModuleMemory.of(self._guest, name)
+            if not memory.start <= seen.pointer < memory.end:
+                raise EvidenceError(f"{self.point.name} points to {seen.pointer:#x}, not into module {name}")
         if self._kind.mechanism in ("ftrace", "direct"):
             check_called(self._kind, self.point, seen, self.module_name, "after loading", lambda: self._symbols)
         if self._kind.template in _WITH_STEP:
@@ -255,11 +244,6 @@ class ModuleAttachment(Attachment):
     def _symbols(self) -> Symbols:
         return self._known_symbols or Symbols.of(self._guest)
 
-    def _check_pointer(self, seen: Observation) -> None:
-        memory = ModuleMemory.of(self._guest, self._module.name)
-        if not memory.start <= seen.pointer < memory.end:
-            raise EvidenceError(f"{self.point.name} points to {seen.pointer:#x}, not into module {self._module.name}")
-
     def _number(self, name: str) -> int:
         text = self.parameter(name)
         number = whole_number(text)
@@ -268,7 +252,7 @@ class ModuleAttachment(Attachment):
         return number
 
 
-@contextlib.contextmanager
+@contextmanager
 def module_attached(
     guest: Guest,
     kind: ProbeKind,
@@ -298,15 +282,10 @@ def module_attached(
 
 
 def _take_out(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) -> None:
-    """Disarm what the host has armed, and unload the module. Raises EvidenceError where something of it stays."""
+    """Disarm what the host has armed, and unload the module; the original bytes are back then, for the next probe."""
     if kind.site in ("hook", "tracepoint"):
         guest.put(b"0", _parameter_file(module, "armed"))
         check_untouched(point, _observe(guest, kind, module, point), "after disarming")
-    _unload(guest, kind, module, point)
-
-
-def _unload(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) -> None:
-    """Unload the module and check that the original bytes are back, for the next probe."""
     guest.succeed(["rmmod", module.name])
     wait_until_untouched(guest, kind, point, lambda: observe(guest, point, kind.site), "after unloading")
 
@@ -332,7 +311,6 @@ def _parameter(guest: Guest, module: Module, name: str, time_limit: float = COMM
 
 
 def _address(guest: Guest, module: Module) -> int:
-    """Where a module says that its probe is, or is going to be."""
     address = _parameter(guest, module, "address")
     if not re.fullmatch(r"(?:0x)?[0-9a-f]{1,16}", address):
         raise _reported("address", address)
@@ -352,10 +330,6 @@ def _parameter_file(module: Module, name: str) -> str:
     return f"/sys/module/{module.name}/parameters/{name}"
 
 
-# Puts a probe into a guest by what its kind is armed with, and takes it out again.
-
-
-@contextmanager
 def attached(
     guest: Guest,
     kind: ProbeKind,
@@ -363,7 +337,7 @@ def attached(
     point: ProbePoint,
     symbols: Symbols,
     time_left: Callable[[], float],
-) -> Iterator[Attachment]:
+) -> AbstractContextManager[Attachment]:
     """Arm a probe with its ``means``; take it out again at the end.
 
     That is a module, bpfprobe for a BPF program or a one-liner, an object of a user's own programs, or nothing for an
@@ -373,18 +347,14 @@ def attached(
     EvidenceError when the kernel refuses it (with its own reason), or when the original bytes are not back at the end.
     ``time_left`` is the seconds of the host's time for whatever the guest does by itself meanwhile.
     """
-    armed: AbstractContextManager[Attachment]
     if isinstance(means, Module):
-        armed = module_attached(guest, kind, means, point, symbols, time_limit=time_left())
-    elif isinstance(means, BpfObject):
-        armed = own_attached(guest, kind, means, point, symbols)
-    elif means is not None and kind.one_liner is not None:
-        armed = one_liner_attached(guest, kind, means, point, symbols, time_left)
-    elif means is not None:
-        armed = bpf_attached(guest, kind, means, point, symbols)
-    elif isinstance(point, UserPoint):
-        armed = user_event_attached(guest, kind, point)
-    else:
-        armed = event_attached(guest, kind, point, symbols)
-    with armed as attachment:
-        yield attachment
+        return module_attached(guest, kind, means, point, symbols, time_limit=time_left())
+    if isinstance(means, BpfObject):
+        return own_attached(guest, kind, means, point, symbols)
+    if means is not None and kind.one_liner is not None:
+        return one_liner_attached(guest, kind, means, point, symbols, time_left)
+    if means is not None:
+        return bpf_attached(guest, kind, means, point, symbols)
+    if isinstance(point, UserPoint):
+        return user_event_attached(guest, kind, point)
+    return event_attached(guest, kind, point, symbols)

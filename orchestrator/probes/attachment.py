@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,11 +27,9 @@ from orchestrator.probes.evidence import Observation, check_armed, check_same, c
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 
-# Takes a probe out when what was done with it has ended, well or not.
-
 
 @contextlib.contextmanager
-def removed(remove: Callable[[], None]) -> Iterator[None]:
+def removed(remove: Callable[[], object]) -> Iterator[None]:
     """Remove a probe at the end. Raises what ``remove`` raises where the guest is used on."""
     try:
         yield
@@ -81,7 +80,6 @@ class CallResults:
         return 0 < self.before_failure == self.observed - self.failed < self.observed
 
     def followed_by(self, later: CallResults) -> CallResults:
-        """The results of these calls and of later ones."""
         counts = Counter(dict(self.values))
         counts.update(dict(later.values))
         values = tuple(counts.items())
@@ -93,9 +91,6 @@ class CallResults:
             other=self.other + later.other + sum(calls for _, calls in values[MOST_VALUES:]),
             last=later.last if later.observed else self.last,
         )
-
-
-# Calls that were made without timing them, for a probe's hits to be compared with.
 
 
 @dataclass(frozen=True)
@@ -112,9 +107,6 @@ class Called:
     arguments: tuple[int, ...] = ()
     result: int | None = None
     results: CallResults | None = None
-
-
-# A probe that is armed in a guest, whatever arms it: what it is seen as, does at a hit, and has counted.
 
 
 class Attachment(ABC):
@@ -179,7 +171,6 @@ class Attachment(ABC):
         return None
 
     def places(self) -> Mapping[str, int]:
-        """Of a probe that tries many places, what it took of them, named as a record's parameters are."""
         return {}
 
     def detour(self, seen: Observation) -> str | None:
@@ -200,6 +191,15 @@ _MARKED = 10
 """Turns until a kprobe that may be optimised is marked so, with a wide margin."""
 _OPTIMISER_TURN = "0.3"
 """Guest seconds in which the optimiser has had its turn: it begins five ticks after it is asked to."""
+
+
+def write_events(file: Path | None, heading: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Write events as CSV where a file is given for them."""
+    if file is not None:
+        with file.open("w", newline="", encoding="ascii") as opened:
+            writer = csv.writer(opened, lineterminator="\n")
+            writer.writerow(heading)
+            writer.writerows(rows)
 
 
 def allow_optimisation(guest: Guest, kind: ProbeKind) -> None:
@@ -248,7 +248,6 @@ def wait_until_same(guest: Guest, kind: ProbeKind, before: Observation, attachme
 def _wait_for(
     guest: Guest, look: Callable[[], Observation], check: Callable[[Observation], None], turns: int
 ) -> Observation:
-    """Observe until the check passes: once, and after each of up to ``turns`` sleeps of the guest's."""
     for turn in range(turns):
         try:
             seen = look()

@@ -8,7 +8,6 @@ the program's own runs: it must have run at every hit that the witness saw.
 from __future__ import annotations
 
 import contextlib
-import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -16,14 +15,7 @@ from pathlib import Path
 from orchestrator.catalog.probes import Handler, ProbeKind
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.attachment import (
-    Attachment,
-    Called,
-    allow_optimisation,
-    removed,
-    wait_until_armed,
-    wait_until_untouched,
-)
+from orchestrator.probes.attachment import Called, allow_optimisation, removed, wait_until_untouched, write_events
 from orchestrator.probes.bpf_program import (
     BpfEvent,
     Target,
@@ -36,12 +28,10 @@ from orchestrator.probes.bpf_program import (
 )
 from orchestrator.probes.events import ARGUMENTS
 from orchestrator.probes.evidence import MISSED_RETURNS, Observation, check_untouched
-from orchestrator.probes.place import Place, UserPoint, place_of
+from orchestrator.probes.place import Place, PlacedAttachment, UserPoint, place_of
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.tracefs import CALL_BYTES, event_number
-
-# Whoever attaches BPF programs at a place, the kernel has none of them at the end, and its bytes are as before.
 
 
 @contextlib.contextmanager
@@ -58,20 +48,14 @@ def programs_removed(guest: Guest, kind: ProbeKind, tool: Path, place: Place) ->
     compiled_before = compile_programs(guest, on=kind.is_compiled)
 
     def remove() -> None:
-        _remove(guest, kind, place)
+        guest.succeed(["sh", "-c", "rm -rf /sys/fs/bpf/lab-*"])
+        keep_statistics(guest, on=False)
+        wait_until_untouched(guest, kind, point, place.observe, "after detaching the program")
         compile_programs(guest, on=compiled_before)
 
     with removed(remove):
         yield
 
-
-def _remove(guest: Guest, kind: ProbeKind, place: Place) -> None:
-    guest.succeed(["sh", "-c", "rm -rf /sys/fs/bpf/lab-*"])
-    keep_statistics(guest, on=False)
-    wait_until_untouched(guest, kind, place.point, place.observe, "after detaching the program")
-
-
-# A BPF program at a probe point of a guest: attached, exchanged for another, detached.
 
 _ENTRIES = "lab-entries"
 _ENTERED_BY = {"kretprobe": "kprobe", "kretprobe-multi": "kprobe-multi"}
@@ -81,13 +65,11 @@ _NAMES = ("lab-a", "lab-b")
 """Folders in turn: a program is attached before the one that it replaces is detached."""
 
 
-class BpfAttachment(Attachment):
+class BpfAttachment(PlacedAttachment):
     """A program that is attached. Made by ``bpf_attached``."""
 
     def __init__(self, guest: Guest, kind: ProbeKind, place: Place) -> None:
-        self._guest = guest
-        self._kind = kind
-        self._place = place
+        super().__init__(guest, kind, place)
         self._target = target_of(guest, kind, place.point)
         self._handler: Handler = "noop"
         self._turn = 0
@@ -95,10 +77,8 @@ class BpfAttachment(Attachment):
         self._witness = Witness(guest, self._target)
         self._events: Sequence[BpfEvent] = ()
         self._entries: Mapping[int, int] = {}
-        self.point = place.point
 
     def observe(self) -> Observation:
-        """Read both sources of evidence at the probe point, and whether the program is compiled as it must be."""
         info = self._program.info()
         if (info.jited > 0) != self._kind.is_compiled:
             raise EvidenceError(
@@ -108,13 +88,6 @@ class BpfAttachment(Attachment):
         if self._handler == "record":
             self._check_none_dropped()
         return self._place.observe()
-
-    def wait_until_armed(self) -> Observation:
-        """Wait, where the optimiser has to come."""
-        when = "after attaching"
-        return wait_until_armed(
-            self._guest, self._kind, self.point, self.observe, when, lambda seen: self._place.check_called(seen, when)
-        )
 
     def handle(self, handler: Handler) -> None:
         """Exchange the program, the new one first. While hits are counted it stays, and counts them anew."""
@@ -149,7 +122,6 @@ class BpfAttachment(Attachment):
         self._witness.end()
 
     def counts(self, called: Called) -> tuple[int, int | None]:
-        """What the witness saw. Raises EvidenceError where the calls entered a function more often than it returned."""
         hits, others = self._witness.counts(called)
         entered = sum(self._entries.get(pid, 0) for pid in called.pids)
         if called.calls and entered > hits:
@@ -157,10 +129,9 @@ class BpfAttachment(Attachment):
         return hits, others
 
     def recorded(self, called: Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
-        """What the ring had; the witness must have seen as much."""
         events = self._events
-        if file is not None:
-            _write_csv(events, file)
+        rows = ([event.nanoseconds, event.pid, *map(hex, event.args)] for event in events)
+        write_events(file, ["nanoseconds", "pid", *(f"arg{number}" for number in range(ARGUMENTS))], rows)
         for before, after in pairwise(events):
             if before.nanoseconds > after.nanoseconds and self._guest.machine.smp == 1:
                 raise EvidenceError("events of the ring are out of order", detail=[str(before), str(after)])
@@ -173,24 +144,20 @@ class BpfAttachment(Attachment):
         return len(mine), len(events) - len(mine)
 
     def _exchange(self, handler: Handler) -> None:
-        """Put another program in place of the one that is there."""
         self._turn = 1 - self._turn
         before = self._program
         if isinstance(self.point, UserPoint):
             # The kernel lists no uprobes, and since Linux 6.12 one stays for a jiffy behind its link (delayed_fput() of
             # fs/file_table.c). Where two are, the bytes are the same: so they must be original in between.
             before.detach()
-            self._wait_until_untouched()
+            when = "after detaching the program"
+            wait_until_untouched(self._guest, self._kind, self.point, self._place.observe, when)
             self._program = attach(self._guest, _NAMES[self._turn], handler, self._target)
         else:
             self._program = attach(self._guest, _NAMES[self._turn], handler, self._target)
             before.detach()
         self._handler = handler
         self.wait_until_armed()
-
-    def _wait_until_untouched(self) -> None:
-        when = "after detaching the program"
-        wait_until_untouched(self._guest, self._kind, self.point, self._place.observe, when)
 
     def _bear_witness(self) -> None:
         """Keep what was counted, and compare it with the program's own runs and counts."""
@@ -242,10 +209,3 @@ def bpf_attached(
     place = place_of(guest, kind, point, symbols)
     with programs_removed(guest, kind, tool, place):
         yield BpfAttachment(guest, kind, place)
-
-
-def _write_csv(events: Sequence[BpfEvent], path: Path) -> None:
-    with path.open("w", newline="", encoding="ascii") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["nanoseconds", "pid", *(f"arg{number}" for number in range(ARGUMENTS))])
-        writer.writerows([event.nanoseconds, event.pid, *(f"{one:#x}" for one in event.args)] for event in events)

@@ -19,8 +19,6 @@ from orchestrator.probes.attachment import Called
 from orchestrator.probes.events import ARGUMENTS
 from orchestrator.probes.evidence import MISSED_RETURNS
 
-# A BPF program in a guest: attached to a place of the kernel's and pinned, asked for what it did, detached.
-
 _TOOL = "/tmp/bpfprobe"  # noqa: S108 - in the guest
 _FILE_SYSTEM = "/sys/fs/bpf"
 _JIT = "/proc/sys/net/core/bpf_jit_enable"
@@ -87,53 +85,54 @@ class BpfProgram:
         self._folder = folder
 
     def info(self) -> ProgramInfo:
-        """Ask the kernel. Raises EvidenceError for an answer that is none."""
         found = _INFO.fullmatch(self._said("info"))
         if found is None:
             raise EvidenceError("the guest does not say what its BPF program is")
         return ProgramInfo(jited=int(found[2]), runs=int(found[3]), missed=int(found[4]))
 
     def counts(self) -> tuple[int, int]:
-        """What a program counted, and the events for which its ring had no room. Raises EvidenceError."""
         found = _COUNTS.fullmatch(self._said("counts"))
         if found is None:
             raise EvidenceError("the guest does not say what its BPF program has counted")
         return int(found[1]), int(found[2])
 
     def hits(self) -> Mapping[int, int]:
-        """Hits by the thread's number, of a witness. Raises EvidenceError."""
-        lines = self._said("hits").splitlines()
-        found = [_HITS.fullmatch(line) for line in lines]
-        hits = {int(one[1]): int(one[2]) for one in found if one}
-        if len(hits) != len(lines) or len(hits) >= _MOST_THREADS:
-            raise EvidenceError(f"the guest does not say who hit the BPF program: {lines[:3]}"[:200])
+        said = self._said("hits")
+        hits = {int(one[1]): int(one[2]) for one in _matched(said, _HITS, "who hit the BPF program")}
+        if len(hits) != len(said.splitlines()) or len(hits) >= _MOST_THREADS:
+            raise _unsaid("who hit the BPF program", said)
         return hits
 
     def events(self) -> Sequence[BpfEvent]:
-        """The events in the ring, in their order. Raises EvidenceError where they are not whole."""
         content = self._guest.succeed([_TOOL, "events", self._folder]).stdout
         if len(content) % _EVENT.size:
             raise EvidenceError(f"the ring's events have {len(content)} bytes, which are no whole ones")
         return [BpfEvent(ns, pid, tuple(args)) for ns, _, pid, *args in _EVENT.iter_unpack(content)]
 
     def full_maps(self) -> Mapping[str, int]:
-        """The hash maps that have no room left, by name, with their keys. Raises EvidenceError."""
-        lines = self._said("full")[:_MOST_ATTACHED].splitlines()
-        found = [one for one in map(_FULL.fullmatch, lines) if one]
-        if len(found) != len(lines):
-            raise EvidenceError(f"the guest does not say which maps are full: {lines[:3]}"[:200])
-        return {one[1]: int(one[2]) for one in found}
+        said = self._said("full")[:_MOST_ATTACHED]
+        return {one[1]: int(one[2]) for one in _matched(said, _FULL, "which maps are full")}
 
     def empty(self) -> None:
-        """Let counts and ring begin anew."""
         self._guest.succeed([_TOOL, "empty", self._folder])
 
     def detach(self) -> None:
-        """Remove the program from its place."""
         self._guest.succeed(["rm", "-r", self._folder])
 
     def _said(self, command: str) -> str:
         return self._guest.succeed([_TOOL, command, self._folder]).text
+
+
+def _matched(said: str, line: re.Pattern[str], what: str) -> Sequence[re.Match[str]]:
+    """The lines of an answer. Raises EvidenceError where one is not as it must be."""
+    found = [one for one in map(line.fullmatch, said.splitlines()) if one]
+    if len(found) != len(said.splitlines()):
+        raise _unsaid(what, said)
+    return found
+
+
+def _unsaid(what: str, said: str) -> EvidenceError:
+    return EvidenceError(f"the guest does not say {what}: {said.splitlines()[:3]}"[:200])
 
 
 def bring(guest: Guest, tool: Path) -> None:
@@ -176,10 +175,9 @@ def pinned(guest: Guest, name: str, number: int) -> BpfProgram:
 def attached_by(guest: Guest, process: int) -> Sequence[Attached]:
     """What a process has attached. Raises EvidenceError for an answer that is none."""
     said = guest.succeed([_TOOL, "attached", str(process)]).text
-    lines = said[:_MOST_ATTACHED].splitlines()
-    found = [one for one in map(_ATTACHED.fullmatch, lines) if one]
-    if len(said) > _MOST_ATTACHED or len(found) != len(lines):
-        raise EvidenceError(f"the guest does not say what is attached: {lines[:3]}"[:200])
+    found = _matched(said[:_MOST_ATTACHED], _ATTACHED, "what is attached")
+    if len(said) > _MOST_ATTACHED:
+        raise _unsaid("what is attached", said)
     return [Attached(int(one[1]), one[2], "" if one[3] == "-" else one[3], int(one[4])) for one in found]
 
 
@@ -237,7 +235,6 @@ class Witness:
 
     @property
     def is_counting(self) -> bool:
-        """Whether it is attached."""
         return self._program is not None
 
     def begin(self, watched: Sequence[tuple[str, BpfProgram]]) -> None:
@@ -268,16 +265,13 @@ class Witness:
         return seen
 
     def detach(self) -> None:
-        """Take it off; the kernel goes on counting runs until ``end``."""
         assert self._program is not None
         self._program.detach()
         self._program = None
 
     def end(self) -> None:
-        """Let the kernel count no more runs."""
         keep_statistics(self._guest, on=False)
 
     def counts(self, called: Called) -> tuple[int, int]:
-        """The hits of the processes that made the calls, and those of others."""
         hits = sum(self._hits.get(pid, 0) for pid in called.pids)
         return hits, sum(self._hits.values()) - hits

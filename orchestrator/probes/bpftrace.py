@@ -20,14 +20,13 @@ from orchestrator.catalog.probes import IMAGE, Handler, ProbeKind
 from orchestrator.errors import CommandFailed, EvidenceError, GuestError, GuestHang, LabError, UnsupportedError
 from orchestrator.guest.console import plain_lines
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.attachment import Attachment, Called, wait_until_armed, wait_until_same
+from orchestrator.probes.attachment import Called, wait_until_same
 from orchestrator.probes.bpf_attachment import programs_removed
 from orchestrator.probes.bpf_program import BpfProgram, Target, Witness, attached_by, pinned, wait_until_gone
-from orchestrator.probes.evidence import Observation, followed, observe
-from orchestrator.probes.place import place_of
+from orchestrator.probes.evidence import Observation
+from orchestrator.probes.place import Place, PlacedAttachment, place_of
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
-from orchestrator.probes.tracefs import Traced
 
 # A user's BPF programs in a guest: attached by libbpf as their sections say, counted, detached and proved gone.
 #
@@ -57,32 +56,23 @@ class OwnProgram:
     program: BpfProgram
 
 
-class OwnAttachment(Attachment):
-    """The programs of a user's object, which do what they do at each hit. Made by ``own_attached``."""
+class OwnAttachment(PlacedAttachment):
+    """The programs of a user's object, which do what they do at each hit. Made by ``own_attached``.
 
-    def __init__(
-        self, guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Symbols, programs: Sequence[OwnProgram]
-    ) -> None:
-        self._guest = guest
-        self._kind = kind
-        self._symbols = symbols
-        self._called: dict[tuple[bytes, Traced], str] = {}
+    Nothing is waited for: a link is in place when it has been made.
+    """
+
+    def __init__(self, guest: Guest, kind: ProbeKind, place: Place, programs: Sequence[OwnProgram]) -> None:
+        super().__init__(guest, kind, place)
         self._programs = programs
         # At the entry, where the object's own kprobes are.
-        self._witness = Witness(guest, Target("kprobe", *point.place(0)))
-        self.point = point
+        self._witness = Witness(guest, Target("kprobe", *self.point.place(0)))
 
     def observe(self) -> Observation:
-        """Read both sources of evidence at the probe point, and whether the programs are compiled."""
         for own in self._programs:
             if not own.program.info().jited:
                 raise EvidenceError(f"the BPF program {own.name} is interpreted, and not compiled")
-        seen = observe(self._guest, self.point, self._kind.site)
-        return followed(self._guest, lambda: self._symbols, self._kind, self.point, seen, self._called)
-
-    def wait_until_armed(self) -> Observation:
-        """Nothing is waited for: a link is in place when it has been made."""
-        return wait_until_armed(self._guest, self._kind, self.point, self.observe, "after attaching")
+        return self._place.observe()
 
     def handle(self, handler: Handler) -> None:
         """The programs always do the same. Between ``count`` and ``noop`` their runs are compared with the witness."""
@@ -93,7 +83,6 @@ class OwnAttachment(Attachment):
 
     @contextlib.contextmanager
     def one_caller(self) -> Iterator[None]:
-        """A witness counts by thread while the kernel counts the programs' runs."""
         before = self.observe()
         self._witness.begin([(f"the BPF program {own.name} ({own.section})", own.program) for own in self._programs])
         yield
@@ -114,7 +103,6 @@ class OwnAttachment(Attachment):
         return hits, others
 
     def recorded(self, called: Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
-        """Not reached: ``handle`` refuses to record."""
         raise AssertionError("a user's programs do not record")
 
 
@@ -127,17 +115,16 @@ def own_attached(
     Raises EvidenceError with libbpf's and the verifier's words where it is refused, where a program is attached to
     another function than the point's, or where the original bytes are not back at the end.
     """
-    numbers: list[int] = []
-    with programs_removed(guest, kind, own.tool, place_of(guest, kind, point, symbols)):
+    place = place_of(guest, kind, point, symbols)
+    with programs_removed(guest, kind, own.tool, place):
         guest.put(own.loader, _LOADER, mode=0o755)
         guest.put(own.file, _OBJECT)
         with sharing_explained(point):
             programs = _attach(guest, kind)
-        numbers = [one.number for one in programs]
         for one in programs:
             check_place(one, point)
-        yield OwnAttachment(guest, kind, point, symbols, programs)
-    wait_until_gone(guest, numbers)
+        yield OwnAttachment(guest, kind, place, programs)
+    wait_until_gone(guest, [one.number for one in programs])
 
 
 def _attach(guest: Guest, kind: ProbeKind) -> Sequence[OwnProgram]:
@@ -188,7 +175,6 @@ def _function_of(own: OwnProgram) -> str | None:
 
 
 def _last(text: str) -> list[str]:
-    """The last lines, where the verifier says why."""
     return [line[:_QUOTED_WIDTH] for line in text.splitlines() if line.strip()][-_QUOTED_LINES:]
 
 
@@ -222,14 +208,6 @@ _QUOTED_LINES = 20
 _QUOTED_BYTES = 4096
 
 
-@dataclass(frozen=True)
-class _State:
-    """A process: the ticks of processor time that it took, and whether it waits for events."""
-
-    ticks: int
-    is_waiting: bool
-
-
 class _Process:
     """bpftrace with a one-liner."""
 
@@ -242,14 +220,14 @@ class _Process:
 
     def attach(self) -> None:
         """Wait until it has attached everything, and stop it. Raises EvidenceError with its words where it ends."""
-        if self._wait(1, "neither attaches the one-liner nor ends") is None:
+        if not self._wait(1, "neither attaches the one-liner nor ends"):
             raise EvidenceError("bpftrace ends instead of attaching the one-liner", detail=self.words())
         self.signal("STOP")
 
     def read(self) -> None:
         """Let it read all that its programs have sent. Raises EvidenceError where it finds no end, or has ended."""
         self.signal("CONT")
-        if self._wait(_LOOKS, "finds no end of what its programs print") is None:
+        if not self._wait(_LOOKS, "finds no end of what its programs print"):
             raise self._ended()
         self.signal("STOP")
 
@@ -261,26 +239,23 @@ class _Process:
         check_all_kept(self._guest.get(_OUTPUT, largest=_LARGEST_OUTPUT))
 
     def kill(self) -> None:
-        """End it at once."""
         self.signal("KILL")
         self._wait(None, "does not end")
 
     def signal(self, *names: str) -> None:
-        """Send signals. Raises EvidenceError where it has ended."""
         for name in names:
             if self._guest.run(["kill", f"-{name}", str(self.pid)]).status != 0:
                 raise self._ended()
 
     def words(self) -> Sequence[str]:
-        """The end of what it has printed."""
         printed = self._guest.run(["tail", "-c", str(_QUOTED_BYTES), _OUTPUT]).stdout
         return [line for line in plain_lines(printed) if line.strip()][-_QUOTED_LINES:]
 
     def _ended(self) -> EvidenceError:
         return EvidenceError("bpftrace ended while its probes were measured", detail=self.words())
 
-    def _wait(self, looks: int | None, what_else: str) -> _State | None:
-        """Wait until it has ended (None), or is seen so many times in a row to wait for events.
+    def _wait(self, looks: int | None, what_else: str) -> bool:
+        """Wait until it has ended (False), or is seen so many times in a row to wait for events.
 
         One that is busy has the cell's time: each pause asks what is left of it.
         """
@@ -288,22 +263,24 @@ class _Process:
         for _ in range(_MOST_TURNS):
             state = self._state()
             if state is None:
-                return None
-            ticks, idle = state.ticks, idle + 1 if state.ticks == ticks else 0
-            waiting = waiting + 1 if state.is_waiting else 0
+                return False
+            taken, is_waiting = state
+            ticks, idle = taken, idle + 1 if taken == ticks else 0
+            waiting = waiting + 1 if is_waiting else 0
             if waiting == looks:
-                return state
+                return True
             if idle == _IDLE_TURNS:
                 break
             self._guest.succeed(_PAUSE, time_limit=self._time_left())
         raise EvidenceError(f"bpftrace {what_else}", detail=self.words())
 
-    def _state(self) -> _State | None:
+    def _state(self) -> tuple[int, bool] | None:
+        """The ticks of processor time that it took, and whether it waits for events."""
         finished = self._guest.run(["cat", f"/proc/{self.pid}/syscall", f"/proc/{self.pid}/stat"])
         found = _STATE.match(finished.text[:_LONGEST_STATE])
         if found is None or found[2] == _ENDED:
             return None
-        return _State(int(found[3]) + int(found[4]), found[1] in _WAITING)
+        return int(found[3]) + int(found[4]), found[1] in _WAITING
 
 
 _AT = "AT_"
@@ -327,15 +304,9 @@ class OneLinerAttachment(OwnAttachment):
     """The programs of a one-liner. Made by ``one_liner_attached``."""
 
     def __init__(
-        self,
-        guest: Guest,
-        kind: ProbeKind,
-        point: ProbePoint,
-        symbols: Symbols,
-        programs: Sequence[OwnProgram],
-        process: _Process,
+        self, guest: Guest, kind: ProbeKind, place: Place, programs: Sequence[OwnProgram], process: _Process
     ) -> None:
-        super().__init__(guest, kind, point, symbols, programs)
+        super().__init__(guest, kind, place, programs)
         self._process = process
 
     @contextlib.contextmanager
@@ -360,20 +331,19 @@ def one_liner_attached(
     attached to another function than the point's, or where the original bytes are not back at the end.
     """
     assert kind.one_liner is not None
-    numbers: list[int] = []
-    with programs_removed(guest, kind, tool, place_of(guest, kind, point, symbols)):
+    place = place_of(guest, kind, point, symbols)
+    with programs_removed(guest, kind, tool, place):
         _check_installed(guest)
         process = _Process(guest, kind.one_liner, time_left)
         with _ended(process):
             with sharing_explained(point):
                 process.attach()
                 programs = _attached(guest, process)
-            numbers = [one.number for one in programs]
             for one in programs:
                 check_place(one, point)
-            yield OneLinerAttachment(guest, kind, point, symbols, programs, process)
+            yield OneLinerAttachment(guest, kind, place, programs, process)
             _check_room({one.number: one.program for one in programs}.values())
-    wait_until_gone(guest, numbers)
+    wait_until_gone(guest, [one.number for one in programs])
 
 
 def _check_installed(guest: Guest) -> None:

@@ -10,9 +10,8 @@ the event is enabled softly. ``record`` writes it to the buffer.
 from __future__ import annotations
 
 import contextlib
-import csv
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -20,73 +19,39 @@ from pathlib import Path
 from orchestrator.catalog.probes import Handler, ProbeKind
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.attachment import (
-    Attachment,
-    Called,
-    allow_optimisation,
-    removed,
-    wait_until_armed,
-    wait_until_untouched,
-)
+from orchestrator.probes import tracefs
+from orchestrator.probes.attachment import Called, allow_optimisation, removed, wait_until_untouched, write_events
 from orchestrator.probes.evidence import MISSED_RETURNS, Observation, check_untouched
-from orchestrator.probes.place import EVENTS, Place, UserPlace, UserPoint, observe_program, place_of
+from orchestrator.probes.place import EVENTS, Place, PlacedAttachment, UserPlace, UserPoint, observe_program, place_of
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
-from orchestrator.probes.tracefs import (
-    TRACEFS,
-    Definition,
-    TracedEvent,
-    TraceEvent,
-    define,
-    make_instance,
-    missed,
-    own_event,
-    remove_instance,
-    undefine,
-)
-
-# An event of tracefs at a probe point of a guest: enabled, given one output after the other, removed.
 
 _STATES: dict[Handler, str] = {"noop": "1", "count": "0*", "record": "1"}
 _ADDRESS = re.compile(r"<0*([0-9a-f]{1,16})>")
-_DEFINED_AS = {"kprobe": "p", "kretprobe": "r"}
+_DEFINED_AS = {"kprobe": "p", "kretprobe": "r", "uprobe": "p", "uretprobe": "r"}
 
 
-class EventAttachment(Attachment):
+class EventAttachment(PlacedAttachment):
     """An event that is enabled. Made by ``event_attached``."""
 
-    def __init__(self, guest: Guest, kind: ProbeKind, event: TraceEvent, place: Place) -> None:
-        self._guest = guest
-        self._kind = kind
+    armed_when = "after enabling"
+
+    def __init__(self, guest: Guest, kind: ProbeKind, event: tracefs.TraceEvent, place: Place) -> None:
+        super().__init__(guest, kind, place)
         self._event = event
-        self._place = place
         self._handler: Handler = "noop"
         self._counted: Mapping[int, int] = {}
-        self.point = place.point
 
     def observe(self) -> Observation:
-        """Read both sources of evidence at the probe point, and whether the event is enabled as its output needs it."""
-        self._check_state()
-        return self._place.observe()
-
-    def _check_state(self) -> None:
-        """Raise EvidenceError unless the event is enabled as its output needs it."""
         state = self._event.state()
         if state != _STATES[self._handler]:
             raise EvidenceError(
                 f"the kernel shows the event at {self.point.name} as {state[:40]!r}, not {_STATES[self._handler]!r}",
                 hint="an event that is only enabled softly records nothing" if state == "0*" else "",
             )
-
-    def wait_until_armed(self) -> Observation:
-        """Wait, where the optimiser has to come."""
-        when = "after enabling"
-        return wait_until_armed(
-            self._guest, self._kind, self.point, self.observe, when, lambda seen: self._place.check_called(seen, when)
-        )
+        return self._place.observe()
 
     def handle(self, handler: Handler) -> None:
-        """Choose the output; the event stays enabled meanwhile, softly or not."""
         if self._handler == "count":
             self._event.switch(on=True)
             self._counted = self._event.counts()
@@ -111,18 +76,16 @@ class EventAttachment(Attachment):
         yield
 
     def counts(self, called: Called) -> tuple[int, int | None]:
-        """What the histogram had."""
         counts = self._counted
         self._check_none_missed()
         hits = sum(counts.get(pid, 0) for pid in called.pids)
         return hits, sum(counts.values()) - hits
 
     def recorded(self, called: Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
-        """What the buffer has."""
         self._check_none_missed()
         events = self._event.recorded()
-        if file is not None:
-            _write_csv(events, file)
+        rows = ([event.cpu, event.number, event.pid, event.said] for event in events)
+        write_events(file, ["cpu", "number", "pid", "event"], rows)
         for before, after in pairwise(events):
             if before.cpu == after.cpu and before.number >= after.number:
                 raise EvidenceError("events of a CPU are out of order", detail=[str(before), str(after)])
@@ -131,7 +94,7 @@ class EventAttachment(Attachment):
         hits = sum(event.pid in called.pids for event in events)
         return hits, len(events) - hits
 
-    def _check(self, event: TracedEvent, symbols: Symbols) -> None:
+    def _check(self, event: tracefs.TracedEvent, symbols: Symbols) -> None:
         """Raise EvidenceError unless an event is of this probe point, and of a kretprobe the return into the kernel."""
         if self._kind.tracepoint is not None:
             if not event.said.startswith(_words_of(self._kind.tracepoint)):
@@ -152,7 +115,7 @@ class EventAttachment(Attachment):
         """A tracepoint skips nothing: what runs there may be entered anew."""
         if self._kind.tracepoint is not None:
             return
-        number = missed(self._guest)
+        _, number = tracefs.profiled(self._guest, "kprobe")
         if number:
             hint = MISSED_RETURNS if self._kind.event == "kretprobe" else ""
             raise EvidenceError(f"the kernel skipped the event {number} times", hint=hint)
@@ -170,10 +133,10 @@ def _words_of(event: str) -> tuple[str, ...]:
     return (f"{call}(", f"{call} -> ")
 
 
-def definition_of(kind: ProbeKind, point: ProbePoint) -> Definition:
+def definition_of(kind: ProbeKind, point: ProbePoint) -> tracefs.Definition:
     """The event that a kind has at a point; a kretprobe's is of the function alone."""
     assert kind.event is not None
-    return Definition(_DEFINED_AS[kind.event], *point.place(0 if kind.event == "kretprobe" else point.offset))
+    return tracefs.Definition(_DEFINED_AS[kind.event], *point.place(0 if kind.event == "kretprobe" else point.offset))
 
 
 @contextlib.contextmanager
@@ -187,27 +150,21 @@ def event_attached(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Sy
     point = place.point
     check_untouched(point, place.observe(), "before enabling")
     allow_optimisation(guest, kind)
-    make_instance(guest)
+    tracefs.make_instance(guest)
     with removed(lambda: _remove(guest, kind, place)):
-        event = (
-            define(guest, definition_of(kind, point)) if kind.tracepoint is None else own_event(guest, kind.tracepoint)
-        )
+        if kind.tracepoint is None:
+            event = tracefs.define(guest, definition_of(kind, point))
+        else:
+            event = tracefs.own_event(guest, kind.tracepoint)
         event.switch(on=True)
         yield EventAttachment(guest, kind, event, place)
 
 
 def _remove(guest: Guest, kind: ProbeKind, place: Place) -> None:
-    remove_instance(guest)
+    tracefs.remove_instance(guest)
     if kind.tracepoint is None:
-        undefine(guest, definition_of(kind, place.point))
+        tracefs.undefine(guest, definition_of(kind, place.point))
     wait_until_untouched(guest, kind, place.point, place.observe, "after removing the event")
-
-
-def _write_csv(events: Sequence[TracedEvent], path: Path) -> None:
-    with path.open("w", newline="", encoding="ascii") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["cpu", "number", "pid", "event"])
-        writer.writerows([event.cpu, event.number, event.pid, event.said] for event in events)
 
 
 # An event of tracefs in the program that makes the calls: a uprobe or a uretprobe, as ``perf probe -x`` makes it.
@@ -215,16 +172,12 @@ def _write_csv(events: Sequence[TracedEvent], path: Path) -> None:
 # The kernel counts its hits itself (uprobe_profile), whatever becomes of them: the histogram and the buffer must have
 # as many. It has no count of hits that it missed.
 
-_DEFINED_IN_PROGRAMS_AS = {"uprobe": "p", "uretprobe": "r"}
-_PROFILE = f"{TRACEFS}/uprobe_profile"
-_PROFILE_MAX = 1 << 16
-_PROFILED = re.compile(r"^ +\S+ +probe +(\d{1,20})$", re.MULTILINE)
 _AT_ENTRY = re.compile(r"probe: \(0x([0-9a-f]{1,16})\)")
 _AT_RETURN = re.compile(r"probe: \(0x[0-9a-f]{1,16} <- 0x([0-9a-f]{1,16})\)")
 
 
 @dataclass(frozen=True)
-class UserDefinition(Definition):
+class UserDefinition(tracefs.Definition):
     """A uprobe (``p``) or a uretprobe (``r``) as an event, at a place in a file of the guest's: the ``offset``.
 
     ``semaphore`` is the place of the counter that a static probe point has, or 0.
@@ -234,12 +187,10 @@ class UserDefinition(Definition):
 
     @property
     def listing(self) -> str:
-        """The file of tracefs that takes it."""
         return EVENTS
 
     @property
     def place(self) -> str:
-        """As it is written there."""
         counter = f"({self.semaphore:#x})" if self.semaphore else ""
         return f"{self.symbol}:{self.offset:#x}{counter}"
 
@@ -247,25 +198,22 @@ class UserDefinition(Definition):
 class UserEventAttachment(EventAttachment):
     """A uprobe's event that is enabled. Made by ``user_event_attached``."""
 
-    def __init__(self, guest: Guest, kind: ProbeKind, event: TraceEvent, place: Place) -> None:
+    def __init__(self, guest: Guest, kind: ProbeKind, event: tracefs.TraceEvent, place: Place) -> None:
         super().__init__(guest, kind, event, place)
         self._before = 0
         self._hits = 0
 
     def handle(self, handler: Handler) -> None:
-        """Choose the output, and note how many hits the kernel has counted for the last one."""
-        hits = kernels_hits(self._guest)
+        (hits,) = tracefs.profiled(self._guest, "uprobe")
         self._hits, self._before = hits - self._before, hits
         super().handle(handler)
 
     def counts(self, called: Called) -> tuple[int, int | None]:
-        """What the histogram had, which must be all that the kernel has counted."""
         hits, others = super().counts(called)
         self._check_all(hits + (others or 0), "the histogram")
         return hits, others
 
     def recorded(self, called: Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
-        """What the buffer has, which must be all that the kernel has counted."""
         hits, others = super().recorded(called, symbols, file)
         self._check_all(hits + others, "the buffer")
         return hits, others
@@ -274,7 +222,7 @@ class UserEventAttachment(EventAttachment):
         if number != self._hits:
             raise EvidenceError(f"the kernel has counted {self._hits} hits of the uprobe, and {where} has {number}")
 
-    def _check(self, event: TracedEvent, symbols: Symbols) -> None:
+    def _check(self, event: tracefs.TracedEvent, symbols: Symbols) -> None:
         """Raise EvidenceError unless an event is of this probe point, or of a return from its function."""
         said = (_AT_RETURN if self._kind.event == "uretprobe" else _AT_ENTRY).fullmatch(event.said)
         if said is None or not self.point.is_at(int(said[1], 16)):
@@ -282,15 +230,6 @@ class UserEventAttachment(EventAttachment):
 
     def _check_none_missed(self) -> None:
         """The kernel counts no missed hits of uprobes; those that it counted are compared."""
-
-
-def kernels_hits(guest: Guest) -> int:
-    """Hits of the event since it was made, by the kernel's own count. Raises EvidenceError."""
-    text = guest.get(_PROFILE, largest=_PROFILE_MAX).decode("utf-8", errors="replace")
-    found = _PROFILED.findall(text)
-    if len(found) != 1:
-        raise EvidenceError("the kernel's profile of uprobe events does not list the probe", detail=text.splitlines())
-    return int(found[0])
 
 
 @contextlib.contextmanager
@@ -302,15 +241,15 @@ def user_event_attached(guest: Guest, kind: ProbeKind, point: UserPoint) -> Iter
     """
     assert kind.event is not None
     check_untouched(point, observe_program(guest, point), "before enabling")
-    make_instance(guest)
-    definition = UserDefinition(_DEFINED_IN_PROGRAMS_AS[kind.event], point.file, point.file_offset, point.semaphore)
+    tracefs.make_instance(guest)
+    definition = UserDefinition(_DEFINED_AS[kind.event], point.file, point.file_offset, point.semaphore)
     with removed(lambda: _remove_from_program(guest, definition, point)):
-        event = define(guest, definition)
+        event = tracefs.define(guest, definition)
         event.switch(on=True)
         yield UserEventAttachment(guest, kind, event, UserPlace(guest, kind, point))
 
 
-def _remove_from_program(guest: Guest, definition: Definition, point: UserPoint) -> None:
-    remove_instance(guest)
-    undefine(guest, definition)
+def _remove_from_program(guest: Guest, definition: tracefs.Definition, point: UserPoint) -> None:
+    tracefs.remove_instance(guest)
+    tracefs.undefine(guest, definition)
     check_untouched(point, observe_program(guest, point), "after removing the event")

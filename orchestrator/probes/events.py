@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 import struct
 from collections.abc import Iterator, Sequence
@@ -16,7 +15,7 @@ from orchestrator.catalog.probes import ProbeKind
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.channel import kernel_value
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.attachment import Called
+from orchestrator.probes.attachment import Called, write_events
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 
@@ -97,7 +96,6 @@ class Ring:
 
     @property
     def lost(self) -> int:
-        """Events that newer ones were written over."""
         return self.written - len(self.events)
 
 
@@ -108,12 +106,10 @@ class Events:
     rings: tuple[Ring, ...]
 
     def __iter__(self) -> Iterator[Event]:
-        """Every event that is left, CPU by CPU, the oldest first."""
         return (event for ring in self.rings for event in ring.events)
 
     @property
     def word_size(self) -> int:
-        """The size of the guest kernel's registers, in bytes. Raises EvidenceError when the rings do not agree."""
         sizes = {ring.word_size for ring in self.rings}
         if len(sizes) != 1:
             raise EvidenceError(f"the recorded events are of registers of {sorted(sizes)} bytes")
@@ -121,12 +117,10 @@ class Events:
 
     @property
     def written(self) -> int:
-        """How many events were recorded."""
         return sum(ring.written for ring in self.rings)
 
     @property
     def lost(self) -> int:
-        """How many of them newer ones were written over."""
         return sum(ring.lost for ring in self.rings)
 
 
@@ -173,14 +167,10 @@ def _not_a_ring(cpu: int, why: str) -> EvidenceError:
     return EvidenceError(f"what the module recorded on CPU {cpu} cannot be read: {why}")
 
 
-def write_csv(events: Events, path: Path) -> None:
+def write_csv(events: Events, path: Path | None) -> None:
     """Write every event that is left, CPU by CPU, the oldest first; arguments in hexadecimal."""
-    with path.open("w", newline="", encoding="ascii") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["cpu", "tsc", "event", "pid", *(f"arg{number}" for number in range(ARGUMENTS))])
-        for event in events:
-            row = [event.cpu, event.tsc, event.event.name.lower(), event.pid]
-            writer.writerow([*row, *(f"{argument:#x}" for argument in event.args)])
+    rows = ([one.cpu, one.tsc, one.event.name.lower(), one.pid, *map(hex, one.args)] for one in events)
+    write_events(path, ["cpu", "tsc", "event", "pid", *(f"arg{number}" for number in range(ARGUMENTS))], rows)
 
 
 def check_events(events: Events, kind: ProbeKind, called: Called, point: ProbePoint, symbols: Symbols) -> int:

@@ -9,25 +9,15 @@ place.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, replace
 
 from orchestrator.catalog.probes import Mechanism, ProbeKind, Site
 from orchestrator.errors import EvidenceError, OtherMechanism
 from orchestrator.guest.guest import Guest
+from orchestrator.probes import tracefs
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
-from orchestrator.probes.tracefs import (
-    ALL_USERS,
-    BPF_TRAMPOLINE,
-    KPROBES_HANDLER,
-    TRACED_FUNCTIONS,
-    Traced,
-    called_by_tracer,
-    called_for_fprobe,
-    direct_trampoline,
-    find_traced,
-)
 
 KPROBES_LIST = "/sys/kernel/debug/kprobes/list"
 OUT_OF_TREE = 1 << 12
@@ -81,19 +71,17 @@ class Observation:
     live: bytes
     flags: str | None
     probes: int = 1
-    traced: Traced | None = None
+    traced: tracefs.Traced | None = None
     called: str | None = None
 
     @property
     def jump_target(self) -> int | None:
-        """Where a five-byte jump or call at the probe point leads, relative to the probe point."""
         if self.live[0] not in (0xE8, 0xE9):
             return None
         return JUMP_BYTES + int.from_bytes(self.live[1:JUMP_BYTES], "little", signed=True)
 
     @property
     def pointer(self) -> int:
-        """The bytes as an address."""
         return int.from_bytes(self.live, "little")
 
 
@@ -119,7 +107,7 @@ def followed(
     kind: ProbeKind,
     point: ProbePoint,
     seen: Observation,
-    known: MutableMapping[tuple[bytes, Traced], str],
+    known: MutableMapping[tuple[bytes, tracefs.Traced], str],
 ) -> Observation:
     """The observation with what the function tracer calls at the probe point, where the kind's mechanism is that.
 
@@ -134,14 +122,14 @@ def followed(
     if kind.mechanism in ("direct", "own"):
         place = (seen.live, seen.traced)
         if place not in known:
-            known[place] = direct_trampoline(guest, target)
+            known[place] = tracefs.direct_trampoline(guest, target)
         return replace(seen, called=known[place])
-    return replace(seen, called=called_by_tracer(guest, symbols(), seen.traced, target))
+    return replace(seen, called=tracefs.called_by_tracer(guest, symbols(), seen.traced, target))
 
 
-def _traced(guest: Guest, point: ProbePoint) -> Traced | None:
-    listing = guest.get(TRACED_FUNCTIONS).decode("ascii", errors="replace")
-    return find_traced(listing, {point.symbol, *point.aliases}, point.module)
+def _traced(guest: Guest, point: ProbePoint) -> tracefs.Traced | None:
+    listing = guest.get(tracefs.TRACED_FUNCTIONS).decode("ascii", errors="replace")
+    return tracefs.find_traced(listing, {point.symbol, *point.aliases}, point.module)
 
 
 def check_armed(kind: ProbeKind, point: ProbePoint, seen: Observation, when: str) -> None:
@@ -218,19 +206,19 @@ def check_called(
     function. A direct call must lead into the module, or into BPF's trampoline.
     """
     assert seen.traced is not None
-    is_sole_user = seen.called == ALL_USERS and seen.traced.functions == 1
+    is_sole_user = seen.called == tracefs.ALL_USERS and seen.traced.functions == 1
     if kind.fprobe is not None:
-        expected = called_for_fprobe(symbols(), kind.fprobe)
+        expected = tracefs.called_for_fprobe(symbols(), kind.fprobe)
         right = seen.called == expected or is_sole_user
     elif kind.mechanism == "direct" and kind.template is None:
-        right, expected = seen.called == BPF_TRAMPOLINE, BPF_TRAMPOLINE
+        right, expected = seen.called == tracefs.BPF_TRAMPOLINE, tracefs.BPF_TRAMPOLINE
     elif kind.mechanism == "direct":
         right, expected = str(seen.called).endswith(f" [{module}]"), f"a trampoline of {module}"
     elif kind.site == "ftrace":
         right = str(seen.called).endswith(f" [{module}]") or is_sole_user
         expected = f"a handler of {module} alone"
     else:
-        right, expected = seen.called == KPROBES_HANDLER, KPROBES_HANDLER
+        right, expected = seen.called == tracefs.KPROBES_HANDLER, tracefs.KPROBES_HANDLER
     if not right:
         raise EvidenceError(
             f"{when}, the function tracer calls {seen.called} at {point.symbol}, not {expected}",
@@ -275,12 +263,9 @@ def mechanism_seen(kind: ProbeKind, point: ProbePoint, seen: Observation) -> str
         return kind.mechanism
     if seen.live == point.original:
         return "elsewhere"
-    if seen.called == BPF_TRAMPOLINE:
+    if seen.called == tracefs.BPF_TRAMPOLINE:
         return "direct"
-    for (site, mechanism), look in _LOOKS.items():
-        if site == kind.site and look.first and seen.live[0] in look.first and (seen.flags or "") == look.flags:
-            return mechanism
-    return "patched"
+    return next((mechanism for mechanism, _ in _looks_seen(kind, seen)), "patched")
 
 
 def check_taint(mask: int) -> None:
@@ -293,11 +278,15 @@ def _users(seen: Observation) -> int:
     return seen.traced.users if seen.traced else 0
 
 
-def _described(kind: ProbeKind, seen: Observation) -> str:
-    """What an observation shows, in words."""
-    for (site, _), look in _LOOKS.items():
+def _looks_seen(kind: ProbeKind, seen: Observation) -> Iterator[tuple[Mechanism, _Look]]:
+    for (site, mechanism), look in _LOOKS.items():
         if site == kind.site and look.first and seen.live[0] in look.first and (seen.flags or "") == look.flags:
-            return look.described
+            yield mechanism, look
+
+
+def _described(kind: ProbeKind, seen: Observation) -> str:
+    for _, look in _looks_seen(kind, seen):
+        return look.described
     if seen.flags == "[OPTIMIZED]":
         return "the kernel's jump optimisation, listed before the jump is in place"
     return "no mechanism of the lab's" if seen.flags is not None else "no probe"

@@ -48,7 +48,6 @@ class Span:
 
     @property
     def size(self) -> int:
-        """Bytes."""
         return self.end - self.start
 
 
@@ -134,7 +133,6 @@ class TextLayout:
 
     @classmethod
     def of(cls, guest: Guest, symbols: Symbols) -> TextLayout:
-        """Look both up in a running guest. Raises EvidenceError where its lists make no sense."""
         kernel = cls.of_kernel(symbols)
         data = [*kernel.data]
         modules = [Span(name, module.start, module.end) for name, module in ModuleMemory.all_of(guest).items()]
@@ -145,8 +143,8 @@ class TextLayout:
         for module, claimed, mapped in zip(modules, listed, text, strict=True):
             if mapped == claimed:
                 data.append(Span(module.name, (mapped.end + 3) & ~3, module.end))
-            else:
-                data += _table_apart(guest, module, sections[module.name])
+            elif (table := sections[module.name].get(_BRANCHES)) is not None:  # apart from the text
+                data.append(Span(module.name, table, _mapped_end(guest, table, table + _LARGEST_TABLE)))
         return cls(_possible([*kernel.text, *text]), _possible(data))
 
     @classmethod
@@ -185,12 +183,6 @@ def _is_mapped(guest: Guest, address: int, size: int) -> bool:
     return True
 
 
-def _table_apart(guest: Guest, module: Span, sections: Mapping[str, int]) -> Sequence[Span]:
-    """The memory that a module's table of static branches is in, where it is apart from the text."""
-    start = sections.get(_BRANCHES)
-    return [] if start is None else [Span(module.name, start, _mapped_end(guest, start, start + _LARGEST_TABLE))]
-
-
 def _possible(spans: Sequence[Span]) -> Sequence[Span]:
     """Those that have any bytes. Raises EvidenceError where one cannot be."""
     for span in spans:
@@ -202,7 +194,6 @@ def _possible(spans: Sequence[Span]) -> Sequence[Span]:
 
 
 def _sections(guest: Guest, modules: Sequence[Span]) -> Mapping[str, Mapping[str, int]]:
-    """The addresses of each module's sections, by their names."""
     sections: dict[str, dict[str, int]] = {module.name: {} for module in modules}
     if modules:
         folders = [f"/sys/module/{module.name}/sections" for module in modules]
@@ -260,20 +251,12 @@ Content = Sequence[bytes]
 
 
 @dataclass(frozen=True)
-class Settled:
-    """The text as it is; static branches that the kernel has switched are all that differs."""
+class Look:
+    """The text as it is, the branches that the kernel has switched, and the addresses of ``others`` that differ."""
 
     content: Content
     switched: tuple[SwitchedBranch, ...]
-
-
-@dataclass(frozen=True)
-class _Look:
-    """The text as it is, the branches that were switched, and the addresses of ``others``."""
-
-    content: Content
-    switched: tuple[SwitchedBranch, ...]
-    others: dict[int, str]
+    others: Mapping[int, str]
 
 
 class GuestText:
@@ -283,12 +266,11 @@ class GuestText:
         self._guest, self._symbols, self._layout = guest, symbols, layout
 
     def read(self) -> Content:
-        """The text as it is now. Raises GuestError."""
         with at_rest(self._guest):
             return self._spans()
 
-    def settled(self, expected: Content) -> Settled:
-        """The text, compared with what it should be.
+    def settled(self, expected: Content) -> Look:
+        """The text, compared with what it should be; nothing else differs than switched branches.
 
         Raises EvidenceError for every difference that is not a static branch which the kernel has switched for itself,
         and for a tracepoint that is enabled on one side only.
@@ -304,16 +286,16 @@ class GuestText:
             if len(lines) > _MOST_SHOWN:
                 lines[_MOST_SHOWN] = "and more"
             raise EvidenceError("the cell left the kernel's text changed", detail=lines)
-        return Settled(look.content, look.switched)
+        return look
 
-    def _look(self, expected: Content, last: _Look | None = None) -> _Look:
+    def _look(self, expected: Content, last: Look | None = None) -> Look:
         """The text now; where it is what it was at the ``last`` look, the same again."""
         # A resting guest lets QEMU read the text of a Debian kernel (10 MB) in 5 ms instead of 20.
         with at_rest(self._guest):
             content = self._spans()
             if last is not None and content == last.content:
                 return last
-            return _Look(content, *self._differences(expected, content))
+            return Look(content, *self._differences(expected, content))
 
     def _spans(self) -> Content:
         return [self._guest.read_memory(span.start, span.size) for span in self._layout.text]
@@ -345,13 +327,12 @@ class GuestText:
         return tuple(switched), changed
 
     def _at(self, content: Content, address: int, size: int) -> bytes:
-        """Bytes of the text, fewer at its end."""
         for span, text in zip(self._layout.text, content, strict=True):
             if address in span:
                 return text[address - span.start : address - span.start + size]
         return b""
 
-    def _shown(self, expected: Content, content: Content, changed: dict[int, str]) -> Iterator[str]:
+    def _shown(self, expected: Content, content: Content, changed: Mapping[int, str]) -> Iterator[str]:
         for first, last in _near(sorted(changed)):
             size = min(last - first + 1, _SHOWN_BYTES)
             before, after = (self._at(one, first, size).hex(" ") for one in (expected, content))
@@ -365,7 +346,6 @@ def _changed(start: int, before: bytes, after: bytes) -> Iterator[int]:
 
 
 def _near(addresses: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The first and the last address of each group."""
     first = last = addresses[0]
     for address in addresses[1:]:
         if address - last > _NEAR:
@@ -373,9 +353,6 @@ def _near(addresses: Sequence[int]) -> Iterator[tuple[int, int]]:
             first = address
         last = address
     yield first, last
-
-
-# Is the text of a guest's kernel, and of its modules, still what it was? QEMU reads it from outside.
 
 
 class KernelText:

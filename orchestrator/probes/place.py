@@ -6,13 +6,14 @@ from __future__ import annotations
 import re
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.catalog.data import nearest
 from orchestrator.catalog.probes import ProbeKind
 from orchestrator.errors import CommandFailed, EvidenceError
 from orchestrator.guest.guest import Guest
+from orchestrator.probes.attachment import Attachment, wait_until_armed
 from orchestrator.probes.bpf_program import pinned_links
 from orchestrator.probes.evidence import Observation, check_called, followed, observe
 from orchestrator.probes.point import ProbePoint, find_static_branch
@@ -144,21 +145,14 @@ def _searched(guest: Guest, symbols: Symbols, name: str, iterator: int) -> int:
         raise EvidenceError("the guest's kernel does not list where its data is (_etext, _sinittext)")
     memory = guest.read_memory(start, end - start)
     wanted = name.encode() + b"\0"
-    for place in _places(memory, word.pack(iterator)):
-        struct_at = place - _ITERATOR_FIELD * word.size
+    for found in re.finditer(re.escape(word.pack(iterator)), memory):
+        struct_at = found.start() - _ITERATOR_FIELD * word.size
         if struct_at < 0:
             continue
         (text,) = word.unpack_from(memory, struct_at)
         if memory[text - start : text - start + len(wanted)] == wanted:
             return start + struct_at
     raise EvidenceError(f"the tracepoint {name} is nowhere in the data of the guest's kernel")
-
-
-def _places(memory: bytes, wanted: bytes) -> Iterator[int]:
-    place = memory.find(wanted)
-    while place >= 0:
-        yield place
-        place = memory.find(wanted, place + 1)
 
 
 def _word_of(address: int) -> struct.Struct:
@@ -206,11 +200,9 @@ class UserPoint(ProbePoint):
 
     @property
     def file(self) -> str:
-        """The file that has the point."""
         return self.library or self.program
 
     def is_at(self, address: int) -> bool:
-        """Whether a hit can have come from an address: each process has a library at other pages."""
         if self.library is None:
             return super().is_at(address)
         return (address - self.address) % _PAGE == 0
@@ -272,6 +264,22 @@ class Place(ABC):
     @abstractmethod
     def check_called(self, seen: Observation, when: str) -> None:
         """Raise EvidenceError unless a hit leads to the probe, and to it alone."""
+
+
+class PlacedAttachment(Attachment):
+    """A probe that the kernel itself puts at a place."""
+
+    armed_when = "after attaching"
+
+    def __init__(self, guest: Guest, kind: ProbeKind, place: Place) -> None:
+        self._guest, self._kind, self._place = guest, kind, place
+        self.point = place.point
+
+    def wait_until_armed(self) -> Observation:
+        def check(seen: Observation) -> None:
+            self._place.check_called(seen, self.armed_when)
+
+        return wait_until_armed(self._guest, self._kind, self.point, self.observe, self.armed_when, check)
 
 
 class _Function(Place):

@@ -43,23 +43,15 @@ _MOST_LISTED = 4096
 
 
 @dataclass(frozen=True)
-class _Range:
-    start: int
-    end: int
-    reason: str
-
-
-@dataclass(frozen=True)
 class RefusedPlaces:
     """Places that no kprobe may be at."""
 
-    _ranges: Sequence[_Range]
+    _ranges: Sequence[tuple[range, str]]
 
     @classmethod
     def of(cls, guest: Guest, symbols: Symbols) -> RefusedPlaces:
-        """Read a guest's."""
         listed = guest.get(BLACKLIST, largest=BLACKLIST_MAX).decode("ascii", errors="replace")
-        marked = [_Range(int(one[1], 16), int(one[2], 16), _MARKED) for one in _LINE.finditer(listed)]
+        marked = [(range(int(one[1], 16), int(one[2], 16)), _MARKED) for one in _LINE.finditer(listed)]
         return cls([*_sections(symbols.anywhere), *marked])
 
     @classmethod
@@ -68,23 +60,23 @@ class RefusedPlaces:
 
         One without CONFIG_KALLSYMS_ALL does not say where its list is: its boot answers.
         """
-        marked = [_Range(one, code.following(one) or one, _MARKED) for one in _unprobed(code)]
+        marked = [(range(one, code.following(one) or one), _MARKED) for one in _unprobed(code)]
         first, behind = (code.address(f"__kprobes_text_{edge}") for edge in ("start", "end"))
         if first is not None and behind is not None:
-            marked.append(_Range(first, behind, _MARKED))
+            marked.append((range(first, behind), _MARKED))
         return cls([*_sections(code.address), *marked])
 
     def reason(self, address: int) -> str | None:
         """Why no kprobe may be at an address; None where the kernel names no reason."""
-        return next((one.reason for one in self._ranges if one.start <= address < one.end), None)
+        return next((reason for one, reason in self._ranges if address in one), None)
 
 
-def _sections(find: Callable[[str], int | None]) -> Iterator[_Range]:
+def _sections(find: Callable[[str], int | None]) -> Iterator[tuple[range, str]]:
     """The sections that are refused as a whole, by the addresses that ``find`` has of names."""
     for name, reason in _SECTIONS.items():
         start, end = (find(f"__{name}_text_{edge}") for edge in ("start", "end"))
         if start is not None and end is not None:
-            yield _Range(start, end, reason)
+            yield range(start, end), reason
 
 
 def _unprobed(code: KernelCode) -> Iterator[int]:
@@ -207,8 +199,9 @@ class _Known:
 
     def verdicts(self, one: Instruction) -> Mapping[Means, Verdict]:
         kprobe = self._kprobe(one)
-        elsewhere = None if one.address == self.entry else f"a djprobe is at the function's entry, at {self._at_entry}"
-        djprobe = self.refusal if elsewhere is None else elsewhere
+        djprobe = self.refusal
+        if one.address != self.entry:
+            djprobe = f"a djprobe is at the function's entry, at +{self.entry - self.start:#x}"
         return {
             "kprobe": kprobe,
             "optimised": kprobe,
@@ -237,10 +230,6 @@ class _Known:
             return YES
         return no(f"the function tracer's site is at +{self.traced - self.start:#x}")
 
-    @property
-    def _at_entry(self) -> str:
-        return f"+{self.entry - self.start:#x}"
-
 
 def answered(guest: Guest, module: Module, function: FunctionPlaces) -> FunctionPlaces:
     """The places with a guest's answers: its kernel is given a kprobe at each of them, one at a time.
@@ -256,19 +245,17 @@ def answered(guest: Guest, module: Module, function: FunctionPlaces) -> Function
     answers = [line.split(";", 2) for line in said]
     if [one[0] for one in answers] != [f"{one:x}" for one in addresses] or any(len(one) != 3 for one in answers):
         raise EvidenceError("the guest does not answer for each instruction", detail=said[:3])
-    asked = zip(function.places, answers, strict=True)
-    return replace(function, places=list(_answers(asked)))
-
-
-def _answers(asked: Iterator[tuple[ProbePlace, list[str]]]) -> Iterator[ProbePlace]:
-    for place, (_, flags, said) in asked:
-        is_armed = said in _STEPS and "listed" in flags and "[FTRACE]" not in flags
-        kprobe = YES if is_armed else no("the kernel puts it elsewhere" if said in _STEPS else said[:200])
+    places = []
+    for place, (_, flags, answer) in zip(function.places, answers, strict=True):
+        is_armed = answer in _STEPS and "listed" in flags and "[FTRACE]" not in flags
+        kprobe = YES if is_armed else no("the kernel puts it elsewhere" if answer in _STEPS else answer[:200])
         optimised = YES if "[OPTIMIZED]" in flags else no("this kernel puts no jump in place of a kprobe's int3 here")
         found: dict[Means, Verdict] = {"kprobe": kprobe, "optimised": optimised if is_armed else kprobe}
         # Where the image has said no, it has the better reason.
         kept = {means: one for means, one in place.verdicts.items() if one.is_possible is not None}
-        yield replace(place, verdicts={**place.verdicts, **found, **kept}, step=said if is_armed else None)
+        verdicts = {**place.verdicts, **found, **kept}
+        places.append(replace(place, verdicts=verdicts, step=answer if is_armed else None))
+    return replace(function, places=places)
 
 
 def refusal_of(kind: ProbeKind, place: ProbePlace) -> str | None:
@@ -301,8 +288,6 @@ def means_of(kind: ProbeKind) -> Means | None:
     }
     return by_mechanism.get(kind.mechanism)
 
-
-# What keeps the kernel from putting a jump in place of a kprobe's int3, besides the place itself.
 
 _NOT_OPTIMISED_LISTED = re.compile(r"^([0-9a-f]{8,16}) +[krj] +(\S{1,200})", re.MULTILINE)
 

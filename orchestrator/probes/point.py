@@ -13,8 +13,6 @@ from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.symbols import Symbols
 
-# A place in the guest's kernel to probe, and its original bytes.
-
 SHOWN_BYTES = 16
 """Bytes looked at from the probe point on: the longest x86 instruction has 15."""
 

@@ -16,8 +16,9 @@ from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.data import unknown
 from orchestrator.catalog.kernels import Arch, without_option
 from orchestrator.catalog.probes import RecorderName, standard_events
-from orchestrator.errors import CommandFailed, EvidenceError, GuestError, LabError, UsageError
+from orchestrator.errors import EvidenceError, UsageError
 from orchestrator.guest.guest import Guest
+from orchestrator.probes.attachment import OPTIMISATION, removed
 from orchestrator.probes.loading import load
 
 # A recorder's report, parsed and checked: the lines of ``kmods/recorder/places.c``.
@@ -95,17 +96,14 @@ class RecorderReport:
     sites: tuple[Site, ...]
 
     def recorded(self, event: str) -> int:
-        """How often an event was recorded. Raises KeyError for one that it does not record."""
         return {count.event: count.recorded for count in self.events}[event]
 
     @property
     def missed(self) -> int:
-        """Hits whose handler was left out, of all events."""
         return sum(count.missed for count in self.events)
 
     @property
     def hits(self) -> int:
-        """All hits: those that were recorded, and those whose handler was left out."""
         return sum(count.recorded for count in self.events) + self.missed
 
 
@@ -210,7 +208,6 @@ class _Lines:
         self._lines = text[:-1].split("\n")
 
     def take(self, pattern: re.Pattern[str]) -> tuple[str, ...]:
-        """The next line's groups."""
         found = pattern.fullmatch(self._lines[self._next]) if self._next < len(self._lines) else None
         if found is None:
             self.refuse("a line of another kind was expected")
@@ -218,19 +215,16 @@ class _Lines:
         return tuple(found.groups())
 
     def while_they_match(self, pattern: re.Pattern[str], most: int) -> Iterator[tuple[str, ...]]:
-        """The groups of all lines of a kind that follow."""
         for _ in range(most):
             if self._next >= len(self._lines) or not pattern.fullmatch(self._lines[self._next]):
                 return
             yield self.take(pattern)
 
     def end(self) -> None:
-        """Nothing may follow."""
         if self._next != len(self._lines):
             self.refuse("more follows its end")
 
     def refuse(self, why: str) -> NoReturn:
-        """Raise EvidenceError, with the line."""
         line = self._lines[self._next] if self._next < len(self._lines) else ""
         raise EvidenceError(f"the recorder's report cannot be read: {why}", detail=[line[:200]] if line else [])
 
@@ -245,7 +239,6 @@ MODULE = "lab_recorder"
 REPORT = f"/sys/kernel/debug/{MODULE}/report"
 STOP = f"/sys/module/{MODULE}/parameters/stop"
 """In the guest: the report of a loaded recorder, and the file that stops it when a 1 is written to it."""
-_OPTIMISATION = "/proc/sys/debug/kprobes-optimization"
 _LIMIT = 600.0
 """Host seconds: a djprobe goes in and out in a tenth of a second, in a guest that is busy or preemptible in seconds."""
 
@@ -310,7 +303,6 @@ class Recorder:
         self._guest = guest
 
     def report(self) -> RecorderReport:
-        """What it has recorded so far. Raises EvidenceError for anything but a whole report."""
         return parse_report(self._guest.get(REPORT))
 
     def stop(self) -> RecorderReport:
@@ -336,23 +328,12 @@ def recording(guest: Guest, mechanism: Mechanism, module: Module) -> Iterator[Re
     Raises EvidenceError when the module is refused (with its own reason from the kernel's log), when it is another
     mechanism's, or when the original bytes are not back.
     """
-    guest.put(b"1" if mechanism == "kprobe-optimized" else b"0", _OPTIMISATION)
+    guest.put(b"1" if mechanism == "kprobe-optimized" else b"0", OPTIMISATION)
     load(guest, module.name, module.file, time_limit=_LIMIT)
     recorder = Recorder(guest)
-    try:
+    with removed(lambda: guest.succeed(["rmmod", module.name], time_limit=_LIMIT)):
         report = recorder.report()
         if report.mechanism != mechanism:
             raise EvidenceError(f"the recorder's mechanism is {report.mechanism}, not {mechanism}")
         yield recorder
         recorder.stop()
-    except LabError as error:
-        # The first error is the one to report. A guest in trouble gets no commands.
-        if not isinstance(error, GuestError):
-            with contextlib.suppress(CommandFailed):
-                _unload(guest, module)
-        raise
-    _unload(guest, module)
-
-
-def _unload(guest: Guest, module: Module) -> None:
-    guest.succeed(["rmmod", module.name], time_limit=_LIMIT)

@@ -22,8 +22,6 @@ from orchestrator.errors import EvidenceError
 from orchestrator.guest.channel import kernel_value
 from orchestrator.guest.guest import Guest
 
-# Where are the functions and modules of a guest's kernel? Its own lists, read once a boot.
-
 KALLSYMS = "/proc/kallsyms"
 KALLSYMS_MAX = 16 << 20
 """Bytes; a Debian kernel's has 4 MB."""
@@ -54,7 +52,6 @@ class Symbols:
 
     @classmethod
     def of(cls, guest: Guest, modules: Iterable[str] = ()) -> Symbols:
-        """Read the guest's list. Guests whose lists are equal byte for byte share what was parsed."""
         return _shared(guest.get(KALLSYMS, largest=KALLSYMS_MAX), frozenset(modules))
 
     @classmethod
@@ -82,7 +79,6 @@ class Symbols:
         return found[0]
 
     def sharing(self, symbol: str) -> Sequence[str]:
-        """The modules that have a function of this name, beside the kernel's own."""
         return sorted({module for _, module in self._in_modules.get(symbol, ())})
 
     def functions(self, name: str) -> int:
@@ -90,7 +86,6 @@ class Symbols:
         return len(self._functions(name))
 
     def names(self, address: int) -> frozenset[str]:
-        """All names of the function at an address; the kernel's lists show one of them."""
         first, behind = bisect_left(self._all, (address,)), bisect_left(self._all, (address + 1,))
         found = [(name, module) for _, name, kind, module in self._all[first:behind] if kind in _FUNCTION]
         return frozenset(name for name, module in found if not module) or frozenset(name for name, _ in found)
@@ -101,7 +96,6 @@ class Symbols:
         return None if found is None else found[2]
 
     def in_text(self, address: int) -> bool:
-        """Whether an address is in the text of the kernel itself."""
         return self.address("_stext") <= address < self.address("_etext")
 
     def functions_like(self, pattern: re.Pattern[str]) -> Mapping[str, int]:
@@ -152,11 +146,9 @@ class Symbols:
         return f"{address:#x}" if self.anywhere("__start___jump_table") is None else self.at(address)
 
     def _found(self, name: str, kinds: Container[str]) -> Sequence[int]:
-        """The addresses of what has a name, of these types of symbols; a module's symbols do not count."""
         return [address for address, kind in self._by_name.get(name, ()) if kind in kinds]
 
     def _functions(self, name: str) -> Sequence[int]:
-        """The addresses of the kernel's own functions of a name; of those in modules where only these have it."""
         found = self._found(name, _FUNCTION)
         if found or not self.modules:
             return found
@@ -165,7 +157,6 @@ class Symbols:
         return [address for address, _ in in_modules] if any(one in self.modules for _, one in in_modules) else []
 
     def _to_next(self, start: int) -> int | None:
-        """Bytes to the next symbol; None at the end."""
         behind = bisect_left(self._all, (start + 1,))
         return self._all[behind][0] - start if behind < len(self._all) else None
 
@@ -179,7 +170,6 @@ class Symbols:
 
     @cached_property
     def _by_name(self) -> Mapping[str, Sequence[tuple[int, str]]]:
-        """The addresses and types of the kernel's own symbols, by their names."""
         found: dict[str, list[tuple[int, str]]] = {}
         for address, name, kind, module in self._all:
             if not module:
@@ -188,7 +178,6 @@ class Symbols:
 
     @cached_property
     def _in_modules(self) -> Mapping[str, Sequence[tuple[int, str]]]:
-        """The addresses and modules of all modules' functions, by their names."""
         found: dict[str, list[tuple[int, str]]] = {}
         for address, name, kind, text in self._all:
             module = _module_of(text)
@@ -226,13 +215,11 @@ class ModuleMemory:
 
     @classmethod
     def all_in(cls, listing: bytes) -> Mapping[str, ModuleMemory]:
-        """The same of a listing that was kept."""
         found = [_MODULE.match(line) for line in listing.decode("ascii", errors="replace").splitlines()]
         return {one[1]: cls(int(one[3], 16), int(one[3], 16) + int(one[2])) for one in found if one is not None}
 
     @classmethod
     def of(cls, guest: Guest, name: str) -> ModuleMemory:
-        """Look one module up. Raises EvidenceError when it is not loaded."""
         module = cls.all_of(guest).get(name)
         if module is None:
             raise EvidenceError(f"module {name} is not among the guest's loaded modules")
@@ -290,7 +277,6 @@ def _address(shown: str, module: str, section: str) -> int:
 
 
 def _functions(elf: ELFFile) -> Iterator[tuple[str, str, int]]:
-    """Name, section and offset of what can be executed: functions, labels of assembly, room for code."""
     table = elf.get_section_by_name(".symtab")
     if not isinstance(table, SymbolTableSection):
         return
@@ -324,15 +310,11 @@ def marker_code(code: KernelCode) -> Sequence[range]:
     start, end = code.address(_BEGIN), code.address(_END)
     if start is None or end is None:
         return ()
-    sites = [_site(code, address) for address in range(start, end, _WORDS * code.word)]
-    calls = {taken: _end_of_call(code, taken) for _, _, taken in sites}
-    return [*(range(load, passed) for load, passed, _ in sites), *(range(*call) for call in calls.items())]
-
-
-def _site(code: KernelCode, address: int) -> tuple[int, int, int]:
-    """Where a marker begins, where the code goes on without a probe, and where it goes with one."""
-    load, passed, taken = (code.number(address + word * code.word) or 0 for word in range(1, _WORDS))
-    return load, passed, taken
+    words = [code.number(address) or 0 for address in range(start, end, code.word)]
+    # Where a marker begins, where the code goes on without a probe, and where it goes with one.
+    loads, passed, taken = (words[word::_WORDS] for word in range(1, _WORDS))
+    calls = {call: _end_of_call(code, call) for call in taken}
+    return [*map(range, loads, passed), *(range(*call) for call in calls.items())]
 
 
 def _end_of_call(code: KernelCode, start: int) -> int:

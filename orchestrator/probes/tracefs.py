@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from orchestrator.catalog.data import nearest
 from orchestrator.errors import CommandFailed, EvidenceError, PlaceRefused
@@ -17,14 +18,11 @@ from orchestrator.guest.channel import kernel_value, whole_number
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, Symbols
 
-# An event of tracefs in a guest: made as perf probe and trace-cmd make it, switched, counted and read back.
-
 TRACEFS = "/sys/kernel/tracing"
 INSTANCE = f"{TRACEFS}/instances/lab"
 
 _GROUP, _NAME = "lab", "probe"
 _DEFINITIONS = f"{TRACEFS}/kprobe_events"
-_PROFILE = f"{TRACEFS}/kprobe_profile"
 _REASONS = f"{TRACEFS}/error_log"
 _EVENTS = f"{TRACEFS}/available_events"
 _HISTOGRAM = "hist:keys=common_pid:size=4096"
@@ -39,7 +37,10 @@ _EVENTS_MAX = 1 << 20
 
 _COUNTED = re.compile(r"^\{ common_pid: +(\d{1,10}) \} hitcount: +(\d{1,20})$", re.MULTILINE)
 _TOTALS = re.compile(r"^Totals:\n    Hits: (\d{1,20})\n    Entries: (\d{1,20})\n    Dropped: (\d{1,20})$", re.MULTILINE)
-_PROFILED = re.compile(rf"^ +{_NAME} +(\d{{1,20}}) +(\d{{1,20}})$", re.MULTILINE)
+_PROFILED = {
+    "kprobe": re.compile(rf"^ +{_NAME} +(\d{{1,20}}) +(\d{{1,20}})$", re.MULTILINE),
+    "uprobe": re.compile(rf"^ +\S+ +{_NAME} +(\d{{1,20}})$", re.MULTILINE),
+}
 _EVENT_LINE = re.compile(r"^.{0,60}-(\d{1,10}) +\[(\d{3,5})\] +\S{1,10} +(\d{1,20}): (.{1,400})$")
 _LOST = ("overrun", "commit overrun", "dropped events")
 
@@ -54,17 +55,14 @@ class Definition:
 
     @property
     def listing(self) -> str:
-        """The file of tracefs that takes it."""
         return _DEFINITIONS
 
     @property
     def place(self) -> str:
-        """As it is written there."""
         return f"{self.symbol}+{self.offset}" if self.offset else self.symbol
 
     @property
     def text(self) -> str:
-        """What is written there."""
         return f"{self.kind}:{_GROUP}/{_NAME} {self.place}"
 
 
@@ -94,11 +92,9 @@ class TraceEvent:
         return kernel_value(self._guest, f"{self._folder}/enable")
 
     def record(self, *, on: bool) -> None:
-        """Let events be written to the instance's buffer, or not."""
         self._guest.put(b"1" if on else b"0", f"{INSTANCE}/tracing_on")
 
     def count(self) -> None:
-        """Begin to count hits by thread, from nothing."""
         self._trigger(_HISTOGRAM)
 
     def stop_counting(self) -> None:
@@ -109,7 +105,6 @@ class TraceEvent:
         self._guest.put(text.encode(), f"{self._folder}/trigger")
 
     def counts(self) -> dict[int, int]:
-        """Hits by the thread's number. Raises EvidenceError where the histogram has not got all."""
         text = self._guest.get(f"{self._folder}/hist", largest=_HISTOGRAM_MAX).decode("ascii", errors="replace")
         totals = _TOTALS.search(text)
         counts = {int(pid): int(hits) for pid, hits in _COUNTED.findall(text)}
@@ -120,11 +115,9 @@ class TraceEvent:
         return counts
 
     def empty(self) -> None:
-        """Forget what was recorded."""
         self._guest.put(b"", f"{INSTANCE}/trace")
 
     def recorded(self) -> Sequence[TracedEvent]:
-        """What was recorded, CPU by CPU in order. Raises EvidenceError where the buffer has lost any of it."""
         events: list[TracedEvent] = []
         for cpu in range(self._guest.machine.smp):
             folder = f"{INSTANCE}/per_cpu/cpu{cpu}"
@@ -198,13 +191,13 @@ def undefine(guest: Guest, definition: Definition) -> None:
     guest.succeed(["sh", "-c", 'echo "$0" >> "$1"', f"-:{_GROUP}/{_NAME}", definition.listing])
 
 
-def missed(guest: Guest) -> int:
-    """Hits of the event for which the kernel could not run its handler. Raises EvidenceError."""
-    text = guest.get(_PROFILE, largest=_PROFILE_MAX).decode("ascii", errors="replace")
-    found = _PROFILED.findall(text)
+def profiled(guest: Guest, kind: Literal["kprobe", "uprobe"]) -> list[int]:
+    """What the kernel counts of the event: its hits, and of a kprobe's those whose handler it could not run."""
+    text = guest.get(f"{TRACEFS}/{kind}_profile", largest=_PROFILE_MAX).decode("utf-8", errors="replace")
+    found = list(_PROFILED[kind].finditer(text))
     if len(found) != 1:
-        raise EvidenceError("the kernel's profile of kprobe events does not list the probe", detail=text.splitlines())
-    return int(found[0][1])
+        raise EvidenceError(f"the kernel's profile of {kind} events does not list the probe", detail=text.splitlines())
+    return [int(number) for number in found[0].groups()]
 
 
 def traced_event(line: str) -> TracedEvent:

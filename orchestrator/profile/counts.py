@@ -7,13 +7,14 @@ import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.catalog.cpus import CacheName, CpuCaches
 from orchestrator.catalog.words import OTHER, purpose_of_function, purpose_of_generated
 from orchestrator.errors import EvidenceError
-from orchestrator.results.stored_profile import CacheProfile, CellProfile, Misses, SymbolProfile, sum_of
+from orchestrator.results.stored_profile import CacheProfile, CellProfile, Misses, sum_of
 
 # What QEMU's counting plugin has written: each kept region with its instructions (see ``images/plugin/count.c``).
 
@@ -138,7 +139,6 @@ class _Read:
         return Region(self._counted.total, self._counted.counts, self._stacks, self._lookups, self._misses)
 
     def takes(self, line: str) -> bool:
-        """Whether the line belongs to this region."""
         if stack := _STACK.fullmatch(line):
             block, *frames = (int(word, 16) for word in stack[2].split())
             self._stacks[(*frames, block)] = int(stack[1])
@@ -159,7 +159,7 @@ def _region(heading: str, lines: Iterable[str], file: Path) -> Region:
     if match is None:
         raise _damaged(heading, file)
     counts: dict[Code, Counts] = {}
-    for line in _next(lines, int(match[2])):
+    for line in islice(lines, int(match[2])):
         entry = _ENTRY.fullmatch(line)
         if entry is None:
             raise _damaged(line, file)
@@ -168,10 +168,6 @@ def _region(heading: str, lines: Iterable[str], file: Path) -> Region:
     if len(counts) != int(match[2]) or sum(one.executed for one in counts.values()) != region.total:
         raise _damaged(heading, file)
     return region
-
-
-def _next(lines: Iterable[str], number: int) -> Iterable[str]:
-    return (line for _, line in zip(range(number), lines, strict=False))
 
 
 def _damaged(line: str, file: Path) -> EvidenceError:
@@ -339,21 +335,8 @@ def cache_misses(regions: Sequence[Region], timed: Timed, sample: Region, cpu: C
     }
     # What reaches level 2 depends on what level 1 has: those of the clock's own instructions cannot be subtracted.
     accesses["l2"] = totals[0].of("l1i") + totals[0].of("l1d")
-    return CacheMisses(
-        tuple(
-            CacheProfile(
-                name=name,
-                size=cache.size,
-                ways=cache.ways,
-                line=cache.line,
-                accesses=accesses[name],
-                misses=totals[0].of(name),
-                repeated=totals[-1].of(name),
-            )
-            for name, cache in cpu.all.items()
-        ),
-        found[0],
-    )
+    caches = (_cache(cpu, name, accesses[name], totals[0].of(name), totals[-1].of(name)) for name in cpu.all)
+    return CacheMisses(tuple(caches), found[0])
 
 
 def work_misses(regions: Sequence[Region], again: Region, cpu: CpuCaches) -> CacheMisses:
@@ -367,19 +350,19 @@ def work_misses(regions: Sequence[Region], again: Region, cpu: CpuCaches) -> Cac
     for region in regions:
         for code, one in region.misses.items():
             missed.setdefault(code, []).append(one)
-    caches = [
-        CacheProfile(
-            name=name,
-            size=cache.size,
-            ways=cache.ways,
-            line=cache.line,
-            accesses=sum(sum(region.lookups[name]) for region in regions),
-            misses=sum(region.lookups[name].misses for region in regions),
-            repeated=again.lookups[name].misses,
-        )
-        for name, cache in cpu.all.items()
-    ]
+    caches = []
+    for name in cpu.all:
+        lookups = [region.lookups[name] for region in regions]
+        misses = sum(one.misses for one in lookups)
+        caches.append(_cache(cpu, name, sum(map(sum, lookups)), misses, again.lookups[name].misses))
     return CacheMisses(tuple(caches), {code: sum_of(found) for code, found in missed.items()})
+
+
+def _cache(cpu: CpuCaches, name: CacheName, accesses: int, misses: int, repeated: int) -> CacheProfile:
+    one = cpu.all[name]
+    return CacheProfile(
+        name=name, size=one.size, ways=one.ways, line=one.line, accesses=accesses, misses=misses, repeated=repeated
+    )
 
 
 def _missed(batches: Sequence[Region], sample: Region) -> Mapping[Code, Misses]:
@@ -405,18 +388,14 @@ def check_lookups(region: Region, cpu: CpuCaches) -> None:
             raise EvidenceError(f"the model of a cache has seen {what}")
 
 
-def _expected(region: Region, cpu: CpuCaches) -> Iterator[tuple[CacheName, range]]:
+def _expected(region: Region, cpu: CpuCaches) -> Iterator[tuple[CacheName, Sequence[int]]]:
     """How many accesses a region has, as its counts say."""
-    yield "itlb", _exactly(region.total)
+    yield "itlb", (region.total,)
     lines = sum(one.executed * _lines(code, cpu.l1i.line) for code, one in region.counts.items())
-    yield "l1i", _exactly(lines)
+    yield "l1i", (lines,)
     data = sum(one.loads + one.stores for one in region.counts.values())
     yield "dtlb", range(data, 2 * data + 1)
-    yield "l2", _exactly(region.lookups["l1i"].misses + region.lookups["l1d"].misses)
-
-
-def _exactly(number: int) -> range:
-    return range(number, number + 1)
+    yield "l2", (region.lookups["l1i"].misses + region.lookups["l1d"].misses,)
 
 
 def _lines(code: Code, line: int) -> int:
@@ -425,22 +404,16 @@ def _lines(code: Code, line: int) -> int:
     return last // line - code.address // line + 1
 
 
-# What the instructions of a profile are for: trap entry and exit, lookup, handler, and so on.
-
-
 def by_purpose(profile: CellProfile, mechanism: str) -> Mapping[str, int]:
     """The instructions of all calls by purpose, with a probe of this ``mechanism``; their sum is the profile's."""
     sums: Counter[str] = Counter()
-    for symbol in profile.symbols:
-        sums[_purpose(symbol, mechanism)] += symbol.executed
+    for one in profile.symbols:
+        match one.place:
+            case "user":
+                purpose = OTHER
+            case "generated":
+                purpose = purpose_of_generated(mechanism)
+            case _:
+                purpose = purpose_of_function(one.name, one.module)
+        sums[purpose] += one.executed
     return dict(sums)
-
-
-def _purpose(symbol: SymbolProfile, mechanism: str) -> str:
-    match symbol.place:
-        case "user":
-            return OTHER
-        case "generated":
-            return purpose_of_generated(mechanism)
-        case _:
-            return purpose_of_function(symbol.name, symbol.module)

@@ -10,10 +10,13 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from fractions import Fraction
 from functools import lru_cache
+from itertools import takewhile
 from typing import Literal, NamedTuple
 
+from pydantic import TypeAdapter
+
 from orchestrator.artifacts.machine_code import decoded, disassembled
-from orchestrator.catalog.data import Fact, nearest, read
+from orchestrator.catalog.data import nearest, read
 from orchestrator.errors import UsageError
 from orchestrator.report.sheet import number as shown_number
 from orchestrator.results.stored_profile import (
@@ -27,8 +30,6 @@ from orchestrator.results.stored_profile import (
     symbol_difference,
     symbol_pairs,
 )
-
-# The numbers in an instruction that may be addresses: what it jumps to, and what it refers to.
 
 WORDS = {"i386": 4, "x86_64": 8}
 """Bytes of an address."""
@@ -108,7 +109,6 @@ class CodeOfProfile:
         self._kernel_start = min(starts, default=1 << 8 * self._word) & -(16 << 20)
 
     def relocated(self, symbol: SymbolProfile) -> Sequence[Relocated]:
-        """The instructions of a symbol, in their order."""
         addresses = self._addresses(symbol)
         return [self._instruction(symbol, one.offset, one.code, addresses) for one in symbol.instructions]
 
@@ -205,7 +205,6 @@ class ComparedCode:
         return FunctionDifference(symbol, differing, len(both) - len(differing))
 
     def is_same(self, pair: SymbolPair) -> bool:
-        """Whether two symbols executed the same instructions, each as often per call."""
         first, second = self._executed(pair)
         return [(one.code.key, one.executed) for one in first] == [(one.code.key, one.executed) for one in second]
 
@@ -284,37 +283,27 @@ def _one_side(before: _Executed | None, after: _Executed | None) -> InstructionD
     )
 
 
-# The instructions of a function with how often a call executes each.
-
-
 def annotated(profiles: Sequence[CellProfile], function: str) -> str:
     """Executed instructions of the functions of one name, below the id of each cell whose calls execute one.
 
     Raises UsageError where no cell's calls do.
     """
-    texts = [_of_cell(one, function) for one in profiles]
-    if not any(texts):
+    texts = []
+    for one in profiles:
+        found = [symbol for symbol in one.symbols if function in (symbol.name, symbol.title)]
+        lines = [line for symbol in found for line in (symbol.placed_title, *_lines(one, symbol), "")]
+        texts += ["\n".join((one.cell, *lines))] if lines else []
+    if not texts:
         guess = nearest(function, dict.fromkeys(symbol.name for one in profiles for symbol in one.symbols))
         hint = f"did you mean {guess}?" if guess else ""
         who = f"cell {profiles[0].cell} do not" if len(profiles) == 1 else f"none of the {len(profiles)} cells"
         raise UsageError(f"calls of {who} execute '{function}'", hint=hint)
-    return "\n".join(text for text in texts if text)
-
-
-def _of_cell(profile: CellProfile, function: str) -> str:
-    found = [symbol for symbol in profile.symbols if function in (symbol.name, symbol.title)]
-    lines = [line for symbol in found for line in (symbol.placed_title, *_lines(profile, symbol), "")]
-    return "\n".join((profile.cell, *lines)) if lines else ""
+    return "\n".join(texts)
 
 
 def _lines(profile: CellProfile, symbol: SymbolProfile) -> Iterator[str]:
     rows: Sequence[tuple[str, str, str, str]] = [
-        (
-            shown_number(float(Fraction(one.executed, profile.calls))),
-            f"+{one.offset:#x}",
-            one.code,
-            relocated.text,
-        )
+        (shown_number(float(Fraction(one.executed, profile.calls))), f"+{one.offset:#x}", one.code, relocated.text)
         for one, relocated in zip(symbol.instructions, CodeOfProfile(profile).relocated(symbol), strict=True)
     ]
     counts, offsets, codes = (max((len(row[column]) for row in rows), default=0) for column in range(3))
@@ -322,25 +311,10 @@ def _lines(profile: CellProfile, symbol: SymbolProfile) -> Iterator[str]:
         yield f"{count:>{counts}}  {offset:<{offsets}}  {code:<{codes}}  {text}"
 
 
-# The classes that instructions belong to by their names.
-
-
-class InstructionClass(Fact):
-    """A class, and the names of its instructions as Intel writes them."""
-
-    name: str
-    instructions: tuple[str, ...]
-
-
 @lru_cache(maxsize=1)
 def instruction_classes() -> Mapping[str, frozenset[str]]:
-    """The names of instructions by class, in the order in which classes are printed."""
-    found = {}
-    for name, instructions in read("instruction_classes.yaml").items():
-        if not isinstance(instructions, list):
-            raise TypeError(f"class {name} is no list of instructions")
-        found[name] = frozenset(InstructionClass(name=name, instructions=tuple(instructions)).instructions)
-    return found
+    """The names of instructions, as Intel writes them, by class, in the order in which classes are printed."""
+    return TypeAdapter(dict[str, frozenset[str]]).validate_python(read("instruction_classes.yaml"))
 
 
 # What kinds of instructions a profile has: traps, returns, locked ones, loads and stores.
@@ -352,7 +326,7 @@ LOADS, STORES, TAKEN = "loads", "stores", "taken branches"
 _SEGMENTS = frozenset({"cs", "ds", "es", "fs", "gs", "ss"})
 _FAR_LOADS = frozenset({"lds", "les", "lfs", "lgs", "lss"})
 _LOCK = 0xF0
-_PREFIXES = frozenset({0x26, 0x2E, 0x36, 0x3E, 0x64, 0x65, 0x66, 0x67, 0xF2, 0xF3})
+_PREFIXES = frozenset({0x26, 0x2E, 0x36, 0x3E, 0x64, 0x65, 0x66, 0x67, _LOCK, 0xF2, 0xF3})
 _BRANCHES = frozenset({"call", "ret", "loop", "loope", "loopne", "lcall", "ljmp", "retf"})
 
 
@@ -376,7 +350,6 @@ def per_call(profile: CellProfile) -> Mapping[str, Fraction]:
 
 @lru_cache(maxsize=65536)
 def _classes(code: str, word: int) -> tuple[frozenset[str], bool]:
-    """The classes of an instruction, and whether it is a branch."""
     content = bytes.fromhex(code)
     # Capstone takes no endbr for i386 and no prefix alone; such code belongs to no class.
     one = next(decoded(content, 0, word), None)
@@ -393,12 +366,6 @@ def _found(content: bytes, name: str, first: object, operands: tuple[object, ...
     if (name in ("mov", "pop") and first in _SEGMENTS) or name in _FAR_LOADS:
         yield SEGMENT_LOADS
     touches_memory = any(not isinstance(operand, str | int) for operand in operands)
-    if _LOCK in _prefixes(content) or (name == "xchg" and touches_memory):
+    prefixes = takewhile(lambda byte: byte in _PREFIXES, content)
+    if _LOCK in prefixes or (name == "xchg" and touches_memory):
         yield LOCKED
-
-
-def _prefixes(content: bytes) -> Iterator[int]:
-    for byte in content:
-        if byte not in _PREFIXES and byte != _LOCK:
-            return
-        yield byte

@@ -11,12 +11,23 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from orchestrator.artifacts.modules import Module
+from orchestrator.catalog.kernels import Arch
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.machine import CountingPlugin
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, ModuleCode, ModuleMemory, Symbols, module_code
-from orchestrator.profile.counts import Code, Counts, Stack
-from orchestrator.profile.difference import operands
-from orchestrator.results.stored_profile import Instruction, InstructionMisses, Misses, Place, SymbolProfile
+from orchestrator.profile.counts import CacheMisses, Code, Counts, Region, Stack
+from orchestrator.profile.difference import WORDS, operands
+from orchestrator.results.contract import valid_result
+from orchestrator.results.stored_profile import (
+    CellProfile,
+    Instruction,
+    InstructionMisses,
+    Misses,
+    Place,
+    SymbolProfile,
+    Unit,
+)
 
 _RETPOLINE = "__x86_indirect_thunk"
 GENERATED = "generated code"
@@ -32,14 +43,6 @@ class Function:
     address: int
     name: str
     module: str | None = None
-
-
-@dataclass(frozen=True)
-class CodeRange:
-    """Addresses from ``start`` to ``end`` whose instructions belong to the last function before them."""
-
-    start: int
-    end: int
 
 
 @dataclass(frozen=True)
@@ -60,16 +63,36 @@ class Places:
     """
 
     function_at: Callable[[int], Function | None]
-    ranges: Sequence[CodeRange]
+    ranges: Sequence[range]
     kernel_start: int
     program: str
     made_at: Callable[[int], str] = lambda _: GENERATED
 
+    @property
+    def arch(self) -> Arch:
+        return "x86_64" if self.kernel_start >= _HALF else "i386"
+
+    def profile(
+        self, counted: Region, missed: CacheMisses, counter: CountingPlugin, *, cell: str, calls: int, unit: Unit
+    ) -> CellProfile:
+        """The profile of a cell whose ``calls`` calls, or other units, have executed what was counted."""
+        with valid_result():
+            return CellProfile(
+                cell=cell,
+                arch=self.arch,
+                calls=calls,
+                unit=unit,
+                has_details=counter.is_detailed,
+                symbols=self.symbols(counted.counts, missed.by_code),
+                stacks=self.stacks(counted.stacks),
+                caches=missed.caches,
+                names=self.names(counted.counts),
+            )
+
     def owner(self, address: int) -> Owner:
-        """Whose code is at an address."""
         if address < self.kernel_start:
             return Owner(Function(0, self.program), "user")
-        covering = next((one for one in self.ranges if one.start <= address < one.end), None)
+        covering = next((one for one in self.ranges if address in one), None)
         function = None if covering is None else self.function_at(address)
         if covering is None or function is None or function.address < covering.start:
             return Owner(Function(0, self.made_at(address)), "generated")
@@ -90,11 +113,12 @@ class Places:
 
     def names(self, codes: Iterable[Code]) -> dict[str, dict[int, str]]:
         """The functions that instructions jump or refer to, by module and address, as a profile has them."""
-        behind = 1 << 8 * (8 if self.kernel_start >= _HALF else 4)
+        word = WORDS[self.arch]
+        behind = 1 << 8 * word
         found: dict[str, dict[int, str]] = defaultdict(dict)
         for address, code in codes:
             owner = self.owner(address)
-            numbers = () if owner.place == "user" else operands(code, behind.bit_length() // 8)[1]
+            numbers = () if owner.place == "user" else operands(code, word)[1]
             for one in numbers:
                 target = ((address if one.kind == "relative" else 0) + one.value) % behind
                 name = self._place(target)
@@ -192,7 +216,6 @@ def listed_code(listing: bytes) -> Sequence[tuple[int, str]]:
 
 
 def _title(symbol: str) -> str:
-    """What a symbol of such code stands for; one that is not known stands for itself."""
     matches = ((re.fullmatch(pattern, symbol), title) for pattern, title in _MADE.items())
     return next((title.format(*match.groups()) for match, title in matches if match), symbol)
 
@@ -209,9 +232,9 @@ def places_of(symbols: Symbols, modules: Iterable[ModuleMemory], own: OwnModule 
     if start is None or end is None:
         raise EvidenceError("the guest's kernel does not list where its text is (_stext, _etext)")
     known = [] if own is None else sorted((address, name) for name, address in own.code.functions.items())
-    ranges = [CodeRange(start, end), *(CodeRange(one.start, one.end) for one in modules)]
+    ranges = [range(start, end), *(range(one.start, one.end) for one in modules)]
     if own is not None:
-        ranges = [one for one in ranges if one.start != own.start] + [CodeRange(own.start, own.code.end)]
+        ranges = [one for one in ranges if one.start != own.start] + [range(own.start, own.code.end)]
 
     def function_at(address: int) -> Function | None:
         if own is not None and own.start <= address < own.code.end:
@@ -220,12 +243,7 @@ def places_of(symbols: Symbols, modules: Iterable[ModuleMemory], own: OwnModule 
         found = symbols.function_at(address)
         return None if found is None else Function(*found)
 
-    return Places(
-        function_at=function_at,
-        ranges=ranges,
-        kernel_start=kernel_start(start),
-        program=program,
-    )
+    return Places(function_at=function_at, ranges=ranges, kernel_start=kernel_start(start), program=program)
 
 
 def kernel_start(text: int) -> int:

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-
-from pydantic import BaseModel, ConfigDict
+from typing import Any
 
 from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.catalog.probes import ProbeKind, probes
@@ -15,7 +14,6 @@ from orchestrator.probes.placement import (
     FunctionPlaces,
     Means,
     ProbePlace,
-    Verdict,
     is_at_entry,
     means_of,
     refusal_of,
@@ -31,49 +29,6 @@ _EMULATED = (
 _STEPS = {"single-stepped": "stepped", "boosted": "boosted", "emulated": "emulated"}
 
 
-class VerdictJson(BaseModel):
-    """``possible`` is whether such a probe can be registered there at all; it is null where no guest has answered.
-
-    Whether one of the lab's kinds is made of it, the instruction's ``kinds`` say: an emulated one takes a kprobe, and
-    has none of the kinds that measure a single step.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    possible: bool | None
-    reason: str | None
-
-
-class PlaceJson(BaseModel):
-    """An instruction; ``step`` is how the kernel goes on behind a kprobe there, null where no guest has answered.
-
-    ``kinds`` are those of the catalogue that nothing is known against.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    offset: int
-    bytes: str
-    text: str
-    step: str | None
-    probes: dict[str, VerdictJson]
-    kinds: list[str]
-
-
-class FunctionJson(BaseModel):
-    """A function with its instructions; ``kinds`` are the kinds of probe that each of ``probes`` stands for."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    kernel: str
-    release: str
-    function: str
-    address: str
-    kinds: dict[str, list[str]]
-    notes: list[str]
-    instructions: list[PlaceJson]
-
-
 @dataclass(frozen=True)
 class Disassembly:
     """A function of a kernel. ``text`` has each instruction of ``function`` by symbol, ``source`` says who answers."""
@@ -86,22 +41,17 @@ class Disassembly:
 
     @classmethod
     def of(cls, kernel: str, release: str, code: KernelCode, function: FunctionPlaces) -> Disassembly:
-        """Name what the instructions of a function lead to."""
         names = _Names(code, function)
         return cls(kernel, release, function, [names.text(one) for one in function.places])
 
     def part(self, first: int, last: int) -> Disassembly:
-        """The instructions that begin between two offsets, both included."""
         chosen = [number for number, one in enumerate(self.function.places) if first <= one.offset <= last]
         places = [self.function.places[number] for number in chosen]
         return replace(
-            self,
-            function=replace(self.function, places=places),
-            text=[self.text[number] for number in chosen],
+            self, function=replace(self.function, places=places), text=[self.text[number] for number in chosen]
         )
 
     def sheet(self) -> Sheet:
-        """As a table, with a note for each reason."""
         reasons: dict[str, int] = {}
         places = self.function.places
         for place in places:
@@ -127,30 +77,37 @@ class Disassembly:
             proofs=[],
         )
 
-    def json(self) -> FunctionJson:
-        """For programs."""
-        return FunctionJson(
-            kernel=self.kernel,
-            release=self.release,
-            function=self.function.symbol,
-            address=f"{self.function.address:#x}",
-            kinds={means: [kind.name for kind in kinds] for means, kinds in _kinds().items()},
-            notes=[self.source, *self._notes()],
-            instructions=[
-                PlaceJson(
-                    offset=one.offset,
-                    bytes=one.code.hex(),
-                    text=text,
-                    step=one.step,
-                    probes={means: _verdict(one.verdicts[means]) for means in MEANS},
-                    kinds=[kind.name for kind in _all_kinds() if _may_be(kind, one)],
-                )
+    def json(self) -> dict[str, Any]:
+        """For programs; ``kinds`` are the kinds of probe that each of an instruction's ``probes`` stands for.
+
+        ``possible`` is whether such a probe can be registered there at all; it is null where no guest has answered, as
+        ``step`` is. An instruction's ``kinds`` are those that nothing is known against: an emulated one takes a kprobe,
+        and has none of the kinds that measure a single step.
+        """
+        return {
+            "kernel": self.kernel,
+            "release": self.release,
+            "function": self.function.symbol,
+            "address": f"{self.function.address:#x}",
+            "kinds": {means: [kind.name for kind in kinds] for means, kinds in _kinds().items()},
+            "notes": [self.source, *self._notes()],
+            "instructions": [
+                {
+                    "offset": one.offset,
+                    "bytes": one.code.hex(),
+                    "text": text,
+                    "step": one.step,
+                    "probes": {
+                        means: {"possible": one.verdicts[means].is_possible, "reason": one.verdicts[means].reason}
+                        for means in MEANS
+                    },
+                    "kinds": [kind.name for kind in _all_kinds() if _may_be(kind, one)],
+                }
                 for one, text in zip(self.function.places, self.text, strict=True)
             ],
-        )
+        }
 
     def _notes(self) -> Sequence[str]:
-        """What has to be known of these instructions."""
         return [_EMULATED] if any(one.step == "emulated" for one in self.function.places) else []
 
 
@@ -171,22 +128,16 @@ def _shown(place: ProbePlace, means: Means, reasons: Mapping[str, int]) -> str:
     return f"no {mark}" if verdict.is_possible is False else f"? {mark}"
 
 
-def _verdict(verdict: Verdict) -> VerdictJson:
-    return VerdictJson(possible=verdict.is_possible, reason=verdict.reason)
-
-
 def _all_kinds() -> Sequence[ProbeKind]:
     """The catalogue's kinds of probe that are at an instruction of a kernel's function."""
     return [kind for kind in probes().values() if means_of(kind) is not None]
 
 
 def _kinds() -> Mapping[Means, Sequence[ProbeKind]]:
-    """The same by what they are made of."""
     return {means: [kind for kind in _all_kinds() if means_of(kind) == means] for means in MEANS}
 
 
 def _kind_sentences() -> Iterator[str]:
-    """Which kinds each column stands for."""
     for means, kinds in _kinds().items():
         anywhere, at_entry = ([kind.name for kind in kinds if is_at_entry(kind) is one] for one in (False, True))
         named = [", ".join(anywhere)]

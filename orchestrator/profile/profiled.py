@@ -6,16 +6,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from orchestrator.artifacts.modules import Module
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.symbols import Symbols
-from orchestrator.profile.counts import CacheMisses, Region, Timed, cache_misses, read_regions, rounds_of, sample_of
+from orchestrator.profile import counts
 from orchestrator.profile.places import code_of
 from orchestrator.results.contract import ProfileEvidence, valid_result
-from orchestrator.results.stored_profile import CellProfile, Unit, write_profile
+from orchestrator.results.stored_profile import CellProfile, write_profile
 
 _INT3 = "cc"
 
@@ -39,19 +38,20 @@ class Counter:
             why = f"QEMU counts no instructions here: {error.strerror}"
             raise EvidenceError(why, where=str(self.guest.counts_file)) from None
 
-    def profile(self, mark: int, timed: Timed, *, cell: str, calls: int, program: str) -> CellProfile:
+    def profile(self, mark: int, timed: counts.Timed, *, cell: str, calls: int, program: str) -> CellProfile:
         """The profile of a sample of ``calls`` calls that a program made since the ``mark``, for a ``cell``.
 
         Raises EvidenceError unless the plugin counted what the clock did.
         """
         counter = self.guest.machine.counter
         assert counter is not None
-        regions = read_regions(self.guest.counts_file, mark)
-        sample = sample_of(regions, timed)
+        regions = counts.read_regions(self.guest.counts_file, mark)
+        sample = counts.sample_of(regions, timed)
         cpu = counter.caches
         with valid_result():
-            missed = CacheMisses() if cpu is None else cache_misses(regions, timed, sample, cpu)
-        return self._profile(cell, sample, missed, calls=calls, unit="call", program=program)
+            missed = counts.CacheMisses() if cpu is None else counts.cache_misses(regions, timed, sample, cpu)
+        places = code_of(self.guest, self.symbols, self.module, program)
+        return places.profile(sample, missed, counter, cell=cell, calls=calls, unit="call")
 
     def profile_rounds(self, mark: int, timed: Sequence[tuple[int, int]], *, cell: str, rounds: int) -> CellProfile:
         """The profile of ``rounds`` rounds of a loop of the module's, for a ``cell``.
@@ -59,39 +59,25 @@ class Counter:
         Since the ``mark`` they have run several times, and after each time twice as many: ``timed`` is what the clock
         says of both. Raises EvidenceError unless the plugin counted the same, and each time the same instructions.
         """
-        sample = rounds_of(read_regions(self.guest.counts_file, mark), timed)
-        return self._profile(cell, sample, CacheMisses(), calls=rounds, unit="round", program="user space")
-
-    def _profile(
-        self, cell: str, sample: Region, missed: CacheMisses, *, calls: int, unit: Unit, program: str
-    ) -> CellProfile:
-        machine = self.guest.machine
-        assert machine.counter is not None
-        places = code_of(self.guest, self.symbols, self.module, program)
-        with valid_result():
-            return CellProfile(
-                cell=cell,
-                arch=_arch(places.kernel_start),
-                calls=calls,
-                unit=unit,
-                has_details=machine.counter.is_detailed,
-                symbols=places.symbols(sample.counts, missed.by_code),
-                stacks=places.stacks(sample.stacks),
-                caches=missed.caches,
-                names=places.names(sample.counts),
-            )
+        sample = counts.rounds_of(counts.read_regions(self.guest.counts_file, mark), timed)
+        places = code_of(self.guest, self.symbols, self.module, "user space")
+        counter = self.guest.machine.counter
+        assert counter is not None
+        return places.profile(sample, counts.CacheMisses(), counter, cell=cell, calls=rounds, unit="round")
 
 
-def stored(profile: CellProfile, file: Path) -> ProfileEvidence:
-    """Write a profile to its file; what proves it. Raises HostError when the disk is full."""
+def stored(profile: CellProfile, file: Path, work: counts.CountedWork | None = None) -> ProfileEvidence:
+    """Write a profile to its file; what proves it, of ``work`` that was timed as a whole its bounds too.
+
+    Raises HostError when the disk is full.
+    """
     return ProfileEvidence(
         sha256=write_profile(profile, file),
         calls=profile.calls,
         instructions=profile.executed,
         int3=sum(one.executed for one in profile.instructions if one.code == _INT3),
-        repetitions=profile.repetitions,
+        repetitions=profile.repetitions if work is None else None,
+        ticks=None if work is None else work.ticks,
+        faults=0 if work is None else work.faults,
+        halts=0 if work is None else work.halts,
     )
-
-
-def _arch(kernel_start: int) -> Literal["i386", "x86_64"]:
-    return "x86_64" if kernel_start >= 1 << 63 else "i386"

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
 from orchestrator.artifacts.boot_files import FOLDER, OUTPUT, STATUS, progress
 from orchestrator.artifacts.kernels import Kernel
@@ -22,9 +21,9 @@ from orchestrator.probes.kernel_text import Span, TextLayout, text_since
 from orchestrator.probes.symbols import MODULES, MODULES_MAX, ModuleMemory, Symbols, code_at
 from orchestrator.profile.counts import CacheMisses, CountedWork, Region, counted_work, read_regions, work_misses
 from orchestrator.profile.places import OwnModule, Places, kernel_start, places_of
-from orchestrator.results.contract import ProfileEvidence, TextEvidence, valid_result
+from orchestrator.results.contract import TextEvidence, valid_result
 from orchestrator.results.faults import storage_faults
-from orchestrator.results.stored_profile import CellProfile, Unit, write_profile
+from orchestrator.results.stored_profile import CellProfile, Unit
 from orchestrator.run.boot import GuestBooted, Session
 from orchestrator.run.guests import (
     EARLY_CLOCKSOURCE,
@@ -106,7 +105,6 @@ _SECTIONS_MAX = 64 << 10
 """Bytes; a module has some forty sections."""
 _SECTION = re.compile(r"(\.[A-Za-z0-9_.]{1,60}):(0x[0-9a-f]{8,16})")
 _PROGRAMS = "all programs"
-_INT3 = "cc"
 _BEGIN_AGAIN = re.compile(r"asm_exc_(?!int3|debug|nmi|noist|machine_check|double_fault)\w+|__text_poke")
 """Entries of exceptions after which an instruction begins again (arch/x86/include/asm/idtentry.h). A store into the
 page that the CPU executes has QEMU begin it again as well: of kernels, what patches code (alternative.c)."""
@@ -172,38 +170,13 @@ class WorkCounts:
 
         ``again`` is the same work once more. Raises EvidenceError unless the models have seen all of it.
         """
-        machine = self.guest.machine
-        assert machine.counter is not None
-        arch: Literal["i386", "x86_64"] = "x86_64" if self.places.kernel_start >= 1 << 63 else "i386"
-        cpu = machine.counter.caches
-        with valid_result():
-            missed = (
-                CacheMisses()
-                if cpu is None
-                else work_misses(work.regions, work.regions[-1] if again is None else again, cpu)
-            )
-            return CellProfile(
-                cell=cell,
-                arch=arch,
-                calls=calls,
-                unit=unit,
-                has_details=machine.counter.is_detailed,
-                symbols=self.places.symbols(work.together.counts, missed.by_code),
-                caches=missed.caches,
-                names=self.places.names(work.together.counts),
-            )
-
-    def write(self, work: CountedWork, profile: CellProfile, file: Path) -> ProfileEvidence:
-        """Write a profile of some work; the proof."""
-        return ProfileEvidence(
-            sha256=write_profile(profile, file),
-            calls=profile.calls,
-            instructions=profile.executed,
-            int3=sum(one.executed for code, one in work.together.counts.items() if code.code == _INT3),
-            ticks=work.ticks,
-            faults=work.faults,
-            halts=work.halts,
-        )
+        counter = self.guest.machine.counter
+        assert counter is not None
+        cpu, missed = counter.caches, CacheMisses()
+        if cpu is not None:
+            with valid_result():
+                missed = work_misses(work.regions, work.regions[-1] if again is None else again, cpu)
+        return self.places.profile(work.together, missed, counter, cell=cell, calls=calls, unit=unit)
 
     @cached_property
     def _modules(self) -> dict[str, ModuleMemory]:

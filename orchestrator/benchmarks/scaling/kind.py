@@ -44,6 +44,7 @@ from orchestrator.experiment.table import BenchmarkChoice, BenchmarkEntry, Listi
 from orchestrator.guest.guest import at_rest
 from orchestrator.paths import data_dir
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, Symbols
+from orchestrator.profile.profiled import stored
 from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence, valid_result
 from orchestrator.results.statistics import mean
 from orchestrator.results.stored_profile import CellProfile
@@ -77,7 +78,7 @@ def _profiled_steps(counts: WorkCounts, steps: MarkedSteps, cell: str, file: Pat
     work = counts.counted([counts.regions[number] for number in steps.numbers], steps.ticks)
     again = None if steps.again is None else counts.regions[steps.again]
     profile = counts.profile(work, cell, calls=steps.count, unit=steps.unit, again=again)
-    return counts.write(work, profile, file), dict(_misses(profile))
+    return stored(profile, file, work), dict(_misses(profile))
 
 
 def _misses(profile: CellProfile) -> Iterator[tuple[str, int]]:

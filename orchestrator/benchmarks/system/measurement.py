@@ -33,6 +33,7 @@ from orchestrator.probes.recorder import RecorderReport, Site, parse_report
 from orchestrator.probes.symbols import ModuleMemory, marker_code
 from orchestrator.profile.counts import Code, Region
 from orchestrator.profile.places import Places
+from orchestrator.profile.profiled import stored
 from orchestrator.results.contract import CellRecord, Clock, ProfileEvidence, WorkEvidence, valid_result
 from orchestrator.results.statistics import median
 from orchestrator.run.boot import (
@@ -247,7 +248,7 @@ def _profiled_runs(
         markers = () if kernel.code is None else marker_code(kernel.code)
         own = Instrumentation(counts.places, markers, counts.module_memory, sites)
         profile = counts.profile(work, cell.id, calls=len(work.regions), unit="run")
-        proof = counts.write(work, profile, file)
+        proof = stored(profile, file, work)
         return proof, [float(own.executed(region)) for region in work.regions]
 
 

@@ -9,23 +9,14 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+from called_commands import orchestrator
 from record_builders import cell
 from stored_profiles import store_run
-from typer.testing import CliRunner, Result
 
 from orchestrator.cli import options
-from orchestrator.cli.main import app
 from orchestrator.results.store import Store
 
-
-@pytest.fixture(autouse=True)
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("ORCHESTRATOR_LAB", str(tmp_path / "lab"))
-    return tmp_path / "lab"
-
-
-def orchestrator(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments))
+pytestmark = pytest.mark.usefixtures("lab")
 
 
 def test_a_name_from_beginning_to_end(lab: Path, tmp_path: Path) -> None:

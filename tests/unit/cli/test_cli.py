@@ -21,11 +21,11 @@ from unittest.mock import MagicMock
 import jsonschema
 import pytest
 import typer
+from called_commands import orchestrator, refusal
 from file_permissions import AS_MERE_OWNER
 from record_builders import RUN_ID, cell, failed, run
 from stored_profiles import store_run
 from tiny_modules import make_module
-from typer.testing import CliRunner, Result
 from wrong_inputs import make_tree
 
 from orchestrator import __version__
@@ -36,6 +36,8 @@ from orchestrator.cli import execute, one_guest
 from orchestrator.cli.main import app
 from orchestrator.results.modelled import Costs
 from orchestrator.results.runs import RunIdentity, prepare_directory, write_results
+
+pytestmark = pytest.mark.usefixtures("lab")
 
 PROGRAM = [sys.executable, "-c", "from orchestrator.cli.main import main; main()"]
 COMMANDS = [
@@ -61,25 +63,6 @@ COMMANDS += ["model", "model fit", "model show", "bisect", "history", "site", "n
 COMMANDS += ["compare", "baseline", "baseline set", "baseline list", "baseline remove"]
 COMMANDS += ["fleet", "fleet keys", "fleet up", "fleet worker", "fleet status", "fleet down"]
 QUICKSTART = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
-
-
-@pytest.fixture(autouse=True)
-def _user_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ORCHESTRATOR_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("ORCHESTRATOR_LAB", str(tmp_path / "lab"))
-
-
-def orchestrator(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments))
-
-
-def refusal(*arguments: str, status: int = 2) -> str:
-    """The error of a command that must fail: a sentence on stderr, nothing on stdout."""
-    result = orchestrator(*arguments)
-    assert result.exit_code == status, result.output
-    assert result.stdout == ""
-    assert "Traceback" not in result.stderr
-    return " ".join(result.stderr.split())
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -13,31 +13,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from called_commands import orchestrator, refusal
 from command_line import objects
 from html_checks import check_page
 from record_builders import cell, failed
 from stored_profiles import profile, record, store_run
-from typer.testing import CliRunner, Result
 
 from orchestrator import program
 from orchestrator.cli.compared import compared_runs
-from orchestrator.cli.main import app
 from orchestrator.comparison.comparison import next_run
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import find_run
 from orchestrator.results.statistics import median
 from orchestrator.results.store import Store
 
+pytestmark = pytest.mark.usefixtures("lab")
+
 MACHINE = "pentium4/debian-686"
 PROVENANCE: dict[str, Any] = {"sessions": [{"qemu": "QEMU 7.2.22"}], "boots": []}
-
-
-@pytest.fixture(autouse=True)
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("ORCHESTRATOR_LAB", str(tmp_path / "lab"))
-    monkeypatch.setenv("ORCHESTRATOR_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("COLUMNS", "100")
-    return tmp_path / "lab"
 
 
 class Runs:
@@ -80,21 +73,10 @@ def timed(samples: Sequence[float], **changes: Any) -> CellRecord:
     return cell("kprobe", **{**fields, **changes})
 
 
-def orchestrator(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments))
-
-
 def answer(*arguments: str, status: int) -> Any:
     result = orchestrator("compare", *arguments, "--format", "json")
     assert result.exit_code == status, result.output
     return objects(result.stdout)
-
-
-def refusal(*arguments: str, status: int = 2) -> str:
-    result = orchestrator("compare", *arguments)
-    assert (result.exit_code, result.stdout) == (status, ""), result.output
-    assert "Traceback" not in result.stderr
-    return " ".join(result.stderr.split())
 
 
 def test_a_table_fits_into_80_columns(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,10 +164,10 @@ def test_a_page(runs: Runs, tmp_path: Path) -> None:
     assert (written.exit_code, written.stdout) == (1, "")
     assert str(file) in written.stderr
     assert file.read_text() == shown.stdout
-    assert "markdown goes to stdout" in refusal(before, after, "--format", "markdown", "--out", str(file))
+    assert "markdown goes to stdout" in refusal("compare", before, after, "--format", "markdown", "--out", str(file))
     # Before anything is measured for it.
     nowhere = ("--format", "html", "--out", str(tmp_path / "none" / "page.html"))
-    assert "there is no such folder" in refusal("--config", "none.yaml", "a", "b", *nowhere)
+    assert "there is no such folder" in refusal("compare", "--config", "none.yaml", "a", "b", *nowhere)
 
 
 def test_symbols_explain_a_change(runs: Runs, tmp_path: Path) -> None:
@@ -206,7 +188,7 @@ def test_symbols_explain_a_change(runs: Runs, tmp_path: Path) -> None:
 
 def test_a_run_alone_is_compared_with_the_default_or_the_one_before(runs: Runs, lab: Path) -> None:
     first = runs.add(exact("kprobe", 1000))
-    assert "there is no complete run of experiment 'x' before" in refusal(first)
+    assert "there is no complete run of experiment 'x' before" in refusal("compare", first)
     second, third = runs.add(exact("kprobe", 1001)), runs.add(exact("kprobe", 1003))
     assert answer("latest", status=1).before.run == answer(status=1).before.run == second
     with Store.open(lab) as store:
@@ -215,7 +197,7 @@ def test_a_run_alone_is_compared_with_the_default_or_the_one_before(runs: Runs, 
     assert (found.before.run, found.after.run, found.cells[0].value.difference) == (first, third, 3.0)
     assert answer("default", third, status=1) == found
     assert answer(third, first, status=0).cells[0].change == "cheaper"
-    assert "there is no complete run" in refusal("default")
+    assert "there is no complete run" in refusal("compare", "default")
 
 
 def test_budgets_are_those_of_the_run_after(runs: Runs) -> None:
@@ -226,7 +208,7 @@ def test_budgets_are_those_of_the_run_after(runs: Runs) -> None:
     (found,) = answer(wide, runs.add(exact("kprobe", 1006)), "--only", "kprobe", status=1).cells
     assert found.beyond == ["value +1 instructions, allowed +0"]
     damaged = runs.add(exact("kprobe", 1000), budgets="budgets:\n  kprobe: much")
-    assert "experiment.yaml:3: budgets.kprobe: found 'much'; expected +N" in refusal(strict, damaged)
+    assert "experiment.yaml:3: budgets.kprobe: found 'much'; expected +N" in refusal("compare", strict, damaged)
 
 
 def test_cells_of_two_probes_and_parts_of_runs(runs: Runs) -> None:
@@ -252,18 +234,18 @@ def test_a_default_of_another_experiment_comes_last(runs: Runs, lab: Path) -> No
 
 
 def test_only_an_unknown_name_may_be_a_cell(runs: Runs) -> None:
-    assert "there is no run yet" in (message := refusal())
+    assert "there is no run yet" in (message := refusal("compare"))
     assert "RUN:CELL" not in message
     runs.add(exact("kprobe", 9))
-    assert "A cell is named RUN:CELL: latest:kprobe" in refusal("kprobe", "latest")
-    misspelt = refusal("latst", "latest")
+    assert "A cell is named RUN:CELL: latest:kprobe" in refusal("compare", "kprobe", "latest")
+    misspelt = refusal("compare", "latst", "latest")
     assert "did you mean 'latest'?" in misspelt
     assert "RUN:CELL" not in misspelt
 
 
 def test_the_first_of_two_unknown_runs_is_named(runs: Runs) -> None:
     runs.add(exact("kprobe", 9))
-    assert "unknown run 'own'" in refusal("own", "my-read")
+    assert "unknown run 'own'" in refusal("compare", "own", "my-read")
 
 
 def test_two_kernels_of_one_run(runs: Runs) -> None:
@@ -276,7 +258,7 @@ def test_two_kernels_of_one_run(runs: Runs) -> None:
     assert [one.value.difference for one in found.cells] == [2.0]
     assert found == answer("--kernels", "a", "b", status=1)
     assert answer("--kernels", "b", "a", status=0).cells[0].change == "cheaper"
-    assert "has no cell of kernel 'c'" in refusal(run, "--kernels", "a", "c")
+    assert "has no cell of kernel 'c'" in refusal("compare", run, "--kernels", "a", "c")
     comment = orchestrator("compare", "--kernels", "a", "b", "--format", "markdown").stdout
     assert f"run: `{run}`" in comment
     assert "| a -&gt; b | 1000 | 1002 |" in comment
@@ -333,20 +315,20 @@ def test_the_rest_is_counted(runs: Runs) -> None:
 def test_what_cannot_be_compared_is_said(runs: Runs) -> None:
     exact_run = runs.add(exact("kprobe", 1036))
     times = runs.add(timed([1.0, 2.0]))
-    message = refusal(exact_run, times)
+    message = refusal("compare", exact_run, times)
     assert "have nothing that can be compared" in message
     assert "different clocks: instructions and wall" in message
     other = runs.add(exact("kprobe", 1036, id="elsewhere"))
-    message = refusal(exact_run, other)
+    message = refusal("compare", exact_run, other)
     assert "no two cells have one id" in message
     assert f"{exact_run}:{MACHINE}/kprobe/noop" in message
     assert f"{other}:elsewhere" in message
     two = runs.add(exact("none", 1), exact("kprobe", 2), exact("jprobe", 3), exact("kprobe", 4, id="a/b/kprobe/x"))
-    named = refusal(f"{two}:none", f"{two}:kprobe")
+    named = refusal("compare", f"{two}:none", f"{two}:kprobe")
     assert named.count(two) == 4  # the sentence, and the three cells that were named
     assert "jprobe" not in named
     empty = runs.add()
-    assert f"no cell of run {empty} has an outcome yet" in refusal(exact_run, empty)
+    assert f"no cell of run {empty} has an outcome yet" in refusal("compare", exact_run, empty)
     mixed = runs.add(exact("kprobe", 1036), timed([1.0, 2.0], id="t"))
     again = runs.add(exact("kprobe", 1036), exact("kprobe", 9, id="t"))
     shown = orchestrator("compare", mixed, again)
@@ -376,7 +358,7 @@ def test_what_cannot_be_compared_is_said(runs: Runs) -> None:
 def test_what_is_wrong_is_said(arguments: tuple[str, ...], words: str, runs: Runs) -> None:
     for _ in range(2):
         runs.add(exact("kprobe", 1000))
-    assert words in refusal(*arguments)
+    assert words in refusal("compare", *arguments)
 
 
 def test_a_cell_without_an_outcome_is_said(runs: Runs, lab: Path, tmp_path: Path) -> None:

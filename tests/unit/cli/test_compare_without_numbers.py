@@ -12,11 +12,7 @@ from typer.testing import CliRunner, Result
 
 from orchestrator.cli.main import app
 
-
-@pytest.fixture(autouse=True)
-def _lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ORCHESTRATOR_LAB", str(tmp_path / "lab"))
-    monkeypatch.setenv("COLUMNS", "100")
+pytestmark = pytest.mark.usefixtures("lab")
 
 
 def compare(*arguments: str) -> Result:

@@ -9,23 +9,16 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from called_commands import orchestrator, refusal
 from record_builders import cell, failed
 from stored_profiles import profile, record, stacked, store_run
-from typer.testing import CliRunner, Result
 
-from orchestrator.cli.main import app
+pytestmark = pytest.mark.usefixtures("lab")
 
 NONE, KPROBE = "pentium4/debian-686/none/noop", "pentium4/debian-686/kprobe/noop"
 CALL = {"call": "gettimeofday", "arguments": '[{"buffer": 16}, 0]', "entry": "sysenter", "outcome": "always 0"}
 BASE = {"callbench": 13, "callbench;entry": 40, "callbench;entry;gettimeofday": 20}
 TRAP = {"callbench;entry;gettimeofday;int3": 30, "callbench;entry;gettimeofday;int3;handler [lab_kprobe]": 2}
-
-
-@pytest.fixture(autouse=True)
-def _lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ORCHESTRATOR_LAB", str(tmp_path / "lab"))
-    monkeypatch.setenv("ORCHESTRATOR_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("COLUMNS", "100")
 
 
 @pytest.fixture
@@ -40,17 +33,6 @@ def run(tmp_path: Path) -> str:
         cell("djprobe"),
         failed("jprobe", "the guest hangs\nconsole's last lines"),
     )
-
-
-def orchestrator(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments))
-
-
-def refusal(*arguments: str, status: int = 2) -> str:
-    result = orchestrator("diff", *arguments)
-    assert (result.exit_code, result.stdout) == (status, ""), result.output
-    assert "Traceback" not in result.stderr
-    return " ".join(result.stderr.split())
 
 
 def rows(*arguments: str) -> list[list[str]]:
@@ -113,7 +95,7 @@ def test_a_run_s_directory_may_have_a_colon(run: str, tmp_path: Path, monkeypatc
 def test_the_instructions_of_a_function(run: str) -> None:
     printed = rows("diff", "latest:none", "latest:kprobe", "--symbol", "int3")
     assert ["nop", "+0x0", "-", "30", "+30", "new"] in printed
-    assert "calls of neither cell execute 'int4'" in refusal("latest:none", "latest:kprobe", "--symbol", "int4")
+    assert "calls of neither cell execute 'int4'" in refusal("diff", "latest:none", "latest:kprobe", "--symbol", "int4")
 
 
 def test_the_tree_of_calls(run: str) -> None:
@@ -133,7 +115,9 @@ def test_the_picture_is_written(run: str, tmp_path: Path) -> None:
     written = [tmp_path / f"all.pentium4.debian-686.{probe}.noop.svg" for probe in ("none", "kprobe")]
     assert result.stderr.split()[-2:] == [str(one) for one in written]
     assert all(one.exists() for one in written)
-    assert "there is no such folder" in refusal("latest", "latest", "--flame-graph", str(tmp_path / "x" / "y.svg"))
+    assert "there is no such folder" in refusal(
+        "diff", "latest", "latest", "--flame-graph", str(tmp_path / "x" / "y.svg")
+    )
 
 
 def test_programs_get_documented_answers(run: str) -> None:
@@ -193,7 +177,7 @@ def test_another_architecture_is_named_and_has_no_common_instructions(run: str, 
     printed = rows("diff", f"{run}:none", f"{other}:none")
     assert ["different", "architectures:", "i386", "and", "x86_64"] in printed
     words = "instructions of i386 and of x86_64 cannot be compared"
-    assert words in refusal(f"{run}:none", f"{other}:none", "--symbol", "entry")
+    assert words in refusal("diff", f"{run}:none", f"{other}:none", "--symbol", "entry")
 
 
 @pytest.mark.parametrize(
@@ -221,7 +205,7 @@ def test_another_architecture_is_named_and_has_no_common_instructions(run: str, 
     ],
 )
 def test_what_cannot_be_compared_is_said(arguments: tuple[str, ...], words: str, run: str) -> None:
-    assert words in refusal(*arguments)
+    assert words in refusal("diff", *arguments)
 
 
 @pytest.mark.parametrize(
@@ -256,17 +240,17 @@ def test_a_cell_is_named_to_profile_as_to_diff(run: str, tmp_path: Path) -> None
 
 
 def test_a_failed_cell_says_why(run: str) -> None:
-    printed = refusal("latest:none", "latest:jprobe", status=1)
+    printed = refusal("diff", "latest:none", "latest:jprobe", status=1)
     assert f"cell pentium4/debian-686/jprobe/noop of run {run} is failed the guest hangs" in printed
 
 
 def test_runs_without_a_common_profile_say_what_they_have(run: str, tmp_path: Path) -> None:
     plain = store_run(tmp_path / "lab", tmp_path / "plain", cell("kprobe"))
-    assert f"no cell of {plain} has a profile hint: measure" in refusal(run, plain)
+    assert f"no cell of {plain} has a profile hint: measure" in refusal("diff", run, plain)
     folder = tmp_path / "second"
     made = stacked("pentium4/lab-i386-up/none/noop", BASE)
     other = store_run(tmp_path / "lab", folder, record(made, "none", folder))
-    printed = refusal(run, other)
+    printed = refusal("diff", run, other)
     assert f"no cell of {run} with a profile has the id of one of {other}" in printed
     assert f"{other}:pentium4/lab-i386-up/none/noop" in printed
 
@@ -275,7 +259,7 @@ def test_without_stacks_there_is_no_tree(tmp_path: Path) -> None:
     folder = tmp_path / "plain"
     store_run(tmp_path / "lab", folder, record(profile(NONE, {"f": 1}), "none", folder))
     for option in (["--tree"], ["--flame-graph", str(tmp_path / "x.svg")]):
-        assert "has no stacks hint: measure with them" in refusal("latest:none", "latest:none", *option)
+        assert "has no stacks hint: measure with them" in refusal("diff", "latest:none", "latest:none", *option)
 
 
 @pytest.mark.parametrize(
@@ -291,5 +275,5 @@ def test_kernels_that_cannot_be_compared_are_named_before_anything_happens(
     kernels: tuple[str, str], words: str, tmp_path: Path
 ) -> None:
     quickstart = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
-    assert words in refusal(*kernels, "--config", str(quickstart))
+    assert words in refusal("diff", *kernels, "--config", str(quickstart))
     assert not (tmp_path / "lab").exists()

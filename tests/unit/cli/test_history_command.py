@@ -18,14 +18,9 @@ from orchestrator.cli.main import app
 from orchestrator.cli.options import metrics
 from orchestrator.results.store import Store
 
+pytestmark = pytest.mark.usefixtures("lab")
+
 METRIC = f"quickstart:{KPROBE}"
-
-
-@pytest.fixture(autouse=True)
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("ORCHESTRATOR_LAB", str(tmp_path / "lab"))
-    monkeypatch.setenv("COLUMNS", "100")
-    return tmp_path / "lab"
 
 
 @pytest.fixture

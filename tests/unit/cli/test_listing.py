@@ -44,10 +44,7 @@ NAMES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _user_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ORCHESTRATOR_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("ORCHESTRATOR_LAB", str(tmp_path / "lab"))
+pytestmark = pytest.mark.usefixtures("lab")
 
 
 def listed(what: str, *options: str) -> str:

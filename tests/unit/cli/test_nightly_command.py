@@ -27,12 +27,6 @@ benchmark: {name: gtodbench}
 
 
 @pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("ORCHESTRATOR_LAB", str(tmp_path / "lab"))
-    return tmp_path / "lab"
-
-
-@pytest.fixture
 def config(tmp_path: Path) -> Path:
     (tmp_path / "own.yaml").write_text(EXPERIMENT)
     return tmp_path / "own.yaml"

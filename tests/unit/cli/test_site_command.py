@@ -14,11 +14,7 @@ from typer.testing import CliRunner, Result
 
 from orchestrator.cli.main import app
 
-
-@pytest.fixture(autouse=True)
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("ORCHESTRATOR_LAB", str(tmp_path / "lab"))
-    return tmp_path / "lab"
+pytestmark = pytest.mark.usefixtures("lab")
 
 
 def orchestrator(*arguments: str | Path) -> Result:

@@ -106,11 +106,7 @@ def test_overrides_reach_a_table_or_all(tmp_path: Path) -> None:
     [
         # A problem with a default of several tables is reported once, at its own place.
         ("[none, kprobe]", "[none, kprob]", "x.yaml:4: probes.1: found 'kprob'; allowed: none, "),
-        (
-            "calls: 100",
-            "cals: 100",
-            "x.yaml:5: benchmark.cals: unknown key; allowed: name, calls, repeats, ",
-        ),
+        ("calls: 100", "cals: 100", "x.yaml:5: benchmark.cals: unknown key; allowed: name, calls, repeats, "),
         ("cpu: athlon}", "cpu: athlonn}", "x.yaml:9: tables.two.machines.0.cpu: found 'athlonn'; "),
         ("repeats: 7", "repeats: 0", "x.yaml:11: tables.two.benchmark.repeats: found 0; "),
         ("list5}", "list55}", "x.yaml:7: tables.one.reference: found 'djprobe-2005/list55'; "),

@@ -69,12 +69,7 @@ def test_what_is_no_map_is_refused(printed: bytes) -> None:
 
 @pytest.mark.parametrize(
     "printed",
-    [
-        b"4 kprobe x 0\n" * 30_000,
-        b"4 kprobe vfs_read\n",
-        b"x kprobe vfs_read 0\n",
-        b"4 kprobe " + b"v" * 256 + b" 0\n",
-    ],
+    [b"4 kprobe x 0\n" * 30_000, b"4 kprobe vfs_read\n", b"x kprobe vfs_read 0\n", b"4 kprobe " + b"v" * 256 + b" 0\n"],
 )
 def test_what_no_process_can_have_attached_is_refused(printed: bytes) -> None:
     with pytest.raises(EvidenceError, match=r"^the guest does not say what is attached: "):

@@ -20,13 +20,7 @@ SYMBOLS = Symbols(LISTING, frozenset({"loop"}))
 IN_TEXT, BEHIND_TEXT, LOADED, OTHER = 0xC1000100, 0xC1800010, 0xD0846080, 0xD0950010
 
 
-@pytest.mark.parametrize(
-    ("module", "callers"),
-    [
-        (None, {IN_TEXT, LOADED}),
-        ("loop", {IN_TEXT, LOADED, OTHER}),
-    ],
-)
+@pytest.mark.parametrize(("module", "callers"), [(None, {IN_TEXT, LOADED}), ("loop", {IN_TEXT, LOADED, OTHER})])
 def test_callers_of_a_function(module: str | None, callers: set[int]) -> None:
     """What the experiment has loaded may call the kernel: a workload with its modules is probed anywhere."""
     point = ProbePoint("mutex_lock_killable", 0, 0xC1000040, b"", module=module)

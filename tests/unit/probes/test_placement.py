@@ -189,8 +189,8 @@ def test_the_instructions_as_a_table(code: KernelCode, asked: FunctionPlaces) ->
     assert [line for line in found.text if "other" in line] == ["call other"]
     assert [line for line in found.text if line.startswith("j")] == ["je +0x1b"]
     assert [one.offset for one in found.part(5, 0xB).function.places] == [5, 6, 0xB]
-    assert len(found.json().instructions) == len(asked.places)
-    kinds = {one.offset: one.kinds for one in found.json().instructions}
+    assert len(found.json()["instructions"]) == len(asked.places)
+    kinds = {one["offset"]: one["kinds"] for one in found.json()["instructions"]}
     assert [offset for offset, names in kinds.items() if "jprobe" in names] == [5]
     assert "kprobe-optimized" in kinds[0x26]
     assert "kprobe-optimized" not in kinds[0xD]
@@ -202,12 +202,12 @@ def test_the_instructions_as_a_table(code: KernelCode, asked: FunctionPlaces) ->
         "kprobe: kprobe, kprobe-plain, kprobe-boosted, kprobe-fallback; "
         "only at the function's entry kretprobe, kretprobe-boosted, jprobe."
     )
-    note = next(one for one in found.json().notes if one.startswith("emulated: the kernel takes a kprobe there"))
+    note = next(one for one in found.json()["notes"] if one.startswith("emulated: the kernel takes a kprobe there"))
     assert f"Note: {note}." in found.sheet().sentences
-    assert "emulated" not in "".join(found.part(5, 6).json().notes)
+    assert "emulated" not in "".join(found.part(5, 6).json()["notes"])
     unasked = Disassembly.of("mine", "6.1.0", code, places(code, "probed"))
-    assert unasked.json().notes == ["No guest was asked: ? is not known before a boot."]
-    assert unasked.json().instructions[1].probes["kprobe"].possible is None
+    assert unasked.json()["notes"] == ["No guest was asked: ? is not known before a boot."]
+    assert unasked.json()["instructions"][1]["probes"]["kprobe"]["possible"] is None
     if code.word == 4:
         return
     console = Console(width=120, file=StringIO())

@@ -39,16 +39,8 @@ def test_nothing_is_wrong(code: KernelCode, symbol: str, offset: int | None) -> 
 @pytest.mark.parametrize(
     ("symbol", "offset", "reason"),
     [
-        (
-            "vfs_raed",
-            None,
-            "it has no function vfs_raed of its own; did you mean vfs_read or vfs_write?",
-        ),
-        (
-            "vfs_raed",
-            1,
-            "it has no function vfs_raed of its own; did you mean vfs_read or vfs_write?",
-        ),
+        ("vfs_raed", None, "it has no function vfs_raed of its own; did you mean vfs_read or vfs_write?"),
+        ("vfs_raed", 1, "it has no function vfs_raed of its own; did you mean vfs_read or vfs_write?"),
         ("frobnicate", None, "it has no function frobnicate of its own"),
         ("jiffies", None, "jiffies is data, not a function"),
         ("_etext", None, "_etext is no function: it is outside of the kernel's text"),

@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import pytest
+from guest_with_files import guest_with
 
 from orchestrator.errors import EvidenceError
-from orchestrator.guest.guest import Guest
-from orchestrator.probes.symbols import Symbols
+from orchestrator.probes.symbols import KALLSYMS, Symbols
 
 LISTING = b"""\
 c1000000 T _stext
@@ -112,21 +110,9 @@ def test_an_address_has_the_symbol_before_it_a_modules_too() -> None:
     assert FUNCTIONS.at(0x1000) == "0x1000"
 
 
-class Listing:
-    """A guest that has nothing but a list of symbols."""
-
-    def __init__(self, text: bytes) -> None:
-        self.text = text
-
-    def get(self, source: str, **_: object) -> bytes:
-        assert source == "/proc/kallsyms"
-        return bytes(bytearray(self.text))
-
-
 def test_guests_share_what_was_parsed_only_where_their_lists_are_equal() -> None:
-    first, same, other = (
-        Symbols.of(cast(Guest, Listing(text))) for text in (LISTING, LISTING, LISTING.replace(b"c1900000", b"c1900010"))
-    )
+    texts = (LISTING, bytes(bytearray(LISTING)), LISTING.replace(b"c1900000", b"c1900010"))
+    first, same, other = (Symbols.of(guest_with({KALLSYMS: text})) for text in texts)
     assert same is first
     assert other is not first
     assert (first.address("kpcache_get"), other.address("kpcache_get")) == (0xC1900000, 0xC1900010)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import EvidenceError
-from orchestrator.probes.tracefs import INSTANCE, Definition, TracedEvent, TraceEvent, missed, traced_event
+from orchestrator.probes.tracefs import INSTANCE, Definition, TracedEvent, TraceEvent, profiled, traced_event
 
 FOLDER = f"{INSTANCE}/events/lab/probe"
 HISTOGRAM = """\
@@ -95,13 +95,11 @@ def test_any_line_is_an_event_or_refused(line: str) -> None:
 
 def test_hits_that_the_kernel_skipped_are_read() -> None:
     file = "/sys/kernel/tracing/kprobe_profile"
-    assert (
-        missed(guest_with({file: b"  probe                                                     21               4\n"}))
-        == 4
-    )
+    line = b"  probe                                                     21               4\n"
+    assert profiled(guest_with({file: line}), "kprobe") == [21, 4]
     for listing in (b"", b"  another          1     0\n", b"  probe  1  1\n  probe  2  2\n"):
         with pytest.raises(EvidenceError, match=r"does not list the probe"):
-            missed(guest_with({file: listing}))
+            profiled(guest_with({file: listing}), "kprobe")
 
 
 def test_a_definition_is_what_perf_probe_writes() -> None:

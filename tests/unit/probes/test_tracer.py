@@ -54,11 +54,7 @@ LISTS = {
     ),
     f"{NAME} (1)            \ttramp: 0xffffffffc0220000 (ftrace_graph_func+0x0/0x70) ->ftrace_graph_func+0x0/0x70\t"
     "subops: {ent:graph_entry+0x0/0x10 ret:graph_return+0x0/0x130} {ent:mine+0x0/0x20 [mine] ret:0x0}\n": Traced(
-        1,
-        1,
-        0xFFFFFFFFC0220000,
-        GRAPH,
-        graph=("ent:graph_entry ret:graph_return", "ent:mine [mine] ret:0x0"),
+        1, 1, 0xFFFFFFFFC0220000, GRAPH, graph=("ent:graph_entry ret:graph_return", "ent:mine [mine] ret:0x0")
     ),
     f"{NAME} (1) R   D\t\n\tdirect(jmp)-->bpf_trampoline_6442453466+0x0/0x1000\n": Traced(
         1, 1, direct="bpf_trampoline_6442453466+0x0/0x1000", jumps=True

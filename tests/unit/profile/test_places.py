@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.probes.symbols import ModuleCode, ModuleMemory, Symbols, code_at
 from orchestrator.profile.counts import Code, Counts
-from orchestrator.profile.places import CodeRange, Function, OwnModule, Places, listed_code, made_at, places_of
+from orchestrator.profile.places import Function, OwnModule, Places, listed_code, made_at, places_of
 
 LISTING = b"""c1000000 T _stext
 c1000000 T startup
@@ -29,9 +29,7 @@ def places() -> Places:
         found = symbols.function_at(address)
         return None if found is None else Function(*found)
 
-    return Places(
-        function_at, [CodeRange(0xC1000000, 0xC1000400), CodeRange(0xD0000000, 0xD0001000)], 0xC0000000, "callbench"
-    )
+    return Places(function_at, [range(0xC1000000, 0xC1000400), range(0xD0000000, 0xD0001000)], 0xC0000000, "callbench")
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from stored_profiles import store_run
 
 from orchestrator.benchmarks.registry import reports
 from orchestrator.cli.compared import compared
-from orchestrator.cli.nightly_run import NightReport
+from orchestrator.cli.nightly import NightReport
 from orchestrator.nightly import (
     Night,
     equal_runs,

@@ -15,13 +15,13 @@ from orchestrator.benchmarks.system.measurement import Instrumentation
 from orchestrator.probes.recorder import Site
 from orchestrator.probes.symbols import ModuleMemory, marker_code
 from orchestrator.profile.counts import Code, Counts, Region
-from orchestrator.profile.places import CodeRange, Function, Places
+from orchestrator.profile.places import Function, Places
 
 PLACES = Places(
     function_at=lambda address: (
         Function(0xC1000000, "vfs_read") if address < 0xC2000000 else Function(0xC8000000, "hit", "m")
     ),
-    ranges=[CodeRange(0xC1000000, 0xC2000000), CodeRange(0xC8000000, 0xC8001000)],
+    ranges=[range(0xC1000000, 0xC2000000), range(0xC8000000, 0xC8001000)],
     kernel_start=0xC0000000,
     program="all programs",
 )

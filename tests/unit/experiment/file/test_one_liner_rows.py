@@ -88,10 +88,7 @@ def test_its_column_is_headed_by_the_line_itself(tmp_path: Path, text: str, colu
         ("'bpftrace:'", "found 'bpftrace:'; a one-liner has a probe and an action: 'bpftrace: kprobe:vfs_read "),
         (f"'bpftrace: {'x' * 501}'", "found a one-liner of 501 characters; at most 500 are allowed"),
         ("'bpftrace: kprobe:vfs_réad { @ = count(); }'", "a one-liner has printable ASCII characters in one line"),
-        (
-            '"bpftrace: kprobe:vfs_read\\n{ @ = count(); }"',
-            "a one-liner has printable ASCII characters in one line",
-        ),
+        ('"bpftrace: kprobe:vfs_read\\n{ @ = count(); }"', "a one-liner has printable ASCII characters in one line"),
         (
             "'bpftrace: kprobe:vfs_read { @ = 1; } interval:s:1 { print(@); }'",
             "found 'interval:' in a one-liner; the clock or the CPU hits it, and not the calls: leave it out",
