@@ -256,12 +256,16 @@ def digest(inputs: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
+def _on_stderr(text: str) -> None:  # no lambda: a cache goes with its boot to another process
+    print(text, file=sys.stderr, flush=True)
+
+
 class Cache:
     """The artifacts of one user, below ``root``; made when first needed. ``say`` gets a line for each one set aside."""
 
-    def __init__(self, root: Path, say: Callable[[str], None] | None = None) -> None:
+    def __init__(self, root: Path, say: Callable[[str], None] = _on_stderr) -> None:
         self.root = root
-        self._say = say or (lambda text: print(text, file=sys.stderr, flush=True))
+        self._say = say
         self._sound: set[Path] = set()
         hold(Path(sys.prefix) / ENVIRONMENT_STAMP)
 
