@@ -17,6 +17,7 @@ from orchestrator.experiment.cell import Cell, named_point
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.problems import Origins, Problem, config_error
 from orchestrator.guest.machine import ChannelKind
+from orchestrator.plain_text import cut
 from orchestrator.results.budgets import KEY, CellFilter, FilterError, NameOf
 from orchestrator.results.contract import Clock
 
@@ -164,7 +165,7 @@ def _no_match(wanted: CellFilter, cells: Sequence[Cell[Any]]) -> ConfigError:
 
 
 def _place(text: str) -> str:
-    short = text if len(text) <= 80 else text[:77] + "..."
+    short = cut(text, 80, "...")
     return "--only " + (short if short and short.isprintable() else ascii(short))
 
 

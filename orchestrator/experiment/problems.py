@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from orchestrator.catalog.data import choices_sentence
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.source import MAX_BYTES, MAX_DEPTH, Data, KeyPath, parse
+from orchestrator.plain_text import cut
 
 # How ``--set KEY=VALUE`` changes an experiment file's data, and the origin of each value.
 
@@ -110,7 +111,7 @@ def _dotted(path: KeyPath) -> str:
 
 
 def _shown(text: str) -> str:
-    short = text if len(text) <= 80 else text[:77] + "..."
+    short = cut(text, 80, "...")
     if not short.isprintable():
         return ascii(short)
     return short if "=" in short else shlex.quote(short)
@@ -178,8 +179,7 @@ def shown(value: object) -> str:
         return "a mapping"
     if isinstance(value, bool):
         return "true" if value else "false"
-    quoted = repr(value)
-    return quoted if len(quoted) <= 80 else quoted[:77] + "..."
+    return cut(repr(value), 80, "...")
 
 
 def problems_of(error: ValidationError, unknown: Callable[[KeyPath], str]) -> list[Problem]:
@@ -266,4 +266,4 @@ def _key(path: KeyPath) -> str:
     dotted = ".".join(str(step) for step in path) or "the file"
     if not dotted.isprintable():
         dotted = ascii(dotted)
-    return dotted if len(dotted) <= 120 else dotted[:117] + "..."
+    return cut(dotted, 120, "...")

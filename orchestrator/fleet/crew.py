@@ -39,7 +39,7 @@ from orchestrator.fleet.worker import (
     Versions,
     received,
 )
-from orchestrator.plain_text import counted, plain_line
+from orchestrator.plain_text import counted, cut, plain_line
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
 from orchestrator.run.boot import (
@@ -539,8 +539,7 @@ class FleetCrew:
 
 def _cut(told: str) -> str:
     """What was told of one worker, so that the reason of a failed cell has room for what was told of all."""
-    shown = plain_line(told)
-    return shown if len(shown) <= _LONGEST_REPORT else f"{shown[: _LONGEST_REPORT - 4]} ..."
+    return cut(plain_line(told), _LONGEST_REPORT)
 
 
 def _guests_so_far(directory: Path) -> int:

@@ -41,7 +41,7 @@ from orchestrator.guest.channel import (
     guest_script,
     killed_when_late,
 )
-from orchestrator.plain_text import plain_line
+from orchestrator.plain_text import cut, plain_line
 
 # Bounds for what a guest's sshd, and its server of files, announce or send unasked.
 #
@@ -355,8 +355,7 @@ def _first(wanted: Sequence[str], offered: Sequence[str]) -> list[str]:
 
 def _said(problem: object) -> str:
     """A part of a sentence from what paramiko raises, which may quote the guest's sshd."""
-    text = plain_line(str(problem) or type(problem).__name__)
-    return text if len(text) <= _QUOTED else text[: _QUOTED - 4] + " ..."
+    return cut(plain_line(str(problem) or type(problem).__name__), _QUOTED)
 
 
 def _silence() -> GuestHang:

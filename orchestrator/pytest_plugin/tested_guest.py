@@ -24,9 +24,8 @@ from orchestrator.errors import GuestError, GuestExit, GuestHang, HostError, Usa
 from orchestrator.guest.channel import COMMAND_LIMIT, Stream
 from orchestrator.guest.console import REPORTS_MAX, Trouble, plain_lines, report_patterns
 from orchestrator.guest.diagnosis import taint_mask, trouble_of
-from orchestrator.guest.guest import Guest, State
+from orchestrator.guest.guest import END_OF_LOG, Guest, State
 from orchestrator.guest.machine import Machine
-from orchestrator.guest.qemu import END_OF_LOG
 from orchestrator.probes import loading
 from orchestrator.probes.symbols import ModuleMemory
 from orchestrator.steps import step

@@ -26,6 +26,7 @@ from filelock import FileLock, Timeout
 
 from orchestrator.catalog.data import unknown
 from orchestrator.errors import LabError, UsageError
+from orchestrator.plain_text import cut
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.faults import damaged, storage_faults
@@ -262,7 +263,7 @@ def is_baseline_name(name: str) -> bool:
 def check_baseline_name(name: str) -> None:
     """Raise UsageError for what is no name of a baseline."""
     if not is_baseline_name(name):
-        short = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 3]}..."
+        short = cut(name, _LONGEST, "...")
         shown = short if short.isprintable() else ascii(short)[1:-1]
         hint = (
             f"a small letter, then small letters, digits and hyphens, at most {_LONGEST} in all: before-the-patch; "

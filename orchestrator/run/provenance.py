@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import shutil
@@ -23,7 +22,7 @@ from orchestrator.artifacts.sources import OF_THE_LAB, OwnSource
 from orchestrator.catalog.images import debian
 from orchestrator.catalog.probes import probe_name
 from orchestrator.errors import LabError, UsageError
-from orchestrator.files import write_whole
+from orchestrator.files import sha256_of, write_whole
 from orchestrator.guest.machine import qemu_version
 from orchestrator.run.boot import BootArtifacts, GuestBooted, Prepared
 
@@ -117,7 +116,7 @@ class Provenance:
                     sources[source.key] = source.digests
                     self._keep_texts(source)
             for name, module in _modules_of(cell, prepared):
-                modules[name] = {"name": module.name, "file_sha256": _sha256(module.file), "key": module.key}
+                modules[name] = {"name": module.name, "file_sha256": sha256_of(module.file), "key": module.key}
                 if module.parameters:
                     modules[name]["parameters"] = dict(module.parameters)
                 if module.key not in sources:
@@ -220,10 +219,10 @@ def _made_of(booted: GuestBooted, artifacts: BootArtifacts) -> dict[str, object]
             "release": kernel.release,
             "packages": dict(kernel.packages),
             "origin": dict(kernel.origin),
-            "image_sha256": _sha256(kernel.image),
-            **({} if kernel.packaged is None else {"packaged_image_sha256": _sha256(kernel.packaged)}),
+            "image_sha256": sha256_of(kernel.image),
+            **({} if kernel.packaged is None else {"packaged_image_sha256": sha256_of(kernel.packaged)}),
         },
-        "initramfs_sha256": _sha256(artifacts.machine.initramfs),
+        "initramfs_sha256": sha256_of(artifacts.machine.initramfs),
     }
     if booted.restored_from is not None:
         content["restored_from"] = booted.restored_from
@@ -233,7 +232,7 @@ def _made_of(booted: GuestBooted, artifacts: BootArtifacts) -> dict[str, object]
     if root is not None:
         content["image"] = {"name": root.name, "key": root.key, "packages": dict(root.packages)}
     if artifacts.kernel_modules:
-        files = {name: _sha256(file) for name, file in artifacts.kernel_modules.items()}
+        files = {name: sha256_of(file) for name, file in artifacts.kernel_modules.items()}
         content["kernel_modules"] = {"name": ", ".join(files), "file_sha256": files}
     return content
 
@@ -280,11 +279,6 @@ def _path_of(place: str, title: str) -> str:
 def _source_hashes(module: Module) -> dict[str, str]:
     """SHA-256 of each file that a module is built from, by name; of one that the user has built, its own."""
     if module.sources is None:
-        return {module.file.name: _sha256(module.file)}
+        return {module.file.name: sha256_of(module.file)}
     files = (path for path in sorted(module.sources.rglob("*")) if path.is_file() and path.name != WARNINGS_FILE)
-    return {str(path.relative_to(module.sources)): _sha256(path) for path in files}
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return {str(path.relative_to(module.sources)): sha256_of(path) for path in files}

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,6 +37,7 @@ from orchestrator.catalog.user_files import find_library, find_workload
 from orchestrator.catalog.words import system_calls
 from orchestrator.errors import BuildError, UnsupportedError
 from orchestrator.experiment.fields import ProgramPoint
+from orchestrator.files import sha256_of
 from orchestrator.probes.place import UserPoint
 from orchestrator.probes.placement import ProbePlace, means_of, places_of, refusal_of
 from orchestrator.run.boot import (
@@ -485,7 +485,7 @@ def _prepared(
         CallSetup(setup.symbol, setup.offset, _workload(kernel, cell, program), module, tool, point),
         modules=() if module is None else (module,),
         notes=(*setup.notes, *compiler_note(kernel, module)),
-        keys={name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items()},
+        keys={name: sha256_of(file) for name, file in files.items()},
         sources=sources,
     )
 

@@ -12,6 +12,7 @@ from typing import Literal
 
 from orchestrator.catalog.words import error_name, error_numbers
 from orchestrator.errors import EvidenceError
+from orchestrator.plain_text import cut
 from orchestrator.probes.attachment import MOST_VALUES, CallResults
 from orchestrator.profile.counts import Timed
 from orchestrator.results.contract import UNITS, Clock, ProfileEvidence
@@ -134,7 +135,7 @@ def difference_note(outcome: Outcome | None, counted: CallResults | None) -> tup
 
 def phrase(text: str) -> str:
     """The text as far as a parameter of a record holds it."""
-    return text if len(text) <= _LONGEST_PHRASE else f"{text[: _LONGEST_PHRASE - 4]} ..."
+    return cut(text, _LONGEST_PHRASE)
 
 
 def _whole(value: int) -> str:
