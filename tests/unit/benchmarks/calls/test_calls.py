@@ -272,14 +272,18 @@ def test_the_first_call_to_fail_is_looked_for_within_bounds() -> None:
 
 
 class BusyHost(Programs):
-    """Programs beside so much else that only batches of up to ``largest`` calls are not interrupted."""
+    """Programs beside so much else that only batches of up to ``largest`` calls are not interrupted.
 
-    def __init__(self, largest: int, *outputs: str) -> None:
+    The ticks that the guest has ``missed`` fall into the first so many tries, however small they are.
+    """
+
+    def __init__(self, largest: int, *outputs: str, missed: int = 0) -> None:
         super().__init__(*outputs)
-        self.largest = largest
+        self.largest, self.missed = largest, missed
 
     def run(self, argv: Sequence[str], *, time_limit: float) -> CommandResult:
-        if int(argv[argv.index("-b") + 1]) <= self.largest:
+        self.missed -= 1
+        if self.missed < 0 and int(argv[argv.index("-b") + 1]) <= self.largest:
             return super().run(argv, time_limit=time_limit)
         self.asked.append(argv)
         complaint = b"callbench: no batch without an interrupt, a page fault or another task in 200 attempts: ...\n"
@@ -292,6 +296,9 @@ def test_batches_are_smaller_where_they_are_interrupted() -> None:
     guest = BusyHost(1, head + results(51, 0), head + results(51, 50))
     assert program.measure_one(cast(Guest, guest), ticks_per_second=250, time_limit=1.0).batch == 1
     assert [argv[argv.index("-b") + 1] for argv in guest.asked] == ["1", "50", "6", "1"]
+    late = BusyHost(50, head + results(51, 0), head + results(51, 50), missed=3)
+    assert program.measure_one(cast(Guest, late), ticks_per_second=250, time_limit=1.0).batch == 50
     never = BusyHost(0, head)
     with pytest.raises(EvidenceError, match="no batch without an interrupt"):
         program.measure_one(cast(Guest, never), ticks_per_second=250, time_limit=1.0)
+    assert len(never.asked) == 10
