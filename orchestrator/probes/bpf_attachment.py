@@ -12,26 +12,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from orchestrator.catalog.probes import Handler, ProbeKind
+from orchestrator.catalog.probes import Handler, ProbeKind, probes
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
+from orchestrator.probes import bpf_program
 from orchestrator.probes.attachment import Called, allow_optimisation, removed, wait_until_untouched, write_events
-from orchestrator.probes.bpf_program import (
-    BpfEvent,
-    Target,
-    Witness,
-    attach,
-    bring,
-    check_no_statistics,
-    compile_programs,
-    keep_statistics,
-)
+from orchestrator.probes.bpf_program import BpfEvent, Target, Witness, attach
 from orchestrator.probes.events import ARGUMENTS
 from orchestrator.probes.evidence import MISSED_RETURNS, Observation, check_untouched
 from orchestrator.probes.place import Place, PlacedAttachment, UserPoint, place_of
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
-from orchestrator.probes.tracefs import CALL_BYTES, event_number
+from orchestrator.probes.tracefs import event_number
 
 
 @contextlib.contextmanager
@@ -43,24 +35,21 @@ def programs_removed(guest: Guest, kind: ProbeKind, tool: Path, place: Place) ->
     point = place.point
     check_untouched(point, place.observe(), "before attaching")
     allow_optimisation(guest, kind)
-    bring(guest, tool)
-    check_no_statistics(guest)
-    compiled_before = compile_programs(guest, on=kind.is_compiled)
+    bpf_program.bring(guest, tool)
+    bpf_program.check_no_statistics(guest)
+    compiled_before = bpf_program.compile_programs(guest, on=kind.program is None or kind.program.is_compiled)
 
     def remove() -> None:
         guest.succeed(["sh", "-c", "rm -rf /sys/fs/bpf/lab-*"])
-        keep_statistics(guest, on=False)
+        bpf_program.keep_statistics(guest, on=False)
         wait_until_untouched(guest, kind, point, place.observe, "after detaching the program")
-        compile_programs(guest, on=compiled_before)
+        bpf_program.compile_programs(guest, on=compiled_before)
 
     with removed(remove):
         yield
 
 
 _ENTRIES = "lab-entries"
-_ENTERED_BY = {"kretprobe": "kprobe", "kretprobe-multi": "kprobe-multi"}
-"""What counts the entries of a function whose returns are probed: threads that are in it use up the kernel's instances
-(``maxactive``), and it counts none of the returns that it then misses where anybody could ask."""
 _NAMES = ("lab-a", "lab-b")
 """Folders in turn: a program is attached before the one that it replaces is detached."""
 
@@ -70,6 +59,8 @@ class BpfAttachment(PlacedAttachment):
 
     def __init__(self, guest: Guest, kind: ProbeKind, place: Place) -> None:
         super().__init__(guest, kind, place)
+        assert kind.program is not None
+        self._facts = kind.program
         self._target = target_of(guest, kind, place.point)
         self._handler: Handler = "noop"
         self._turn = 0
@@ -80,7 +71,7 @@ class BpfAttachment(PlacedAttachment):
 
     def observe(self) -> Observation:
         info = self._program.info()
-        if (info.jited > 0) != self._kind.is_compiled:
+        if (info.jited > 0) != self._facts.is_compiled:
             raise EvidenceError(
                 f"the BPF program at {self.point.name} is {'compiled' if info.jited else 'interpreted'}, "
                 f"and for {self._kind.name} it must not be"
@@ -106,9 +97,10 @@ class BpfAttachment(PlacedAttachment):
     @contextlib.contextmanager
     def one_caller(self) -> Iterator[None]:
         """A witness counts by thread while the kernel counts the program's runs; of returns also the entries."""
-        entered_by = _ENTERED_BY.get(self._kind.program or "")
-        target = None if entered_by is None else Target(entered_by, *self.point.place(0))
-        entries = None if target is None else attach(self._guest, _ENTRIES, "witness", target)
+        entries = None
+        if self._facts.entries is not None:
+            target = Target(probes()[self._facts.entries], *self.point.place(0))
+            entries = attach(self._guest, _ENTRIES, "witness", target)
         self._witness.begin([("the BPF program", self._program)])
         yield
         self._witness.detach()
@@ -122,7 +114,10 @@ class BpfAttachment(PlacedAttachment):
         self._witness.end()
 
     def counts(self, called: Called) -> tuple[int, int | None]:
-        hits, others = self._witness.counts(called)
+        runs, others = self._witness.counts(called)
+        hits, odd = divmod(runs, self._facts.runs)
+        if odd:
+            raise EvidenceError(f"{runs} runs are of no whole number of hits, which have {self._facts.runs} each")
         entered = sum(self._entries.get(pid, 0) for pid in called.pids)
         if called.calls and entered > hits:
             raise EvidenceError(f"the kernel missed {entered - hits} of {entered} returns", hint=MISSED_RETURNS)
@@ -139,9 +134,9 @@ class BpfAttachment(PlacedAttachment):
         for event in mine:
             self._check(event)
         hits, _ = self.counts(called)
-        if len(mine) != hits:
+        if len(mine) != hits * self._facts.runs:
             raise EvidenceError(f"the ring has {len(mine)} events of the calls, and the witness saw {hits} hits")
-        return len(mine), len(events) - len(mine)
+        return hits, len(events) - len(mine)
 
     def _exchange(self, handler: Handler) -> None:
         self._turn = 1 - self._turn
@@ -177,24 +172,23 @@ class BpfAttachment(PlacedAttachment):
 
     def _check(self, event: BpfEvent) -> None:
         """Events have the point's address; a kprobe's that behind the breakpoint, an fprobe's that behind the call."""
-        behind = {"kprobe": 1, "kprobe-multi": CALL_BYTES, "uprobe": 0}.get(self._kind.program or "")
-        if behind is not None:
-            address = event.args[0] - behind
-            if not self.point.is_at(address):
-                raise EvidenceError(f"an event is of {address:#x}, not of {self.point.name}", detail=[str(event)])
+        address = event.args[0] - (self._facts.behind or 0)
+        if self._facts.behind is not None and not self.point.is_at(address):
+            raise EvidenceError(f"an event is of {address:#x}, not of {self.point.name}", detail=[str(event)])
 
 
 def target_of(guest: Guest, kind: ProbeKind, point: ProbePoint) -> Target:
     """What the guest's side is to attach to. Raises EvidenceError where the kernel has no such event."""
     assert kind.program is not None
     if kind.tracepoint is not None:
-        is_raw = kind.program == "raw-tracepoint"
-        return Target(kind.program, kind.tracepoint if is_raw else str(event_number(guest, kind.tracepoint)))
+        by_number = kind.program.link == "tracepoint"
+        return Target(kind, str(event_number(guest, kind.tracepoint)) if by_number else kind.tracepoint)
     if isinstance(point, UserPoint):
-        return Target(kind.program, point.file, point.file_offset, point.semaphore)
-    if kind.program in ("fentry", "fexit"):
-        return Target(kind.program, point.symbol)  # it is found among the kernel's own by its type
-    return Target(kind.program, *point.place(point.offset if kind.program == "kprobe" else 0))
+        return Target(kind, point.file, point.file_offset, point.semaphore)
+    if kind.program.link == "trampoline":
+        return Target(kind, point.symbol)  # it is found among the kernel's own by its type
+    is_anywhere = kind.program.link == "kprobe" and not kind.at_return
+    return Target(kind, *point.place(point.offset if is_anywhere else 0))
 
 
 @contextlib.contextmanager

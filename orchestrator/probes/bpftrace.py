@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from orchestrator.artifacts.bpf_objects import BpfObject
-from orchestrator.catalog.probes import IMAGE, Handler, ProbeKind
+from orchestrator.catalog.probes import IMAGE, Handler, ProbeKind, probes
 from orchestrator.errors import CommandFailed, EvidenceError, GuestError, GuestHang, LabError, UnsupportedError
 from orchestrator.guest.console import plain_lines
 from orchestrator.guest.guest import Guest
@@ -66,7 +66,7 @@ class OwnAttachment(PlacedAttachment):
         super().__init__(guest, kind, place)
         self._programs = programs
         # At the entry, where the object's own kprobes are.
-        self._witness = Witness(guest, Target("kprobe", *self.point.place(0)))
+        self._witness = Witness(guest, Target(probes()["bpf-kprobe"], *self.point.place(0)))
 
     def observe(self) -> Observation:
         for own in self._programs:
@@ -119,10 +119,7 @@ def own_attached(
     with programs_removed(guest, kind, own.tool, place):
         guest.put(own.loader, _LOADER, mode=0o755)
         guest.put(own.file, _OBJECT)
-        with sharing_explained(point):
-            programs = _attach(guest, kind)
-        for one in programs:
-            check_place(one, point)
+        programs = _placed(point, lambda: _attach(guest, kind))
         yield OwnAttachment(guest, kind, place, programs)
     wait_until_gone(guest, [one.number for one in programs])
 
@@ -141,11 +138,13 @@ def _attach(guest: Guest, kind: ProbeKind) -> Sequence[OwnProgram]:
     return [OwnProgram(int(one[1]), one[2], one[3], BpfProgram(guest, f"{_FOLDER}/{one[2]}")) for one in found]
 
 
-@contextlib.contextmanager
-def sharing_explained(point: ProbePoint) -> Iterator[None]:
-    """Add to an EvidenceError of what a user attaches by name that the name has several functions, if it has."""
+def _placed(point: ProbePoint, attach: Callable[[], Sequence[OwnProgram]]) -> Sequence[OwnProgram]:
+    """The programs that ``attach`` attaches by name. Raises EvidenceError where one is at another function.
+
+    Some have no function. Where the name has several, and the kernel refuses it for that, the error says so.
+    """
     try:
-        yield
+        programs = attach()
     except EvidenceError as error:
         if point.shared_with and not error.hint:
             error.hint = (
@@ -153,16 +152,14 @@ def sharing_explained(point: ProbePoint) -> Iterator[None]:
                 "kernel may refuse a name that is not unique: unload the module, or name another function"
             )
         raise
-
-
-def check_place(own: OwnProgram, point: ProbePoint) -> None:
-    """Raise EvidenceError where a program is attached to another function than the point's; some have no function."""
-    function = _function_of(own)
-    if function is not None and not any(fnmatchcase(name, function) for name in (point.symbol, *point.aliases)):
-        raise EvidenceError(
-            f"program {own.name} is attached to {function}, and the point is {point.symbol}",
-            hint=f"set points: [{function}], and calls that enter it",
-        )
+    for own in programs:
+        function = _function_of(own)
+        if function is not None and not any(fnmatchcase(name, function) for name in (point.symbol, *point.aliases)):
+            raise EvidenceError(
+                f"program {own.name} is attached to {function}, and the point is {point.symbol}",
+                hint=f"set points: [{function}], and calls that enter it",
+            )
+    return programs
 
 
 def _function_of(own: OwnProgram) -> str | None:
@@ -333,48 +330,30 @@ def one_liner_attached(
     assert kind.one_liner is not None
     place = place_of(guest, kind, point, symbols)
     with programs_removed(guest, kind, tool, place):
-        _check_installed(guest)
+        if guest.run(["sh", "-c", "command -v bpftrace"]).status != 0:
+            hint = f"set image: {IMAGE}, or add the package to your recipe"
+            raise EvidenceError("the guest's image has no bpftrace", hint=hint)
         process = _Process(guest, kind.one_liner, time_left)
-        with _ended(process):
-            with sharing_explained(point):
-                process.attach()
-                programs = _attached(guest, process)
-            for one in programs:
-                check_place(one, point)
+        try:
+            programs = _placed(point, lambda: _attached(guest, process))
             yield OneLinerAttachment(guest, kind, place, programs, process)
-            _check_room({one.number: one.program for one in programs}.values())
+            for program in {one.number: one.program for one in programs}.values():
+                for name, keys in program.full_maps().items():
+                    # A hit with a new key costs something else.
+                    named = name.replace(_AT, "@", 1)
+                    raise EvidenceError(f"bpftrace's map {named} is full with {keys} keys", hint=_FEWER)
+        except LabError as error:
+            # The first error is the one to report. A guest in trouble gets no commands.
+            if not isinstance(error, GuestError):
+                with contextlib.suppress(CommandFailed, EvidenceError, GuestHang):
+                    process.kill()
+            raise
+        process.end()
     wait_until_gone(guest, [one.number for one in programs])
 
 
-def _check_installed(guest: Guest) -> None:
-    if guest.run(["sh", "-c", "command -v bpftrace"]).status != 0:
-        raise EvidenceError(
-            "the guest's image has no bpftrace", hint=f"set image: {IMAGE}, or add the package to your recipe"
-        )
-
-
-def _check_room(programs: Iterable[BpfProgram]) -> None:
-    """Raise EvidenceError where a map has no room: a hit with a new key costs something else."""
-    for program in programs:
-        for name, keys in program.full_maps().items():
-            named = name.replace(_AT, "@", 1)
-            raise EvidenceError(f"bpftrace's map {named} is full with {keys} keys", hint=_FEWER)
-
-
-@contextlib.contextmanager
-def _ended(process: _Process) -> Iterator[None]:
-    try:
-        yield
-    except LabError as error:
-        # The first error is the one to report. A guest in trouble gets no commands.
-        if not isinstance(error, GuestError):
-            with contextlib.suppress(CommandFailed, EvidenceError, GuestHang):
-                process.kill()
-        raise
-    process.end()
-
-
 def _attached(guest: Guest, process: _Process) -> Sequence[OwnProgram]:
+    process.attach()
     found = attached_by(guest, process.pid)
     if not found:
         raise EvidenceError("bpftrace has attached nothing", detail=process.words())

@@ -3,23 +3,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NoReturn, get_args
+from typing import NamedTuple, NoReturn, get_args
 
 from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import Value
-from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.data import unknown
 from orchestrator.catalog.kernels import Arch, without_option
-from orchestrator.catalog.probes import RecorderName, standard_events
+from orchestrator.catalog.probes import RecorderKind, RecorderName, standard_events
 from orchestrator.errors import EvidenceError, UsageError
-from orchestrator.guest.guest import Guest
-from orchestrator.probes.attachment import OPTIMISATION, removed
-from orchestrator.probes.loading import load
 
 # A recorder's report, parsed and checked: the lines of ``kmods/recorder/places.c``.
 
@@ -46,8 +41,7 @@ _SITE = re.compile(rf"site ({_NAME}) ([0-9a-f]{{1,16}}) original=({_BYTES}) live
 _END = re.compile(rf"end events=({_COUNT}) places=({_COUNT}) sites=({_COUNT})")
 
 
-@dataclass(frozen=True)
-class EventCount:
+class EventCount(NamedTuple):
     """How often an event was recorded, and how often its handler was left out. Modulo 2^32 on i386."""
 
     event: str
@@ -55,8 +49,7 @@ class EventCount:
     missed: int
 
 
-@dataclass(frozen=True)
-class PlaceCount:
+class PlaceCount(NamedTuple):
     """The same for one place: a function, or the markers of one name."""
 
     event: str
@@ -65,8 +58,7 @@ class PlaceCount:
     missed: int
 
 
-@dataclass(frozen=True)
-class Site:
+class Site(NamedTuple):
     """Where bytes change for a place: what they were before, and what they are."""
 
     symbol: str
@@ -136,7 +128,10 @@ def parse_report(content: bytes) -> RecorderReport:
     lines.end()
     _check_names(lines, events, places, sites)
     if not recording:
-        _check_sums(lines, events, places)
+        for event in events:
+            mine = [place for place in places if place.event == event.event]
+            if event[1:] != (sum(one.recorded for one in mine), sum(one.missed for one in mine)):
+                lines.refuse(f"the places of {event.event} do not add up to it")
         if (head[3] == "yes") != all(site.live == site.original for site in sites):
             lines.refuse("what it says of its sites is not what it shows")
     report = RecorderReport(
@@ -184,13 +179,6 @@ def _check_names(
         lines.refuse("a site's bytes are not as many as they were")
 
 
-def _check_sums(lines: _Lines, events: Sequence[EventCount], places: Sequence[PlaceCount]) -> None:
-    for event in events:
-        mine = [place for place in places if place.event == event.event]
-        if (event.recorded, event.missed) != (sum(p.recorded for p in mine), sum(p.missed for p in mine)):
-            lines.refuse(f"the places of {event.event} do not add up to it")
-
-
 class _Lines:
     """A report's lines, taken one after the other."""
 
@@ -215,8 +203,8 @@ class _Lines:
         return tuple(found.groups())
 
     def while_they_match(self, pattern: re.Pattern[str], most: int) -> Iterator[tuple[str, ...]]:
-        for _ in range(most):
-            if self._next >= len(self._lines) or not pattern.fullmatch(self._lines[self._next]):
+        for line in self._lines[self._next : self._next + most]:
+            if not pattern.fullmatch(line):
                 return
             yield self.take(pattern)
 
@@ -229,7 +217,7 @@ class _Lines:
         raise EvidenceError(f"the recorder's report cannot be read: {why}", detail=[line[:200]] if line else [])
 
 
-# A module that records the standard kernel events by one mechanism: rendered, loaded, read, stopped.
+# A module that records the standard kernel events by one mechanism.
 
 Mechanism = RecorderName
 MECHANISMS: Sequence[Mechanism] = get_args(Mechanism)
@@ -239,17 +227,6 @@ MODULE = "lab_recorder"
 REPORT = f"/sys/kernel/debug/{MODULE}/report"
 STOP = f"/sys/module/{MODULE}/parameters/stop"
 """In the guest: the report of a loaded recorder, and the file that stops it when a 1 is written to it."""
-_LIMIT = 600.0
-"""Host seconds: a djprobe goes in and out in a tenth of a second, in a guest that is busy or preemptible in seconds."""
-
-_NEEDS: Mapping[Mechanism, Sequence[str]] = {
-    "marker": ("CONFIG_LAB_MARKERS", "CONFIG_DEBUG_FS"),
-    "djprobe": ("CONFIG_KPROBES", "CONFIG_DEBUG_FS"),
-    "kprobe": ("CONFIG_KPROBES", "CONFIG_KALLSYMS_ALL", "CONFIG_DEBUG_FS"),
-    "kprobe-boosted": ("CONFIG_KPROBES", "CONFIG_KALLSYMS_ALL", "CONFIG_DEBUG_FS"),
-    "kprobe-optimized": ("CONFIG_OPTPROBES", "CONFIG_KALLSYMS_ALL", "CONFIG_DEBUG_FS"),
-    "jprobe": ("CONFIG_KPROBES", "CONFIG_DEBUG_FS"),
-}
 
 
 def recorder_values(
@@ -286,54 +263,11 @@ def recorder_values(
     }
 
 
-def unsupported_reason(kernel: Kernel, mechanism: Mechanism) -> str | None:
-    """Why this kernel cannot have a recorder of this mechanism, by its own configuration; None when it can."""
-    for option in _NEEDS[mechanism]:
+def unsupported_reason(kernel: Kernel, kind: RecorderKind) -> str | None:
+    """Why this kernel cannot have such a recorder, by its own configuration; None when it can."""
+    for option in kind.needs:
         if kernel.config.get(option) != "y":
-            return without_option(option, _NEEDS[mechanism], kernel.spec.arch)
-    if mechanism == "kprobe-boosted" and kernel.config.get("CONFIG_PREEMPTION") == "y":
+            return without_option(option, kind.needs, kernel.spec.arch)
+    if kind.module == "kprobe-boosted" and kernel.config.get("CONFIG_PREEMPTION") == "y":
         return "this kernel is preemptible, and such a kernel boosts no kprobe"
     return None
-
-
-class Recorder:
-    """A loaded recorder. Made by ``recording``."""
-
-    def __init__(self, guest: Guest) -> None:
-        self._guest = guest
-
-    def report(self) -> RecorderReport:
-        return parse_report(self._guest.get(REPORT))
-
-    def stop(self) -> RecorderReport:
-        """Take everything out, once; what it recorded is final then.
-
-        Places are removed one after the other: to compare events with each other, read the report before.
-        Raises EvidenceError where any original byte is not back.
-        """
-        self._guest.put(b"1", STOP, time_limit=_LIMIT)
-        report = self.report()
-        if report.recording:
-            raise EvidenceError("the recorder still records after it was stopped")
-        if not report.restored:
-            wrong = [f"{site.symbol} at {site.address:#x}" for site in report.sites if site.live != site.original]
-            raise EvidenceError("the kernel's original bytes are not back after recording", detail=wrong[:10])
-        return report
-
-
-@contextlib.contextmanager
-def recording(guest: Guest, mechanism: Mechanism, module: Module) -> Iterator[Recorder]:
-    """Load a recorder, which records from then on; stop and unload it at the end.
-
-    Raises EvidenceError when the module is refused (with its own reason from the kernel's log), when it is another
-    mechanism's, or when the original bytes are not back.
-    """
-    guest.put(b"1" if mechanism == "kprobe-optimized" else b"0", OPTIMISATION)
-    load(guest, module.name, module.file, time_limit=_LIMIT)
-    recorder = Recorder(guest)
-    with removed(lambda: guest.succeed(["rmmod", module.name], time_limit=_LIMIT)):
-        report = recorder.report()
-        if report.mechanism != mechanism:
-            raise EvidenceError(f"the recorder's mechanism is {report.mechanism}, not {mechanism}")
-        yield recorder
-        recorder.stop()
