@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -29,23 +29,7 @@ from orchestrator.probes.point import wrong_point_reason
 from orchestrator.profile.difference import ComparedCode, annotated, per_call, with_code
 from orchestrator.profile.probe_places import Disassembly
 from orchestrator.program import PROGRAM
-from orchestrator.report.flames import callgrind_text, difference_flame_graph, flame_graph, folded_text
-from orchestrator.report.profile_json import (
-    difference_json,
-    function_json,
-    profile_json,
-    tree_difference_json,
-    tree_json,
-)
-from orchestrator.report.profile_sheets import (
-    Cut,
-    cache_sheets,
-    difference_sheet,
-    function_sheet,
-    profile_sheet,
-    tree_difference_sheet,
-    tree_sheet,
-)
+from orchestrator.report import flames, profile_sheets
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.stored_profile import (
@@ -53,7 +37,6 @@ from orchestrator.results.stored_profile import (
     FunctionDifference,
     ProfileDifference,
     call_tree,
-    compared_trees,
     load_profile,
 )
 from orchestrator.run.guests import started
@@ -93,43 +76,46 @@ def profile(
     ] = None,
 ) -> None:
     """Print where the instructions of each call went: by symbol, by class of instruction, and what missed in caches."""
-    files = {"callgrind": callgrind, "folded": folded, "flame_graph": flame_graph}
-    written = [f"--{kind.replace('_', '-')}" for kind, file in files.items() if file is not None]
-    others = {"--annotate": annotate is not None, ", ".join(written): bool(written)}
+    given = {"--callgrind": (callgrind, flames.callgrind_text), "--folded": (folded, flames.folded_text)}
+    given["--flame-graph"] = (flame_graph, flames.flame_graph)
+    files = {option: (file, text) for option, (file, text) in given.items() if file is not None}
+    others = {"--annotate": annotate is not None, ", ".join(files): bool(files)}
     options.check_one({"--tree": tree, **others})
     options.check_one({f"--format {form}": form is not options.Form.TABLE, **others})
-    options.check_writable(*files.values())
+    options.check_writable(*(file for file, _ in files.values()))
     profiles = _profiles(run, cell)
-    if written:
-        for kind, file in files.items():
-            if file is not None:
-                _write(profiles, kind, file)
+    if files:
+        if len(profiles) != 1:
+            cells = [one.cell for one in profiles[:20]]
+            what = f"{len(profiles)} cells do not go into one file"
+            raise UsageError(what, detail=cells, hint="name one of them: CELL")
+        for file, text in files.values():
+            with storage_faults(file):
+                file.write_text(text(profiles[0]))
     elif annotate is not None:
         typer.echo(annotated(profiles, annotate))
     elif tree:
-        trees, cut = [(one, call_tree(one)) for one in profiles], Cut(depth, share)
+        cut = profile_sheets.Cut(depth, share)
         options.print_profiles(
-            "Profiles", form, trees, lambda one: [tree_sheet(one[1], cut)], lambda one: tree_json(*one)
+            "Profiles", form, profiles, lambda one: [profile_sheets.tree_sheet(call_tree(one), cut)], _tree_json
         )
     else:
         options.print_profiles(
             "Profiles",
             form,
-            [(one, per_call(one)) for one in profiles],
-            lambda both: [profile_sheet(*both, limit or None), *cache_sheets(both[0])],
-            lambda both: profile_json(*both),
+            profiles,
+            lambda one: [
+                profile_sheets.profile_sheet(one, per_call(one), limit or None),
+                *profile_sheets.cache_sheets(one),
+            ],
+            lambda one: one.as_json(per_call(one)),
         )
 
 
-def _write(profiles: Sequence[CellProfile], kind: str, file: Path) -> None:
-    """Write the profile of the only cell in one of the formats for other programs."""
-    if len(profiles) != 1:
-        cells = [one.cell for one in profiles[:20]]
-        raise UsageError(f"{len(profiles)} cells do not go into one file", detail=cells, hint="name one of them: CELL")
-    formats = {"callgrind": callgrind_text, "folded": folded_text, "flame_graph": flame_graph}
-    text = formats[kind](profiles[0])
-    with storage_faults(file):
-        file.write_text(text)
+def _tree_json(profile: CellProfile) -> dict[str, Any]:
+    tree = call_tree(profile)
+    whole = {"cell": profile.cell, "calls": profile.calls, "instructions": float(tree.total)}
+    return {**whole, "tree": list(tree.as_json())}
 
 
 def _profiles(run: str, cell: str | None) -> Sequence[CellProfile]:
@@ -153,15 +139,6 @@ def diff(
     symbol: Annotated[
         str | None, typer.Option(metavar="FUNCTION", help="Compare this function by instruction.")
     ] = None,
-    tree: Annotated[
-        bool, typer.Option("--tree", help="Compare calls, each with all that it calls; profiles need stacks.")
-    ] = False,
-    depth: options.Depth = 24,
-    share: options.Share = 1.0,
-    flame_graph: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Draw calls as SVG, red where B executes more; profiles need stacks."),
-    ] = None,
     config: Annotated[
         Path | None,
         typer.Option(
@@ -179,9 +156,6 @@ def diff(
 
     With --config, exits with 1 when a cell failed.
     """
-    options.check_one({"--symbol": symbol is not None, "--tree": tree, "--flame-graph": flame_graph is not None})
-    options.check_one({"--flame-graph": flame_graph is not None, f"--format {form}": form is not options.Form.TABLE})
-    options.check_writable(flame_graph)
     if config is None and (only or overrides):
         what = "--only and --set are for what --config measures"
         raise UsageError(what, hint="of stored cells RUN:CELL names one")
@@ -189,30 +163,26 @@ def diff(
     if config is None:
         pairs = stored_pairs(before, after)
     else:
-        parts = ["stacks"] if tree or flame_graph is not None else ["symbols"]
         wanted = TwoKernels(config, (before, after), overrides or [], only or [])
-        pairs, missing = wanted.measured(parts, Measuring(offline=offline, verbose=verbose))
+        pairs, missing = wanted.measured(["symbols"], Measuring(offline=offline, verbose=verbose))
     differences = [difference_of(*pair) for pair in pairs]
-    if flame_graph is not None:
-        _draw(differences, flame_graph)
-    elif tree:
-        trees = [(one, compared_trees(call_tree(one.before), call_tree(one.after))) for one in differences]
+    if symbol is not None:
+        functions = _functions(differences, symbol)
         options.print_profiles(
             "Differences",
             form,
-            trees,
-            lambda both: [tree_difference_sheet(*both, Cut(depth, share))],
-            lambda both: tree_difference_json(*both),
-        )
-    elif symbol is not None:
-        functions = _functions(differences, symbol)
-        options.print_profiles(
-            "Differences", form, functions, lambda both: [function_sheet(*both)], lambda both: function_json(*both)
+            functions,
+            lambda both: [profile_sheets.function_sheet(*both)],
+            lambda both: both[0].as_json(both[1]),
         )
     else:
         compared = [with_code(one) for one in differences]
         options.print_profiles(
-            "Differences", form, compared, lambda one: [difference_sheet(one, limit or None)], difference_json
+            "Differences",
+            form,
+            compared,
+            lambda one: [profile_sheets.difference_sheet(one, limit or None)],
+            ProfileDifference.as_json,
         )
     for cell in missing:
         print(f"not compared: {cell.id}: {outcome(cell)}", file=sys.stderr)
@@ -226,26 +196,15 @@ def _functions(
 ) -> Sequence[tuple[ProfileDifference, FunctionDifference]]:
     """The function in the pairs of cells that execute it."""
     found: list[tuple[ProfileDifference, FunctionDifference]] = []
-    refusals: list[UsageError] = []
+    refusal: UsageError | None = None
     for one in differences:
         try:
             found.append((one, ComparedCode(one.before, one.after).function(name)))
         except UsageError as error:
-            refusals.append(error)
-    if not found and refusals:
-        raise refusals[0]
+            refusal = refusal or error
+    if not found and refusal is not None:
+        raise refusal
     return found
-
-
-def _draw(differences: Sequence[ProfileDifference], file: Path) -> None:
-    """A picture in ``file``; of several pairs of cells one each, with the cell's id in the file's name."""
-    for one in differences:
-        named = file if len(differences) == 1 else file.with_stem(f"{file.stem}.{one.after.cell.replace('/', '.')}")
-        picture = difference_flame_graph(one.before, one.after)
-        with storage_faults(named):
-            named.write_text(picture)
-        if named != file:
-            print(named, file=sys.stderr)
 
 
 # ``orchestrator disasm``: a function's instructions, and which probes can be at each.

@@ -46,8 +46,6 @@ def removed(remove: Callable[[], object]) -> Iterator[None]:
     remove()
 
 
-# What system calls returned, as far as it was observed.
-
 MOST_VALUES = 8
 """Different values that are kept, as by ``images/guest/results.h``."""
 
@@ -155,6 +153,8 @@ class Attachment(ABC):
         """What empties the place that the handler records into, where a hit's cost depends on how full that is."""
         return None
 
+    # What only modules have.
+
     def extras(self) -> Sequence[Extra]:
         """What a hit passes at present besides the handler, by what the kernel finds at the probe point."""
         return ()
@@ -248,19 +248,15 @@ def wait_until_same(guest: Guest, kind: ProbeKind, before: Observation, attachme
 def _wait_for(
     guest: Guest, look: Callable[[], Observation], check: Callable[[Observation], None], turns: int
 ) -> Observation:
-    for turn in range(turns):
+    turn = 0
+    while True:
         try:
             seen = look()
             check(seen)
-        except OtherMechanism:
-            # The kernel marks a kprobe that it is going to optimise as it arms it (optimize_kprobe()).
-            if turn == _MARKED:
-                raise
-        except EvidenceError:
-            pass
-        else:
             return seen
+        except EvidenceError as error:
+            # The kernel marks a kprobe that it is going to optimise as it arms it (optimize_kprobe()).
+            if turn == turns or (turn == _MARKED and isinstance(error, OtherMechanism)):
+                raise
         guest.succeed(_TURN)
-    seen = look()
-    check(seen)
-    return seen
+        turn += 1

@@ -125,8 +125,7 @@ def _of_list(reason: str, parameters: Mapping[str, str | int]) -> str:
 
 def _once(lines: Sequence[str]) -> list[str]:
     """Lines of a kernel's log, each with other words: busybox tries to load a module twice."""
-    by_words = {_TIME.sub("", line): line for line in lines}
-    return list(by_words.values())
+    return list({_TIME.sub("", line): line for line in lines}.values())
 
 
 def unload(guest: Guest, name: str, *, time_limit: float = COMMAND_LIMIT) -> None:
