@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // A BPF program at a place of the kernel's, pinned below a folder of the BPF file system so that it outlives this one.
 //
-//   bpfprobe attach FOLDER PROGRAM TYPE ATTACH_TYPE LINK RETURN CONTEXT TARGET OFFSET SEMAPHORE
+//   bpfprobe attach FOLDER PROGRAM TYPE ATTACH_TYPE LINK FLAGS CONTEXT TARGET OFFSET SEMAPHORE
 //                               makes FOLDER/program, FOLDER/link, and its maps
 //   PROGRAM: noop, count, record, witness
 //   TYPE, ATTACH_TYPE: the program's, as the kernel numbers them
 //   LINK, TARGET: kprobe, multi, trampoline FUNCTION; tracepoint ID; raw NAME; uprobe FILE
-//   RETURN: 1 at a function's return; CONTEXT: a number of enum context
+//   FLAGS: 1 at a function's return; CONTEXT: a number of enum context
 //   FUNCTION: its name, or of a kprobe its address, as 0xffffffff811234a0
 //   OFFSET: in the function or the file; SEMAPHORE: where the file has the counter of a static probe point, or 0
 //   bpfprobe info FOLDER        type=2 jited=57 runs=1234 missed=0
@@ -109,7 +109,7 @@ static int make_counts(const char *folder)
 struct place {
 	const char *link, *target;
 	unsigned long address;		// of the target, where it is no name
-	long offset, semaphore, at_return;
+	long offset, semaphore, flags;
 	uint32_t type, attach_type;	// the program's
 	enum context context;
 	uint32_t words;
@@ -145,7 +145,7 @@ static struct place place_of(char **given)
 {
 	struct place place = {
 		.type = number(given[0]), .attach_type = number(given[1]), .link = given[2],
-		.at_return = number(given[3]), .context = number(given[4]), .target = given[5],
+		.flags = number(given[3]), .context = number(given[4]), .target = given[5],
 		.offset = number(given[6]), .semaphore = number(given[7]), .address = address_of(given[5]), .words = 1,
 	};
 
@@ -178,7 +178,7 @@ static int open_event(const struct place *place)
 	} else {
 		event.type = probe_type(is_linked(place, "uprobe") ? "/sys/bus/event_source/devices/uprobe/type" :
 							       "/sys/bus/event_source/devices/kprobe/type");
-		event.config = place->at_return;
+		event.config = place->flags;
 		event.config |= (aligned_u64)place->semaphore << SEMAPHORE_SHIFT;
 		event.config1 = place->address ? 0 : (unsigned long)place->target;
 		event.config2 = place->address ?: (unsigned long)place->offset;
@@ -202,7 +202,7 @@ static int link_to(const struct place *place, int program)
 	request.link.program = program;
 	if (is_linked(place, "multi")) {
 		request.link.type = place->attach_type;
-		request.link.multi.flags = place->at_return ? BPF_F_KPROBE_MULTI_RETURN : 0;
+		request.link.multi.flags = place->flags;
 		request.link.multi.count = 1;
 		if (place->address)
 			request.link.multi.addresses = (unsigned long)&place->address;

@@ -305,6 +305,7 @@ class Program(Fact):
     type: int
     attach_type: int = 0
     link: Literal["kprobe", "uprobe", "tracepoint", "raw", "trampoline", "multi"]
+    flags: int = 0
     context: Context
     behind: int | None = None
     runs: int = 1

@@ -26,8 +26,7 @@ from orchestrator.probes.attachment import (
     wait_until_armed,
     wait_until_untouched,
 )
-from orchestrator.probes.bpf_attachment import bpf_attached
-from orchestrator.probes.bpftrace import one_liner_attached, own_attached
+from orchestrator.probes.bpf_attachment import bpf_attached, one_liner_attached, own_attached
 from orchestrator.probes.event_attachment import event_attached
 from orchestrator.probes.events import check_events, read_events, write_csv
 from orchestrator.probes.evidence import MISSED_RETURNS, Observation

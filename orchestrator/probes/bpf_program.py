@@ -56,8 +56,8 @@ class Target:
         program = self.kind.program
         assert program is not None
         context = get_args(Context).index(program.context)
-        numbers = program.type, program.attach_type, program.link, int(self.kind.at_return), context
-        return [*map(str, numbers), self.name, str(self.offset), str(self.semaphore)]
+        facts = program.type, program.attach_type, program.link, program.flags, context
+        return list(map(str, (*facts, self.name, self.offset, self.semaphore)))
 
 
 class Attached(NamedTuple):

@@ -134,18 +134,10 @@ def parse_report(content: bytes) -> RecorderReport:
                 lines.refuse(f"the places of {event.event} do not add up to it")
         if (head[3] == "yes") != all(site.live == site.original for site in sites):
             lines.refuse("what it says of its sites is not what it shows")
+    restored = None if recording else head[3] == "yes"
+    rings = cpus, slots, event_size, written, overwritten
     report = RecorderReport(
-        mechanism=head[1].replace("_", "-"),
-        recording=recording,
-        restored=None if recording else head[3] == "yes",
-        cpus=cpus,
-        slots=slots,
-        event_size=event_size,
-        written=written,
-        overwritten=overwritten,
-        events=tuple(events),
-        places=tuple(places),
-        sites=tuple(sites),
+        head[1].replace("_", "-"), recording, restored, *rings, tuple(events), tuple(places), tuple(sites)
     )
     _check_written(report)
     return report
