@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,7 +27,6 @@ from orchestrator.probes.placement import FunctionPlaces, answered, places_of
 from orchestrator.probes.point import wrong_point_reason
 from orchestrator.profile.difference import ComparedCode, annotated, per_call, with_code
 from orchestrator.profile.probe_places import Disassembly
-from orchestrator.program import PROGRAM
 from orchestrator.report import flames, profile_sheets
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
@@ -209,9 +207,6 @@ def _functions(
 
 # ``orchestrator disasm``: a function's instructions, and which probes can be at each.
 
-_RANGE = r"(?P<symbol>[^+]*)(?:\+(?P<first>[^.]*)(?:\.\.(?P<last>.*))?)?"
-_OFFSET = r"0x[0-9a-fA-F]{1,6}|[0-9]{1,7}"
-
 
 @options.expected_failures
 def disasm(
@@ -223,9 +218,7 @@ def disasm(
             autocompletion=options.kernels,
         ),
     ],
-    function: Annotated[
-        str, typer.Argument(metavar="FUNCTION", help="A function of it, or a part: vfs_read+0x10..0x40.")
-    ],
+    function: Annotated[str, typer.Argument(metavar="FUNCTION", help="A function of it, such as vfs_read.")],
     cpu: one_guest.Cpu = None,
     no_guest: Annotated[bool, typer.Option("--no-guest", help="Start no guest: what only it knows is ?.")] = False,
     form: options.FormOption = options.Form.TABLE,
@@ -233,7 +226,10 @@ def disasm(
     verbose: options.Verbose = False,
 ) -> None:
     """Print a function's instructions, and which probes a guest's kernel takes at each."""
-    symbol, bounds = _place(function)
+    symbol = function.partition("+")[0]
+    if symbol != function or not symbol:
+        hint = f"name {symbol}" if symbol else ""
+        raise UsageError(f"found '{function}'; expected a kernel function, such as vfs_read", hint=hint)
     spec = kernel_spec(name)
     context = options.open_context(offline=offline)
     with options.printed_steps(verbose=verbose):
@@ -243,13 +239,6 @@ def disasm(
     places = places_of(code, kernel.config, symbol)
     assert places is not None  # _check() has asked
     found = Disassembly.of(spec.name, kernel.release, code, places)
-    if bounds is not None:
-        found = found.part(*bounds)
-        if not found.text:
-            raise UsageError(
-                f"no instruction of {symbol} begins between +{bounds[0]:#x} and +{bounds[1]:#x}",
-                hint=f"{PROGRAM} disasm {spec.argument} {symbol} lists all of them",
-            )
     if not no_guest:
         try:
             with options.printed_steps(verbose=verbose):
@@ -275,28 +264,6 @@ def _answered(
     machine = choice.machine(context)
     with ScratchFolder("orchestrator-disasm-") as directory, started(context, machine, directory) as guest:
         return answered(guest, module, function), machine.cpu.name
-
-
-def _place(function: str) -> tuple[str, tuple[int, int] | None]:
-    """The function, and the offsets of the part that is asked for. Raises UsageError."""
-    found = re.fullmatch(_RANGE, function)
-    if found is None or not found["symbol"]:
-        raise UsageError(f"found '{function}'; expected a kernel function, such as vfs_read")
-    symbol, first, last = found.group("symbol", "first", "last")
-    if first is None:
-        return symbol, None
-    if last is None and re.fullmatch(_OFFSET, first):
-        place = int(first, 0)
-        raise UsageError(
-            f"found '{function}', a place in a function; expected the function",
-            hint=f"name {symbol}, or a part of it: {symbol}+{place:#x}..{place + 0x10:#x}",
-        )
-    if last is None or not (re.fullmatch(_OFFSET, first) and re.fullmatch(_OFFSET, last)):
-        raise UsageError(f"found '{function}'; expected a function, or a part of one, such as vfs_read+0x10..0x40")
-    bounds = int(first, 0), int(last, 0)
-    if bounds[0] > bounds[1]:
-        raise UsageError(f"found '{function}', whose part ends before it begins")
-    return symbol, bounds
 
 
 def _code(kernel: Kernel) -> KernelCode:

@@ -87,10 +87,7 @@ class _Parameters:
 
 
 class ModuleAttachment(Attachment):
-    """A loaded probe module. Made by ``module_attached``.
-
-    ``symbols`` are the guest's; None reads them when they are needed.
-    """
+    """A loaded probe module. Made by ``module_attached``."""
 
     def __init__(
         self, guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint, symbols: Symbols | None = None
@@ -317,14 +314,11 @@ def attached(
     symbols: Symbols,
     time_left: Callable[[], float],
 ) -> AbstractContextManager[Attachment]:
-    """Arm a probe with its ``means``; take it out again at the end.
+    """Arm a probe at a ``point`` with its ``means``; take it out again at the end.
 
     That is a module, bpfprobe for a BPF program or a one-liner, an object of a user's own programs, or nothing for an
-    event, which the kernel has itself.
-
-    ``point`` is the probed function's entry. For a hook and a tracepoint the place is found when it is armed. Raises
-    EvidenceError when the kernel refuses it (with its own reason), or when the original bytes are not back at the end.
-    ``time_left`` is the seconds of the host's time for whatever the guest does by itself meanwhile.
+    event, which the kernel has itself. Raises EvidenceError when the kernel refuses it (with its own reason), or when
+    the original bytes are not back at the end. ``time_left`` is the seconds of the host's time that are left.
     """
     if isinstance(means, Module):
         return module_attached(guest, kind, means, point, symbols, time_limit=time_left())

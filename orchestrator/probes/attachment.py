@@ -153,17 +153,12 @@ class Attachment(ABC):
         """What empties the place that the handler records into, where a hit's cost depends on how full that is."""
         return None
 
-    # What only modules have.
-
     def extras(self) -> Sequence[Extra]:
         """What a hit passes at present besides the handler, by what the kernel finds at the probe point."""
         return ()
 
     def take_off(self, extra: Extra) -> None:
-        """Rid the probe of something that its hits pass; nothing puts it back.
-
-        Raises EvidenceError when the hits still pass it.
-        """
+        """Disable an extra cost of the probe for good. Raises EvidenceError when the hits still pass it."""
         raise AssertionError(f"nothing here has {extra} to take off")
 
     def memory(self) -> tuple[int, int] | None:
@@ -178,9 +173,8 @@ class Attachment(ABC):
         return None
 
 
-# When has a probe its final form? The kernel's optimiser of kprobes works in the background, ticks later.
-#
-# So does the end of a BPF program's link on Linux 6.12, after bpf(2) and the removal of the pinned file have returned.
+# When has a probe its final form? The kernel's optimiser of kprobes works in the background, ticks later, and so does
+# the end of a BPF program's link on Linux 6.12.
 
 OPTIMISATION = "/proc/sys/debug/kprobes-optimization"
 

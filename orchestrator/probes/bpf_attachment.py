@@ -380,8 +380,6 @@ setsid bpftrace -e "$1" >"$0" 2>&1 </dev/null & echo $!"""
 """Prints the process's number."""
 
 _PAUSE = ("sleep", "0.1")
-_MOST_TURNS = 6000
-"""Pauses for whatever bpftrace does: 600 s of the guest's clock. It attaches in 3 s."""
 _IDLE_TURNS = 100
 """Pauses without a tick of processor time after which bpftrace is given up."""
 _LOOKS = 3
@@ -450,7 +448,7 @@ class _Process:
         One that is busy has the cell's time: each pause asks what is left of it.
         """
         ticks, idle, waiting = -1, 0, 0
-        for _ in range(_MOST_TURNS):
+        while idle < _IDLE_TURNS:
             state = self._state()
             if state is None:
                 return False
@@ -459,8 +457,6 @@ class _Process:
             waiting = waiting + 1 if is_waiting else 0
             if waiting == looks:
                 return True
-            if idle == _IDLE_TURNS:
-                break
             self._guest.succeed(_PAUSE, time_limit=self._time_left())
         raise EvidenceError(f"bpftrace {what_else}", detail=self.words())
 

@@ -16,10 +16,8 @@ from orchestrator.guest.guest import Guest, at_rest
 from orchestrator.probes.symbols import ModuleMemory, Symbols
 from orchestrator.results.contract import SwitchedBranch, TextEvidence
 
-# Was a changed place of the kernel's text a static branch, and whose? The kernel switches these itself.
-#
-# Its table has an entry for each: two words that lead to the place and to the branch's target. An entry is found by
-# its content, since kernels without CONFIG_KALLSYMS_ALL (Debian's for i386) do not list where the table is.
+# Was a changed place of the kernel's text a static branch, and whose? The kernel switches these itself. An entry of its
+# table is found by its content, since kernels without CONFIG_KALLSYMS_ALL do not list where the table is.
 
 LONGEST = 5
 
@@ -226,11 +224,8 @@ def differing(before: bytes | bytearray, after: bytes) -> Iterator[tuple[int, in
                 yield block + run.start(), block + run.end()
 
 
-# What differs in the text of a guest's kernel, and of its modules, from what it should be? QEMU reads it from outside.
-#
-# A running kernel patches its own text at static branches only. Alternatives, lock prefixes, the function tracer's
-# sites and static calls are patched at boot, or on behalf of a tracer or a probe: what has changed there was left
-# behind.
+# What differs in the text of a guest's kernel, and of its modules, from what it should be? A running kernel patches its
+# own text at static branches only: what has changed elsewhere was left behind by a tracer or a probe.
 
 _TURNS = 10
 _TURN = "0.3"

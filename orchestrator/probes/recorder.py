@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn, get_args
+from typing import NamedTuple, get_args
 
 from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.kernels import Kernel
@@ -31,14 +31,17 @@ _NAME = r"[A-Za-z_][A-Za-z0-9_.]{0,127}"
 _COUNT = r"0|[1-9][0-9]{0,19}"
 _BYTES = r"(?:[0-9a-f]{2}){1,5}"
 _COUNTS = rf"recorded=({_COUNT}) missed=({_COUNT})"
-_HEAD = re.compile(r"recorder format=(\d{1,4}) mechanism=([a-z_]{1,40}) state=(recording|stopped) restored=(-|yes|no)")
-_RINGS = re.compile(
-    rf"rings cpus=({_COUNT}) slots=({_COUNT}) event-size=({_COUNT}) written=({_COUNT}) overwritten=({_COUNT})"
+_EVENT = rf"event ({_NAME}) {_COUNTS}\n"
+_PLACE = rf"place ({_NAME}) ({_NAME}) {_COUNTS}\n"
+_SITE = rf"site ({_NAME}) ([0-9a-f]{{1,16}}) original=({_BYTES}) live=({_BYTES})\n"
+_REPORT = re.compile(
+    r"recorder format=(?P<format>\d{1,4}) mechanism=(?P<mechanism>[a-z_]{1,40}) state=(?P<state>recording|stopped) "
+    rf"restored=(?P<restored>-|yes|no)\nrings cpus=(?P<cpus>{_COUNT}) slots=(?P<slots>{_COUNT}) "
+    rf"event-size=(?P<size>{_COUNT}) written=(?P<written>{_COUNT}) overwritten=(?P<overwritten>{_COUNT})\n"
+    rf"(?P<events>(?:{_EVENT}){{0,{MOST_EVENTS}}})(?P<places>(?:{_PLACE}){{0,{MOST_PLACES}}})"
+    rf"(?P<sites>(?:{_SITE}){{0,{MOST_SITES}}})"
+    rf"end events=(?P<all_events>{_COUNT}) places=(?P<all_places>{_COUNT}) sites=(?P<all_sites>{_COUNT})\n"
 )
-_EVENT = re.compile(rf"event ({_NAME}) {_COUNTS}")
-_PLACE = re.compile(rf"place ({_NAME}) ({_NAME}) {_COUNTS}")
-_SITE = re.compile(rf"site ({_NAME}) ([0-9a-f]{{1,16}}) original=({_BYTES}) live=({_BYTES})")
-_END = re.compile(rf"end events=({_COUNT}) places=({_COUNT}) sites=({_COUNT})")
 
 
 class EventCount(NamedTuple):
@@ -104,109 +107,71 @@ def parse_report(content: bytes) -> RecorderReport:
 
     While it records, counts are of slightly different moments, so only what holds at any time is compared.
     """
-    lines = _Lines(content)
-    head = lines.take(_HEAD)
-    if int(head[0]) != FORMAT:
-        raise EvidenceError(f"the recorder's report has format {head[0]}, not {FORMAT}")
-    recording = head[2] == "recording"
-    if recording != (head[3] == "-"):
-        lines.refuse("it is restored while it records, or neither when it does not")
-    cpus, slots, event_size, written, overwritten = map(int, lines.take(_RINGS))
-    if not (0 < cpus <= MOST_CPUS and slots and event_size):
-        lines.refuse("its rings cannot be such")
-    # Between all events in one CPU's ring and the same number in each.
-    if not max(0, written - cpus * slots) <= overwritten <= max(0, written - slots):
-        lines.refuse(f"{overwritten} of {written} events cannot have been overwritten in {cpus} rings of {slots}")
-    events = [EventCount(name, int(a), int(b)) for name, a, b in lines.while_they_match(_EVENT, MOST_EVENTS)]
-    places = [PlaceCount(e, s, int(a), int(b)) for e, s, a, b in lines.while_they_match(_PLACE, MOST_PLACES)]
+    if len(content) > _LONGEST:
+        raise _unreadable(f"it has {len(content)} bytes")
+    try:
+        text = content.decode("ascii")
+    except UnicodeDecodeError:
+        raise _unreadable("it is not all ASCII") from None
+    found = _REPORT.match(text)
+    if found is None:
+        raise _unreadable("a line of another kind was expected", text)
+    if found["format"] != str(FORMAT):
+        raise EvidenceError(f"the recorder's report has format {found['format']}, not {FORMAT}")
+    if found.end() != len(text):
+        raise _unreadable("more follows its end", text[found.end() :])
+    cpus, slots, event_size, written, overwritten = map(
+        int, found.group("cpus", "slots", "size", "written", "overwritten")
+    )
+    recording, is_restored = found["state"] == "recording", found["restored"] == "yes"
+    events = [EventCount(name, int(a), int(b)) for name, a, b in re.findall(_EVENT, found["events"])]
+    places = [PlaceCount(e, s, int(a), int(b)) for e, s, a, b in re.findall(_PLACE, found["places"])]
     sites = [
         Site(name, int(address, 16), bytes.fromhex(original), bytes.fromhex(live))
-        for name, address, original, live in lines.while_they_match(_SITE, MOST_SITES)
+        for name, address, original, live in re.findall(_SITE, found["sites"])
     ]
-    if tuple(map(int, lines.take(_END))) != (len(events), len(places), len(sites)):
-        lines.refuse("it does not hold as many lines as it says")
-    lines.end()
-    _check_names(lines, events, places, sites)
-    if not recording:
-        for event in events:
-            mine = [place for place in places if place.event == event.event]
-            if event[1:] != (sum(one.recorded for one in mine), sum(one.missed for one in mine)):
-                lines.refuse(f"the places of {event.event} do not add up to it")
-        if (head[3] == "yes") != all(site.live == site.original for site in sites):
-            lines.refuse("what it says of its sites is not what it shows")
-    restored = None if recording else head[3] == "yes"
-    rings = cpus, slots, event_size, written, overwritten
-    report = RecorderReport(
-        head[1].replace("_", "-"), recording, restored, *rings, tuple(events), tuple(places), tuple(sites)
-    )
-    _check_written(report)
-    return report
+    names, said = {event.event for event in events}, found.group("all_events", "all_places", "all_sites")
+    # Between all events in one CPU's ring and the same number in each.
+    possible = range(max(0, written - cpus * slots), max(0, written - slots) + 1)
+    wrong = {
+        "it is restored while it records, or neither when it does not": recording != (found["restored"] == "-"),
+        "its rings cannot be such": not (0 < cpus <= MOST_CPUS and slots and event_size),
+        f"{overwritten} of {written} events cannot have been overwritten in {cpus} rings of {slots}": (
+            overwritten not in possible
+        ),
+        "it does not hold as many lines as it says": tuple(map(int, said)) != (len(events), len(places), len(sites)),
+        "its events are not listed once each": (
+            len(names) != len(events) or not names or {place.event for place in places} - names != set()
+        ),
+        "a place is listed twice": len({place.symbol for place in places}) != len(places),
+        "its places and sites are not the same": {one.symbol for one in places} != {one.symbol for one in sites},
+        "a site's bytes are not as many as they were": any(len(one.original) != len(one.live) for one in sites),
+        "what it says of its sites is not what it shows": (
+            not recording and is_restored != all(one.live == one.original for one in sites)
+        ),
+    }
+    for event in [] if recording else events:
+        mine = [place for place in places if place.event == event.event]
+        sums = sum(one.recorded for one in mine), sum(one.missed for one in mine)
+        wrong[f"the places of {event.event} do not add up to it"] = event[1:] != sums
+    for why, is_wrong in wrong.items():
+        if is_wrong:
+            raise _unreadable(why)
+    # The rings count what was written independently of the places. A hit is counted before its slot is reserved, and a
+    # report reads the rings first: while it records, the places may be ahead, and never behind.
+    recorded = sum(event.recorded for event in events)
+    ahead = (recorded - written) % _WRAP
+    if ahead >= _WRAP // 2 if recording else ahead:
+        what = f"{written} events were written to the recorder's rings, and its places counted {recorded} hits"
+        raise EvidenceError(what)
+    restored, rings = None if recording else is_restored, (cpus, slots, event_size, written, overwritten)
+    mechanism = found["mechanism"].replace("_", "-")
+    return RecorderReport(mechanism, recording, restored, *rings, tuple(events), tuple(places), tuple(sites))
 
 
-def _check_written(report: RecorderReport) -> None:
-    """Compare the places' own counters with the heads of the rings, which count independently.
-
-    A hit is counted before its slot is reserved, and the report reads the rings first: while it records, the places
-    may be ahead, and never behind.
-    """
-    recorded = sum(event.recorded for event in report.events)
-    ahead = (recorded - report.written) % _WRAP
-    if ahead if not report.recording else ahead >= _WRAP // 2:
-        raise EvidenceError(
-            f"{report.written} events were written to the recorder's rings, and its places counted {recorded} hits"
-        )
-
-
-def _check_names(
-    lines: _Lines, events: Sequence[EventCount], places: Sequence[PlaceCount], sites: Sequence[Site]
-) -> None:
-    names = {event.event for event in events}
-    if len(names) != len(events) or not names or {place.event for place in places} - names:
-        lines.refuse("its events are not listed once each")
-    if len({place.symbol for place in places}) != len(places):
-        lines.refuse("a place is listed twice")
-    if {place.symbol for place in places} != {site.symbol for site in sites}:
-        lines.refuse("its places and sites are not the same")
-    if any(len(site.original) != len(site.live) for site in sites):
-        lines.refuse("a site's bytes are not as many as they were")
-
-
-class _Lines:
-    """A report's lines, taken one after the other."""
-
-    def __init__(self, content: bytes) -> None:
-        self._lines: list[str] = []
-        self._next = 0
-        if len(content) > _LONGEST:
-            self.refuse(f"it has {len(content)} bytes")
-        try:
-            text = content.decode("ascii")
-        except UnicodeDecodeError:
-            self.refuse("it is not all ASCII")
-        if not text.endswith("\n"):
-            self.refuse("it is cut off")
-        self._lines = text[:-1].split("\n")
-
-    def take(self, pattern: re.Pattern[str]) -> tuple[str, ...]:
-        found = pattern.fullmatch(self._lines[self._next]) if self._next < len(self._lines) else None
-        if found is None:
-            self.refuse("a line of another kind was expected")
-        self._next += 1
-        return tuple(found.groups())
-
-    def while_they_match(self, pattern: re.Pattern[str], most: int) -> Iterator[tuple[str, ...]]:
-        for line in self._lines[self._next : self._next + most]:
-            if not pattern.fullmatch(line):
-                return
-            yield self.take(pattern)
-
-    def end(self) -> None:
-        if self._next != len(self._lines):
-            self.refuse("more follows its end")
-
-    def refuse(self, why: str) -> NoReturn:
-        line = self._lines[self._next] if self._next < len(self._lines) else ""
-        raise EvidenceError(f"the recorder's report cannot be read: {why}", detail=[line[:200]] if line else [])
+def _unreadable(why: str, text: str = "") -> EvidenceError:
+    detail = [line[:200] for line in text.splitlines()[:1]]
+    return EvidenceError(f"the recorder's report cannot be read: {why}", detail=detail)
 
 
 # A module that records the standard kernel events by one mechanism.

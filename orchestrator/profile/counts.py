@@ -23,8 +23,6 @@ _LARGEST_FILE = 65 << 20
 
 _REGION = re.compile(r"region (\d{1,19}) (\d{1,9})")
 _ENTRY = re.compile(r"([0-9a-f]{1,16}) ((?:[0-9a-f]{2}){0,15}) (\d{1,19}) (\d{1,19}) (\d{1,19}) (\d{1,19})")
-
-
 _CACHE = re.compile(r"cache (l1i|l1d|l2|itlb|dtlb) (\d{1,19}) (\d{1,19})")
 _MISSED = re.compile(r"missed ([0-9a-f]{1,16}) ((?:[0-9a-f]{2}){1,15})((?: \d{1,19}){6})")
 _STACK = re.compile(r"stack (\d{1,19}) ([0-9a-f]{1,16}(?: [0-9a-f]{1,16}){0,128})")
@@ -162,10 +160,8 @@ def _damaged(line: str, file: Path) -> EvidenceError:
     return EvidenceError("QEMU's counts are not what its plugin writes", where=str(file), detail=[line[:200]])
 
 
-# The instructions of one sample, and the proof that the plugin counted what the clock did.
-#
-# The plugin keeps two empty batches and then every batch that counts, in their order. A region is one instruction
-# longer than the clock says: it has both readings in it.
+# The instructions of one sample, and the proof that the plugin counted what the clock did: a region is one instruction
+# longer than the clock says, since it has both readings in it.
 
 EMPTY_BATCHES = 2
 """Empty batches that ``bench.c`` keeps before its samples."""
@@ -292,8 +288,6 @@ def _executed(region: Region, wanted: Callable[[Code], bool]) -> int:
 
 
 # What the calls of a sample miss in the models of caches, and the proof that the models have seen all of them.
-#
-# Instructions that only the clock executes are left out, as they are of the counts.
 
 _PAGE = 4096
 

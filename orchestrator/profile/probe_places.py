@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.artifacts.kernel_code import KernelCode
@@ -43,13 +43,6 @@ class Disassembly:
     def of(cls, kernel: str, release: str, code: KernelCode, function: FunctionPlaces) -> Disassembly:
         names = _Names(code, function)
         return cls(kernel, release, function, [names.text(one) for one in function.places])
-
-    def part(self, first: int, last: int) -> Disassembly:
-        chosen = [number for number, one in enumerate(self.function.places) if first <= one.offset <= last]
-        places = [self.function.places[number] for number in chosen]
-        return replace(
-            self, function=replace(self.function, places=places), text=[self.text[number] for number in chosen]
-        )
 
     def sheet(self) -> Sheet:
         places = self.function.places

@@ -87,9 +87,6 @@ def _box(call: CallCost, left: float, top: float, width: float, colour: str) -> 
     )
 
 
-# A profile's stacks, folded: a line for each, as flame graph programs read them.
-
-
 def folded_text(profile: CellProfile) -> str:
     """Names with semicolons between, and the instructions of the last one in all calls.
 
@@ -99,9 +96,7 @@ def folded_text(profile: CellProfile) -> str:
     return "".join(f"{folded} {count}\n" for folded, count in profile.stacks)
 
 
-# A profile in the format of valgrind's callgrind, for KCachegrind: counts by instruction, without a call graph.
-#
-# The format is documented in valgrind's manual, "Callgrind Format Specification", version 1.
+# A profile for KCachegrind: counts by instruction, without a call graph ("Callgrind Format Specification", version 1).
 
 _MISSES = ("I1mr", "D1mr", "D1mw", "L2m", "ITLBm", "DTLBm")
 """Misses of fetches, loads and stores in level 1, as cachegrind names them; of all three in level 2; of the TLBs."""

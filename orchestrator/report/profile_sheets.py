@@ -22,8 +22,6 @@ from orchestrator.results.stored_profile import (
     SymbolProfile,
 )
 
-# The figures of profiles and of differences, as their tables and pictures print them.
-
 
 def per_call(value: Fraction | None) -> str:
     """Instructions per call; a dash for none."""
@@ -54,8 +52,6 @@ def others(count: int) -> str:
     """The label of the row that stands for the rest."""
     return "1 other" if count == 1 else f"{count} others"
 
-
-# Profiles, and differences between two of them, as tables.
 
 _ItemT = TypeVar("_ItemT")
 
@@ -159,9 +155,6 @@ def _split(items: Sequence[_ItemT], limit: int | None) -> tuple[Sequence[_ItemT]
 
 def _symbol_title(symbol: SymbolProfile) -> str:
     return f"{symbol.name} ({USER})" if symbol.place == "user" else symbol.placed_title
-
-
-# Trees of calls with their inclusive cost, as tables: a row for each call.
 
 
 @dataclass(frozen=True)

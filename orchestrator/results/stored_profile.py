@@ -299,8 +299,6 @@ def load_profile(directory: Path, record: CellRecord) -> CellProfile:
 
 
 # Which names of two kernels mean one function: a compiler adds ``.isra.0`` to a name in one build and not in another.
-#
-# gcc and clang name what they split off a function, or specialise, after it.
 
 _SUFFIXES = re.compile(r"(\.(isra|constprop|part|cold|lto_priv|localalias|llvm)(\.[0-9]+)*)+(?= \[|\+|$)")
 
@@ -330,8 +328,6 @@ def paired(before: Iterable[str], after: Iterable[str]) -> Sequence[tuple[str | 
             found += [(None, name) for name in theirs]
     return found
 
-
-# A profile's stacks as a tree of calls with their inclusive cost.
 
 DEEPEST = 256
 """Names of a stack; the plugin follows 128 calls."""
