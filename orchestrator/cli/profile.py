@@ -234,10 +234,9 @@ def disasm(
     context = options.open_context(offline=offline)
     with options.printed_steps(verbose=verbose):
         kernel = ready_kernel(context, spec)
-    code = _code(kernel)
-    _check(kernel, code, symbol)
+    code = _code(kernel, symbol)
     places = places_of(code, kernel.config, symbol)
-    assert places is not None  # _check() has asked
+    assert places is not None  # _code() has asked
     found = Disassembly.of(spec.name, kernel.release, code, places)
     if not no_guest:
         try:
@@ -266,8 +265,8 @@ def _answered(
         return answered(guest, module, function), machine.cpu.name
 
 
-def _code(kernel: Kernel) -> KernelCode:
-    """The kernel's image. Raises HostError where it is not at hand."""
+def _code(kernel: Kernel, symbol: str) -> KernelCode:
+    """The image that has a function. Raises HostError where there is no image, UsageError for no function of it."""
     code = kernel.code
     if code is None:
         raise HostError(
@@ -275,11 +274,6 @@ def _code(kernel: Kernel) -> KernelCode:
             where=str(kernel.spec.tree or kernel.image),
             hint="a build tree of your own needs its vmlinux and System.map, or a bzImage packed by gzip, xz or zstd",
         )
-    return code
-
-
-def _check(kernel: Kernel, code: KernelCode, symbol: str) -> None:
-    """Raise UsageError for what is no function of the kernel's, or several."""
     reason = wrong_point_reason(code, symbol, None)
     if reason is not None:
         types = [one.type for one in code.named(symbol)]
@@ -287,3 +281,4 @@ def _check(kernel: Kernel, code: KernelCode, symbol: str) -> None:
         if sum(one in FUNCTION_TYPES for one in types) > 1:
             hint = "name a function whose name the kernel has once"
         raise UsageError(f"kernel {kernel.spec.name}: {reason}", hint=hint)
+    return code

@@ -150,8 +150,7 @@ def check_armed(kind: ProbeKind, point: ProbePoint, seen: Observation, when: str
     if kind.site == "kprobe" and seen.probes != 1 and kind.capability is None:
         raise EvidenceError(f"{when}, the kernel lists {seen.probes} kprobes at {point.name}, not one")
     if kind.is_traced and (seen.traced is None or seen.traced.users != 1):
-        users = seen.traced.users if seen.traced else 0
-        raise EvidenceError(f"{when}, the function tracer has {users} users of {point.symbol}, not one")
+        raise EvidenceError(f"{when}, the function tracer has {_users(seen)} users of {point.symbol}, not one")
     # BPF trampolines that call the function are jumped to since Linux 6.19 (DYNAMIC_FTRACE_WITH_JMP).
     if kind.mechanism == "direct" and seen.traced is not None and seen.traced.jumps != (seen.live[0] == _JMP):
         listed = "a jump" if seen.traced.jumps else "a call"
@@ -180,12 +179,12 @@ def check_same(kind: ProbeKind, before: Observation, after: Observation, point: 
             f"{when}, {point.name} changed from {before.live[:6].hex(' ')} ({_described(kind, before)}) "
             f"to {after.live[:6].hex(' ')} ({_described(kind, after)})"
         )
-    if before.probes != after.probes:
-        raise EvidenceError(f"{when}, the kprobes at {point.name} became {after.probes}, from {before.probes}")
-    if _users(before) != _users(after):
-        raise EvidenceError(
-            f"{when}, the function tracer's users of {point.symbol} became {_users(after)}, from {_users(before)}"
-        )
+    for what, was, became in (
+        (f"kprobes at {point.name}", before.probes, after.probes),
+        (f"function tracer's users of {point.symbol}", _users(before), _users(after)),
+    ):
+        if was != became:
+            raise EvidenceError(f"{when}, the {what} became {became}, from {was}")
     if before.called != after.called:
         raise EvidenceError(
             f"{when}, the function tracer came to call {after.called} at {point.symbol}, and no longer {before.called}"

@@ -114,13 +114,13 @@ class Places:
     ) -> tuple[SymbolProfile, ...]:
         """The instructions by symbol: the largest symbol first, its instructions in the order of their addresses."""
         found: dict[Owner, list[Instruction]] = defaultdict(list)
+        missed: dict[Owner, list[InstructionMisses]] = defaultdict(list)
         for (address, code), one in sorted(counts.items()):
             owner = self.owner(address)
-            found[owner].append(Instruction(address - owner.function.address, code, *one))
-        missed: dict[Owner, list[InstructionMisses]] = defaultdict(list)
-        for (address, code), one_missed in sorted((misses or {}).items()):
-            owner = self.owner(address)
-            missed[owner].append(InstructionMisses(address - owner.function.address, code, one_missed))
+            offset = address - owner.function.address
+            found[owner].append(Instruction(offset, code, *one))
+            if misses and Code(address, code) in misses:
+                missed[owner].append(InstructionMisses(offset, code, misses[Code(address, code)]))
         made = [
             SymbolProfile(
                 name=owner.function.name,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 from orchestrator.artifacts.boot_files import FOLDER
@@ -73,10 +73,7 @@ class Counter:
         """
         regions = counts.read_regions(self.guest.counts_file, mark)
         sample = counts.sample_of(regions, timed)
-
-        def missed(cpu: CpuCaches) -> counts.CacheMisses:
-            return counts.cache_misses(regions, timed, sample, cpu)
-
+        missed = partial(counts.cache_misses, regions, timed, sample)
         return self._profile(sample, cell, calls, "call", program, missed)
 
     def profile_rounds(self, mark: int, timed: Sequence[tuple[int, int]], *, cell: str, rounds: int) -> CellProfile:
@@ -99,10 +96,7 @@ class Counter:
 
         ``again`` is the same work once more. Raises EvidenceError unless the models have seen all of it.
         """
-
-        def missed(cpu: CpuCaches) -> counts.CacheMisses:
-            return counts.work_misses(work.regions, work.regions[-1] if again is None else again, cpu)
-
+        missed = partial(counts.work_misses, work.regions, work.regions[-1] if again is None else again)
         return self._profile(work.together, cell, calls, unit, _PROGRAMS, missed)
 
     def _profile(
