@@ -271,7 +271,7 @@ def find_traced(listing: str, names: Collection[str], module: str | None = None)
     graph = tuple(_OFFSET.sub("", user) for _, rest, *_ in mine for user in _GRAPH.findall(rest))
     ((address, *callees),) = trampolines
     trampoline = int(address, 16) if address.startswith("0x") else address
-    called = frozenset(map(_without_offset, filter(None, callees)))
+    called = frozenset(_OFFSET.sub("", callee) for callee in callees if callee)
     return Traced(users, functions, trampoline, called, direct, jumps, graph)
 
 
@@ -342,9 +342,3 @@ def _called_at(guest: Guest, symbols: Symbols, address: int) -> str:
     if code[0] != 0xE8 or not names:
         raise EvidenceError(f"the function tracer's own call at {address:#x} is {code.hex(' ')}, and leads nowhere")
     return next((name for name in (KPROBES_HANDLER, ALL_USERS) if name in names), min(names))
-
-
-def _without_offset(function: str) -> str:
-    name, _, rest = function.partition("+")
-    _, bracket, module = rest.partition(" [")
-    return name + bracket + module

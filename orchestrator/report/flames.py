@@ -104,28 +104,23 @@ _MISSES = ("I1mr", "D1mr", "D1mw", "L2m", "ITLBm", "DTLBm")
 
 def callgrind_text(profile: CellProfile) -> str:
     """All calls together. An object is the kernel, a module or the program; a module begins at its text."""
-    return "".join(f"{line}\n" for line in _lines(profile))
-
-
-def _lines(profile: CellProfile) -> Iterator[str]:
     details = ["Loads", "Stores", "Taken"] if profile.has_details else []
     events = ["Ir", *details, *(_MISSES if profile.caches else ())]
-    yield "# callgrind format"
-    yield "version: 1"
-    yield "creator: orchestrator"
-    yield f"cmd: {profile.cell} ({profile.calls} calls)"
-    yield "positions: instr"
-    yield f"events: {' '.join(events)}"
-    lines = [(symbol, _counted(profile, symbol)) for symbol in profile.symbols]
-    sums = [sum(values) for values in zip(*(counts for _, found in lines for _, counts in found), strict=True)]
-    yield f"summary: {' '.join(map(str, sums))}"
-    for symbol, found in lines:
-        yield ""
-        yield f"ob={symbol.module or symbol.place}"
-        yield "fl=???"
-        yield f"fn={symbol.name}"
-        for offset, counts in found:
-            yield f"{symbol.address + offset:#x} {' '.join(map(str, counts))}"
+    counted = [(symbol, _counted(profile, symbol)) for symbol in profile.symbols]
+    sums = [sum(values) for values in zip(*(counts for _, found in counted for _, counts in found), strict=True)]
+    lines = [
+        "# callgrind format",
+        "version: 1",
+        "creator: orchestrator",
+        f"cmd: {profile.cell} ({profile.calls} calls)",
+        "positions: instr",
+        f"events: {' '.join(events)}",
+        f"summary: {' '.join(map(str, sums))}",
+    ]
+    for symbol, found in counted:
+        lines += ["", f"ob={symbol.module or symbol.place}", "fl=???", f"fn={symbol.name}"]
+        lines += [f"{symbol.address + offset:#x} {' '.join(map(str, counts))}" for offset, counts in found]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _counted(profile: CellProfile, symbol: SymbolProfile) -> Sequence[tuple[int, tuple[int, ...]]]:

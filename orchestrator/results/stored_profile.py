@@ -236,9 +236,7 @@ class CellProfile(Record):
             "repetitions": figure(self.repetitions),
             "symbols": [
                 {
-                    "name": one.name,
-                    "place": one.place,
-                    "module": one.module,
+                    **one.model_dump(include={"name", "place", "module"}),
                     "address": f"{one.address:#x}",
                     "instructions": figure(one.executed),
                     "repetitions": figure(one.repetitions),
