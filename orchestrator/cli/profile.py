@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -94,26 +94,23 @@ def profile(
         typer.echo(annotated(profiles, annotate))
     elif tree:
         cut = profile_sheets.Cut(depth, share)
-        options.print_profiles(
-            "Profiles", form, profiles, lambda one: [profile_sheets.tree_sheet(call_tree(one), cut)], _tree_json
-        )
-    else:
+        trees = [(one.cell, one.calls, call_tree(one)) for one in profiles]
         options.print_profiles(
             "Profiles",
             form,
-            profiles,
-            lambda one: [
-                profile_sheets.profile_sheet(one, per_call(one), limit or None),
-                *profile_sheets.cache_sheets(one),
-            ],
-            lambda one: one.as_json(per_call(one)),
+            trees,
+            lambda one: [profile_sheets.tree_sheet(one[2], cut)],
+            lambda one: {"cell": one[0], "calls": one[1], **one[2].as_json()},
         )
-
-
-def _tree_json(profile: CellProfile) -> dict[str, Any]:
-    tree = call_tree(profile)
-    whole = {"cell": profile.cell, "calls": profile.calls, "instructions": float(tree.total)}
-    return {**whole, "tree": list(tree.as_json())}
+    else:
+        classes = [(one, per_call(one)) for one in profiles]
+        options.print_profiles(
+            "Profiles",
+            form,
+            classes,
+            lambda both: [profile_sheets.profile_sheet(*both, limit or None), *profile_sheets.cache_sheets(both[0])],
+            lambda both: both[0].as_json(both[1]),
+        )
 
 
 def _profiles(run: str, cell: str | None) -> Sequence[CellProfile]:
@@ -166,22 +163,11 @@ def diff(
     differences = [difference_of(*pair) for pair in pairs]
     if symbol is not None:
         functions = _functions(differences, symbol)
-        options.print_profiles(
-            "Differences",
-            form,
-            functions,
-            lambda both: [profile_sheets.function_sheet(*both)],
-            lambda both: both[0].as_json(both[1]),
-        )
+        printed = [(profile_sheets.function_sheet(*both), both[0].as_json(both[1])) for both in functions]
     else:
-        compared = [with_code(one) for one in differences]
-        options.print_profiles(
-            "Differences",
-            form,
-            compared,
-            lambda one: [profile_sheets.difference_sheet(one, limit or None)],
-            ProfileDifference.as_json,
-        )
+        compared = map(with_code, differences)
+        printed = [(profile_sheets.difference_sheet(one, limit or None), one.as_json()) for one in compared]
+    options.print_profiles("Differences", form, printed, lambda one: one[:1], lambda one: one[1])
     for cell in missing:
         print(f"not compared: {cell.id}: {outcome(cell)}", file=sys.stderr)
     if not pairs:  # of stored cells there are some

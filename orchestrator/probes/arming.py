@@ -200,15 +200,10 @@ class ModuleAttachment(Attachment):
         """Of a module that tries many, what it took of the probed function's, and of a sample's functions."""
         if self._kind.capability != "anywhere":
             return {}
-        taken, places = self._parameters.numbers("places", _PLACES, time_limit=_TRIAL_LIMIT)
-        sampled_taken, sampled, functions = self._parameters.numbers("sample", _SAMPLE, time_limit=_TRIAL_LIMIT)
-        return {
-            "places_taken": taken,
-            "places": places,
-            "sampled_taken": sampled_taken,
-            "sampled": sampled,
-            "sampled_functions": functions,
-        }
+        places = self._parameters.numbers("places", _PLACES, time_limit=_TRIAL_LIMIT)
+        sample = self._parameters.numbers("sample", _SAMPLE, time_limit=_TRIAL_LIMIT)
+        names = ("places_taken", "places", "sampled_taken", "sampled", "sampled_functions")
+        return dict(zip(names, (*places, *sample), strict=True))
 
     def observe(self) -> Observation:
         seen = _observe(self._guest, self._kind, self._parameters, self.point)

@@ -345,12 +345,16 @@ class CallCost:
     total: Fraction
     called: Sequence[CallCost]
 
-    def as_json(self, above: str = "") -> Iterator[dict[str, Any]]:
-        """Its calls for programs, each behind its caller; ``stack`` has semicolons between them."""
-        for one in self.called:
-            stack = f"{above}{one.name}"
-            yield {"stack": stack, "instructions": float(one.total), "own": float(one.own)}
-            yield from one.as_json(f"{stack};")
+    def as_json(self) -> dict[str, Any]:
+        """For programs: its calls, each behind its caller; ``stack`` has semicolons between them."""
+
+        def calls(caller: CallCost, above: str) -> Iterator[dict[str, Any]]:
+            for one in caller.called:
+                stack = f"{above}{one.name}"
+                yield {"stack": stack, "instructions": float(one.total), "own": float(one.own)}
+                yield from calls(one, f"{stack};")
+
+        return {"instructions": float(self.total), "tree": list(calls(self, ""))}
 
 
 def call_tree(profile: CellProfile) -> CallCost:
@@ -386,34 +390,35 @@ def check_stacks(profile: CellProfile) -> None:
 # What differs between two cells' profiles: by symbol, and by instruction in one. Code that only moved is equal.
 
 
-def _change(before: Fraction | None, after: Fraction | None) -> Fraction:
-    return (after or ZERO) - (before or ZERO)
+class _Sides:
+    before: Fraction | None
+    after: Fraction | None
 
+    @property
+    def change(self) -> Fraction:
+        return (self.after or ZERO) - (self.before or ZERO)
 
-def _figures(before: Fraction | None, after: Fraction | None) -> dict[str, float | None]:
-    sides = {"before": before, "after": after, "change": _change(before, after)}
-    return {name: None if side is None else float(side) for name, side in sides.items()}
+    @property
+    def figures(self) -> dict[str, float | None]:
+        sides = {"before": self.before, "after": self.after, "change": self.change}
+        return {name: None if side is None else float(side) for name, side in sides.items()}
 
 
 @dataclass(frozen=True)
-class SymbolDifference:
+class SymbolDifference(_Sides):
     """A symbol's instructions per call in two profiles; None where it executed nothing."""
 
     title: str
     before: Fraction | None
     after: Fraction | None
 
-    @property
-    def change(self) -> Fraction:
-        return _change(self.before, self.after)
-
     def as_json(self) -> dict[str, Any]:
         """For programs; null where a side does not execute it."""
-        return {"symbol": self.title, **_figures(self.before, self.after)}
+        return {"symbol": self.title, **self.figures}
 
 
 @dataclass(frozen=True)
-class InstructionDifference:
+class InstructionDifference(_Sides):
     """An instruction of a function, ``text`` with the names of what it jumps to, and its executions per call.
 
     None stands for the side that does not execute it. Offsets are bytes behind the function.
@@ -425,13 +430,9 @@ class InstructionDifference:
     before_offset: int | None
     after_offset: int | None
 
-    @property
-    def change(self) -> Fraction:
-        return _change(self.before, self.after)
-
     def as_json(self) -> dict[str, Any]:
         offsets = {"before_offset": self.before_offset, "after_offset": self.after_offset}
-        return {"text": self.text, **_figures(self.before, self.after), **offsets}
+        return {"text": self.text, **self.figures, **offsets}
 
 
 @dataclass(frozen=True)
@@ -468,15 +469,15 @@ class ProfileDifference:
 
     def as_json(self, function: FunctionDifference | None = None) -> dict[str, Any]:
         """For programs, as docs/profiles.md has it: by symbol, or of one function by instruction."""
-        totals = dict(zip(("before", "after"), self.totals, strict=True))
-        cells = {"before": self.before.cell, "after": self.after.cell}
-        both = {side: {"cell": cells[side], "instructions": float(total)} for side, total in totals.items()}
-        change, notes = float(totals["after"] - totals["before"]), list(self.notes)
+        before, after = self.totals
+        sides = {
+            "before": {"cell": self.before.cell, "instructions": float(before)},
+            "after": {"cell": self.after.cell, "instructions": float(after)},
+        }
         if function is not None:
-            return {**both, "notes": notes, **function.as_json()}
-        symbols = [one.as_json() for one in self.symbols]
-        other = {"equal": self.equal, "other_code": list(self.other_code), "notes": notes}
-        return {**both, "change": change, **other, "symbols": symbols}
+            return {**sides, "notes": list(self.notes), **function.as_json()}
+        equal = {"equal": self.equal, "other_code": list(self.other_code), "notes": list(self.notes)}
+        return {**sides, "change": float(after - before), **equal, "symbols": [one.as_json() for one in self.symbols]}
 
 
 @dataclass(frozen=True)
