@@ -130,24 +130,15 @@ class Attachment(ABC):
 
     @abstractmethod
     def one_caller(self) -> AbstractContextManager[str | None]:
-        """Count apart the hits of the process that writes its number to a file of the guest's, whose path this gives.
-
-        None where the hits of each process are counted apart, or all hits together.
-        """
+        """Count apart the hits of the process that writes its number to a file of the guest's: its path, if it must."""
 
     @abstractmethod
     def counts(self, called: Called) -> tuple[int, int | None]:
-        """Hits of the processes that made the calls since ``count`` was chosen, and those of others.
-
-        The others are None where they are not counted apart. Raises EvidenceError where the kernel let any hit pass.
-        """
+        """Hits of the calls, and of others (None: not counted apart). Raises EvidenceError where any was missed."""
 
     @abstractmethod
     def recorded(self, called: Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
-        """Events of the calls since ``record`` was chosen, after a check of each, and events of others.
-
-        All of them go to the ``file`` as CSV, if one is given. Raises EvidenceError with what is wrong.
-        """
+        """Events of the calls, each checked, and of others; all go to the ``file`` as CSV. Raises EvidenceError."""
 
     def renewal(self) -> Callable[[], None] | None:
         """What empties the place that the handler records into, where a hit's cost depends on how full that is."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from orchestrator.artifacts.bpf_objects import BpfObject
 from orchestrator.catalog.probes import IMAGE, Handler, ProbeKind, probes
@@ -48,7 +48,7 @@ def programs_removed(guest: Guest, kind: ProbeKind, tool: Path, place: Place) ->
     check_untouched(point, place.observe(), "before attaching")
     allow_optimisation(guest, kind)
     bpf_program.bring(guest, tool)
-    bpf_program.check_no_statistics(guest)
+    bpf_program.keep_statistics(guest, on=False)
     compiled_before = bpf_program.compile_programs(guest, on=kind.program is None or kind.program.is_compiled)
 
     def remove() -> None:
@@ -235,8 +235,7 @@ _FEWEST = 500
 _QUOTED_WIDTH = 200
 
 
-@dataclass(frozen=True)
-class OwnProgram:
+class OwnProgram(NamedTuple):
     """One of the programs that are attached: its number and name, and where its section says that it goes."""
 
     number: int

@@ -196,10 +196,7 @@ def wait_until_gone(guest: Guest, numbers: Sequence[int]) -> None:
 
 
 def compile_programs(guest: Guest, *, on: bool) -> bool:
-    """Let the kernel compile programs that are loaded from now on, or interpret them; returns what it did before.
-
-    Raises EvidenceError where the kernel does otherwise.
-    """
+    """Let the kernel compile programs, or interpret them; what it did before. Raises EvidenceError if it refuses."""
     before = kernel_value(guest, _JIT)
     wanted = "1" if on else "0"
     if before != wanted:
@@ -210,14 +207,9 @@ def compile_programs(guest: Guest, *, on: bool) -> bool:
 
 
 def keep_statistics(guest: Guest, *, on: bool) -> None:
-    """Let the kernel count the runs of each program, or not."""
+    """Let the kernel count the runs of programs, which costs instructions, or not. Raises EvidenceError if it goes on."""
     guest.put(b"1" if on else b"0", _STATISTICS)
-
-
-def check_no_statistics(guest: Guest) -> None:
-    """Stop the kernel's count of runs, which costs instructions. Raises EvidenceError where it goes on."""
-    keep_statistics(guest, on=False)
-    if kernel_value(guest, _STATISTICS) != "0":
+    if not on and kernel_value(guest, _STATISTICS) != "0":
         raise EvidenceError("the kernel's switch of the statistics of BPF programs does not stay at 0")
 
 
@@ -251,10 +243,7 @@ class Witness:
         self._program = attach(self._guest, _NAME, "witness", self._target)
 
     def look(self) -> int:
-        """Keep what was counted, and return the hits of all threads.
-
-        Raises EvidenceError for a program that was skipped, or has run less often than the witness.
-        """
+        """Keep what was counted: the hits of all threads. Raises EvidenceError for a program that ran less often."""
         assert self._program is not None
         self._hits = self._program.hits()
         seen = sum(self._hits.values())

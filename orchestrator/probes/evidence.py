@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from orchestrator.catalog.probes import Mechanism, ProbeKind, Site
 from orchestrator.errors import EvidenceError, OtherMechanism
@@ -34,8 +35,7 @@ MISSED_RETURNS = (
 """What to do where returns are missed."""
 
 
-@dataclass(frozen=True)
-class _Look:
+class _Look(NamedTuple):
     """What an armed place looks like: its first byte (None: any but the original), and the kernel's flags for it."""
 
     described: str

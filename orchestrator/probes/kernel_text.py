@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 from orchestrator.errors import EvidenceError, GuestError, UnsupportedError
 from orchestrator.guest.guest import Guest, at_rest
@@ -49,8 +50,7 @@ class Span:
         return self.end - self.start
 
 
-@dataclass(frozen=True)
-class Switched:
+class Switched(NamedTuple):
     """What looks like a static branch that was switched: a nop became a jump to ``target``, or the reverse."""
 
     address: int
@@ -242,8 +242,7 @@ Content = Sequence[bytes]
 """The text of the kernel, then that of each module."""
 
 
-@dataclass(frozen=True)
-class _Look:
+class _Look(NamedTuple):
     """The text as it is, the branches that the kernel has switched, and the addresses of ``others`` that differ."""
 
     content: Content

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.machine_code import TRACER_BYTES, Instruction, decoded, entry_offset
@@ -104,8 +104,7 @@ _LIMIT = 600.0
 _STEPS = ("single-stepped", "boosted", "emulated")
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """``is_possible`` is None where only a boot answers; ``reason`` is None where it is possible."""
 
     is_possible: bool | None

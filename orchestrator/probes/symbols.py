@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
@@ -59,10 +60,7 @@ class Symbols:
         return cls("".join(f"{one.address:08x} {one.type} {one.name}\n" for one in code.symbols).encode())
 
     def address(self, symbol: str) -> int:
-        """The address of a function of the kernel itself, or else of the modules.
-
-        Raises EvidenceError when it is not there exactly once.
-        """
+        """A function's address, in the kernel or else in the modules. Raises EvidenceError unless there is one."""
         found = self._functions(symbol)
         if not found:
             guess = self._nearest(symbol)
@@ -230,8 +228,7 @@ _ADDRESS = re.compile(r"0x[0-9a-f]{8,16}")
 _KINDS = ("STT_FUNC", "STT_OBJECT", "STT_NOTYPE")
 
 
-@dataclass(frozen=True)
-class ModuleCode:
+class ModuleCode(NamedTuple):
     """The addresses of a loaded module's functions by their names, and the first one behind their sections.
 
     Since Linux 6.4 (commit ac3b43283923) a module's data is elsewhere, and code of others may be right behind.

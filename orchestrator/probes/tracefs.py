@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from orchestrator.catalog.data import nearest
 from orchestrator.errors import CommandFailed, EvidenceError, PlaceRefused
@@ -61,8 +61,7 @@ class Definition:
         return f"{self.kind}:{_GROUP}/{_NAME} {self.place}"
 
 
-@dataclass(frozen=True)
-class TracedEvent:
+class TracedEvent(NamedTuple):
     """An event as it was read back: where it was recorded, its number by the clock, by which thread, what it says."""
 
     cpu: int

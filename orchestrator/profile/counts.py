@@ -247,8 +247,7 @@ _HALTS = frozenset({"f4", "0f01c9"})
 """hlt and mwait, as bytes."""
 
 
-@dataclass(frozen=True)
-class CountedWork:
+class CountedWork(NamedTuple):
     """What pieces of work executed, one by one and ``together``, and the figures that bound it.
 
     ``ticks`` is what the clock says of all, the second reading of each piece included, as the plugin counts it.
@@ -322,10 +321,7 @@ def cache_misses(regions: Sequence[Region], timed: Timed, sample: Region, cpu: C
 
 
 def work_misses(regions: Sequence[Region], again: Region, cpu: CpuCaches) -> CacheMisses:
-    """What work missed that is timed as a whole, ticks and page faults included; ``again`` is some of it once more.
-
-    Raises EvidenceError as ``cache_misses`` does.
-    """
+    """What work missed that is timed as a whole; ``again`` is some of it once more. Raises as ``cache_misses``."""
     for region in (*regions, again):
         check_lookups(region, cpu)
     caches = []

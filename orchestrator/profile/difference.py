@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import SequenceMatcher
 from fractions import Fraction
 from functools import lru_cache
@@ -162,8 +162,7 @@ _LONG = 1 << 24
 """Pairs of instructions above which frequent ones are no place to begin at: 4096 by 4096 of 20 kinds take 0.2 s."""
 
 
-@dataclass(frozen=True)
-class _Executed:
+class _Executed(NamedTuple):
     """An instruction with its executions per call."""
 
     code: Relocated

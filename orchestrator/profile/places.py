@@ -155,8 +155,7 @@ _FARTHEST = 1 << 16
 """Bytes behind a symbol that may be its own: the kernel does not list where such code ends."""
 
 
-@dataclass(frozen=True)
-class OwnModule:
+class OwnModule(NamedTuple):
     """A module that the kernel's own list of symbols does not have: where its memory begins, and its code."""
 
     name: str

@@ -43,6 +43,10 @@ class Switches:
         assert target.endswith("bpf_stats_enabled")
         self.put_there.append(content)
 
+    def get(self, source: str, **_: object) -> bytes:
+        assert source.endswith("bpf_stats_enabled")
+        return self.put_there[-1]
+
 
 @pytest.fixture
 def own(monkeypatch: pytest.MonkeyPatch) -> Program:
