@@ -207,7 +207,7 @@ def compile_programs(guest: Guest, *, on: bool) -> bool:
 
 
 def keep_statistics(guest: Guest, *, on: bool) -> None:
-    """Let the kernel count the runs of programs, which costs instructions, or not. Raises EvidenceError if it goes on."""
+    """Let the kernel count programs' runs, which costs instructions, or not. Raises EvidenceError if it goes on."""
     guest.put(b"1" if on else b"0", _STATISTICS)
     if not on and kernel_value(guest, _STATISTICS) != "0":
         raise EvidenceError("the kernel's switch of the statistics of BPF programs does not stay at 0")
