@@ -29,7 +29,6 @@ from orchestrator.profile.difference import with_code
 from orchestrator.program import PROGRAM
 from orchestrator.report.history_sheets import bisection_json, bisection_sheet
 from orchestrator.report.html.frame import COMPARISON_PAGE, Page
-from orchestrator.report.profile_json import difference_json
 from orchestrator.report.profile_sheets import difference_sheet
 from orchestrator.report.text import print_sheets
 from orchestrator.results.origin import Found
@@ -277,7 +276,7 @@ def _print_bisection(found: Found, difference: ProfileDifference | None, form: o
 
     by_symbol = [] if difference is None else [with_code(difference)]
     if form is options.Form.JSON:
-        differences = [difference_json(one) for one in by_symbol]
+        differences = [one.as_json() for one in by_symbol]
         typer.echo(json.dumps({**bisection_json(found), "differences": differences}, indent=2))
         return
     sheets = [bisection_sheet(found), *(difference_sheet(one, limit) for one in by_symbol)]

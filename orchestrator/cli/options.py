@@ -7,6 +7,7 @@ import contextlib
 import errno
 import functools
 import importlib
+import json
 import os
 import signal
 import sys
@@ -291,9 +292,7 @@ def print_profiles(
     tables = [] if form is Form.JSON else [sheet for one in found for sheet in sheets(one)]
     match form:
         case Form.JSON:
-            from orchestrator.report.profile_json import text
-
-            typer.echo(text([content(one) for one in found]), nl=False)
+            typer.echo(json.dumps([content(one) for one in found], indent=2))
         case Form.MARKDOWN:
             from orchestrator.report.text import render_sheets
 

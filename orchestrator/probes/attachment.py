@@ -46,8 +46,6 @@ def removed(remove: Callable[[], object]) -> Iterator[None]:
     remove()
 
 
-# What system calls returned, as far as it was observed.
-
 MOST_VALUES = 8
 """Different values that are kept, as by ``images/guest/results.h``."""
 
@@ -132,24 +130,15 @@ class Attachment(ABC):
 
     @abstractmethod
     def one_caller(self) -> AbstractContextManager[str | None]:
-        """Count apart the hits of the process that writes its number to a file of the guest's, whose path this gives.
-
-        None where the hits of each process are counted apart, or all hits together.
-        """
+        """Count apart the hits of the process that writes its number to a file of the guest's: its path, if it must."""
 
     @abstractmethod
     def counts(self, called: Called) -> tuple[int, int | None]:
-        """Hits of the processes that made the calls since ``count`` was chosen, and those of others.
-
-        The others are None where they are not counted apart. Raises EvidenceError where the kernel let any hit pass.
-        """
+        """Hits of the calls, and of others (None: not counted apart). Raises EvidenceError where any was missed."""
 
     @abstractmethod
     def recorded(self, called: Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
-        """Events of the calls since ``record`` was chosen, after a check of each, and events of others.
-
-        All of them go to the ``file`` as CSV, if one is given. Raises EvidenceError with what is wrong.
-        """
+        """Events of the calls, each checked, and of others; all go to the ``file`` as CSV. Raises EvidenceError."""
 
     def renewal(self) -> Callable[[], None] | None:
         """What empties the place that the handler records into, where a hit's cost depends on how full that is."""
@@ -160,10 +149,7 @@ class Attachment(ABC):
         return ()
 
     def take_off(self, extra: Extra) -> None:
-        """Rid the probe of something that its hits pass; nothing puts it back.
-
-        Raises EvidenceError when the hits still pass it.
-        """
+        """Disable an extra cost of the probe for good. Raises EvidenceError when the hits still pass it."""
         raise AssertionError(f"nothing here has {extra} to take off")
 
     def memory(self) -> tuple[int, int] | None:
@@ -178,9 +164,8 @@ class Attachment(ABC):
         return None
 
 
-# When has a probe its final form? The kernel's optimiser of kprobes works in the background, ticks later.
-#
-# So does the end of a BPF program's link on Linux 6.12, after bpf(2) and the removal of the pinned file have returned.
+# When has a probe its final form? The kernel's optimiser of kprobes works in the background, ticks later, and so does
+# the end of a BPF program's link on Linux 6.12.
 
 OPTIMISATION = "/proc/sys/debug/kprobes-optimization"
 
@@ -248,19 +233,15 @@ def wait_until_same(guest: Guest, kind: ProbeKind, before: Observation, attachme
 def _wait_for(
     guest: Guest, look: Callable[[], Observation], check: Callable[[Observation], None], turns: int
 ) -> Observation:
-    for turn in range(turns):
+    turn = 0
+    while True:
         try:
             seen = look()
             check(seen)
-        except OtherMechanism:
-            # The kernel marks a kprobe that it is going to optimise as it arms it (optimize_kprobe()).
-            if turn == _MARKED:
-                raise
-        except EvidenceError:
-            pass
-        else:
             return seen
+        except EvidenceError as error:
+            # The kernel marks a kprobe that it is going to optimise as it arms it (optimize_kprobe()).
+            if turn == turns or (turn == _MARKED and isinstance(error, OtherMechanism)):
+                raise
         guest.succeed(_TURN)
-    seen = look()
-    check(seen)
-    return seen
+        turn += 1

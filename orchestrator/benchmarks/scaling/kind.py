@@ -44,7 +44,7 @@ from orchestrator.experiment.table import BenchmarkChoice, BenchmarkEntry, Listi
 from orchestrator.guest.guest import at_rest
 from orchestrator.paths import data_dir
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, Symbols
-from orchestrator.profile.profiled import stored
+from orchestrator.profile.profiled import Counter, stored
 from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence, valid_result
 from orchestrator.results.statistics import mean
 from orchestrator.results.stored_profile import CellProfile
@@ -60,7 +60,7 @@ from orchestrator.run.boot import (
     unsupported,
 )
 from orchestrator.run.guests import CLOCKSOURCE, KernelFunctions, kernel_functions
-from orchestrator.run.unattended import Ending, Work, WorkCounts, close, output_of, worked
+from orchestrator.run.unattended import Ending, Work, close, output_of, worked
 from orchestrator.steps import step
 
 # The profile of the steps of one row, and what the functions that find a kprobe missed in models of caches.
@@ -70,14 +70,14 @@ _Profile = tuple[ProfileEvidence, Mapping[str, int]]
 """The proof, and misses as a cell's parameters: of each cache in all, and of each function."""
 
 
-def _profiled_steps(counts: WorkCounts, steps: MarkedSteps, cell: str, file: Path) -> _Profile:
+def _profiled_steps(counts: Counter, steps: MarkedSteps, cell: str, file: Path) -> _Profile:
     """Write the profile of a row's steps. Raises EvidenceError unless all was counted."""
     last = max(*steps.numbers, steps.again or 0)
     if last >= len(counts.regions):
         raise EvidenceError(f"QEMU has kept {len(counts.regions)} steps, and not step {last}")
-    work = counts.counted([counts.regions[number] for number in steps.numbers], steps.ticks)
+    work = counts.work([counts.regions[number] for number in steps.numbers], steps.ticks)
     again = None if steps.again is None else counts.regions[steps.again]
-    profile = counts.profile(work, cell, calls=steps.count, unit=steps.unit, again=again)
+    profile = counts.profile_work(work, cell, calls=steps.count, unit=steps.unit, again=again)
     return stored(profile, file, work), dict(_misses(profile))
 
 
@@ -262,7 +262,7 @@ def measure_rows(session: Session, cells: Sequence[ScalingCell]) -> Generator[Ce
         if functions(guest.get(KALLSYMS, largest=KALLSYMS_MAX)) != functions(lists.symbols):
             raise EvidenceError("the guest's kernel has its functions elsewhere than in the boot that listed them")
         figures = work.read(output_of(guest), task.size)
-        counts = None if guest.machine.counter is None else WorkCounts.of(guest, module)
+        counts = None if guest.machine.counter is None else Counter.after_work(guest, module)
         profiles = {} if counts is None else _profiles(session, cells, counts, figures)
         ending = close(worker)
     facts = {**_kernel_facts(kernel, lists.symbols), **figures.facts}
@@ -270,7 +270,7 @@ def measure_rows(session: Session, cells: Sequence[ScalingCell]) -> Generator[Ce
 
 
 def _profiles(
-    session: Session, cells: Sequence[ScalingCell], counts: WorkCounts, figures: ScalingFigures
+    session: Session, cells: Sequence[ScalingCell], counts: Counter, figures: ScalingFigures
 ) -> Mapping[str, _Profile]:
     """The profiles of the cells that are to have one, by row; each is of the steps that the row's figures are of."""
     found = {}
