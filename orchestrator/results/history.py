@@ -163,13 +163,14 @@ class History:
         return point.value if self.quantity == "value" else point.overhead
 
 
-def metrics(store: Store, experiment: str | None = None) -> Sequence[Metric]:
-    """Every metric of an experiment, or of all, that is in some run, also where it has no outcome yet; in order."""
+def metrics(store: Store, experiment: str | None = None, *, with_outcome: bool = False) -> Sequence[Metric]:
+    """Every metric of an experiment, or of all, in order; those that have an outcome, or all that a run plans."""
     # CROSS JOIN keeps the order of the tables: the runs first, of which each leads to its cells by the primary key.
     rows = store.select(
         "SELECT DISTINCT runs.experiment AS experiment, cells.id AS id FROM runs CROSS JOIN cells"
-        " ON cells.run = runs.id WHERE (?1 IS NULL OR runs.experiment = ?1)",
+        " ON cells.run = runs.id WHERE (?1 IS NULL OR runs.experiment = ?1) AND (NOT ?2 OR cells.status != 'planned')",
         experiment,
+        with_outcome,
     )
     return sorted(Metric(row["experiment"], row["id"]) for row in rows)
 
@@ -256,38 +257,6 @@ def _contradiction(store: Path, what: str, why: str) -> LabError:
         hint="Another program has changed the store.",
         detail=why.splitlines()[:20],
     )
-
-
-# Of which runs a metric has outcomes, without reading them: whether its history has changed.
-
-
-@dataclass(frozen=True)
-class Outcomes:
-    """How many runs have one, the number of the newest of these, and the sum of all their numbers.
-
-    An outcome never changes. So a history that has these three again is the same, as far as runs are not exchanged.
-    ``since`` counts the runs from a given one on.
-    """
-
-    runs: int
-    newest: int
-    numbers: int
-    since: int
-
-
-def outcomes(store: Store, since: str) -> Mapping[Metric, Outcomes]:
-    """Every metric that has an outcome, in order; ``since`` is the id of a run."""
-    rows = store.select(
-        "SELECT runs.experiment AS experiment, cells.id AS cell, count(*) AS runs, max(runs.number) AS newest,"
-        " sum(runs.number) AS numbers, sum(runs.number >= (SELECT number FROM runs WHERE id = ?)) AS since"
-        " FROM cells JOIN runs ON runs.id = cells.run WHERE cells.status != 'planned'"
-        " GROUP BY runs.experiment, cells.id ORDER BY runs.experiment, cells.id",
-        since,
-    )
-    return {
-        Metric(row["experiment"], row["cell"]): Outcomes(row["runs"], row["newest"], row["numbers"], row["since"])
-        for row in rows
-    }
 
 
 # The metrics that a person names: ``EXPERIMENT:CELL``, where CELL is an id or parts of one, or ``EXPERIMENT``.
