@@ -68,8 +68,12 @@ class Time:
 def price(table: CostTable, counts: Mapping[Input, float]) -> Time:
     """The time for ``counts``. The table is fitted, and has a cost for each of them."""
     assert table.fitted is not None
-    by_cell = _by_cell(table.fitted, counts)
     value = sum(number * cycles_of(table, name) * 1000 / table.mhz.value for name, number in counts.items() if number)
+    # How much of each calibration cell's figure is in the time.
+    by_cell = [
+        sum(counts.get(name, 0.0) * cost.weights[index] for name, cost in table.fitted.costs.items())
+        for index in range(len(table.fitted.cells))
+    ]
     low = high = value
     for name, constant in table.constants.items():
         number = counts.get(name, 0.0) - sum(
@@ -110,14 +114,6 @@ def uncertainties(cells: list[CalibrationCell]) -> list[float]:
     return [max(worst * abs(cell.published), _RESOLUTION[reference_table(cell.table).unit]) for cell in cells]
 
 
-def _by_cell(fitted: Fitted, counts: Mapping[Input, float]) -> list[float]:
-    """How much of each calibration cell's figure is in the time for ``counts``."""
-    return [
-        sum(counts.get(name, 0.0) * cost.weights[index] for name, cost in fitted.costs.items())
-        for index in range(len(fitted.cells))
-    ]
-
-
 # Whether the figures that were fitted follow from each other: a file can be edited by hand.
 
 _KEPT = 1e-6
@@ -131,15 +127,12 @@ def contradiction(table: CostTable, fitted: Fitted) -> str | None:
     the sum of its counts, each at its cost. A single edited figure breaks one of the two. No numpy is needed for it.
     """
     nanosecond = table.mhz.value / 1000
-    rests = [
-        cell.published
-        - fsum(
-            table.constants[name].value * one / nanosecond
-            for name, one in cell.counts.items()
-            if name in table.constants
-        )
-        for cell in fitted.cells
-    ]
+    rests = []
+    for cell in fitted.cells:
+        known = [
+            number * table.constants[name].value for name, number in cell.counts.items() if name in table.constants
+        ]
+        rests.append(cell.published - fsum(known) / nanosecond)
     for name, cost in fitted.costs.items():
         if not _is_sum(cost.cycles, [one * rest * nanosecond for one, rest in zip(cost.weights, rests, strict=True)]):
             return name
@@ -253,7 +246,10 @@ def load_cost_file(path: Path) -> CostFile:
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None
     declared, found = _parts(text, source.lines.get((_FITTED,)))
-    problems = [*(_unknown_cells(table) or list(_wrong_kernels(table))), *_unknown_caches(table)]
+    problems = _unknown_cells(table) or list(_wrong_kernels(table))
+    if table.caches is not None and table.caches not in cpu_caches():
+        what = f"found '{table.caches}'; {choices_sentence(table.caches, cpu_caches())}"
+        problems.append(Problem(("caches",), what))
     if found and (list(source.data)[-1] != _FITTED or not found.startswith(f"{_FITTED}:")):
         expected = f"expected '{_FITTED}:' at the beginning of a line, and nothing declared below it"
         problems.append(Problem((_FITTED,), expected))
@@ -280,19 +276,12 @@ def _wrong_kernels(table: CostTable) -> Iterator[Problem]:
         yield Problem((*key, name), "not a table that 'calibration' has")
 
 
-def _unknown_caches(table: CostTable) -> Sequence[Problem]:
-    known = cpu_caches()
-    if table.caches is None or table.caches in known:
-        return []
-    return [Problem(("caches",), f"found '{table.caches}'; {choices_sentence(table.caches, known)}")]
-
-
 def _unknown_key(path: KeyPath) -> str:
     part = next((model for key, model in _PARTS.items() if len(path) > 1 and path[0] == key), CostTable)
     return f"unknown key; {choices_sentence(str(path[-1]), part.model_fields)}"
 
 
-def _unknown_cells(table: CostTable) -> Sequence[Problem]:
+def _unknown_cells(table: CostTable) -> list[Problem]:
     """Cells that no published table has."""
     if table.declared is None:
         return []
@@ -326,30 +315,25 @@ MHZ = "MHz"
 def cost_sources(file: CostFile) -> Costs:
     """The costs of a table in cycles, its frequency and its caches. One that gives no times has no fitted costs."""
     table, declared = file.table, file.table.declared
-    fitted = _fitted(table) if file.unusable is None else ()
+    costs = []
+    if file.unusable is None:
+        assert table.fitted is not None
+        assert declared is not None
+        of = declared.calibration.items()
+        where = "; ".join(f"{name} {', '.join(columns)}, counts of {declared.kernels[name]}" for name, columns in of)
+        for name, cost in table.fitted.costs.items():
+            time = price(table, {name: 1.0})
+            low, high = (end * table.mhz.value / 1000 for end in (time.low, time.high))
+            costs.append(Cost(name=name, value=cost.cycles, low=low, high=high, source="fitted", where=where))
+    constants: list[tuple[str, Constant]] = [*table.constants.items(), (MHZ, table.mhz)]
+    for key, one in constants:
+        costs.append(Cost(name=key, value=one.value, low=one.low, high=one.high, source=one.source, where=one.where))
     return Costs(
         cpu=table.cpu,
         sha256=file.digest,
         declared=None if declared is None else declared.date,
         reason=file.unusable,
-        costs=(*fitted, *_constants(table)),
+        costs=tuple(costs),
         remarks=() if declared is None else tuple(declared.remarks),
         caches=None if table.caches is None else cpu_caches()[table.caches],
     )
-
-
-def _fitted(table: CostTable) -> Iterator[Cost]:
-    assert table.fitted is not None
-    assert table.declared is not None
-    calibration, kernels = table.declared.calibration, table.declared.kernels
-    where = "; ".join(f"{name} {', '.join(of)}, counts of {kernels[name]}" for name, of in calibration.items())
-    for name, cost in table.fitted.costs.items():
-        time = price(table, {name: 1.0})
-        low, high = (end * table.mhz.value / 1000 for end in (time.low, time.high))
-        yield Cost(name=name, value=cost.cycles, low=low, high=high, source="fitted", where=where)
-
-
-def _constants(table: CostTable) -> Iterator[Cost]:
-    constants: list[tuple[str, Constant]] = [*table.constants.items(), (MHZ, table.mhz)]
-    for name, one in constants:
-        yield Cost(name=name, value=one.value, low=one.low, high=one.high, source=one.source, where=one.where)
