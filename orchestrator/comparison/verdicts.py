@@ -181,10 +181,16 @@ def _judged(found: Difference, pair: tuple[CellRecord, CellRecord], tested: int)
     if away and (found.p is None or found.p > SIGNIFICANCE):
         p = "unknown" if found.p is None else f"{found.p:.2g}"
         why = f"no verdict: among {tested} compared cells chance alone makes such a difference (p = {p} after Holm)"
-        return replace(found, undecided=why, repeats=max(found.repeats or 0, _fewest_for(tested)))
+        # The fewest samples of each with which one of so many cells can be significant after Holm's correction.
+        fewest = next(count for count in range(1, 100) if can_resolve(count, count, SIGNIFICANCE / tested))
+        return replace(found, undecided=why, repeats=max(found.repeats or 0, fewest))
     shown = _shown(replace(found, repeats=None), pair[0].unit)
-    fewest = min(len(cell.samples) for cell in pair)
-    return replace(shown, repeats=_repeats_to_show(shown, fewest)) if shown.undecided else shown
+    if not shown.undecided or interval is None or not found.before:
+        return shown
+    # An interval's width falls with the root of the number of samples.
+    width = (interval[1] - interval[0]) / (2 * LARGEST_UNSHOWN * abs(found.before))
+    enough = math.ceil(min(len(cell.samples) for cell in pair) * width**2)
+    return replace(shown, repeats=max(_USUAL_REPEATS, enough))
 
 
 def _few_samples(before: CellRecord, after: CellRecord) -> str:
@@ -209,19 +215,6 @@ def _shown(found: Difference, unit: str) -> Difference:
     return replace(
         found, undecided=f"no verdict: the difference lies {where}, which is more than {percent} of the value"
     )
-
-
-def _repeats_to_show(found: Difference, samples: int) -> int | None:
-    """About how many samples have an interval as wide as may be; its width falls with the root of their number."""
-    if found.interval is None or not found.before:
-        return None
-    width = (found.interval[1] - found.interval[0]) / (2 * LARGEST_UNSHOWN * abs(found.before))
-    return max(_USUAL_REPEATS, math.ceil(samples * width**2))
-
-
-def _fewest_for(tested: int) -> int:
-    """The fewest samples of each with which one of so many cells can be significant after Holm's correction."""
-    return next(count for count in range(1, 100) if can_resolve(count, count, SIGNIFICANCE / tested))
 
 
 def _values(before: CellRecord, after: CellRecord) -> tuple[float, float]:
