@@ -11,8 +11,6 @@ from typing import Literal
 
 from orchestrator.results.statistics import median
 
-# The content of a chart, independent of the library that draws it.
-
 Tone = Literal["worse", "better", "open"]
 
 

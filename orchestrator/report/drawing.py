@@ -31,8 +31,6 @@ from orchestrator.report.chart import (
     Series,
 )
 
-# Intervals drawn with matplotlib. Imported only when a chart is drawn.
-
 
 def draw_intervals(chart: IntervalChart, axis: Axes) -> None:
     """Draw a row for each figure: a point with its interval, its text behind it, and a line at 0."""
@@ -60,8 +58,6 @@ def draw_intervals(chart: IntervalChart, axis: Axes) -> None:
     axis.set_axisbelow(True)
     axis.spines["left"].set_visible(False)
 
-
-# Charts drawn with matplotlib. Imported only when a chart is drawn.
 
 _DPI = 100
 _HEIGHT = 5.0  # inches

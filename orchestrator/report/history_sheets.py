@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from itertools import compress, groupby, pairwise
+from itertools import compress, groupby, pairwise, zip_longest
 from operator import attrgetter, not_
 from typing import Any
 
@@ -29,7 +29,7 @@ from orchestrator.report.sheet import (
 from orchestrator.results.contract import Interval
 from orchestrator.results.history import History, Point
 from orchestrator.results.history_steps import Step, Steps
-from orchestrator.results.origin import Commit, Found, OriginDifference, Tried
+from orchestrator.results.origin import Commit, Found, OriginDifference
 from orchestrator.results.statistics import median
 
 # The tables of a history: its steps, what changed at each, and its runs; and of several, a line for each.
@@ -70,18 +70,25 @@ def history_sheets(
 ) -> Sequence[Sheet]:
     """A history's steps, of which ``newest`` has the last ones, newest first, and its runs in ``limit`` lines."""
     history = traced.history
-    runs = _runs_grid(history, limit)
-    head = [_facts(history), sparkline([history.of(point) for point in history.points], _LINE, characters)]
+    title, runs = str(history.metric), _runs_grid(history, limit)
+    what = history.newest.metric if history.quantity == "value" else f"overhead, {history.newest.metric},"
+    first, last = (_day(history.points[at]) for at in (0, -1))
+    facts = f"{what} in {history.unit}, {counted(len(history.points), 'run')} from {first} to {last}"
+    head = [facts, sparkline([history.of(point) for point in history.points], _LINE, characters)]
     how = [traced.steps.how, *left_out(history)]
     if not newest:
-        return [Sheet(str(history.metric), head, runs, ["No step.", *how])]
-    rows = [_step_row(one.step, history, mark) for mark, one in enumerate(newest, 1)]
+        return [Sheet(title, head, runs, ["No step.", *how])]
+    rows = []
+    for mark, one in enumerate(newest, 1):
+        step = one.step
+        figures = [figure(end, history.unit) for end in (step.old, step.new)]
+        share = f"{100 * step.change / step.old:+.1f}" if step.old > 0 else NOTHING
+        rows.append(Row(_day(step.after), [*figures, signed_figure(step.change, history.unit), share, f"[{mark}]"]))
     notes = [Footnote(mark, "\n".join(_explanation(one))) for mark, one in enumerate(newest, 1)]
     earlier = len(traced.steps.found) - len(newest)
     if earlier > 0:
         how.append(f"{counted(earlier, 'earlier step')}: --limit 0 lists all.")
-    grid = Grid(["before", "after", "change", "%", ""], [rows], together=5)
-    steps = Sheet(str(history.metric), head, grid, how, notes)
+    steps = Sheet(title, head, Grid(["before", "after", "change", "%", ""], [rows], together=5), how, notes)
     return [steps, Sheet("Runs, the newest first", [], runs, [])]
 
 
@@ -116,13 +123,6 @@ def _overview_cells(traced: Traced, characters: str) -> Sequence[str]:
     ]
 
 
-def _facts(history: History) -> str:
-    first, last = history.points[0], history.points[-1]
-    newest, count = history.newest, len(history.points)
-    what = newest.metric if history.quantity == "value" else f"overhead, {newest.metric},"
-    return f"{what} in {newest.unit}, {counted(count, 'run')} from {_day(first)} to {_day(last)}"
-
-
 def left_out(history: History) -> list[str]:
     """Sentences on runs that have no figure here."""
     other, without = history.other_units, len(history.points) - len(history.numbers)
@@ -130,17 +130,6 @@ def left_out(history: History) -> list[str]:
         *([f"{counted(other, 'run')} measured something else and are left out."] if other else []),
         *([f"{counted(without, 'run')} without a number."] if without else []),
     ]
-
-
-def _step_row(step: Step, history: History, mark: int) -> Row:
-    share = f"{100 * step.change / step.old:+.1f}" if step.old > 0 else NOTHING
-    figures = [
-        figure(step.old, history.unit),
-        figure(step.new, history.unit),
-        signed_figure(step.change, history.unit),
-        share,
-    ]
-    return Row(_day(step.after), [*figures, f"[{mark}]"])
 
 
 def _explanation(one: ExplainedStep) -> Iterator[str]:
@@ -155,21 +144,17 @@ def _runs_grid(history: History, limit: int | None) -> Grid:
     """Neighbours of equal outcome share a line, which names the newest of them."""
     groups = [list(group) for _, group in groupby(reversed(history.points), _OUTCOME)]
     listed = groups[:limit] if limit else groups
-    rows = [_run_row(group, history) for group in listed]
+    rows = []
+    for group in listed:
+        newest, unit = group[0], history.unit
+        interval = interval_figure(newest.interval, unit) + (", undecided" if newest.verdict is not None else "")
+        value = newest.status if newest.value is None else figure(newest.value, unit)
+        cells = [str(len(group)), _day(group[-1]), value, figure(newest.overhead, unit), interval]
+        rows.append(Row(newest.run, cells, "red" if newest.status == "failed" else ""))
     rest = [point for group in groups[len(listed) :] for point in group]
     if rest:
         rows.append(Row(f"... {counted(len(rest), 'earlier run')}", [""] * 5))
     return Grid(["runs", "since", "value", "overhead", "95 %"], [rows], together=4)
-
-
-def _run_row(group: Sequence[Point], history: History) -> Row:
-    newest, oldest = group[0], group[-1]
-    interval = interval_figure(newest.interval, history.unit)
-    if newest.verdict is not None:
-        interval += ", undecided"
-    value = newest.status if newest.value is None else figure(newest.value, history.unit)
-    cells = [str(len(group)), _day(oldest), value, figure(newest.overhead, history.unit), interval]
-    return Row(newest.run, cells, "red" if newest.status == "failed" else "")
 
 
 def interval_figure(interval: Interval | None, unit: str) -> str:
@@ -249,11 +234,19 @@ def history_chart(history: History, steps: Steps) -> HistoryChart:
     """
     newest = history.newest
     what = newest.metric if history.quantity == "value" else f"overhead, {newest.metric}"
+    points = []
+    for point in history.points:
+        value, interval = history.of(point), point.interval
+        bounds = None
+        if value is not None and point.overhead is not None and interval is not None and interval[0] != interval[1]:
+            moved = value - point.overhead  # what the interval is of
+            bounds = interval[0] + moved, interval[1] + moved
+        points.append(HistoryPoint(_when(point), value, bounds))
     return HistoryChart(
         title=history.metric.cell,
         subtitle=f"{history.metric.experiment}: {what}",
         upwards=newest.unit,
-        points=[HistoryPoint(_when(point), history.of(point), _bounds(history, point)) for point in history.points],
+        points=points,
         levels=_levels(history, steps),
     )
 
@@ -273,15 +266,6 @@ def _levels(history: History, steps: Steps) -> Sequence[Level]:
     return found
 
 
-def _bounds(history: History, point: Point) -> tuple[float, float] | None:
-    """The interval, which is of the overhead, around the figure."""
-    value = history.of(point)
-    if value is None or point.overhead is None or point.interval is None or point.interval[0] == point.interval[1]:
-        return None
-    moved = value - point.overhead
-    return point.interval[0] + moved, point.interval[1] + moved
-
-
 def _when(point: Point) -> datetime:
     return datetime.fromisoformat(point.started)
 
@@ -297,9 +281,13 @@ def bisection_sheet(found: Found) -> Sheet:
     sure = len(found.candidates) == 1
     title = f"First bad commit: {_named(found.candidates[0])}" if sure else "The first bad commit is one of these"
     facts = [f"{one.author}, {one.date}" if sure else _named(one) for one in found.candidates]
-    rows = [
-        _row(one, "good" if at == 0 else "bad" if at == 1 else "", (good, bad)) for at, one in enumerate(found.tried)
-    ]
+    rows = []
+    for one, end in zip_longest(found.tried, ("good end", "bad end")):
+        cost, judged = "skipped", "skip"
+        if one.measured is not None:
+            cost = number(one.measured.value)
+            judged = "bad" if abs(one.measured.value - bad) <= abs(one.measured.value - good) else "good"
+        rows.append(Row(_named(one.commit)[:_LONGEST], [cost, end or judged]))
     sentences = [f"A commit is bad from {number((good + bad) / 2)} on, halfway between both ends."]
     sentences += [f"{one.commit.short} was skipped: {one.why_skipped}" for one in found.skipped]
     return Sheet(title, facts, Grid(["cost", "end"], [rows], together=2), sentences)
@@ -318,13 +306,6 @@ def bisection_json(found: Found) -> dict[str, Any]:
             for one in found.tried
         ],
     }
-
-
-def _row(one: Tried, end: str | None, ends: tuple[float, float]) -> Row:
-    cost = "skipped" if one.measured is None else number(one.measured.value)
-    is_bad = one.measured is not None and abs(one.measured.value - ends[1]) <= abs(one.measured.value - ends[0])
-    judged = "skip" if one.measured is None else "bad" if is_bad else "good"
-    return Row(_named(one.commit)[:_LONGEST], [cost, f"{end} end" if end else judged])
 
 
 def _named(commit: Commit) -> str:

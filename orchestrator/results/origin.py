@@ -21,8 +21,6 @@ from orchestrator.plain_text import cut, plain_line
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
 
-# What two runs were made with, and what of it differs, by their ``provenance.json`` alone.
-
 FILE_NAME = "provenance.json"
 
 _LARGEST_FILE = 64 << 20  # 10 000 cells with a module each take some 3 MB
@@ -294,10 +292,11 @@ def _modules(before: Origin, after: Origin, *, same_tools: bool) -> Iterator[Ori
         for origin in (before, after)
     )
     found: dict[str, dict[str, None]] = {}
-    for cell in first:
-        if cell not in second:
-            continue
+    for cell in [cell for cell in first if cell in second]:
         (boot, one), (other_boot, other) = first[cell], second[cell]
+        own, others_own = (at.inputs.get(cell, {}).get("probe") for at in (boot, other_boot))
+        if own is not None and others_own is not None and own != others_own:
+            continue  # the user's own file is named by itself
         sources, others = boot.sources.get(one.key), other_boot.sources.get(other.key)
         if sources and others:
             changed = [_source_title(name, one.name) for name in _differing(sources, others)]
@@ -305,16 +304,9 @@ def _modules(before: Origin, after: Origin, *, same_tools: bool) -> Iterator[Ori
             # A key is that of sources, kernel and compiler. Earlier versions did not record the sources by themselves.
             rebuilt = one.key != other.key and same_tools and boot.kernel == other_boot.kernel
             changed = ["its sources"] if rebuilt else []
-        if changed and not _has_named(boot, other_boot, cell):
+        if changed:
             found.setdefault(f"module {one.name or f'of {_plain(cell)}'}", {}).update(dict.fromkeys(changed))
-    for what, files in found.items():
-        yield OriginDifference(what, detail=tuple(files))
-
-
-def _has_named(boot: Boot, other: Boot, cell: str) -> bool:
-    """Whether the user's own file of the cell's module differs, which is then named by itself."""
-    one, another = (one.inputs.get(cell, {}).get("probe") for one in (boot, other))
-    return one is not None and another is not None and one != another
+    yield from (OriginDifference(what, detail=tuple(files)) for what, files in found.items())
 
 
 def _source_title(file: str, module: str) -> str:

@@ -8,7 +8,7 @@ import re
 import xml.etree.ElementTree as ET  # the pictures are this program's own
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from importlib.util import find_spec
 from itertools import groupby
 
@@ -159,19 +159,23 @@ def history_picture(chart: HistoryChart, name: str) -> Markup:
     """
     heights = _ticks(*_range(chart))
     left = 8 + _LETTER * max(len(text) for _, text in heights)
-    across = _Scale(chart.points[0].when.timestamp(), chart.points[-1].when.timestamp(), left, _WIDTH - _RIGHT)
+    first, last = chart.points[0].when, chart.points[-1].when
+    across = _Scale(first.timestamp(), last.timestamp(), left, _WIDTH - _RIGHT)
     upwards = _Scale(*_range(chart), _HEIGHT - _BOTTOM, _TOP)
-    known = [
-        (across(one.when.timestamp()), upwards(one.value))
-        for one in _ends_of_equals([point for point in chart.points if point.value is not None])
-        if one.value is not None
-    ]
-    failed = [across(one.when.timestamp()) for one in chart.points if one.value is None]
+    known: list[tuple[float, float]] = []
+    for value, group in groupby((one for one in chart.points if one.value is not None), lambda one: one.value):
+        # Of neighbours that are equal, the first and the last: the level between has the others, and a file is small.
+        alike = list(group)
+        known += [(across(one.when.timestamp()), upwards(value or 0.0)) for one in (alike[0], alike[-1])]
+    failed = dict.fromkeys(across(one.when.timestamp()) for one in chart.points if one.value is None)
+    newest = [f"{one.change} on {one.first.astimezone(UTC):%Y-%m-%d}" for one in chart.levels[1:]][-3:]
+    steps = f"; {counted(len(chart.levels) - 1, 'step')}, the newest: {', '.join(newest)}" if newest else ""
+    begun, ended = (f"{when.astimezone(UTC):%Y-%m-%d}" for when in (first, last))
     return part(
         "history.svg.j2",
         name=name,
         chart=chart,
-        description=_description(chart),
+        description=f"{counted(len(chart.points), 'run')} from {begun} to {ended}{steps}",
         width=_WIDTH,
         height=_HEIGHT,
         left=left,
@@ -189,17 +193,9 @@ def history_picture(chart: HistoryChart, name: str) -> Markup:
             for one in chart.levels
         ),
         steps=_steps(chart, across),
-        failed="".join(f"M{x - 3:g} {_HEIGHT - _BOTTOM - 3}l6 6m0 -6l-6 6" for x in dict.fromkeys(failed)),
+        failed="".join(f"M{x - 3:g} {_HEIGHT - _BOTTOM - 3}l6 6m0 -6l-6 6" for x in failed),
         colours={"runs": MEASURED[1], "levels": MEASURED[0], "steps": STEP},
     )
-
-
-def _description(chart: HistoryChart) -> str:
-    first, last = chart.points[0], chart.points[-1]
-    count, steps = len(chart.points), len(chart.levels) - 1
-    newest = [f"{one.change} on {one.first.astimezone(UTC):%Y-%m-%d}" for one in chart.levels[1:]][-3:]
-    text = f"{counted(count, 'run')} from {_day(first.when)} to {_day(last.when)}"
-    return f"{text}; {counted(steps, 'step')}, the newest: {', '.join(newest)}" if newest else text
 
 
 def _range(chart: HistoryChart) -> tuple[float, float]:
@@ -247,14 +243,6 @@ def _bands(points: Sequence[HistoryPoint], across: _Scale, upwards: _Scale) -> I
             yield "M" + "L".join(f"{x:g} {y:g}" for x, y in outline) + "Z"
 
 
-def _ends_of_equals(points: Sequence[HistoryPoint]) -> Iterator[HistoryPoint]:
-    """The first and the last of neighbours that are equal: the level between has the others, and a file is small."""
-    for _, group in groupby(points, lambda point: point.value):
-        alike = list(group)
-        yield alike[0]
-        yield alike[-1]
-
-
 def _steps(chart: HistoryChart, across: _Scale) -> Sequence[tuple[float, str]]:
     """The steps, the newest first, with their changes. Of labels that would cover each other the newer one stays."""
     found: list[tuple[float, str]] = []
@@ -266,7 +254,3 @@ def _steps(chart: HistoryChart, across: _Scale) -> Sequence[tuple[float, str]]:
         found.append((place, level.change if fits else ""))
         free = place - half - _LETTER if fits else free
     return found
-
-
-def _day(when: datetime) -> str:
-    return f"{when.astimezone(UTC):%Y-%m-%d}"
