@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from math import fsum, isclose
@@ -181,7 +181,11 @@ class CostFile:
             return f"the cost table of {self.table.cpu} was not fitted yet"
         if self.table.fitted.declaration != self.declaration:
             return f"the cost table of {self.table.cpu} has changed since it was fitted"
-        if not _is_fitted_to_what_was_published(self.table):
+        assert self.table.declared is not None
+        cells = self.table.fitted.cells
+        if [(one.table, one.column) for one in cells] != list(self.table.declared.cells) or not all(
+            isclose(one.published, published_nanoseconds(one.table, one.column), rel_tol=1e-8) for one in cells
+        ):
             return f"the cost table of {self.table.cpu} was fitted to other figures than those that were published"
         edited = contradiction(self.table, self.table.fitted)
         if edited is not None:
@@ -196,15 +200,6 @@ class CostFile:
             {_FITTED: fitted.model_dump(mode="json")}, sort_keys=False, width=120, default_flow_style=None
         )
         return f"{self.declared}{part}"
-
-
-def _is_fitted_to_what_was_published(table: CostTable) -> bool:
-    assert table.fitted is not None
-    assert table.declared is not None
-    cells = table.fitted.cells
-    if [(one.table, one.column) for one in cells] != list(table.declared.cells):
-        return False
-    return all(isclose(one.published, published_nanoseconds(one.table, one.column), rel_tol=1e-8) for one in cells)
 
 
 def cost_files() -> Sequence[Path]:
@@ -245,8 +240,10 @@ def load_cost_file(path: Path) -> CostFile:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None
-    declared, found = _parts(text, source.lines.get((_FITTED,)))
-    problems = _unknown_cells(table) or list(_wrong_kernels(table))
+    lines = text.splitlines(keepends=True)
+    above = source.lines.get((_FITTED,), len(lines) + 1) - 1
+    declared, found = "".join(lines[:above]).rstrip("\n") + "\n", "".join(lines[above:])
+    problems = [] if table.declared is None else _wrong_declaration(table.declared)
     if table.caches is not None and table.caches not in cpu_caches():
         what = f"found '{table.caches}'; {choices_sentence(table.caches, cpu_caches())}"
         problems.append(Problem(("caches",), what))
@@ -258,34 +255,13 @@ def load_cost_file(path: Path) -> CostFile:
     return CostFile(path, table, text, declared)
 
 
-def _parts(text: str, line: int | None) -> tuple[str, str]:
-    """What is above a line, and what begins with it; all and nothing without one."""
-    lines = text.splitlines(keepends=True)
-    above = len(lines) if line is None else line - 1
-    return "".join(lines[:above]).rstrip("\n") + "\n", "".join(lines[above:])
-
-
-def _wrong_kernels(table: CostTable) -> Iterator[Problem]:
-    """Tables that are calibrated on without a kernel, and the other way round."""
-    if table.declared is None:
-        return
-    key, calibration, kernels = ("declared", "kernels"), table.declared.calibration, table.declared.kernels
-    for name in calibration.keys() - kernels.keys():
-        yield Problem(key, f"expected the kernel of the counts for {name}, which 'calibration' has")
-    for name in kernels.keys() - calibration.keys():
-        yield Problem((*key, name), "not a table that 'calibration' has")
-
-
 def _unknown_key(path: KeyPath) -> str:
     part = next((model for key, model in _PARTS.items() if len(path) > 1 and path[0] == key), CostTable)
     return f"unknown key; {choices_sentence(str(path[-1]), part.model_fields)}"
 
 
-def _unknown_cells(table: CostTable) -> list[Problem]:
-    """Cells that no published table has."""
-    if table.declared is None:
-        return []
-    declared = table.declared
+def _wrong_declaration(declared: Declaration) -> list[Problem]:
+    """Cells that no published table has; else tables that are calibrated on without a kernel, and the other way."""
     places: list[tuple[KeyPath, str, Sequence[str]]] = [
         *((("declared", "calibration", name), name, columns) for name, columns in declared.calibration.items()),
         *((("declared", "validation", name), name, columns) for name, columns in declared.validation.items()),
@@ -294,13 +270,19 @@ def _unknown_cells(table: CostTable) -> list[Problem]:
     problems = []
     for path, name, columns in places:
         published = reference_tables().get(name)
-        if published is None:
-            problems.append(Problem(path, f"found '{name}'; {choices_sentence(name, reference_tables())}"))
-            continue
-        wrong = next((column for column in columns if column not in published.columns), None)
+        known = reference_tables() if published is None else published.columns
+        wrong = name if published is None else next((one for one in columns if one not in known), None)
         if wrong is not None:
-            problems.append(Problem(path, f"found '{wrong}'; {choices_sentence(wrong, published.columns)}"))
-    return problems
+            problems.append(Problem(path, f"found '{wrong}'; {choices_sentence(wrong, known)}"))
+    key, calibration, kernels = ("declared", "kernels"), declared.calibration, declared.kernels
+    missing = [
+        f"expected the kernel of the counts for {name}, which 'calibration' has"
+        for name in calibration.keys() - kernels.keys()
+    ]
+    other = [
+        Problem((*key, name), "not a table that 'calibration' has") for name in kernels.keys() - calibration.keys()
+    ]
+    return problems or [*(Problem(key, what) for what in missing), *other]
 
 
 def _digest(text: str) -> str:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
@@ -315,27 +315,37 @@ ClaimsLayout = Callable[[Assessment, str], ClaimsPart]
 def all_claims(assessment: Assessment, run: str = "") -> ClaimsPart:
     """Every claim with its figures, whether it was decided or not."""
     del run
-    return ClaimsPart(
-        assessment.title,
-        [Statement(one.verdict, one.claim.sentence, _grid(one), _remarks(one)) for one in assessment.outcomes],
-        [],
-    )
+    statements = [Statement(one.verdict, one.claim.sentence, _grid(one), _remarks(one)) for one in assessment.outcomes]
+    return ClaimsPart(assessment.title, statements, [])
 
 
 def decided_claims(assessment: Assessment, run: str) -> ClaimsPart:
     """The claims that the run decides, with the figures of those that do not hold; how to decide the others."""
-    decided = [one for one in assessment.outcomes if one.verdict is not Verdict.UNKNOWN]
-    return ClaimsPart(
-        assessment.title,
-        [Statement(one.verdict, one.claim.sentence, None, list(_contradiction(one))) for one in decided],
-        list(_left_out(assessment, run)),
-    )
+    outcomes = assessment.outcomes
+    unknown = [one for one in outcomes if one.verdict is Verdict.UNKNOWN]
+    elsewhere = [one for one in unknown if not one.columns]
+    left_out = []
+    if elsewhere:
+        config, options = f"configs/{elsewhere[0].claim.document}.yaml", _OPTIONS[elsewhere[0].clock]
+        left_out.append(
+            f"{len(elsewhere)} of {len(outcomes)} claims need other tables: {PROGRAM} run {config}{options}"
+        )
+    if len(unknown) > len(elsewhere):
+        count = len(unknown) - len(elsewhere)
+        left_out.append(f"{count} of {len(outcomes)} claims are not decided by these tables' figures.")
+    if outcomes:
+        clock = " --clock modelled" if outcomes[0].clock == "modelled" else ""
+        left_out.append(f"The figures of all: {PROGRAM} report {run}{clock} --claims")
+    statements = [
+        Statement(one.verdict, one.claim.sentence, None, [_contradiction(one)] if one.verdict is Verdict.FAILS else [])
+        for one in outcomes
+        if one not in unknown
+    ]
+    return ClaimsPart(assessment.title, statements, left_out)
 
 
-def _contradiction(outcome: Outcome) -> Iterator[str]:
+def _contradiction(outcome: Outcome) -> str:
     """The first table's figures by which a claim does not hold, the other such tables, and why."""
-    if outcome.verdict is not Verdict.FAILS:
-        return
     first, *others = [column for column in outcome.columns if any(one.holds is False for one in column.measured)]
     also = f"; also {', '.join(column.name for column in others)}" if others else ""
     wrong = []
@@ -343,21 +353,7 @@ def _contradiction(outcome: Outcome) -> Iterator[str]:
         if measured.holds is False:
             beside = f" (published {published.text})" if published.text != NOTHING else ""
             wrong.append(f"{measured.label} = {measured.text}{beside}")
-    yield f"{first.name}: {', '.join(wrong)}{also}. {outcome.claim.why[outcome.clock]}"
-
-
-def _left_out(assessment: Assessment, run: str) -> Iterator[str]:
-    outcomes = assessment.outcomes
-    unknown = [one for one in outcomes if one.verdict is Verdict.UNKNOWN]
-    elsewhere = [one for one in unknown if not one.columns]
-    if elsewhere:
-        config, options = f"configs/{elsewhere[0].claim.document}.yaml", _OPTIONS[elsewhere[0].clock]
-        yield f"{len(elsewhere)} of {len(outcomes)} claims need other tables: {PROGRAM} run {config}{options}"
-    if len(unknown) > len(elsewhere):
-        yield f"{len(unknown) - len(elsewhere)} of {len(outcomes)} claims are not decided by these tables' figures."
-    if outcomes:
-        clock = " --clock modelled" if outcomes[0].clock == "modelled" else ""
-        yield f"The figures of all: {PROGRAM} report {run}{clock} --claims"
+    return f"{first.name}: {', '.join(wrong)}{also}. {outcome.claim.why[outcome.clock]}"
 
 
 def _grid(outcome: Outcome) -> Grid | None:

@@ -256,21 +256,21 @@ def _summary(tables: Sequence[_Table], cells: Sequence[ModelledCell]) -> Sheet:
             blocks.append([*rows, Row(total.label, total.cells, "bold")])
     if not blocks:
         blocks = [[Row(name, [NOTHING] * len(_HEADINGS)) for name in dict.fromkeys(cell.cpu for cell in cells)]]
-    errors = [sentence for table in tables for sentence in _large_errors(table)]
+    excluded = [f"{one.table or one.id}, {one.probe} is excluded: {one.exclusion}" for one in cells if one.exclusion]
+    without: dict[tuple[str, str], list[str]] = {}
+    for cell in cells:
+        if cell.reason is not None:
+            without.setdefault((cell.cpu, cell.reason), []).append(cell.table or cell.id)
+    reasons = [
+        f"{name} ({', '.join(dict.fromkeys(where))}) has no modelled time: {reason}"
+        for (name, reason), where in without.items()
+    ]
+    remarks = [sentence for table in tables for sentence in _remarks(table)]
     return Sheet(
         title="Modelled and published times",
         facts=["errors of the overheads that were not fitted to"],
         grid=Grid(_HEADINGS, blocks),
-        sentences=[
-            _MEANING,
-            _ROLES,
-            _PAIRS,
-            *_other_kernels(tables),
-            *errors,
-            *_orders(tables),
-            *(f"{one.table or one.id}, {one.probe} is excluded: {one.exclusion}" for one in cells if one.exclusion),
-            *_reasons(cells),
-        ],
+        sentences=[_MEANING, _ROLES, _PAIRS, *remarks, *excluded, *reasons],
     )
 
 
@@ -283,54 +283,37 @@ def _agreement_row(name: str, found: Sequence[Agreement]) -> Row:
     return Row(name, [str(len(errors)), middle, worst, f"{kept} of {pairs}", f"{in_band} of {pairs}"])
 
 
-def _orders(tables: Sequence[_Table]) -> Iterator[str]:
-    for table in tables:
-        found = agreement(table.published, table.cells) if table.published else None
-        if found is not None and found.lost:
-            yield f"{table.name}: not in the published order: {', '.join(found.lost)}."
-        if found is not None and found.disputed:
-            disputed = ", ".join(found.disputed)
-            yield f"{table.name}: not in order, and the document's own tables disagree: {disputed}."
-
-
-def _large_errors(table: _Table) -> Iterator[str]:
-    """Predicted cells that miss by much, and why."""
+def _remarks(table: _Table) -> Iterator[str]:
+    """What was fitted to with another kernel's counts, predicted cells that miss by much and why, the order."""
+    elsewhere: dict[tuple[str, str], list[ModelledCell]] = {}
+    for cell in table.cells:
+        if cell.calibration_kernel is not None:
+            elsewhere.setdefault((cell.kernel, cell.calibration_kernel), []).append(cell)
+    for (kernel, fitted_to), cells in elsewhere.items():
+        yield (
+            f"{table.name}, {_errors(cells)}: predicted from the counts of kernel {kernel}; the costs were fitted to "
+            f"these figures with the counts of {fitted_to}."
+        )
     large = [cell for cell in table.cells if cell.role == "predicted" and abs(cell.error or 0.0) > LARGE]
     known = error_reasons().get(table.published.id, ()) if table.published else ()
     for reason in known:
         concerned = [cell for cell in large if published_column(cell.probe) in reason.columns]
         if concerned:
-            errors = ", ".join(f"{cell.probe} {_percent(cell.error)}" for cell in concerned)
-            yield f"{table.name}, {errors}: {reason.reason}"
+            yield f"{table.name}, {_errors(concerned)}: {reason.reason}"
     explained = {column for reason in known for column in reason.columns}
     for cell in large:
         if published_column(cell.probe) not in explained and cell.calibration_kernel is None:
-            yield f"{table.name}, {cell.probe} {_percent(cell.error)}: the reason is not known."
+            yield f"{table.name}, {_errors([cell])}: the reason is not known."
+    found = agreement(table.published, table.cells) if table.published else None
+    if found is not None and found.lost:
+        yield f"{table.name}: not in the published order: {', '.join(found.lost)}."
+    if found is not None and found.disputed:
+        disputed = ", ".join(found.disputed)
+        yield f"{table.name}: not in order, and the document's own tables disagree: {disputed}."
 
 
-def _other_kernels(tables: Sequence[_Table]) -> Iterator[str]:
-    """Published figures that costs were fitted to, with the counts of other kernels than those of the run."""
-    for table in tables:
-        found: dict[tuple[str, str], list[ModelledCell]] = {}
-        for cell in table.cells:
-            if cell.calibration_kernel is not None:
-                found.setdefault((cell.kernel, cell.calibration_kernel), []).append(cell)
-        for (kernel, fitted_to), cells in found.items():
-            errors = ", ".join(f"{cell.probe} {_percent(cell.error)}" for cell in cells)
-            yield (
-                f"{table.name}, {errors}: predicted from the counts of kernel {kernel}; the costs were fitted to these "
-                f"figures with the counts of {fitted_to}."
-            )
-
-
-def _reasons(cells: Sequence[ModelledCell]) -> Iterator[str]:
-    """Why cells have no modelled time, once for each reason."""
-    names: dict[tuple[str, str], list[str]] = {}
-    for cell in cells:
-        if cell.reason is not None:
-            names.setdefault((cell.cpu, cell.reason), []).append(cell.table or cell.id)
-    for (name, reason), where in names.items():
-        yield f"{name} ({', '.join(dict.fromkeys(where))}) has no modelled time: {reason}"
+def _errors(cells: Sequence[ModelledCell]) -> str:
+    return ", ".join(f"{cell.probe} {_percent(cell.error)}" for cell in cells)
 
 
 def _percent(value: float | None) -> str:
