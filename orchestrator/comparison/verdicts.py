@@ -124,9 +124,6 @@ def resolvable(cell: CellRecord, run: Mapping[str, CellRecord]) -> float | None:
 
 def scattered_differences(pairs: Sequence[tuple[CellRecord, CellRecord]]) -> Sequence[Difference]:
     """The differences of cells whose samples scatter, judged together. Raises HostError without scipy."""
-    if not pairs:
-        return []
-
     found = [_scattered(before, after) for before, after in pairs]
     tested = [index for index, one in enumerate(found) if one.p is not None]
     corrected = dict(zip(tested, holm([one.p for one in found if one.p is not None]), strict=True))

@@ -39,20 +39,19 @@ def render_csv(run: RunRecord) -> str:
     Samples are joined by blanks, notes by lines. A text that a spreadsheet would take for a formula is led by an
     apostrophe; figures are left as they are.
     """
-    names = {"run": run.run, "experiment": run.experiment}
-    return csv_text(_columns(), ({**names, **_row(cell)} for cell in run.cells))
-
-
-def _columns() -> list[str]:
     columns = ["run", "experiment"]
     for name in CellRecord.model_fields:
         if name == "interval":
             columns += ["low", "high"]
         elif name not in (*_NESTED, *_OPEN, *_LEFT_OUT, *_LATER):
             columns.append(name)
-    columns += _OPEN
-    columns += [f"{group}.{name}" for group, model in _NESTED.items() for name in model.model_fields]
-    return [*columns, *_LATER]
+    columns += [
+        *_OPEN,
+        *(f"{group}.{name}" for group, model in _NESTED.items() for name in model.model_fields),
+        *_LATER,
+    ]
+    names = {"run": run.run, "experiment": run.experiment}
+    return csv_text(columns, ({**names, **_row(cell)} for cell in run.cells))
 
 
 def _row(cell: CellRecord) -> dict[str, str]:
@@ -67,16 +66,15 @@ def _row(cell: CellRecord) -> dict[str, str]:
     }
     for group in _NESTED:
         row |= {f"{group}.{name}": value for name, value in (plain.get(group) or {}).items()}
-    fields = {name: _field(value) for name, value in row.items() if value is not None}
+    fields = {}
+    for name, value in row.items():
+        if isinstance(value, bool):
+            fields[name] = "true" if value else "false"
+        elif isinstance(value, str):
+            fields[name] = f"'{value}" if value.startswith(_FORMULA_STARTS) else value
+        elif value is not None:
+            fields[name] = repr(value)
     return {**fields, "samples": " ".join(map(repr, cell.samples))}
-
-
-def _field(value: _Scalar) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return f"'{value}" if value.startswith(_FORMULA_STARTS) else value
-    return repr(value)
 
 
 # A run for CI systems, as JUnit XML: a test case for each cell.

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A history as tables, JSON, CSV and a chart; the end of a bisection as a table."""
+"""A history as tables, JSON and CSV; the end of a bisection as a table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from itertools import compress, groupby, pairwise, zip_longest
+from itertools import compress, groupby, zip_longest
 from operator import attrgetter, not_
 from typing import Any
 
 from orchestrator.plain_text import counted, shown
 from orchestrator.program import command
-from orchestrator.report.chart import BLOCKS, HistoryChart, HistoryPoint, Level, sparkline
+from orchestrator.report.chart import BLOCKS, sparkline
 from orchestrator.report.sheet import (
     NOTHING,
     Footnote,
@@ -30,7 +30,6 @@ from orchestrator.results.contract import Interval
 from orchestrator.results.history import History, Point
 from orchestrator.results.history_steps import Step, Steps
 from orchestrator.results.origin import Commit, Found, OriginDifference
-from orchestrator.results.statistics import median
 
 # The tables of a history: its steps, what changed at each, and its runs; and of several, a line for each.
 
@@ -57,25 +56,17 @@ class ExplainedStep:
         return shown([cause.sentence for cause in self.causes], most, "and {} more")
 
 
-@dataclass(frozen=True)
-class Traced:
-    """A history with its steps."""
-
-    history: History
-    steps: Steps
-
-
 def history_sheets(
-    traced: Traced, newest: Sequence[ExplainedStep], limit: int | None, characters: str = BLOCKS
+    steps: Steps, newest: Sequence[ExplainedStep], limit: int | None, characters: str = BLOCKS
 ) -> Sequence[Sheet]:
     """A history's steps, of which ``newest`` has the last ones, newest first, and its runs in ``limit`` lines."""
-    history = traced.history
+    history = steps.history
     title, runs = str(history.metric), _runs_grid(history, limit)
     what = history.newest.metric if history.quantity == "value" else f"overhead, {history.newest.metric},"
     first, last = (_day(history.points[at]) for at in (0, -1))
     facts = f"{what} in {history.unit}, {counted(len(history.points), 'run')} from {first} to {last}"
     head = [facts, sparkline([history.of(point) for point in history.points], _LINE, characters)]
-    how = [traced.steps.how, *left_out(history)]
+    how = [steps.how, *left_out(history)]
     if not newest:
         return [Sheet(title, head, runs, ["No step.", *how])]
     rows = []
@@ -85,16 +76,14 @@ def history_sheets(
         share = f"{100 * step.change / step.old:+.1f}" if step.old > 0 else NOTHING
         rows.append(Row(_day(step.after), [*figures, signed_figure(step.change, history.unit), share, f"[{mark}]"]))
     notes = [Footnote(mark, "\n".join(_explanation(one))) for mark, one in enumerate(newest, 1)]
-    earlier = len(traced.steps.found) - len(newest)
+    earlier = len(steps.found) - len(newest)
     if earlier > 0:
         how.append(f"{counted(earlier, 'earlier step')}: --limit 0 lists all.")
-    steps = Sheet(title, head, Grid(["before", "after", "change", "%", ""], [rows], together=5), how, notes)
-    return [steps, Sheet("Runs, the newest first", [], runs, [])]
+    found = Sheet(title, head, Grid(["before", "after", "change", "%", ""], [rows], together=5), how, notes)
+    return [found, Sheet("Runs, the newest first", [], runs, [])]
 
 
-def overview_sheet(
-    title: str, histories: Sequence[Traced], sentences: Sequence[str], characters: str = BLOCKS
-) -> Sheet:
+def overview_sheet(title: str, histories: Sequence[Steps], sentences: Sequence[str], characters: str = BLOCKS) -> Sheet:
     """A line for each of several histories, of which there is one at least: its course and its last step."""
     names = [(one.history.metric.experiment, *one.history.metric.cell.split("/")) for one in histories]
     alike = shared_parts(names) if len(histories) > 1 else []
@@ -104,23 +93,20 @@ def overview_sheet(
         else [str(one.history.metric) for one in histories]
     )
     common = ", ".join(compress(names[0], alike))
-    rows = [Row(label, _overview_cells(one, characters)) for label, one in zip(labels, histories, strict=True)]
+    rows = []
+    for label, one in zip(labels, histories, strict=True):
+        unit, values = one.history.unit, [one.history.of(point) for point in one.history.points]
+        last = one.found[-1] if one.found else None
+        cells = [
+            sparkline(values, _SHORT_LINE, characters),
+            "failed" if values[-1] is None else f"{figure(values[-1], unit)} {unit_name(unit)}",
+            str(len(one.found)),
+            NOTHING if last is None else _day(last.after),
+            NOTHING if last is None else signed_figure(last.change, unit),
+        ]
+        rows.append(Row(label, cells))
     grid = Grid(["course", "newest", "steps", "last step", "change"], [rows], together=3)
     return Sheet(title, [f"all cells: {common}"] if common else [], grid, sentences)
-
-
-def _overview_cells(traced: Traced, characters: str) -> Sequence[str]:
-    history = traced.history
-    values = [history.of(point) for point in history.points]
-    last = traced.steps.found[-1] if traced.steps.found else None
-    newest = "failed" if values[-1] is None else f"{figure(values[-1], history.unit)} {unit_name(history.unit)}"
-    return [
-        sparkline(values, _SHORT_LINE, characters),
-        newest,
-        str(len(traced.steps.found)),
-        NOTHING if last is None else _day(last.after),
-        NOTHING if last is None else signed_figure(last.change, history.unit),
-    ]
 
 
 def left_out(history: History) -> list[str]:
@@ -179,8 +165,9 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def history_json(history: History, steps: Steps, explained: Sequence[ExplainedStep]) -> dict[str, Any]:
+def history_json(steps: Steps, explained: Sequence[ExplainedStep]) -> dict[str, Any]:
     """A history with its points and steps, both oldest first; figures are in ``unit``."""
+    history = steps.history
     return {
         "metric": str(history.metric),
         "experiment": history.metric.experiment,
@@ -197,10 +184,11 @@ def history_json(history: History, steps: Steps, explained: Sequence[ExplainedSt
     }
 
 
-def histories_csv(histories: Sequence[tuple[History, Steps]]) -> str:
+def histories_csv(histories: Sequence[Steps]) -> str:
     """A row for each run of each history; ``step`` is what changed at the run, empty where it is no step."""
     rows = []
-    for history, steps in histories:
+    for steps in histories:
+        history = steps.history
         changes = {step.after.run: step.change for step in steps.found}
         for point in history.points:
             low, high = point.interval or (None, None)
@@ -222,52 +210,6 @@ def _step(one: ExplainedStep) -> dict[str, Any]:
         "missing": step.missing,
         "causes": [{**asdict(cause), "sentence": cause.sentence} for cause in one.causes],
     }
-
-
-# The chart of a history.
-
-
-def history_chart(history: History, steps: Steps) -> HistoryChart:
-    """Return the course of a history: its runs, the level between two steps, and each step with its change.
-
-    Intervals are drawn around what they belong to; those of counts are a point, and are not.
-    """
-    newest = history.newest
-    what = newest.metric if history.quantity == "value" else f"overhead, {newest.metric}"
-    points = []
-    for point in history.points:
-        value, interval = history.of(point), point.interval
-        bounds = None
-        if value is not None and point.overhead is not None and interval is not None and interval[0] != interval[1]:
-            moved = value - point.overhead  # what the interval is of
-            bounds = interval[0] + moved, interval[1] + moved
-        points.append(HistoryPoint(_when(point), value, bounds))
-    return HistoryChart(
-        title=history.metric.cell,
-        subtitle=f"{history.metric.experiment}: {what}",
-        upwards=newest.unit,
-        points=points,
-        levels=_levels(history, steps),
-    )
-
-
-def _levels(history: History, steps: Steps) -> Sequence[Level]:
-    numbers = history.numbers
-    places = {point.run: at for at, (point, _) in enumerate(numbers)}
-    ends = [0, *(places[step.after.run] for step in steps.found), len(numbers)]
-    texts = ["", *(signed_figure(step.change, history.unit) for step in steps.found)]
-    found = []
-    for (start, end), text in zip(pairwise(ends), texts, strict=True):
-        part = numbers[start:end]
-        if part:
-            # Up to the step that ends it: between two runs nothing is known, and a gap would look like a lack.
-            last = numbers[end][0] if end < len(numbers) else part[-1][0]
-            found.append(Level(_when(part[0][0]), _when(last), median([value for _, value in part]), text))
-    return found
-
-
-def _when(point: Point) -> datetime:
-    return datetime.fromisoformat(point.started)
 
 
 # A bisection's end, as a table and as JSON.

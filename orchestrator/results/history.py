@@ -280,22 +280,15 @@ def _no_such(store: Store, name: str, experiment: str) -> UsageError:
     experiments = list(dict.fromkeys(entry.experiment for entry in store.runs()))
     if not experiments:
         return UsageError("there is no run yet", where=str(store.path), hint=f"Make one: {PROGRAM} run CONFIG")
-    guess = next((one for one in experiments if one.startswith(experiment)), nearest(experiment, experiments))
-    example = _meant(store, name, guess, experiments[0])
-    question = f"; did you mean '{example}'?" if example else ""
+    meant = next((one for one in experiments if one.startswith(experiment)), nearest(experiment, experiments))
+    if meant is None or ":" in name:
+        # A cell alone, such as ``kprobe``, is looked for in the newest experiment.
+        place, cell = meant or experiments[0], name.rpartition(":")[2]
+        known = (metric.cell.split("/") for metric in metrics(store, place))
+        meant = f"{place}:{cell}" if any(set(cell.split("/")) <= set(parts) for parts in known) else meant
     return UsageError(
         f"no run of this lab is of the experiment '{experiment}'",
         where=str(store.path),
         detail=["experiments:", *shown(experiments, _SHOWN, "...")],
-        hint=f"METRIC is EXPERIMENT:CELL{question}",
+        hint="METRIC is EXPERIMENT:CELL" + (f"; did you mean '{meant}'?" if meant else ""),
     )
-
-
-def _meant(store: Store, name: str, guess: str | None, newest: str) -> str | None:
-    """A metric that is there; a cell alone, such as ``kprobe``, is looked for in the newest experiment."""
-    if guess is not None and ":" not in name:
-        return guess
-    experiment, cell = guess or newest, name.rpartition(":")[2]
-    parts = set(cell.split("/"))
-    known = [metric.cell for metric in metrics(store, experiment)]
-    return f"{experiment}:{cell}" if any(parts <= set(one.split("/")) for one in known) else guess

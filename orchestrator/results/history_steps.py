@@ -170,8 +170,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps that were found, oldest first, and a sentence on how."""
+    """A history with the steps that were found in it, oldest first, and a sentence on how."""
 
+    history: History
     found: Sequence[Step]
     how: str
 
@@ -181,16 +182,16 @@ def steps_of(history: History) -> Steps:
     numbers = history.numbers
     if history.is_exact:
         places = [at + 1 for at, ((_, one), (_, other)) in enumerate(pairwise(numbers)) if one != other]
-        return Steps(_steps(history, places), "The count is exact: each change is a step.")
+        return Steps(history, _steps(history, places), "The count is exact: each change is a step.")
     if history.newest.clock == "instructions" and any(point.resolution for point, _ in numbers):
         how = "A change is a step where it exceeds what A/A boots of the same work resolve."
-        return Steps(_steps(history, list(_beyond_resolution(numbers))), how)
+        return Steps(history, _steps(history, list(_beyond_resolution(numbers))), how)
     if len(numbers) < FEWEST_POINTS:
         runs = counted(len(numbers), "run")
         how = f"{runs} with a number: of fewer than {FEWEST_POINTS}, no step can be distinguished from noise."
-        return Steps([], how)
+        return Steps(history, [], how)
     how = f"Steps are fitted, each with {SHORTEST_SEGMENT} runs or more on either side: a newer one does not show yet."
-    return Steps(_steps(history, steps_of_times([value for _, value in numbers])), how)
+    return Steps(history, _steps(history, steps_of_times([value for _, value in numbers])), how)
 
 
 def _steps(history: History, places: Sequence[int]) -> Sequence[Step]:

@@ -205,8 +205,7 @@ def origin_differences(
         *_inputs(before, after, named),
         *_modules(before, after, same_tools=not found),
         *found,
-        *_kernels(before, after),
-        *_images(before, after),
+        *_kernels_and_images(before, after),
         *_machines(before, after),
     ]
 
@@ -231,7 +230,7 @@ def _both(before: Origin, after: Origin, name: Callable[[Boot], str | None]) -> 
     return ((key, first[key], second[key]) for key in first if key and key in second)
 
 
-def _kernels(before: Origin, after: Origin) -> Iterator[OriginDifference]:
+def _kernels_and_images(before: Origin, after: Origin) -> Iterator[OriginDifference]:
     for name, first, second in _both(before, after, lambda boot: boot.kernel.name):
         one, other = first.kernel, second.kernel
         what = f"kernel {name}"
@@ -243,13 +242,9 @@ def _kernels(before: Origin, after: Origin) -> Iterator[OriginDifference]:
             yield OriginDifference(what, detail=("its image",))
         elif first.initramfs_sha256 != second.initramfs_sha256:
             yield OriginDifference(f"programs in guests with kernel {name}")
-
-
-def _images(before: Origin, after: Origin) -> Iterator[OriginDifference]:
     for name, first, second in _both(before, after, lambda boot: boot.image.name if boot.image else None):
-        one, other = first.image, second.image
-        if one is not None and other is not None and one.key != other.key:
-            yield OriginDifference(f"image {name}", detail=_differing(one.packages, other.packages))
+        if first.image is not None and second.image is not None and first.image.key != second.image.key:
+            yield OriginDifference(f"image {name}", detail=_differing(first.image.packages, second.image.packages))
 
 
 def _machines(before: Origin, after: Origin) -> Iterator[OriginDifference]:

@@ -75,17 +75,14 @@ def module_folders(directory: Path, boot: Boot, cell: CellRecord) -> Iterator[st
 
 def module_source(directory: Path, folder: str, most: int) -> KeptFile | None:
     """The C of a module as one text, the file that is named after it first; at most ``most`` bytes of each file."""
-    text = b"".join(_texts(directory, directory / folder, most))
-    return KeptFile(folder, text[:most], max(0, len(text) - most)) if text else None
-
-
-def _texts(directory: Path, folder: Path, most: int) -> Iterator[bytes]:
-    own = folder.name.rpartition("-")[0]
-    files = [file for file in folder.iterdir() if file.name.endswith(_SOURCES)]
+    own = Path(folder).name.rpartition("-")[0]
+    files = [file for file in (directory / folder).iterdir() if file.name.endswith(_SOURCES)]
+    text = b""
     for file in sorted(files, key=lambda one: (not one.name.startswith(own), one.suffix != ".c", one.name)):
         found = kept_file(directory, file.relative_to(directory).as_posix(), most)
         if found is not None:
-            yield f"/* ----- {file.name} ----- */\n".encode() + found.content + b"\n"
+            text += f"/* ----- {file.name} ----- */\n".encode() + found.content + b"\n"
+    return KeptFile(folder, text[:most], max(0, len(text) - most)) if text else None
 
 
 def _inside(directory: Path, file: Path) -> Path | None:
@@ -135,15 +132,13 @@ def last_lines(directory: Path, cells: Iterable[str]) -> Mapping[str, str]:
     """The last lines of the console of each of these cells, where it is still there."""
     wanted = list(cells)
     known = consoles(directory) if wanted else {}
-    tails = {cell: _tail(directory, known[cell]) for cell in wanted if cell in known}
+    tails = {}
+    for cell in wanted:
+        kept = kept_file(directory, known[cell], _TAIL_BYTES) if cell in known else None
+        text = "" if kept is None else kept.content.decode("utf-8", errors="replace")
+        lines = [plain_line(line.rstrip()) for line in without_sequences(text).split("\n")]
+        tails[cell] = "\n".join([line for line in lines if line][-LAST_LINES:])
     return {cell: tail for cell, tail in tails.items() if tail}
-
-
-def _tail(directory: Path, console: str) -> str:
-    kept = kept_file(directory, console, _TAIL_BYTES)
-    text = "" if kept is None else kept.content.decode("utf-8", errors="replace")
-    lines = [plain_line(line.rstrip()) for line in without_sequences(text).split("\n")]
-    return "\n".join([line for line in lines if line][-LAST_LINES:])
 
 
 # How long cells took in earlier runs on this host, by their logs of steps: seconds of the host's time.

@@ -31,14 +31,7 @@ from orchestrator.files import write_whole
 from orchestrator.plain_text import counted
 from orchestrator.program import PROGRAM
 from orchestrator.report.chart import Chart, sparkline
-from orchestrator.report.history_sheets import (
-    ExplainedStep,
-    Traced,
-    histories_csv,
-    history_chart,
-    interval_figure,
-    left_out,
-)
+from orchestrator.report.history_sheets import ExplainedStep, histories_csv, interval_figure, left_out
 from orchestrator.report.html.frame import Link, Page, beside, render
 from orchestrator.report.html.pictures import chart_picture, history_picture
 from orchestrator.report.html.run_page import Surroundings, run_page
@@ -77,9 +70,9 @@ class MetricSummary:
         return [] if self.last is None else self.last.sentences(_CAUSES)
 
 
-def summary_of(traced: Traced, explained: Sequence[ExplainedStep], *, fitted: bool) -> MetricSummary:
+def summary_of(steps: Steps, explained: Sequence[ExplainedStep], *, fitted: bool) -> MetricSummary:
     """The line of a metric; of its steps ``explained`` has the newest ones, newest first."""
-    history = traced.history
+    history = steps.history
     values = [history.of(point) for point in history.points]
     status, value = history.points[-1].status, values[-1]
     return MetricSummary(
@@ -87,7 +80,7 @@ def summary_of(traced: Traced, explained: Sequence[ExplainedStep], *, fitted: bo
         course=sparkline(values, _POINTS),
         newest=status if value is None else f"{figure(value, history.unit)} {history.unit}",
         unit=history.unit,
-        steps=len(traced.steps.found),
+        steps=len(steps.found),
         last=explained[0] if explained else None,
         fitted=fitted,
     )
@@ -336,12 +329,12 @@ _MOST_STEP_CAUSES = 12
 _LONGEST_REMARK = 160
 
 
-def metric_page(traced: Traced, explained: Sequence[ExplainedStep], lacking: str, addresses: Addresses) -> Page:
+def metric_page(steps: Steps, explained: Sequence[ExplainedStep], lacking: str, addresses: Addresses) -> Page:
     """The page of a metric; of its steps ``explained`` has the newest ones, newest first.
 
     ``lacking`` says what is not installed that would find steps. All points are in a CSV file beside the page.
     """
-    history, steps = traced.history, traced.steps
+    history = steps.history
     points, newest, metric = history.points, history.newest.metric, history.metric
     when = days(points[0].started, points[-1].started)
     table = table_beside(PurePosixPath(addresses.page).name)
@@ -354,7 +347,7 @@ def metric_page(traced: Traced, explained: Sequence[ExplainedStep], lacking: str
             f"{newest[:1].upper()}{newest[1:]} in {history.unit}: {counted(len(points), 'run')} {when}.",
             *reversed(left_out(history)),
         ],
-        picture=history_picture(history_chart(history, steps), "chart"),
+        picture=history_picture(steps, "chart"),
         how=steps.how,
         lacking=lacking,
         steps=explained,
@@ -368,7 +361,7 @@ def metric_page(traced: Traced, explained: Sequence[ExplainedStep], lacking: str
         remark=_remark,
         table=table,
     )
-    return replace(page, files={table: histories_csv([(history, steps)]).encode()})
+    return replace(page, files={table: histories_csv([steps]).encode()})
 
 
 def _remark(point: Point) -> str:
@@ -626,15 +619,13 @@ class _Build:
             return Page(render("unreadable.html.j2", title, [Link(at.index, "Overview")], reason=str(error)))
 
     def _made_from(self, run: RunEntry) -> str:
-        earlier = self._earlier.get(run.id)
-        before = None if earlier is None else self._addresses.run(earlier)
+        before = self._addresses.run(self._earlier.get(run.id, ""))
         cells = sorted(self._overview.cells(run.id).items())
         facts = (self._program, run.status, run.finished, str(run.directory), run.digest, cells, before)
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     def _run_page(self, run: RunEntry, at: Addresses) -> Page:
-        earlier = self._earlier.get(run.id)
-        before = None if earlier is None else at.run(earlier)
+        before = at.run(self._earlier.get(run.id, ""))
         remarks = {"running": ["It was still running when this page was made."], "interrupted": ["It was interrupted."]}
         surroundings = Surroundings(
             links=[*at.above(run.experiment), *([] if before is None else [Link(before, "Earlier run")])],
@@ -659,10 +650,10 @@ class _Build:
         assert found is not None, "a metric is listed for its outcomes"
         lacking = ""
         try:
-            traced = Traced(found, steps_of(found))
+            steps = steps_of(found)
         except HostError as error:
-            traced, lacking = Traced(found, Steps([], "")), f"{error.what}: {error.hint}"
-        newest = traced.steps.found[: -MOST_STEPS - 1 : -1]
+            steps, lacking = Steps(found, [], ""), f"{error.what}: {error.hint}"
+        newest = steps.found[: -MOST_STEPS - 1 : -1]
         explained = [ExplainedStep(step, causes(self._origins, step, metric)) for step in newest]
-        self._overview.metrics.append(summary_of(traced, explained, fitted=not lacking))
-        return metric_page(traced, explained, lacking, at)
+        self._overview.metrics.append(summary_of(steps, explained, fitted=not lacking))
+        return metric_page(steps, explained, lacking, at)
