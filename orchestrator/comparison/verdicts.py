@@ -16,6 +16,7 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from types import ModuleType
 from typing import Literal
 
@@ -242,14 +243,28 @@ _SEED = 2005
 def difference_interval(before: Sequence[float], after: Sequence[float]) -> tuple[float, float]:
     """The 95 % interval of the difference of the medians by the BCa bootstrap.
 
-    Raises ValueError for fewer than two samples in one, HostError without scipy.
+    That of percentiles where BCa has none, because the jackknife's medians are all equal. Raises ValueError for fewer
+    than two samples in one, HostError without scipy.
     """
-    numpy, _ = _libraries()
-
-    def statistic(first: object, second: object, axis: int) -> object:
-        return numpy.median(second, axis=axis) - numpy.median(first, axis=axis)
-
-    return _interval([before, after], statistic)
+    if min(len(before), len(after)) < 2:
+        raise ValueError("fewer than two samples have no interval")
+    numpy, stats = _libraries()
+    for method in ("BCa", "percentile"):
+        with warnings.catch_warnings(), numpy.errstate(all="ignore"):
+            warnings.simplefilter("ignore")  # degenerate data are what the second method is for
+            interval = stats.bootstrap(
+                [before, after],
+                lambda first, second, axis: numpy.median(second, axis=axis) - numpy.median(first, axis=axis),
+                n_resamples=_RESAMPLES,
+                confidence_level=CONFIDENCE,
+                method=method,
+                vectorized=True,
+                rng=numpy.random.default_rng(_SEED),
+            ).confidence_interval
+        low, high = float(interval.low), float(interval.high)
+        if math.isfinite(low) and math.isfinite(high):
+            return low, high
+    raise ValueError("the samples have no interval: they are not finite")
 
 
 def superiority(before: Sequence[float], after: Sequence[float]) -> float:
@@ -289,12 +304,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     scipy 1.17 has none for the family-wise error.
     """
     order = sorted(range(len(p_values)), key=lambda index: p_values[index])
-    corrected = [0.0] * len(p_values)
-    largest = 0.0
-    for rank, index in enumerate(order):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
-        corrected[index] = largest
-    return corrected
+    scaled = (min(1.0, (len(p_values) - rank) * p_values[index]) for rank, index in enumerate(order))
+    corrected = dict(zip(order, accumulate(scaled, max), strict=True))
+    return [corrected[index] for index in range(len(p_values))]
 
 
 def repeats_to_resolve(difference: float, interval: Interval, samples: int) -> int | None:
@@ -304,29 +316,6 @@ def repeats_to_resolve(difference: float, interval: Interval, samples: int) -> i
     """
     width = interval[1] - interval[0]
     return math.ceil(samples * (width / abs(difference)) ** 2) if difference and width else None
-
-
-def _interval(groups: Sequence[Sequence[float]], statistic: object) -> tuple[float, float]:
-    """The BCa interval; that of percentiles where BCa has none, because the jackknife's medians are all equal."""
-    if any(len(samples) < 2 for samples in groups):
-        raise ValueError("fewer than two samples have no interval")
-    numpy, stats = _libraries()
-    for method in ("BCa", "percentile"):
-        with warnings.catch_warnings(), numpy.errstate(all="ignore"):
-            warnings.simplefilter("ignore")  # degenerate data are what the second method is for
-            interval = stats.bootstrap(
-                groups,
-                statistic,
-                n_resamples=_RESAMPLES,
-                confidence_level=CONFIDENCE,
-                method=method,
-                vectorized=True,
-                rng=numpy.random.default_rng(_SEED),
-            ).confidence_interval
-        low, high = float(interval.low), float(interval.high)
-        if math.isfinite(low) and math.isfinite(high):
-            return low, high
-    raise ValueError("the samples have no interval: they are not finite")
 
 
 def _libraries() -> tuple[ModuleType, ModuleType]:

@@ -52,24 +52,12 @@ class CellPart:
     """Its flame graph, or a link to that."""
 
     @property
-    def value(self) -> str:
-        return figure(self.record.value, self.record.unit)
-
-    @property
-    def overhead(self) -> str:
-        return figure(self.record.overhead, self.record.unit)
-
-    @property
     def interval(self) -> str:
         """Both ends of the overhead's interval; one where they are equal."""
         if self.record.interval is None:
             return NOTHING
         low, high = (figure(end, self.record.unit) for end in self.record.interval)
         return low if low == high else f"{low} to {high}"
-
-    @property
-    def published(self) -> str:
-        return published_overhead(self.record)
 
     @property
     def samples(self) -> str:
@@ -247,6 +235,8 @@ def run_page(run: Run, registry: ReportRegistry, folder: str | None = None, surr
             cells=[_with_flames(cell, flames.get(cell.record.id), beside) for cell in cells],
             boots=made_with.boots,
             shell=shlex.join,
+            figure=figure,
+            published=published_overhead,
             files=[(one, beside.put(one.name, one.file.content) if beside else None) for one in files],
             size=lambda count: f"{count} bytes" if count < 10_000 else f"{count / 1000:.0f} kB",
         )
