@@ -124,11 +124,10 @@ def summary(compared: ComparedRuns) -> str:
     return f"{counted(len(comparison.cells), 'cell')} compared: {counts or 'none'}{verdict}."
 
 
-def runs_sentence(compared: ComparedRuns) -> Iterator[str]:
+def runs_sentence(compared: ComparedRuns) -> list[str]:
     """Which runs were compared, where they are two."""
-    before, after = compared.before.record.run, compared.after.record.run
-    if before != after:
-        yield f"runs {before} -> {after}"
+    runs = dict.fromkeys(run.record.run for run in (compared.before, compared.after))
+    return [f"runs {' -> '.join(runs)}"] if len(runs) > 1 else []
 
 
 def experiments(compared: ComparedRuns) -> str:
@@ -136,17 +135,15 @@ def experiments(compared: ComparedRuns) -> str:
     return " -> ".join(dict.fromkeys(run.record.experiment for run in (compared.before, compared.after)))
 
 
-def common_parts(compared: ComparedRuns) -> Iterator[str]:
+def common_parts(compared: ComparedRuns) -> list[str]:
     """What all cells' names leave out, such as the machine, and the two kernels of one run."""
     common = CellNames(compared.comparison).common
-    if common:
-        yield f"all cells: {', '.join(common)}"
+    return [f"all cells: {', '.join(common)}"] if common else []
 
 
-def origin_sentences(compared: ComparedRuns) -> Iterator[str]:
+def origin_sentences(compared: ComparedRuns) -> list[str]:
     """What else differs between the runs."""
-    for one in compared.origin:
-        yield f"different {one.sentence}"
+    return [f"different {one.sentence}" for one in compared.origin]
 
 
 def remarks(compared: ComparedRuns) -> Iterator[str]:
@@ -255,12 +252,9 @@ def _rest(compared: ComparedRuns) -> Iterator[str]:
     runs = [f"run: `{sides[0]}`"] if sides[0] == sides[1] else [f"before: `{sides[0]}`", f"after: `{sides[1]}`"]
     cells = [escaped(sentence) for sentence in common_parts(compared)]
     yield "  \n".join([f"experiment {escaped(experiments(compared))}", *runs, *cells])
-    origin = list(origin_sentences(compared))
-    if origin:
-        yield paragraph(*origin)
-    said = list(remarks(compared))
-    if said:
-        yield paragraph(*said)
+    for sentences in (origin_sentences(compared), list(remarks(compared))):
+        if sentences:
+            yield paragraph(*sentences)
     unchanged = [one for one in compared.comparison.cells if one.change == "unchanged"]
     if unchanged:
         yield f"{len(unchanged)} unchanged: " + ", ".join(escaped(one.pair.title) for one in unchanged[:_LISTED])
@@ -448,7 +442,7 @@ def comparison_page(compared: ComparedRuns) -> str:
         budget=budget_figure,
         any_scatters=any(difference_figures(one.change.value, "")[2] for one in changes),
         unchanged=Grid(["value", "unit", "remark"], [unchanged]) if unchanged else None,
-        origin=list(origin_sentences(compared)),
+        origin=origin_sentences(compared),
         remarks=[*remarks(compared), *([NOT_DRAWN] if chart is not None and not drawable else [])],
         next=next_run(compared),
         runs={"Before and after": after} if before.run == after.run else {"Before": before, "After": after},

@@ -180,30 +180,29 @@ def history(store: Store, metric: Metric, quantity: Quantity = "value", *, since
 
     Raises LabError for a store that another program has changed.
     """
-    rows = _rows(
-        store,
-        f"SELECT runs.id AS run, runs.started AS started, runs.digest AS digest, {_RECORD} AS fields"  # noqa: S608 (constants)
-        " FROM runs CROSS JOIN cells ON cells.run = runs.id AND cells.id = ?2"
-        " WHERE runs.experiment = ?1 AND runs.started >= ?3 AND record NOT NULL ORDER BY runs.number",
-        metric.experiment,
-        metric.cell,
-        since,
-    )
-    return _with_boots(store, _history(metric, _points(rows, store.path), quantity)) if rows else None
+    wanted = "cells.id = ?1 AND runs.experiment = ?2 AND runs.started >= ?3"
+    found = _histories(store, quantity, "runs", wanted, metric.cell, metric.experiment, since)
+    return found[0] if found else None
 
 
 def recent_histories(store: Store, runs: int, quantity: Quantity = "value", *, since: str = "") -> Sequence[History]:
     """The histories of all metrics in the newest ``runs`` runs of the store, by metric; ``since`` as above."""
-    rows = _rows(
-        store,
-        f"SELECT cells.id AS cell, {_RECORD} AS fields, newest.experiment AS experiment,"  # noqa: S608 (constants)
-        " newest.id AS run, newest.started AS started, newest.digest AS digest"
-        " FROM (SELECT * FROM run_entries ORDER BY number DESC LIMIT ?) AS newest"
-        " CROSS JOIN cells ON cells.run = newest.id WHERE newest.started >= ? AND record NOT NULL"
-        " ORDER BY newest.number",
-        runs,
-        since,
-    )
+    newest = "(SELECT * FROM run_entries ORDER BY number DESC LIMIT ?1) AS runs"
+    return _histories(store, quantity, newest, "runs.started >= ?2", runs, since)
+
+
+def _histories(store: Store, quantity: Quantity, runs: str, wanted: str, *values: object) -> Sequence[History]:
+    """The histories of the cells of ``runs``, a table of them, that are ``wanted``, by metric."""
+    try:
+        rows = store.select(
+            "SELECT runs.experiment AS experiment, cells.id AS cell, runs.id AS run, runs.started AS started,"  # noqa: S608 (constants)
+            f" runs.digest AS digest, {_RECORD} AS fields FROM {runs} CROSS JOIN cells ON cells.run = runs.id"
+            f" WHERE {wanted} AND record NOT NULL ORDER BY runs.number",
+            *values,
+        )
+    except sqlite3.OperationalError as error:
+        # The store translates all but what json_extract() says: malformed JSON.
+        raise _contradiction(store.path, "a run", str(error)) from error
     found: dict[Metric, list[Point]] = {}
     for row, point in zip(rows, _points(rows, store.path), strict=True):
         found.setdefault(Metric(row["experiment"], row["cell"]), []).append(point)
@@ -225,14 +224,6 @@ def _with_boots(store: Store, history: History) -> History:
     apart = between_boots(store, history.metric.experiment, history.metric.cell, history.points[0].started)
     points = [replace(point, between_boots=apart.get(point.run)) for point in history.points]
     return replace(history, points=points)
-
-
-def _rows(store: Store, query: str, *values: object) -> Sequence[sqlite3.Row]:
-    try:
-        return store.select(query, *values)
-    except sqlite3.OperationalError as error:
-        # The store translates all but what json_extract() says: malformed JSON.
-        raise _contradiction(store.path, "a run", str(error)) from error
 
 
 def _points(rows: Sequence[sqlite3.Row], store: Path) -> Sequence[Point]:
