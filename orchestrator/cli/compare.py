@@ -20,8 +20,7 @@ from orchestrator.cli import options
 from orchestrator.cli.compared import compared as compared_cells
 from orchestrator.cli.compared import compared_kernels, difference_of
 from orchestrator.comparison.comparison import ComparedRuns
-from orchestrator.comparison.forms import comparison_sheet, comparison_text, render_comparison
-from orchestrator.comparison.page import comparison_page
+from orchestrator.comparison.forms import comparison_page, comparison_sheet, comparison_text, render_comparison
 from orchestrator.errors import UsageError
 from orchestrator.experiment.source import read_source
 from orchestrator.paths import cache_dir, lab_dir

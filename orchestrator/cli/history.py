@@ -22,7 +22,7 @@ from orchestrator.report.chart import ASCII, BLOCKS
 from orchestrator.report.text import print_sheets
 from orchestrator.results.history import Quantity, metrics_named, recent_histories
 from orchestrator.results.history import history as history_of
-from orchestrator.results.history_steps import Origins, causes, steps_of
+from orchestrator.results.history_steps import Origins, Steps, causes, steps_of
 from orchestrator.results.store import Store
 
 _RECENT = 100
@@ -73,7 +73,7 @@ def history(
             _print(store, found, form, metric)
 
 
-def _named(store: Store, name: str, quantity: Quantity, since: datetime | None) -> Sequence[sheets.Traced]:
+def _named(store: Store, name: str, quantity: Quantity, since: datetime | None) -> Sequence[Steps]:
     begun = _moment(since)
     read = (history_of(store, metric, quantity, since=begun) for metric in metrics_named(store, name))
     histories = [one for one in read if one is not None]
@@ -81,35 +81,35 @@ def _named(store: Store, name: str, quantity: Quantity, since: datetime | None) 
         begin = "" if since is None else f" since {since:%Y-%m-%d}"
         hint = "go on with the run: --resume" if since is None else "begin earlier, or leave out --since"
         raise UsageError(f"no run{begin} has an outcome of '{name}'", hint=hint)
-    return [sheets.Traced(one, steps_of(one)) for one in histories]
+    return [steps_of(one) for one in histories]
 
 
-def _changed_lately(store: Store, quantity: Quantity, since: datetime | None) -> Sequence[sheets.Traced]:
+def _changed_lately(store: Store, quantity: Quantity, since: datetime | None) -> Sequence[Steps]:
     """Those with a step, the newest step first; a history that needs a missing library is left out, with a word."""
-    found: list[sheets.Traced] = []
+    found: list[Steps] = []
     refused: HostError | None = None
     for one in recent_histories(store, _RECENT, quantity, since=_moment(since)):
         try:
-            found.append(sheets.Traced(one, steps_of(one)))
+            found.append(steps_of(one))
         except HostError as error:
             refused = error
     if refused is not None:
         print(f"warning: {refused}", file=sys.stderr)
-    with_step = [one for one in found if one.steps.found]
-    return sorted(with_step, key=lambda one: one.steps.found[-1].after.started, reverse=True)
+    with_step = [one for one in found if one.found]
+    return sorted(with_step, key=lambda one: one.found[-1].after.started, reverse=True)
 
 
-def _explained(store: Store, traced: sheets.Traced, limit: int | None) -> Sequence[sheets.ExplainedStep]:
-    found, metric, origins = traced.steps.found, traced.history.metric, Origins(store)
+def _explained(store: Store, steps: Steps, limit: int | None) -> Sequence[sheets.ExplainedStep]:
+    found, metric, origins = steps.found, steps.history.metric, Origins(store)
     return [sheets.ExplainedStep(step, causes(origins, step, metric)) for step in (found[-limit:] if limit else found)]
 
 
-def _print(store: Store, histories: Sequence[sheets.Traced], form: Form, title: str) -> None:
+def _print(store: Store, histories: Sequence[Steps], form: Form, title: str) -> None:
     if form is Form.JSON:
-        listed = [sheets.history_json(one.history, one.steps, _explained(store, one, None)) for one in histories]
+        listed = [sheets.history_json(one, _explained(store, one, None)) for one in histories]
         typer.echo(json.dumps({"histories": listed}, indent=1))
     elif form is Form.CSV:
-        typer.echo(sheets.histories_csv([(one.history, one.steps) for one in histories]), nl=False)
+        typer.echo(sheets.histories_csv(histories), nl=False)
     elif not histories:
         typer.echo(f"Nothing has changed in the newest {_RECENT} runs.")
     else:

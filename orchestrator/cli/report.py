@@ -22,12 +22,12 @@ from orchestrator.errors import UsageError
 from orchestrator.model.cost_file import cost_file, cost_sources, replace_table, write_table
 from orchestrator.model.modelled_run import calibrated, known_costs, modelled_run, own_costs
 from orchestrator.paths import lab_dir, user_path
-from orchestrator.report.claims import ClaimsLayout, all_claims, assess_modelled, decided_claims
-from orchestrator.report.exports import ORIGIN, render_csv, render_junit, render_kcidb
+from orchestrator.report.claims import ClaimsLayout, all_claims, assess, decided_claims
+from orchestrator.report.exports import render_csv, render_junit
 from orchestrator.report.html.frame import PAGE, Page
 from orchestrator.report.html.run_page import run_page, sheets_page
 from orchestrator.report.kind import draw_charts
-from orchestrator.report.modelled_sheets import cost_sheets, modelled_sheets, modelled_summary, render_modelled_csv
+from orchestrator.report.modelled_sheets import cost_sheets, modelled_sheets, modelled_summary
 from orchestrator.report.site.building import build_site
 from orchestrator.report.text import print_sheets, print_table, render_markdown, render_sheets
 from orchestrator.results.contract import RunRecord, all_ok, json_schema
@@ -42,7 +42,7 @@ from orchestrator.results.store import LATEST
 
 
 ReportClock = StrEnum("ReportClock", "MEASURED MODELLED")
-Format = StrEnum("Format", "TABLE MARKDOWN CSV JSON JUNIT KCIDB HTML")
+Format = StrEnum("Format", "TABLE MARKDOWN CSV JSON JUNIT HTML")
 
 
 @expected_failures
@@ -61,7 +61,7 @@ def report(
         typer.Option(
             "--format",
             help="table: for people; markdown: the same for GitHub; csv: a row per cell; json: the result contract; "
-            "junit, kcidb: for CI systems; html: a page with all that the run has.",
+            "junit: for CI systems; html: a page with all that the run has.",
         ),
     ] = Format.TABLE,
     clock: Annotated[
@@ -77,9 +77,6 @@ def report(
     claims: Annotated[
         bool, typer.Option("--claims", help="Print every claim of the documents with its figures, undecided ones too.")
     ] = False,
-    origin: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The CI system's name at KCIDB, for --format kcidb.")
-    ] = None,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON schema of --format json, of no run.")
     ] = False,
@@ -91,7 +88,7 @@ def report(
     """Print a run's results. Exits with 1 when a cell failed or has no outcome yet."""
     options = {"--costs": costs, "--charts": charts, "--claims": claims, "--schema": schema, "--out": out}
     given = [name for name, value in options.items() if value]
-    given += [name for name, value in {"--origin": origin, "RUN": run}.items() if value is not None]
+    given += ["RUN"] * (run is not None)
     _check(given, form, clock)
     if schema:
         made = json_schema() if clock is ReportClock.MEASURED else modelled_schema()
@@ -105,8 +102,9 @@ def report(
         _show_page(found, clock, costs or [], out)
     elif clock is ReportClock.MODELLED:
         _print_modelled(found, form, costs or [], layout)
-    elif form in (Format.JUNIT, Format.KCIDB):
-        _print_for_ci(found, form, origin)
+    elif form is Format.JUNIT:
+        consoles = last_lines(found.directory, [cell.id for cell in found.record.cells if cell.status == "failed"])
+        typer.echo(render_junit(found.record, origin_of(found.directory), consoles), nl=False)
     else:
         _print(found.record, form, layout)
     if charts:
@@ -120,7 +118,7 @@ def report(
 
 def _check(given: Sequence[str], form: Format, clock: ReportClock) -> None:
     """Raise UsageError for options that do not go together: these, of a form and a clock."""
-    is_modelled, exported = clock is ReportClock.MODELLED, (Format.JUNIT, Format.KCIDB)
+    is_modelled = clock is ReportClock.MODELLED
     others = [name for name in given if name != "--schema"]
     wrong = [
         ("--schema", bool(others), "a schema is of all runs", f"leave out {', '.join(others)}"),
@@ -129,12 +127,11 @@ def _check(given: Sequence[str], form: Format, clock: ReportClock) -> None:
         ("--charts", is_modelled, "charts have measured times only", "leave out --clock modelled"),
         ("--claims", form not in (Format.TABLE, Format.MARKDOWN), f"{form} has no claims", "leave out --claims"),
         ("--out", form is not Format.HTML, f"{form} goes to stdout", f"--format {form} >FILE, or --format html"),
-        ("--origin", form is not Format.KCIDB, f"{form} has no origin", "add --format kcidb"),
     ]
     for option, is_wrong, what, hint in wrong:
         if option in given and is_wrong:
             raise UsageError(what, where=option, hint=hint)
-    if is_modelled and form in exported:
+    if is_modelled and form in (Format.CSV, Format.JUNIT):
         raise UsageError(f"{form} has measured figures only", where="--format", hint="leave out --clock modelled")
 
 
@@ -144,7 +141,7 @@ def _show_page(run: Run, clock: ReportClock, costs: Sequence[str], out: Path | N
             return run_page(run, reports(), folder)
 
         modelled = modelled_run(run, {**known_costs(), **own_costs(costs, run)})
-        claims = assess_modelled(run.record, modelled, reports())
+        claims = assess(run.record, reports(), modelled)
         sentences = modelled_summary(modelled, claims)
         return Page(sheets_page(f"{modelled.experiment}, modelled", modelled_sheets(modelled), claims, sentences))
 
@@ -163,18 +160,9 @@ def _print(record: RunRecord, form: Format, claims: ClaimsLayout) -> None:
             typer.echo(record_text(record), nl=False)
 
 
-def _print_for_ci(run: Run, form: Format, origin: str | None) -> None:
-    made_with = origin_of(run.directory)
-    consoles = last_lines(run.directory, [cell.id for cell in run.record.cells if cell.status == "failed"])
-    if form is Format.JUNIT:
-        typer.echo(render_junit(run.record, made_with, consoles), nl=False)
-    else:
-        typer.echo(render_kcidb(run.record, made_with, consoles, origin or ORIGIN), nl=False)
-
-
 def _print_modelled(run: Run, form: Format, costs: Sequence[str], layout: ClaimsLayout) -> None:
     modelled = modelled_run(run, {**known_costs(), **own_costs(costs, run)})
-    assessments = assess_modelled(run.record, modelled, reports())
+    assessments = assess(run.record, reports(), modelled)
     claims = [layout(one, run.record.run) for one in assessments]
     sentences = modelled_summary(modelled, assessments)
     match form:
@@ -183,8 +171,6 @@ def _print_modelled(run: Run, form: Format, costs: Sequence[str], layout: Claims
         case Format.MARKDOWN:
             sheets = modelled_sheets(modelled)
             typer.echo(render_sheets(modelled.experiment, sheets, claims, sentences), nl=False)
-        case Format.CSV:
-            typer.echo(render_modelled_csv(modelled), nl=False)
         case Format.JSON:
             typer.echo(json_text(modelled), nl=False)
 
@@ -203,7 +189,7 @@ def site(
 ) -> None:
     """Make pages of all results that work without a network: each run, and each metric with its history.
 
-    Only pages whose results have changed are made again. Prints the first page's file.
+    Writes the pages that differ from those that are there. Prints the first page's file.
     """
     with opened_store() as store, _display() as progress:
         if store is None:

@@ -167,7 +167,7 @@ def _run_one(
 def _show(record: RunRecord, entry: RunEntry, *, charts: bool, html: bool) -> None:
     print_table(record, Console(), reports())
     sys.stdout.flush()
-    forms = "markdown, csv, json, junit, kcidb or html"
+    forms = "markdown, csv, json, junit or html"
     print(f"\nother forms: {PROGRAM} report {entry.id} --format {forms}", file=sys.stderr)
     print(f"run {entry.id}: {entry.directory}", file=sys.stderr)
     if charts:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -242,30 +243,22 @@ def compare(
     refused: list[tuple[CellPair, str]] = []
     scattered: list[tuple[CellPair, CellRecord, CellRecord]] = []
     for pair in pairs:
-        both = _numbers(pair)
-        if both is None:
+        one, other = pair.before, pair.after
+        if one is None or other is None or one.value is None or other.value is None:
             done.append(_without_number(pair, budgets))
-        elif (why := why_not_compared(*both)) is not None:
+        elif (why := why_not_compared(one, other)) is not None:
             refused.append((pair, why))
-        elif is_exact(both[0]) and is_exact(both[1]):
-            found = exact_difference(both[0].value or 0.0, both[1].value or 0.0)
-            done.append(_judged(pair, both, found, budgets))
-        elif both[0].work is not None and both[1].work is not None:
-            noise = [resolvable(cell, run) for cell, run in zip(both, runs, strict=True)]
-            done.append(_judged(pair, both, work_difference(*both, noise), budgets))
+        elif is_exact(one) and is_exact(other):
+            done.append(_judged(pair, (one, other), exact_difference(one.value, other.value), budgets))
+        elif one.work is not None and other.work is not None:
+            noise = [resolvable(cell, run) for cell, run in zip((one, other), runs, strict=True)]
+            done.append(_judged(pair, (one, other), work_difference(one, other, noise), budgets))
         else:
-            scattered.append((pair, *both))
+            scattered.append((pair, one, other))
     differences = scattered_differences([(one, other) for _, one, other in scattered])
     for (pair, one, other), found in zip(scattered, differences, strict=True):
         done.append(_judged(pair, (one, other), found, budgets))
     return Comparison(sorted(done, key=_order), refused)
-
-
-def _numbers(pair: CellPair) -> tuple[CellRecord, CellRecord] | None:
-    before, after = pair.before, pair.after
-    if before is None or after is None or before.value is None or after.value is None:
-        return None
-    return before, after
 
 
 def _without_number(pair: CellPair, budgets: Budgets) -> CellChange:
@@ -351,19 +344,16 @@ class ComparedRuns:
 
     def symbols(self, changes: Iterable[CellChange]) -> Mapping[str, ProfileDifference]:
         """What differs by symbol of those changes whose cells both have a profile, by the titles of their pairs."""
-        found = {one.pair.title: self._symbols(one) for one in changes}
-        return {title: one for title, one in found.items() if one is not None and one.symbols}
-
-    def _symbols(self, change: CellChange) -> ProfileDifference | None:
-        before, after = change.pair.before, change.pair.after
-        if before is None or after is None or before.profile is None or after.profile is None:
-            return None
-        if change.value is None or not change.value.value:
-            return None
-        try:
-            return difference(load_profile(self.before.directory, before), load_profile(self.after.directory, after))
-        except LabError:  # the file is gone or another: the comparison itself does not depend on it
-            return None
+        found: dict[str, ProfileDifference] = {}
+        for one in changes:
+            before, after = one.pair.before, one.pair.after
+            if before is None or after is None or before.profile is None or after.profile is None:
+                continue
+            if one.value is not None and one.value.value:
+                with suppress(LabError):  # the file is gone or another: the comparison itself does not depend on it
+                    profiles = load_profile(self.before.directory, before), load_profile(self.after.directory, after)
+                    found[one.pair.title] = difference(*profiles)
+        return {title: one for title, one in found.items() if one.symbols}
 
 
 def differing_origin(before: Origin, after: Origin, comparison: Comparison) -> Sequence[OriginDifference]:
@@ -378,17 +368,16 @@ def differing_origin(before: Origin, after: Origin, comparison: Comparison) -> S
 
 def next_run(compared: ComparedRuns) -> str | None:
     """A command that measures the undecided cells again, with as many samples as would decide; None without any."""
-    undecided = [
+    wanted = [
         (one.pair.first, one.value.repeats)
         for one in compared.comparison.cells
-        if one.change == "undecided" and one.value is not None and one.value.repeats is not None
+        if one.change == "undecided" and one.value is not None and 0 < (one.value.repeats or 0) <= MOST_REPEATS
     ]
-    wanted = [(cell, repeats) for cell, repeats in undecided if repeats <= MOST_REPEATS]
     if not wanted:
         return None
     repeats: dict[str | None, int] = {}
     for cell, count in wanted:
-        repeats[cell.table] = max(count, repeats.get(cell.table, 0))
+        repeats[cell.table] = max(count or 0, repeats.get(cell.table, 0))
     words = [*(compared.again or ("run", str(compared.after.directory / EXPERIMENT_FILE)))]
     if len(wanted) <= _NAMED_CELLS:
         words += only(cell for cell, _ in wanted)

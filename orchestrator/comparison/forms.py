@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A comparison as a table, as Markdown and as JSON."""
+"""A comparison as a table, as Markdown, as JSON and as a page."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -14,14 +14,20 @@ from orchestrator.comparison.comparison import (
     MOST_REPEATS,
     CellChange,
     CellPair,
+    Change,
     ComparedRuns,
     Comparison,
     next_run,
     unresolvable,
 )
 from orchestrator.comparison.verdicts import Difference
-from orchestrator.plain_text import counted, shown
-from orchestrator.report.profile_sheets import change_figures, others, signed
+from orchestrator.plain_text import counted, cut, shown
+from orchestrator.program import PROGRAM, command
+from orchestrator.report.chart import IntervalChart, IntervalRow, Tone
+from orchestrator.report.html.frame import Link, render
+from orchestrator.report.html.pictures import NOT_DRAWN, can_draw, chart_picture
+from orchestrator.report.html.run_page import repeat_command
+from orchestrator.report.profile_sheets import change_figures, difference_sheet, others, signed
 from orchestrator.report.sheet import (
     NOTHING,
     Footnote,
@@ -34,6 +40,7 @@ from orchestrator.report.sheet import (
     used_columns,
 )
 from orchestrator.report.text import escaped, grid_table, paragraph, quoted
+from orchestrator.results.budgets import only
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.stored_profile import ProfileDifference
 
@@ -116,11 +123,10 @@ def summary(compared: ComparedRuns) -> str:
     return f"{counted(len(comparison.cells), 'cell')} compared: {counts or 'none'}{verdict}."
 
 
-def runs_sentence(compared: ComparedRuns) -> Iterator[str]:
+def runs_sentence(compared: ComparedRuns) -> list[str]:
     """Which runs were compared, where they are two."""
-    before, after = compared.before.record.run, compared.after.record.run
-    if before != after:
-        yield f"runs {before} -> {after}"
+    runs = dict.fromkeys(run.record.run for run in (compared.before, compared.after))
+    return [f"runs {' -> '.join(runs)}"] if len(runs) > 1 else []
 
 
 def experiments(compared: ComparedRuns) -> str:
@@ -128,17 +134,15 @@ def experiments(compared: ComparedRuns) -> str:
     return " -> ".join(dict.fromkeys(run.record.experiment for run in (compared.before, compared.after)))
 
 
-def common_parts(compared: ComparedRuns) -> Iterator[str]:
+def common_parts(compared: ComparedRuns) -> list[str]:
     """What all cells' names leave out, such as the machine, and the two kernels of one run."""
     common = CellNames(compared.comparison).common
-    if common:
-        yield f"all cells: {', '.join(common)}"
+    return [f"all cells: {', '.join(common)}"] if common else []
 
 
-def origin_sentences(compared: ComparedRuns) -> Iterator[str]:
+def origin_sentences(compared: ComparedRuns) -> list[str]:
     """What else differs between the runs."""
-    for one in compared.origin:
-        yield f"different {one.sentence}"
+    return [f"different {one.sentence}" for one in compared.origin]
 
 
 def remarks(compared: ComparedRuns) -> Iterator[str]:
@@ -247,12 +251,9 @@ def _rest(compared: ComparedRuns) -> Iterator[str]:
     runs = [f"run: `{sides[0]}`"] if sides[0] == sides[1] else [f"before: `{sides[0]}`", f"after: `{sides[1]}`"]
     cells = [escaped(sentence) for sentence in common_parts(compared)]
     yield "  \n".join([f"experiment {escaped(experiments(compared))}", *runs, *cells])
-    origin = list(origin_sentences(compared))
-    if origin:
-        yield paragraph(*origin)
-    said = list(remarks(compared))
-    if said:
-        yield paragraph(*said)
+    for sentences in (origin_sentences(compared), list(remarks(compared))):
+        if sentences:
+            yield paragraph(*sentences)
     unchanged = [one for one in compared.comparison.cells if one.change == "unchanged"]
     if unchanged:
         yield f"{len(unchanged)} unchanged: " + ", ".join(escaped(one.pair.title) for one in unchanged[:_LISTED])
@@ -316,3 +317,133 @@ def _figure(found: Difference | None, before: float | None, after: float | None)
         "undecided": "" if found is None else found.undecided,
         "repeats": None if found is None else found.repeats,
     }
+
+
+# What a page says of a cell that changed: figures, budgets, symbols, and the commands that go on from there.
+
+_PAGE_SYMBOLS = 20
+_PAGE_HEADINGS = ("before", "after", "change", "", "95 %", "superiority", "p", "allowed", "budget")
+
+
+@dataclass(frozen=True)
+class ChangePart:
+    """A pair of cells with what the page adds; ``name`` is what it is called among the others."""
+
+    change: CellChange
+    anchor: str
+    name: str
+    symbols: Sheet | None
+    commands: Mapping[str, str]
+    """By what they are for."""
+
+    @property
+    def grid(self) -> Grid | None:
+        """Value and overhead, each with its difference, its test and its budget; None without numbers."""
+        unit = self.change.pair.first.unit
+        rows = []
+        for name, one in (("value", self.change.value), ("overhead", self.change.overhead)):
+            if one is None:
+                continue
+            sides = [figure(end, unit) for end in (one.before, one.after)]
+            tested = [
+                "" if share is None else f"{share:{form}}" for share, form in ((one.superiority, ".2f"), (one.p, ".2g"))
+            ]
+            budgets = [
+                (str(held.allowance), "beyond" if held.is_beyond else "within")
+                for held in self.change.held
+                if held.figure == name
+            ]
+            rows.append(
+                Row(name, [*sides, *difference_figures(one, unit), *tested, *(budgets[0] if budgets else ("", ""))])
+            )
+        if not rows:
+            return None
+        headings, narrowed = used_columns(_PAGE_HEADINGS, rows, _ALWAYS)
+        return Grid(headings, [narrowed])
+
+
+def _commands(compared: ComparedRuns, change: CellChange) -> Iterator[tuple[str, str]]:
+    before, after = change.pair.before, change.pair.after
+    if before is not None and after is not None:
+        names = [f"{run.record.run}:{cell.id}" for run, cell in ((compared.before, before), (compared.after, after))]
+        if before.profile is not None and after.profile is not None:
+            yield "Every symbol that differs", command("diff", *names, "--limit", "0")
+    if compared.again:
+        yield "Measure it again", command(*compared.again, *only([change.pair.first]))
+        return
+    for which, run, cell in (("before", compared.before, before), ("after", compared.after, after)):
+        again = None if cell is None else repeat_command(run.directory, cell)
+        if again is not None:
+            yield f"Measure it again as {which}", again
+
+
+# The chart of a comparison: by how many percent each cell changed, with the interval of that.
+
+MOST_ROWS = 30
+"""Cells of a chart: those that are listed first."""
+_LONGEST = 60
+_TONES: Mapping[Change, Tone] = {"dearer": "worse", "cheaper": "better"}
+
+
+def comparison_chart(comparison: Comparison) -> IntervalChart | None:
+    """Return the chart of the changed cells; None where none of them has a number on both sides."""
+    names = CellNames(comparison)
+    rows = []
+    for one in comparison.changed:
+        found = one.value
+        if found is None or found.relative is None:
+            continue
+        bounds = None
+        if found.interval is not None and found.interval[0] != found.interval[1]:
+            bounds = 100 * found.interval[0] / found.before, 100 * found.interval[1] / found.before
+        label, (_, percent, _) = cut(names.of(one), _LONGEST), difference_figures(found, one.pair.first.unit)
+        rows.append(IntervalRow(label, 100 * found.relative, percent, bounds, _TONES.get(one.change, "open")))
+    if not rows:
+        return None
+    scatter = ", with its 95 % interval" if any(row.bounds for row in rows) else ""
+    more = f"; {len(rows) - MOST_ROWS} more are in the table" if len(rows) > MOST_ROWS else ""
+    return IntervalChart(
+        title="Changed cells",
+        subtitle=f"change in percent of what was before{scatter}{more}",
+        across="percent",
+        rows=rows[:MOST_ROWS],
+    )
+
+
+def comparison_page(compared: ComparedRuns) -> str:
+    """Return the page. Profiles that are not there are left out."""
+    comparison = compared.comparison
+    before, after = compared.before.record, compared.after.record
+    names = CellNames(comparison)
+    symbols = compared.symbols(comparison.changed)
+    changes = []
+    for place, one in enumerate(comparison.changed, 1):
+        found = symbols.get(one.pair.title)
+        sheet = None if found is None else difference_sheet(found, _PAGE_SYMBOLS)
+        changes.append(ChangePart(one, f"change-{place}", names.of(one), sheet, dict(_commands(compared, one))))
+    unchanged = [
+        Row(names.of(one), [side(one.pair.first), one.pair.first.unit, one.reason]) for one in comparison.unchanged
+    ]
+    chart = comparison_chart(comparison)
+    drawable = can_draw()
+    there = {"Changes": changes, "Unchanged": unchanged, "Runs": True}
+    return render(
+        "comparison.html.j2",
+        f"{experiments(compared)}: comparison",
+        [Link(f"#{name.lower()}", name) for name, part in there.items() if part],
+        verdict="fails" if comparison.beyond else "unknown" if "undecided" in comparison.counts else "holds",
+        summary=summary(compared),
+        facts=[*runs_sentence(compared), *common_parts(compared)],
+        pictures=[chart_picture(chart, "chart-1")] if chart is not None and drawable else [],
+        changes=changes,
+        side=side,
+        figures=difference_figures,
+        budget=budget_figure,
+        any_scatters=any(difference_figures(one.change.value, "")[2] for one in changes),
+        unchanged=Grid(["value", "unit", "remark"], [unchanged]) if unchanged else None,
+        origin=origin_sentences(compared),
+        remarks=[*remarks(compared), *([NOT_DRAWN] if chart is not None and not drawable else [])],
+        next=next_run(compared),
+        runs={"Before and after": after} if before.run == after.run else {"Before": before, "After": after},
+        program=PROGRAM,
+    )

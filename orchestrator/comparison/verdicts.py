@@ -16,6 +16,7 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from types import ModuleType
 from typing import Literal
 
@@ -124,9 +125,6 @@ def resolvable(cell: CellRecord, run: Mapping[str, CellRecord]) -> float | None:
 
 def scattered_differences(pairs: Sequence[tuple[CellRecord, CellRecord]]) -> Sequence[Difference]:
     """The differences of cells whose samples scatter, judged together. Raises HostError without scipy."""
-    if not pairs:
-        return []
-
     found = [_scattered(before, after) for before, after in pairs]
     tested = [index for index, one in enumerate(found) if one.p is not None]
     corrected = dict(zip(tested, holm([one.p for one in found if one.p is not None]), strict=True))
@@ -181,10 +179,16 @@ def _judged(found: Difference, pair: tuple[CellRecord, CellRecord], tested: int)
     if away and (found.p is None or found.p > SIGNIFICANCE):
         p = "unknown" if found.p is None else f"{found.p:.2g}"
         why = f"no verdict: among {tested} compared cells chance alone makes such a difference (p = {p} after Holm)"
-        return replace(found, undecided=why, repeats=max(found.repeats or 0, _fewest_for(tested)))
+        # The fewest samples of each with which one of so many cells can be significant after Holm's correction.
+        fewest = next(count for count in range(1, 100) if can_resolve(count, count, SIGNIFICANCE / tested))
+        return replace(found, undecided=why, repeats=max(found.repeats or 0, fewest))
     shown = _shown(replace(found, repeats=None), pair[0].unit)
-    fewest = min(len(cell.samples) for cell in pair)
-    return replace(shown, repeats=_repeats_to_show(shown, fewest)) if shown.undecided else shown
+    if not shown.undecided or interval is None or not found.before:
+        return shown
+    # An interval's width falls with the root of the number of samples.
+    width = (interval[1] - interval[0]) / (2 * LARGEST_UNSHOWN * abs(found.before))
+    enough = math.ceil(min(len(cell.samples) for cell in pair) * width**2)
+    return replace(shown, repeats=max(_USUAL_REPEATS, enough))
 
 
 def _few_samples(before: CellRecord, after: CellRecord) -> str:
@@ -209,19 +213,6 @@ def _shown(found: Difference, unit: str) -> Difference:
     return replace(
         found, undecided=f"no verdict: the difference lies {where}, which is more than {percent} of the value"
     )
-
-
-def _repeats_to_show(found: Difference, samples: int) -> int | None:
-    """About how many samples have an interval as wide as may be; its width falls with the root of their number."""
-    if found.interval is None or not found.before:
-        return None
-    width = (found.interval[1] - found.interval[0]) / (2 * LARGEST_UNSHOWN * abs(found.before))
-    return max(_USUAL_REPEATS, math.ceil(samples * width**2))
-
-
-def _fewest_for(tested: int) -> int:
-    """The fewest samples of each with which one of so many cells can be significant after Holm's correction."""
-    return next(count for count in range(1, 100) if can_resolve(count, count, SIGNIFICANCE / tested))
 
 
 def _values(before: CellRecord, after: CellRecord) -> tuple[float, float]:
@@ -252,14 +243,28 @@ _SEED = 2005
 def difference_interval(before: Sequence[float], after: Sequence[float]) -> tuple[float, float]:
     """The 95 % interval of the difference of the medians by the BCa bootstrap.
 
-    Raises ValueError for fewer than two samples in one, HostError without scipy.
+    That of percentiles where BCa has none, because the jackknife's medians are all equal. Raises ValueError for fewer
+    than two samples in one, HostError without scipy.
     """
-    numpy, _ = _libraries()
-
-    def statistic(first: object, second: object, axis: int) -> object:
-        return numpy.median(second, axis=axis) - numpy.median(first, axis=axis)
-
-    return _interval([before, after], statistic)
+    if min(len(before), len(after)) < 2:
+        raise ValueError("fewer than two samples have no interval")
+    numpy, stats = _libraries()
+    for method in ("BCa", "percentile"):
+        with warnings.catch_warnings(), numpy.errstate(all="ignore"):
+            warnings.simplefilter("ignore")  # degenerate data are what the second method is for
+            interval = stats.bootstrap(
+                [before, after],
+                lambda first, second, axis: numpy.median(second, axis=axis) - numpy.median(first, axis=axis),
+                n_resamples=_RESAMPLES,
+                confidence_level=CONFIDENCE,
+                method=method,
+                vectorized=True,
+                rng=numpy.random.default_rng(_SEED),
+            ).confidence_interval
+        low, high = float(interval.low), float(interval.high)
+        if math.isfinite(low) and math.isfinite(high):
+            return low, high
+    raise ValueError("the samples have no interval: they are not finite")
 
 
 def superiority(before: Sequence[float], after: Sequence[float]) -> float:
@@ -299,12 +304,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     scipy 1.17 has none for the family-wise error.
     """
     order = sorted(range(len(p_values)), key=lambda index: p_values[index])
-    corrected = [0.0] * len(p_values)
-    largest = 0.0
-    for rank, index in enumerate(order):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
-        corrected[index] = largest
-    return corrected
+    scaled = (min(1.0, (len(p_values) - rank) * p_values[index]) for rank, index in enumerate(order))
+    corrected = dict(zip(order, accumulate(scaled, max), strict=True))
+    return [corrected[index] for index in range(len(p_values))]
 
 
 def repeats_to_resolve(difference: float, interval: Interval, samples: int) -> int | None:
@@ -314,29 +316,6 @@ def repeats_to_resolve(difference: float, interval: Interval, samples: int) -> i
     """
     width = interval[1] - interval[0]
     return math.ceil(samples * (width / abs(difference)) ** 2) if difference and width else None
-
-
-def _interval(groups: Sequence[Sequence[float]], statistic: object) -> tuple[float, float]:
-    """The BCa interval; that of percentiles where BCa has none, because the jackknife's medians are all equal."""
-    if any(len(samples) < 2 for samples in groups):
-        raise ValueError("fewer than two samples have no interval")
-    numpy, stats = _libraries()
-    for method in ("BCa", "percentile"):
-        with warnings.catch_warnings(), numpy.errstate(all="ignore"):
-            warnings.simplefilter("ignore")  # degenerate data are what the second method is for
-            interval = stats.bootstrap(
-                groups,
-                statistic,
-                n_resamples=_RESAMPLES,
-                confidence_level=CONFIDENCE,
-                method=method,
-                vectorized=True,
-                rng=numpy.random.default_rng(_SEED),
-            ).confidence_interval
-        low, high = float(interval.low), float(interval.high)
-        if math.isfinite(low) and math.isfinite(high):
-            return low, high
-    raise ValueError("the samples have no interval: they are not finite")
 
 
 def _libraries() -> tuple[ModuleType, ModuleType]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from math import fsum, isclose
@@ -68,8 +68,12 @@ class Time:
 def price(table: CostTable, counts: Mapping[Input, float]) -> Time:
     """The time for ``counts``. The table is fitted, and has a cost for each of them."""
     assert table.fitted is not None
-    by_cell = _by_cell(table.fitted, counts)
     value = sum(number * cycles_of(table, name) * 1000 / table.mhz.value for name, number in counts.items() if number)
+    # How much of each calibration cell's figure is in the time.
+    by_cell = [
+        sum(counts.get(name, 0.0) * cost.weights[index] for name, cost in table.fitted.costs.items())
+        for index in range(len(table.fitted.cells))
+    ]
     low = high = value
     for name, constant in table.constants.items():
         number = counts.get(name, 0.0) - sum(
@@ -110,14 +114,6 @@ def uncertainties(cells: list[CalibrationCell]) -> list[float]:
     return [max(worst * abs(cell.published), _RESOLUTION[reference_table(cell.table).unit]) for cell in cells]
 
 
-def _by_cell(fitted: Fitted, counts: Mapping[Input, float]) -> list[float]:
-    """How much of each calibration cell's figure is in the time for ``counts``."""
-    return [
-        sum(counts.get(name, 0.0) * cost.weights[index] for name, cost in fitted.costs.items())
-        for index in range(len(fitted.cells))
-    ]
-
-
 # Whether the figures that were fitted follow from each other: a file can be edited by hand.
 
 _KEPT = 1e-6
@@ -131,15 +127,12 @@ def contradiction(table: CostTable, fitted: Fitted) -> str | None:
     the sum of its counts, each at its cost. A single edited figure breaks one of the two. No numpy is needed for it.
     """
     nanosecond = table.mhz.value / 1000
-    rests = [
-        cell.published
-        - fsum(
-            table.constants[name].value * one / nanosecond
-            for name, one in cell.counts.items()
-            if name in table.constants
-        )
-        for cell in fitted.cells
-    ]
+    rests = []
+    for cell in fitted.cells:
+        known = [
+            number * table.constants[name].value for name, number in cell.counts.items() if name in table.constants
+        ]
+        rests.append(cell.published - fsum(known) / nanosecond)
     for name, cost in fitted.costs.items():
         if not _is_sum(cost.cycles, [one * rest * nanosecond for one, rest in zip(cost.weights, rests, strict=True)]):
             return name
@@ -188,7 +181,11 @@ class CostFile:
             return f"the cost table of {self.table.cpu} was not fitted yet"
         if self.table.fitted.declaration != self.declaration:
             return f"the cost table of {self.table.cpu} has changed since it was fitted"
-        if not _is_fitted_to_what_was_published(self.table):
+        assert self.table.declared is not None
+        cells = self.table.fitted.cells
+        if [(one.table, one.column) for one in cells] != list(self.table.declared.cells) or not all(
+            isclose(one.published, published_nanoseconds(one.table, one.column), rel_tol=1e-8) for one in cells
+        ):
             return f"the cost table of {self.table.cpu} was fitted to other figures than those that were published"
         edited = contradiction(self.table, self.table.fitted)
         if edited is not None:
@@ -203,15 +200,6 @@ class CostFile:
             {_FITTED: fitted.model_dump(mode="json")}, sort_keys=False, width=120, default_flow_style=None
         )
         return f"{self.declared}{part}"
-
-
-def _is_fitted_to_what_was_published(table: CostTable) -> bool:
-    assert table.fitted is not None
-    assert table.declared is not None
-    cells = table.fitted.cells
-    if [(one.table, one.column) for one in cells] != list(table.declared.cells):
-        return False
-    return all(isclose(one.published, published_nanoseconds(one.table, one.column), rel_tol=1e-8) for one in cells)
 
 
 def cost_files() -> Sequence[Path]:
@@ -252,8 +240,13 @@ def load_cost_file(path: Path) -> CostFile:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None
-    declared, found = _parts(text, source.lines.get((_FITTED,)))
-    problems = [*(_unknown_cells(table) or list(_wrong_kernels(table))), *_unknown_caches(table)]
+    lines = text.splitlines(keepends=True)
+    above = source.lines.get((_FITTED,), len(lines) + 1) - 1
+    declared, found = "".join(lines[:above]).rstrip("\n") + "\n", "".join(lines[above:])
+    problems = [] if table.declared is None else _wrong_declaration(table.declared)
+    if table.caches is not None and table.caches not in cpu_caches():
+        what = f"found '{table.caches}'; {choices_sentence(table.caches, cpu_caches())}"
+        problems.append(Problem(("caches",), what))
     if found and (list(source.data)[-1] != _FITTED or not found.startswith(f"{_FITTED}:")):
         expected = f"expected '{_FITTED}:' at the beginning of a line, and nothing declared below it"
         problems.append(Problem((_FITTED,), expected))
@@ -262,41 +255,13 @@ def load_cost_file(path: Path) -> CostFile:
     return CostFile(path, table, text, declared)
 
 
-def _parts(text: str, line: int | None) -> tuple[str, str]:
-    """What is above a line, and what begins with it; all and nothing without one."""
-    lines = text.splitlines(keepends=True)
-    above = len(lines) if line is None else line - 1
-    return "".join(lines[:above]).rstrip("\n") + "\n", "".join(lines[above:])
-
-
-def _wrong_kernels(table: CostTable) -> Iterator[Problem]:
-    """Tables that are calibrated on without a kernel, and the other way round."""
-    if table.declared is None:
-        return
-    key, calibration, kernels = ("declared", "kernels"), table.declared.calibration, table.declared.kernels
-    for name in calibration.keys() - kernels.keys():
-        yield Problem(key, f"expected the kernel of the counts for {name}, which 'calibration' has")
-    for name in kernels.keys() - calibration.keys():
-        yield Problem((*key, name), "not a table that 'calibration' has")
-
-
-def _unknown_caches(table: CostTable) -> Sequence[Problem]:
-    known = cpu_caches()
-    if table.caches is None or table.caches in known:
-        return []
-    return [Problem(("caches",), f"found '{table.caches}'; {choices_sentence(table.caches, known)}")]
-
-
 def _unknown_key(path: KeyPath) -> str:
     part = next((model for key, model in _PARTS.items() if len(path) > 1 and path[0] == key), CostTable)
     return f"unknown key; {choices_sentence(str(path[-1]), part.model_fields)}"
 
 
-def _unknown_cells(table: CostTable) -> Sequence[Problem]:
-    """Cells that no published table has."""
-    if table.declared is None:
-        return []
-    declared = table.declared
+def _wrong_declaration(declared: Declaration) -> list[Problem]:
+    """Cells that no published table has; else tables that are calibrated on without a kernel, and the other way."""
     places: list[tuple[KeyPath, str, Sequence[str]]] = [
         *((("declared", "calibration", name), name, columns) for name, columns in declared.calibration.items()),
         *((("declared", "validation", name), name, columns) for name, columns in declared.validation.items()),
@@ -305,13 +270,19 @@ def _unknown_cells(table: CostTable) -> Sequence[Problem]:
     problems = []
     for path, name, columns in places:
         published = reference_tables().get(name)
-        if published is None:
-            problems.append(Problem(path, f"found '{name}'; {choices_sentence(name, reference_tables())}"))
-            continue
-        wrong = next((column for column in columns if column not in published.columns), None)
+        known = reference_tables() if published is None else published.columns
+        wrong = name if published is None else next((one for one in columns if one not in known), None)
         if wrong is not None:
-            problems.append(Problem(path, f"found '{wrong}'; {choices_sentence(wrong, published.columns)}"))
-    return problems
+            problems.append(Problem(path, f"found '{wrong}'; {choices_sentence(wrong, known)}"))
+    key, calibration, kernels = ("declared", "kernels"), declared.calibration, declared.kernels
+    missing = [
+        f"expected the kernel of the counts for {name}, which 'calibration' has"
+        for name in calibration.keys() - kernels.keys()
+    ]
+    other = [
+        Problem((*key, name), "not a table that 'calibration' has") for name in kernels.keys() - calibration.keys()
+    ]
+    return problems or [*(Problem(key, what) for what in missing), *other]
 
 
 def _digest(text: str) -> str:
@@ -326,30 +297,25 @@ MHZ = "MHz"
 def cost_sources(file: CostFile) -> Costs:
     """The costs of a table in cycles, its frequency and its caches. One that gives no times has no fitted costs."""
     table, declared = file.table, file.table.declared
-    fitted = _fitted(table) if file.unusable is None else ()
+    costs = []
+    if file.unusable is None:
+        assert table.fitted is not None
+        assert declared is not None
+        of = declared.calibration.items()
+        where = "; ".join(f"{name} {', '.join(columns)}, counts of {declared.kernels[name]}" for name, columns in of)
+        for name, cost in table.fitted.costs.items():
+            time = price(table, {name: 1.0})
+            low, high = (end * table.mhz.value / 1000 for end in (time.low, time.high))
+            costs.append(Cost(name=name, value=cost.cycles, low=low, high=high, source="fitted", where=where))
+    constants: list[tuple[str, Constant]] = [*table.constants.items(), (MHZ, table.mhz)]
+    for key, one in constants:
+        costs.append(Cost(name=key, value=one.value, low=one.low, high=one.high, source=one.source, where=one.where))
     return Costs(
         cpu=table.cpu,
         sha256=file.digest,
         declared=None if declared is None else declared.date,
         reason=file.unusable,
-        costs=(*fitted, *_constants(table)),
+        costs=tuple(costs),
         remarks=() if declared is None else tuple(declared.remarks),
         caches=None if table.caches is None else cpu_caches()[table.caches],
     )
-
-
-def _fitted(table: CostTable) -> Iterator[Cost]:
-    assert table.fitted is not None
-    assert table.declared is not None
-    calibration, kernels = table.declared.calibration, table.declared.kernels
-    where = "; ".join(f"{name} {', '.join(of)}, counts of {kernels[name]}" for name, of in calibration.items())
-    for name, cost in table.fitted.costs.items():
-        time = price(table, {name: 1.0})
-        low, high = (end * table.mhz.value / 1000 for end in (time.low, time.high))
-        yield Cost(name=name, value=cost.cycles, low=low, high=high, source="fitted", where=where)
-
-
-def _constants(table: CostTable) -> Iterator[Cost]:
-    constants: list[tuple[str, Constant]] = [*table.constants.items(), (MHZ, table.mhz)]
-    for name, one in constants:
-        yield Cost(name=name, value=one.value, low=one.low, high=one.high, source=one.source, where=one.where)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -14,7 +14,6 @@ from orchestrator.catalog.reference import reference_tables
 from orchestrator.errors import ConfigError, EvidenceError, HostError, LabError, UsageError
 from orchestrator.model.cost_file import (
     CostFile,
-    cost_file,
     cost_files,
     cost_sources,
     load_cost_file,
@@ -93,14 +92,10 @@ def has_overhead(cell: CellRecord) -> bool:
     return cell.status == "ok" and cell.overhead is not None
 
 
-def baseline_of(cell: CellRecord, run: Run) -> CellRecord | None:
-    """The cell without a probe that a cell was compared with."""
-
-    def key(one: CellRecord) -> tuple[object, ...]:
-        others = (one.parameters.get(name) for name in _COMPARED)
-        return (one.table, one.cpu, one.smp, one.kernel, one.handler, one.benchmark, one.clock, *others)
-
-    return next((one for one in run.record.cells if one.probe == BASELINE and key(one) == key(cell)), None)
+def _compared(cell: CellRecord) -> tuple[object, ...]:
+    """What a cell and its baseline have in common."""
+    others = (cell.parameters.get(name) for name in _COMPARED)
+    return (cell.table, cell.cpu, cell.smp, cell.kernel, cell.handler, cell.benchmark, cell.clock, *others)
 
 
 def overhead_of(cell: CellRecord, run: Run, priced: Collection[Input]) -> Overhead | None:
@@ -108,7 +103,8 @@ def overhead_of(cell: CellRecord, run: Run, priced: Collection[Input]) -> Overhe
 
     Raises EvidenceError where the profiles do not add up to the overhead that was measured.
     """
-    baseline = baseline_of(cell, run)
+    baselines = (one for one in run.record.cells if one.probe == BASELINE and _compared(one) == _compared(cell))
+    baseline = next(baselines, None)
     if baseline is None or cell.profile is None or baseline.profile is None:
         return None
     profiles = load_profile(run.directory, cell), load_profile(run.directory, baseline)
@@ -124,24 +120,12 @@ def overhead_of(cell: CellRecord, run: Run, priced: Collection[Input]) -> Overhe
     return Overhead(cell, baseline, counts)
 
 
-def published_overheads(run: Run, cpu: str, priced: Collection[Input]) -> Iterator[tuple[str, str, Overhead]]:
-    """The profiled cells of a run on a CPU that have a published figure: its table, its column."""
-    for cell in run.record.cells:
-        column = published_column(cell.probe)
-        if cell.cpu != cpu or not (is_probed(cell) and has_overhead(cell)) or cell.reference is None or column is None:
-            continue
-        overhead = overhead_of(cell, run, priced)
-        if overhead is not None:
-            yield cell.reference.table, column, overhead
-
-
 # The modelled times of a stored run.
 
 
 def known_costs() -> Mapping[str, CostFile]:
     """The catalogue's cost tables by CPU."""
-    found = [cost_file(path.stem) for path in cost_files()]
-    return {one.table.cpu: one for one in found}
+    return {one.table.cpu: one for one in map(load_cost_file, cost_files())}
 
 
 def own_costs(paths: Sequence[str], run: Run) -> Mapping[str, CostFile]:
@@ -195,30 +179,32 @@ def used_costs(cells: Sequence[ModelledCell], costs: Mapping[str, CostFile]) -> 
 
 
 def _modelled(cell: CellRecord, run: Run, costs: CostFile | None) -> ModelledCell:
+    overhead = None
     if not has_overhead(cell):
-        return _without(cell, f"{cell.probe} failed: {cell.reason}" if cell.reason else f"{cell.probe} failed")
-    if costs is None:
-        return _without(cell, f"CPU {cell.cpu} has no cost table")
-    if costs.unusable is not None:
-        return _without(cell, costs.unusable)
-    try:
-        overhead = overhead_of(cell, run, costs.table.priced)
-    except EvidenceError as error:
-        return _without(cell, error.what)
-    if overhead is None:
-        return _without(cell, "the cell, or the one without a probe, has no profile")
-    return modelled_cell(overhead, costs)
+        reason = f"{cell.probe} failed: {cell.reason}" if cell.reason else f"{cell.probe} failed"
+    elif costs is None:
+        reason = f"CPU {cell.cpu} has no cost table"
+    elif costs.unusable is not None:
+        reason = costs.unusable
+    else:
+        reason = "the cell, or the one without a probe, has no profile"
+        try:
+            overhead = overhead_of(cell, run, costs.table.priced)
+        except EvidenceError as error:
+            reason = error.what
+        if overhead is not None:
+            return modelled_cell(overhead, costs)
+    return ModelledCell(**_identity(cell), reason=reason)
 
 
 def modelled_cell(overhead: Overhead, costs: CostFile) -> ModelledCell:
     """The time of a cell by a cost table that is usable."""
-    cell, baseline = overhead.cell, overhead.baseline
+    cell, baseline, declared = overhead.cell, overhead.baseline, costs.table.declared
     assert cell.profile is not None
     assert baseline.profile is not None
+    assert declared is not None
     counts = {name: float(number) for name, number in overhead.counts.items()}
     time = price(costs.table, counts)
-    declared = costs.table.declared
-    assert declared is not None
     place = _place(cell)
     fitted_to = None if place is None else declared.kernel(*place)
     return ModelledCell(
@@ -243,22 +229,20 @@ def modelled_cell(overhead: Overhead, costs: CostFile) -> ModelledCell:
     )
 
 
-def _without(cell: CellRecord, reason: str) -> ModelledCell:
-    return ModelledCell(**_identity(cell), reason=reason)
-
-
 def _identity(cell: CellRecord) -> dict[str, str | None]:
     names = ("id", "table", "cpu", "kernel", "probe", "handler", "benchmark")
     return {name: getattr(cell, name) for name in names}
 
 
-def _place(cell: CellRecord) -> tuple[str, str] | None:
+_Place = tuple[str, str]
+"""A published table, and its column."""
+
+
+def _place(cell: CellRecord) -> _Place | None:
     """The published table and column that the cell is compared with; None also for a table of another version."""
     column = published_column(cell.probe)
-    if cell.reference is None or column is None:
-        return None
-    table = reference_tables().get(cell.reference.table)
-    return (table.id, column) if table is not None and column in table.columns else None
+    table = None if cell.reference is None else reference_tables().get(cell.reference.table)
+    return (table.id, column) if table is not None and column is not None and column in table.columns else None
 
 
 # Costs that fit published figures best: least squares of the relative errors.
@@ -338,9 +322,6 @@ def _kept(value: float) -> float:
 
 # The calibration cells of a cost table in stored runs, and the fit to them.
 
-_Place = tuple[str, str]
-"""A published table, and its column."""
-
 
 def calibrated(file: CostFile, runs: Sequence[Run]) -> Fitted:
     """The costs that fit a table's calibration cells, which the ``runs`` have with profiles on the declared kernels.
@@ -351,51 +332,50 @@ def calibrated(file: CostFile, runs: Sequence[Run]) -> Fitted:
     table = file.table
     if table.declared is None:
         raise LabError(f"{table.cpu} cannot be calibrated: {table.uncalibrated}", where=str(file.path))
-    places = list(table.declared.cells)
     found: dict[_Place, Target] = {}
     for run in runs:
         for place, target in _counted(run, file, table.declared).items():
             if found.setdefault(place, target) != target:
                 what = f"the runs have {' '.join(place)} twice, with different counts"
                 raise UsageError(what, where=run.record.run, hint="name one of them")
-    missing = [
-        f"{name} {column} on {table.declared.kernels[name]}" for name, column in places if (name, column) not in found
-    ]
+    missing = [place for place in table.declared.cells if place not in found]
     if missing:
-        hint = f"measure them: {PROGRAM} run CONFIG --profile symbols; a cell that failed has no profile"
-        what = f"the runs have no profile of {len(missing)} calibration cells of {table.cpu}"
-        raise UsageError(what, detail=missing, hint=hint)
-    return fitted(table, file.declaration, [found[place] for place in places])
+        raise UsageError(
+            f"the runs have no profile of {len(missing)} calibration cells of {table.cpu}",
+            detail=[f"{name} {column} on {table.declared.kernels[name]}" for name, column in missing],
+            hint=f"measure them: {PROGRAM} run CONFIG --profile symbols; a cell that failed has no profile",
+        )
+    return fitted(table, file.declaration, [found[place] for place in table.declared.cells])
 
 
 def _counted(run: Run, file: CostFile, declared: Declaration) -> Mapping[_Place, Target]:
     """What a run has counted for calibration cells. Raises UsageError where it has one of other kernels only."""
+    cpu = file.table.cpu
     found: dict[_Place, Target] = {}
-    others: dict[_Place, str] = {}
-    for name, column, overhead in published_overheads(run, file.table.cpu, file.table.priced):
-        wanted = declared.kernel(name, column)
-        if wanted is None:
+    others: dict[_Place, tuple[str, str]] = {}
+    for cell in run.record.cells:
+        place = _place(cell) if cell.cpu == cpu and is_probed(cell) and has_overhead(cell) else None
+        wanted = None if place is None else declared.kernel(*place)
+        overhead = None if wanted is None else overhead_of(cell, run, file.table.priced)
+        if place is None or wanted is None or overhead is None:
             continue
-        if overhead.cell.kernel != wanted:
-            others.setdefault((name, column), overhead.cell.kernel)
+        if cell.kernel != wanted:
+            others.setdefault(place, (cell.kernel, wanted))
             continue
         counts = {one: float(number) for one, number in overhead.counts.items()}
-        target = Target(name, column, counts, published_nanoseconds(name, column))
-        if found.setdefault((name, column), target) != target:
-            what = f"the run has {name} {column} on kernel {wanted} twice, with different counts"
+        target = Target(*place, counts, published_nanoseconds(*place))
+        if found.setdefault(place, target) != target:
+            what = f"the run has {' '.join(place)} on kernel {wanted} twice, with different counts"
             raise UsageError(what, where=run.record.run, hint="fit to another run")
-    for (name, column), kernel in others.items():
-        if (name, column) not in found:
-            raise _another_kernel(f"{name} {column}", kernel, declared.kernels[name], run, file)
+    for place, (kernel, wanted) in others.items():
+        # Each kernel executes another number of instructions for the same probe: its counts give other costs.
+        if place not in found:
+            raise UsageError(
+                f"run {run.record.run} counted {' '.join(place)} on kernel {kernel}, and the cost table of {cpu} "
+                f"declares {wanted}",
+                where=str(file.path),
+                hint=f"measure with that kernel: {PROGRAM} run CONFIG --set kernels=[{wanted}] --profile symbols; "
+                f"or put {kernel} into 'kernels' of a table of your own: {PROGRAM} model show {cpu} --format yaml "
+                ">my.yaml",
+            )
     return found
-
-
-def _another_kernel(cell: str, kernel: str, wanted: str, run: Run, file: CostFile) -> UsageError:
-    """Each kernel executes another number of instructions for the same probe: its counts give other costs."""
-    cpu = file.table.cpu
-    return UsageError(
-        f"run {run.record.run} counted {cell} on kernel {kernel}, and the cost table of {cpu} declares {wanted}",
-        where=str(file.path),
-        hint=f"measure with that kernel: {PROGRAM} run CONFIG --set kernels=[{wanted}] --profile symbols; or put "
-        f"{kernel} into 'kernels' of a table of your own: {PROGRAM} model show {cpu} --format yaml >my.yaml",
-    )

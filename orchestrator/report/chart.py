@@ -5,13 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import pairwise
 from typing import Literal
 
 from orchestrator.results.statistics import median
-
-# The content of a chart, independent of the library that draws it.
 
 Tone = Literal["worse", "better", "open"]
 
@@ -68,39 +65,6 @@ class CurveChart:
     title: str
     subtitle: str
     panes: Sequence[CurvePane]
-
-
-@dataclass(frozen=True)
-class HistoryPoint:
-    """A run that began at ``when``; ``value`` None: it has no number. ``bounds`` are the ends of its interval."""
-
-    when: datetime
-    value: float | None
-    bounds: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True)
-class Level:
-    """The figure that holds from the run that began at ``first`` to the one at ``last``.
-
-    ``change`` is the text of the step to it; empty at the first.
-    """
-
-    first: datetime
-    last: datetime
-    value: float
-    change: str = ""
-
-
-@dataclass(frozen=True)
-class HistoryChart:
-    """What something has cost from run to run, oldest first, with its levels between steps."""
-
-    title: str
-    subtitle: str
-    upwards: str
-    points: Sequence[HistoryPoint]
-    levels: Sequence[Level]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
@@ -57,7 +57,11 @@ def measured_facts(panel: Panel) -> ClaimInputs:
     return ClaimInputs(
         overheads=_known(cells, lambda cell: cell.overhead),
         traps=_known(cells, traps_per_hit),
-        sizes=_known(cells, _relative_size),
+        sizes={
+            probe: (plain + extra) / plain
+            for probe, cell in cells.items()
+            if (plain := _bytes(cell, PLAIN)) and (extra := _bytes(cell, EXTRA)) is not None
+        },
         extra_bytes=_known(cells, lambda cell: _bytes(cell, EXTRA)),
         mechanisms=_known(cells, lambda cell: cell.evidence.mechanism if cell.evidence else None),
         undecided=frozenset(probe for probe, cell in cells.items() if cell.verdict == "none"),
@@ -90,11 +94,6 @@ def _known(cells: Mapping[str, CellRecord], fact: Callable[[CellRecord], _Fact |
     return {probe: value for probe, cell in cells.items() if (value := fact(cell)) is not None}
 
 
-def _relative_size(cell: CellRecord) -> float | None:
-    plain, extra = _bytes(cell, PLAIN), _bytes(cell, EXTRA)
-    return (plain + extra) / plain if plain and extra is not None else None
-
-
 def _bytes(cell: CellRecord, name: str) -> int | None:
     value = cell.parameters.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
@@ -123,14 +122,22 @@ def compare(claim: Claim, facts: ClaimInputs) -> list[ClaimFigure]:
             return [_ratio(claim, probe, facts) for probe in claim.of]
         case TrapsClaim():
             return [
-                comparison
+                figure
                 for probe, expected in claim.int3_per_hit.items()
-                for comparison in _traps(probe, expected, claim.single_step, facts)
+                for figure in _traps(probe, expected, claim.single_step, facts.traps.get(probe))
             ]
         case SizeClaim():
-            return _size_comparisons(claim, facts)
+            size, extra = facts.sizes.get(claim.of), facts.extra_bytes.get(claim.of)
+            holds = None if size is None else claim.at_least <= size <= claim.at_most
+            times = ClaimFigure(f"{claim.of}: times the size", NOTHING if size is None else f"{size:.2f}", holds)
+            more = NOTHING if extra is None else str(extra)
+            return [times, ClaimFigure(f"{claim.of}: bytes more", more, None, judged=False)]
         case MechanismClaim():
-            return [_mechanism(claim, facts)]
+            mechanism, count = facts.mechanisms.get(claim.probe), facts.traps.get(claim.probe)
+            if mechanism is None or count is None:
+                return [ClaimFigure(claim.probe, NOTHING, None)]
+            holds = (mechanism, count) == (claim.mechanism, claim.int3_per_hit)
+            return [ClaimFigure(claim.probe, f"{mechanism}, {number(count)} int3", holds)]
 
 
 def _ratio(claim: RatioClaim, probe: str, facts: ClaimInputs) -> ClaimFigure:
@@ -140,19 +147,14 @@ def _ratio(claim: RatioClaim, probe: str, facts: ClaimInputs) -> ClaimFigure:
         return ClaimFigure(label, NOTHING, None)
     if {probe, claim.to} & facts.undecided:
         return ClaimFigure(label, UNDECIDED, None)
-    if probe in facts.bands and claim.to in facts.bands:
-        return _ratio_of_bands(claim, probe, facts)
-    # The product, unlike the quotient, is also correct for a base below zero.
-    enough = claim.at_least is None or value >= claim.at_least * base
-    small = claim.at_most is None or value <= claim.at_most * base
-    return ClaimFigure(label, ratio_figure(value, base) if base > 0 else BELOW_ZERO, enough and small)
-
-
-def _ratio_of_bands(claim: RatioClaim, probe: str, facts: ClaimInputs) -> ClaimFigure:
-    """Decided where the claim holds, or does not, for every pair of values within the two bands."""
+    if probe not in facts.bands or claim.to not in facts.bands:
+        # The product, unlike the quotient, is also correct for a base below zero.
+        enough = claim.at_least is None or value >= claim.at_least * base
+        small = claim.at_most is None or value <= claim.at_most * base
+        return ClaimFigure(label, ratio_figure(value, base) if base > 0 else BELOW_ZERO, enough and small)
+    # Decided where the claim holds, or does not, for every pair of values within the two bands.
     (low, high), (base_low, base_high) = facts.bands[probe], facts.bands[claim.to]
-    label = f"{probe} / {claim.to}"
-    text = ratio_figure(facts.overheads[probe], facts.overheads[claim.to])
+    text = ratio_figure(value, base)
     if low <= 0 or base_low <= 0:
         return ClaimFigure(label, text, None)
     least, most = low / base_high, high / base_low
@@ -163,30 +165,15 @@ def _ratio_of_bands(claim: RatioClaim, probe: str, facts: ClaimInputs) -> ClaimF
     return ClaimFigure(label, f"{text} ({least:.2f} to {most:.2f})", holds)
 
 
-def _traps(probe: str, expected: int, single_step: int, facts: ClaimInputs) -> list[ClaimFigure]:
-    label, without = f"{probe}: int3 a hit", f"{probe}: less the single step's"
-    count = facts.traps.get(probe)
+def _traps(probe: str, expected: int, single_step: int, count: float | None) -> list[ClaimFigure]:
     # Only what exceeds the document's count can be the single step's.
     rest = NOTHING if count is None or count <= expected else number(count - single_step)
-    traps = ClaimFigure(label, NOTHING, None) if count is None else ClaimFigure(label, number(count), count == expected)
-    return [traps, ClaimFigure(without, rest, None, judged=False)]
-
-
-def _size_comparisons(claim: SizeClaim, facts: ClaimInputs) -> list[ClaimFigure]:
-    size, extra = facts.sizes.get(claim.of), facts.extra_bytes.get(claim.of)
-    more = ClaimFigure(f"{claim.of}: bytes more", NOTHING if extra is None else str(extra), None, judged=False)
-    if size is None:
-        return [ClaimFigure(f"{claim.of}: times the size", NOTHING, None), more]
-    holds = claim.at_least <= size <= claim.at_most
-    return [ClaimFigure(f"{claim.of}: times the size", f"{size:.2f}", holds), more]
-
-
-def _mechanism(claim: MechanismClaim, facts: ClaimInputs) -> ClaimFigure:
-    mechanism, traps = facts.mechanisms.get(claim.probe), facts.traps.get(claim.probe)
-    if mechanism is None or traps is None:
-        return ClaimFigure(claim.probe, NOTHING, None)
-    holds = mechanism == claim.mechanism and traps == claim.int3_per_hit
-    return ClaimFigure(claim.probe, f"{mechanism}, {number(traps)} int3", holds)
+    return [
+        ClaimFigure(
+            f"{probe}: int3 a hit", *((NOTHING, None) if count is None else (number(count), count == expected))
+        ),
+        ClaimFigure(f"{probe}: less the single step's", rest, None, judged=False),
+    ]
 
 
 _CLOCKS: dict[ClaimClock, str] = {
@@ -249,67 +236,42 @@ class Assessment:
     outcomes: Sequence[Outcome]
 
 
-def assess(run: RunRecord, registry: ReportRegistry) -> list[Assessment]:
-    """Judge the claims of each document that the run is compared with, on each clock the run has."""
-    groups: dict[tuple[str, ClaimClock], list[Panel]] = {}
+def assess(run: RunRecord, registry: ReportRegistry, modelled: ModelledRun | None = None) -> list[Assessment]:
+    """Judge the claims of each document that the run is compared with, on each clock the run has.
+
+    With ``modelled`` times of the run it is the ratios that are claimed, judged by these within their bands.
+    """
+    times = {cell.id: cell for cell in modelled.cells if cell.overhead is not None} if modelled else {}
+    groups: dict[tuple[str, ClaimClock], list[tuple[Panel, ClaimInputs]]] = {}
     for panel in panels(run, registry):
-        if panel.reference is not None:
-            groups.setdefault((panel.reference.document_id, panel.first.clock), []).append(panel)
-    return [
-        _assessment(found, clock, measured_facts, _claims_of(document)) for (document, clock), found in groups.items()
-    ]
-
-
-def assess_modelled(run: RunRecord, modelled: ModelledRun, registry: ReportRegistry) -> list[Assessment]:
-    """Judge the ratios that each document claims by the modelled times of the run, within their bands."""
-    times = {cell.id: cell for cell in modelled.cells if cell.overhead is not None}
-
-    def facts(panel: Panel) -> ClaimInputs:
-        return modelled_facts([times[cell.id] for cell in panel.cells if cell.id in times])
-
-    groups: dict[str, list[Panel]] = {}
-    for panel in panels(run, registry):
-        if panel.reference is not None and any(cell.id in times for cell in panel.cells):
-            groups.setdefault(panel.reference.document_id, []).append(panel)
-    return [
-        _assessment(found, "modelled", facts, [one for one in _claims_of(document) if isinstance(one, RatioClaim)])
-        for document, found in groups.items()
-    ]
-
-
-def _assessment(
-    found: Sequence[Panel], clock: ClaimClock, facts: Callable[[Panel], ClaimInputs], wanted: Sequence[Claim]
-) -> Assessment:
-    indication = f", {INDICATION}" if any(panel.emulated for panel in found) else ""
-    judged = [(panel, facts(panel)) for panel in found]
-    return Assessment(
-        f"Claims of {_reference(found[0]).document}, {_CLOCKS[clock]}{indication}",
-        [_outcome(claim, judged, clock) for claim in wanted],
-    )
-
-
-def _claims_of(document: str) -> list[Claim]:
-    return [claim for claim in claims().values() if claim.document == document]
+        if panel.reference is None:
+            continue
+        document = panel.reference.document_id
+        if modelled is None:
+            groups.setdefault((document, panel.first.clock), []).append((panel, measured_facts(panel)))
+        elif cells := [times[cell.id] for cell in panel.cells if cell.id in times]:
+            groups.setdefault((document, "modelled"), []).append((panel, modelled_facts(cells)))
+    assessments = []
+    for (document, clock), found in groups.items():
+        wanted = [claim for claim in claims().values() if claim.document == document]
+        ratios = [claim for claim in wanted if isinstance(claim, RatioClaim)]
+        indication = f", {INDICATION}" if any(panel.emulated for panel, _ in found) else ""
+        title = f"Claims of {_reference(found[0][0]).document}, {_CLOCKS[clock]}{indication}"
+        judged = [_outcome(claim, found, clock) for claim in (wanted if modelled is None else ratios)]
+        assessments.append(Assessment(title, judged))
+    return assessments
 
 
 def _outcome(claim: Claim, found: Sequence[tuple[Panel, ClaimInputs]], clock: ClaimClock) -> Outcome:
     measured = [one for one in found if _reference(one[0]).name in claim.tables]
     names = Counter(panel.name for panel, _ in measured)
-    columns = [
-        Column(
-            name=_name(panel, names),
-            table=_reference(panel).name,
-            measured=compare(claim, facts),
-            published=compare(claim, published_facts(_reference(panel))),
-        )
-        for panel, facts in measured
-    ]
+    columns = []
+    for panel, facts in measured:
+        table = _reference(panel)
+        # Two panels of one name differ in kernel or machine.
+        name = panel.name if names[panel.name] == 1 else f"{panel.name} {panel.first.cpu} {panel.kernel}"
+        columns.append(Column(name, table.name, compare(claim, facts), compare(claim, published_facts(table))))
     return Outcome(claim, columns, clock)
-
-
-def _name(panel: Panel, names: Counter[str]) -> str:
-    # Two panels of one name differ in kernel or machine.
-    return panel.name if names[panel.name] == 1 else f"{panel.name} {panel.first.cpu} {panel.kernel}"
 
 
 def _reference(panel: Panel) -> ReferenceTable:
@@ -353,51 +315,45 @@ ClaimsLayout = Callable[[Assessment, str], ClaimsPart]
 def all_claims(assessment: Assessment, run: str = "") -> ClaimsPart:
     """Every claim with its figures, whether it was decided or not."""
     del run
-    return ClaimsPart(
-        assessment.title,
-        [Statement(one.verdict, one.claim.sentence, _grid(one), _remarks(one)) for one in assessment.outcomes],
-        [],
-    )
+    statements = [Statement(one.verdict, one.claim.sentence, _grid(one), _remarks(one)) for one in assessment.outcomes]
+    return ClaimsPart(assessment.title, statements, [])
 
 
 def decided_claims(assessment: Assessment, run: str) -> ClaimsPart:
     """The claims that the run decides, with the figures of those that do not hold; how to decide the others."""
-    decided = [one for one in assessment.outcomes if one.verdict is not Verdict.UNKNOWN]
-    return ClaimsPart(
-        assessment.title,
-        [Statement(one.verdict, one.claim.sentence, None, list(_contradiction(one))) for one in decided],
-        list(_left_out(assessment, run)),
-    )
-
-
-def _contradiction(outcome: Outcome) -> Iterator[str]:
-    """The first table's figures by which a claim does not hold, the other such tables, and why."""
-    if outcome.verdict is not Verdict.FAILS:
-        return
-    first, *others = [column for column in outcome.columns if any(one.holds is False for one in column.measured)]
-    also = f"; also {', '.join(column.name for column in others)}" if others else ""
-    yield f"{first.name}: {', '.join(_wrong_figures(first))}{also}. {outcome.claim.why[outcome.clock]}"
-
-
-def _wrong_figures(column: Column) -> Iterator[str]:
-    for measured, published in zip(column.measured, column.published, strict=True):
-        if measured.holds is False:
-            beside = f" (published {published.text})" if published.text != NOTHING else ""
-            yield f"{measured.label} = {measured.text}{beside}"
-
-
-def _left_out(assessment: Assessment, run: str) -> Iterator[str]:
     outcomes = assessment.outcomes
     unknown = [one for one in outcomes if one.verdict is Verdict.UNKNOWN]
     elsewhere = [one for one in unknown if not one.columns]
+    left_out = []
     if elsewhere:
         config, options = f"configs/{elsewhere[0].claim.document}.yaml", _OPTIONS[elsewhere[0].clock]
-        yield f"{len(elsewhere)} of {len(outcomes)} claims need other tables: {PROGRAM} run {config}{options}"
+        left_out.append(
+            f"{len(elsewhere)} of {len(outcomes)} claims need other tables: {PROGRAM} run {config}{options}"
+        )
     if len(unknown) > len(elsewhere):
-        yield f"{len(unknown) - len(elsewhere)} of {len(outcomes)} claims are not decided by these tables' figures."
+        count = len(unknown) - len(elsewhere)
+        left_out.append(f"{count} of {len(outcomes)} claims are not decided by these tables' figures.")
     if outcomes:
         clock = " --clock modelled" if outcomes[0].clock == "modelled" else ""
-        yield f"The figures of all: {PROGRAM} report {run}{clock} --claims"
+        left_out.append(f"The figures of all: {PROGRAM} report {run}{clock} --claims")
+    statements = [
+        Statement(one.verdict, one.claim.sentence, None, [_contradiction(one)] if one.verdict is Verdict.FAILS else [])
+        for one in outcomes
+        if one not in unknown
+    ]
+    return ClaimsPart(assessment.title, statements, left_out)
+
+
+def _contradiction(outcome: Outcome) -> str:
+    """The first table's figures by which a claim does not hold, the other such tables, and why."""
+    first, *others = [column for column in outcome.columns if any(one.holds is False for one in column.measured)]
+    also = f"; also {', '.join(column.name for column in others)}" if others else ""
+    wrong = []
+    for measured, published in zip(first.measured, first.published, strict=True):
+        if measured.holds is False:
+            beside = f" (published {published.text})" if published.text != NOTHING else ""
+            wrong.append(f"{measured.label} = {measured.text}{beside}")
+    return f"{first.name}: {', '.join(wrong)}{also}. {outcome.claim.why[outcome.clock]}"
 
 
 def _grid(outcome: Outcome) -> Grid | None:

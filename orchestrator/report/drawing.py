@@ -24,14 +24,11 @@ from orchestrator.report.chart import (
     STROKES,
     TONES,
     Bar,
-    BarChart,
     Chart,
     CurveChart,
     IntervalChart,
     Series,
 )
-
-# Intervals drawn with matplotlib. Imported only when a chart is drawn.
 
 
 def draw_intervals(chart: IntervalChart, axis: Axes) -> None:
@@ -60,8 +57,6 @@ def draw_intervals(chart: IntervalChart, axis: Axes) -> None:
     axis.set_axisbelow(True)
     axis.spines["left"].set_visible(False)
 
-
-# Charts drawn with matplotlib. Imported only when a chart is drawn.
 
 _DPI = 100
 _HEIGHT = 5.0  # inches
@@ -111,7 +106,13 @@ def _drawn(chart: Chart) -> Figure:
         figure = _titled(chart, _WIDTH, _HEAD_AND_AXIS + len(chart.rows) * _INCHES_PER_ROW)
         draw_intervals(chart, figure.subplots())
         return figure
-    return _bars(chart) if isinstance(chart, BarChart) else _curves(chart)
+    if isinstance(chart, CurveChart):
+        return _curves(chart)
+    figure = _titled(chart, max(_WIDTH, 1 + len(chart.panes) * len(chart.labels) * _INCHES_PER_LABEL))
+    axes = figure.subplots(1, len(chart.panes), squeeze=False)[0]
+    for index, (axis, (unit, series)) in enumerate(zip(axes, chart.panes, strict=True)):
+        _pane(axis, unit, chart.labels, series, PUBLISHED if index else MEASURED)
+    return figure
 
 
 def _titled(chart: Chart, width: float, height: float = _HEIGHT) -> Figure:
@@ -143,15 +144,6 @@ def _curves(chart: CurveChart) -> Figure:
         axis.grid(color=LINE, linewidth=0.6)
         if pane.curves:
             axis.legend(frameon=False, fontsize=8)
-    return figure
-
-
-def _bars(chart: BarChart) -> Figure:
-    wanted = 1 + len(chart.panes) * len(chart.labels) * _INCHES_PER_LABEL
-    figure = _titled(chart, max(_WIDTH, wanted))
-    axes = figure.subplots(1, len(chart.panes), squeeze=False)[0]
-    for index, (axis, (unit, series)) in enumerate(zip(axes, chart.panes, strict=True)):
-        _pane(axis, unit, chart.labels, series, PUBLISHED if index else MEASURED)
     return figure
 
 

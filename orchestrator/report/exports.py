@@ -1,48 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A run for other programs: CSV, JUnit XML and KCIDB."""
+"""A run for other programs: CSV and JUnit XML."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any
+from contextlib import suppress
+from datetime import datetime
 
 from junitparser import Error, Failure, Skipped, TestCase, TestSuite
 from pydantic import BaseModel
 
-from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import UsageError
 from orchestrator.program import PROGRAM
-from orchestrator.report.kind import processors
 from orchestrator.report.sheet import csv_text
-from orchestrator.results.contract import CellRecord, Evidence, ReferenceValue, RunRecord, Status, WorkEvidence
+from orchestrator.results.contract import CellRecord, Evidence, ReferenceValue, RunRecord, WorkEvidence
 from orchestrator.results.origin import Origin
-
-# What the forms for other systems share.
-
-_BEGINNING = "%Y%m%d-%H%M%S"
-"""Of a run's id: when it began, UTC."""
-_LENGTH = len("20261122-142920")
-
-
-def check_exportable(run: RunRecord) -> None:
-    """Raise UsageError for a run without an outcome: other systems take it for a good one, or refuse it."""
-    if not run.cells:
-        raise UsageError(
-            f"no cell of run {run.run} has an outcome yet", hint=f"go on with it: {PROGRAM} run CONFIG --resume"
-        )
-
-
-def started(run: RunRecord) -> datetime | None:
-    """When the run began, by its id: a directory from another machine says it nowhere else."""
-    try:
-        return datetime.strptime(run.run[:_LENGTH], _BEGINNING).replace(tzinfo=UTC)
-    except ValueError:
-        return None
-
 
 # A run for spreadsheets and statistics programs: one row per cell, in columns that are the same for every run.
 
@@ -65,20 +39,19 @@ def render_csv(run: RunRecord) -> str:
     Samples are joined by blanks, notes by lines. A text that a spreadsheet would take for a formula is led by an
     apostrophe; figures are left as they are.
     """
-    names = {"run": run.run, "experiment": run.experiment}
-    return csv_text(_columns(), ({**names, **_row(cell)} for cell in run.cells))
-
-
-def _columns() -> list[str]:
     columns = ["run", "experiment"]
     for name in CellRecord.model_fields:
         if name == "interval":
             columns += ["low", "high"]
         elif name not in (*_NESTED, *_OPEN, *_LEFT_OUT, *_LATER):
             columns.append(name)
-    columns += _OPEN
-    columns += [f"{group}.{name}" for group, model in _NESTED.items() for name in model.model_fields]
-    return [*columns, *_LATER]
+    columns += [
+        *_OPEN,
+        *(f"{group}.{name}" for group, model in _NESTED.items() for name in model.model_fields),
+        *_LATER,
+    ]
+    names = {"run": run.run, "experiment": run.experiment}
+    return csv_text(columns, ({**names, **_row(cell)} for cell in run.cells))
 
 
 def _row(cell: CellRecord) -> dict[str, str]:
@@ -93,16 +66,15 @@ def _row(cell: CellRecord) -> dict[str, str]:
     }
     for group in _NESTED:
         row |= {f"{group}.{name}": value for name, value in (plain.get(group) or {}).items()}
-    fields = {name: _field(value) for name, value in row.items() if value is not None}
+    fields = {}
+    for name, value in row.items():
+        if isinstance(value, bool):
+            fields[name] = "true" if value else "false"
+        elif isinstance(value, str):
+            fields[name] = f"'{value}" if value.startswith(_FORMULA_STARTS) else value
+        elif value is not None:
+            fields[name] = repr(value)
     return {**fields, "samples": " ".join(map(repr, cell.samples))}
-
-
-def _field(value: _Scalar) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return f"'{value}" if value.startswith(_FORMULA_STARTS) else value
-    return repr(value)
 
 
 # A run for CI systems, as JUnit XML: a test case for each cell.
@@ -119,12 +91,13 @@ def render_junit(
     ``consoles`` has the last lines of failed cells' consoles, by the cells' ids; ``beyond``, in the same way, why cells
     that were compared are beyond their budget: they fail, also those that have no number any more, or no cell.
     """
-    check_exportable(run)
+    if not run.cells:  # other systems take such a run for a good one
+        hint = f"go on with it: {PROGRAM} run CONFIG --resume"
+        raise UsageError(f"no cell of run {run.run} has an outcome yet", hint=hint)
     wrong = beyond or {}
     suite = TestSuite(run.experiment)
-    begun = started(run)
-    if begun is not None:
-        suite.timestamp = begun.replace(tzinfo=None).isoformat()
+    with suppress(ValueError):  # by its id: a directory from another machine says it nowhere else
+        suite.timestamp = datetime.strptime(run.run[: len("20261122-142920")], "%Y%m%d-%H%M%S").isoformat()
     for name, value in _properties(run, origin):
         suite.add_property(name, value)
     for cell in run.cells:
@@ -197,115 +170,3 @@ def _figures(cell: CellRecord) -> Iterator[tuple[str, str]]:
     proof = cell.evidence or cell.work
     if proof is not None:
         yield "evidence", json.dumps(proof.model_dump(mode="json", exclude_none=True))
-
-
-# A run for KCIDB, the database of the kernel's CI systems: its I/O schema 5.3, as JSON.
-#
-# Each kernel is a checkout and a build, each cell a test run whose ``number`` is the cell's value. Ids have the run's
-# id, so that a run that is submitted again replaces itself.
-
-ORIGIN = "probe_lab"
-"""The name of the CI system, unless the user gives his own."""
-_ORIGIN_NAME = re.compile(r"[a-z0-9_]+")
-_NOT_OF_A_PATH = re.compile(r"[^A-Za-z0-9_-]")
-_LONGEST_EXCERPT = 16384
-"""Characters, by the schema; a reason has at most 4000."""
-
-_STATUS: Mapping[Status, str] = {"ok": "DONE", "failed": "ERROR", "skipped": "SKIP", "unsupported": "SKIP"}
-"""DONE: a measurement, which says nothing on whether the kernel is right. ERROR: it did not come to a proved number."""
-
-
-def render_kcidb(run: RunRecord, origin: Origin, consoles: Mapping[str, str], system: str = ORIGIN) -> str:
-    """Return ``run``, made with ``origin``, as it is submitted by the CI system named ``system``.
-
-    ``consoles`` has the last lines of failed cells' consoles, by the cells' ids. Raises UsageError for a run
-    without cells and for a name that KCIDB refuses.
-    """
-    check_exportable(run)
-    if not _ORIGIN_NAME.fullmatch(system):
-        raise UsageError(f"found '{system}'; KCIDB's origins are of a-z, 0-9 and _", where="--origin")
-    names = dict.fromkeys(cell.kernel for cell in run.cells)
-    report = {
-        "version": {"major": 5, "minor": 3},
-        "checkouts": [_checkout(run, origin, system, name) for name in names],
-        "builds": [_build(run, origin, system, name) for name in names],
-        "tests": [_test(run, origin, system, cell, consoles.get(cell.id)) for cell in run.cells],
-    }
-    return json.dumps(_known(report), indent=2) + "\n"
-
-
-def _checkout(run: RunRecord, origin: Origin, system: str, kernel: str) -> dict[str, Any]:
-    packages = next((boot.kernel.packages for boot in origin.boots if boot.kernel.name == kernel), {})
-    return {
-        "id": _id(run, system, kernel),
-        "origin": system,
-        "comment": f"kernel {kernel}",
-        "start_time": _start_time(run),
-        "valid": True,
-        "misc": {"packages": packages},
-    }
-
-
-def _build(run: RunRecord, origin: Origin, system: str, kernel: str) -> dict[str, Any]:
-    known = kernels().get(kernel.partition("@")[0])
-    booted = next((boot.kernel for boot in origin.boots if boot.kernel.name == kernel), None)
-    return {
-        "id": _id(run, system, kernel),
-        "checkout_id": _id(run, system, kernel),
-        "origin": system,
-        "architecture": known.arch if known else None,
-        "config_name": kernel,
-        "comment": booted.release if booted else None,
-        "status": "PASS" if booted else None,
-        "misc": {"image_sha256": booted.image_sha256, "release": booted.release} if booted else None,
-    }
-
-
-def _test(run: RunRecord, origin: Origin, system: str, cell: CellRecord, console: str | None) -> dict[str, Any]:
-    session = origin.sessions[-1] if origin.sessions else None
-    proof = cell.evidence or cell.work
-    tree = (run.experiment, cell.table, cell.benchmark, cell.probe, cell.handler)
-    machine = {"cpu": cell.cpu, "smp": cell.smp, "accelerator": cell.parameters.get("accelerator")}
-    return {
-        "id": _id(run, system, cell.id),
-        "build_id": _id(run, system, cell.kernel),
-        "origin": system,
-        "path": ".".join(_NOT_OF_A_PATH.sub("_", name) for name in tree if name),
-        "comment": f"{cell.metric}, clock {cell.clock}" if cell.reason is None else cell.first_line,
-        "status": _STATUS[cell.status],
-        "number": None if cell.value is None else {"value": cell.value, "unit": cell.unit},
-        "start_time": _start_time(run),
-        "environment": {
-            "comment": f"QEMU guest: {cell.cpu}, {processors(cell)}",
-            "misc": {**machine, "qemu": session.qemu, "host": session.host} if session else machine,
-        },
-        "misc": {
-            "run": run.run,
-            "cell": cell.id,
-            "overhead": cell.overhead,
-            "interval": cell.interval,
-            "samples": cell.samples,
-            "verdict": cell.verdict,
-            "parameters": cell.parameters,
-            "evidence": None if proof is None else proof.model_dump(mode="json"),
-        },
-        "log_excerpt": "\n\n".join(filter(None, (cell.reason, console)))[:_LONGEST_EXCERPT] or None,
-    }
-
-
-def _start_time(run: RunRecord) -> str | None:
-    begun = started(run)
-    return None if begun is None else begun.isoformat()
-
-
-def _id(run: RunRecord, system: str, name: str) -> str:
-    return f"{system}:{run.run}:{name}"
-
-
-def _known(value: Any) -> Any:
-    """Without what is None: KCIDB has no null, and what is left out means that it is not known."""
-    if isinstance(value, dict):
-        return {name: _known(one) for name, one in value.items() if one is not None and one != {}}
-    if isinstance(value, list | tuple):
-        return [_known(one) for one in value]
-    return value

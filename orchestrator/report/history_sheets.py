@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A history as tables, JSON, CSV and a chart; the end of a bisection as a table."""
+"""A history as tables, JSON and CSV; the end of a bisection as a table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from itertools import compress, groupby, pairwise
+from itertools import compress, groupby, zip_longest
 from operator import attrgetter, not_
 from typing import Any
 
 from orchestrator.plain_text import counted, shown
 from orchestrator.program import command
-from orchestrator.report.chart import BLOCKS, HistoryChart, HistoryPoint, Level, sparkline
+from orchestrator.report.chart import BLOCKS, sparkline
 from orchestrator.report.sheet import (
     NOTHING,
     Footnote,
@@ -29,8 +29,7 @@ from orchestrator.report.sheet import (
 from orchestrator.results.contract import Interval
 from orchestrator.results.history import History, Point
 from orchestrator.results.history_steps import Step, Steps
-from orchestrator.results.origin import Commit, Found, OriginDifference, Tried
-from orchestrator.results.statistics import median
+from orchestrator.results.origin import Commit, Found, OriginDifference
 
 # The tables of a history: its steps, what changed at each, and its runs; and of several, a line for each.
 
@@ -57,37 +56,34 @@ class ExplainedStep:
         return shown([cause.sentence for cause in self.causes], most, "and {} more")
 
 
-@dataclass(frozen=True)
-class Traced:
-    """A history with its steps."""
-
-    history: History
-    steps: Steps
-
-
 def history_sheets(
-    traced: Traced, newest: Sequence[ExplainedStep], limit: int | None, characters: str = BLOCKS
+    steps: Steps, newest: Sequence[ExplainedStep], limit: int | None, characters: str = BLOCKS
 ) -> Sequence[Sheet]:
     """A history's steps, of which ``newest`` has the last ones, newest first, and its runs in ``limit`` lines."""
-    history = traced.history
-    runs = _runs_grid(history, limit)
-    head = [_facts(history), sparkline([history.of(point) for point in history.points], _LINE, characters)]
-    how = [traced.steps.how, *left_out(history)]
+    history = steps.history
+    title, runs = str(history.metric), _runs_grid(history, limit)
+    what = history.newest.metric if history.quantity == "value" else f"overhead, {history.newest.metric},"
+    first, last = (_day(history.points[at]) for at in (0, -1))
+    facts = f"{what} in {history.unit}, {counted(len(history.points), 'run')} from {first} to {last}"
+    head = [facts, sparkline([history.of(point) for point in history.points], _LINE, characters)]
+    how = [steps.how, *left_out(history)]
     if not newest:
-        return [Sheet(str(history.metric), head, runs, ["No step.", *how])]
-    rows = [_step_row(one.step, history, mark) for mark, one in enumerate(newest, 1)]
+        return [Sheet(title, head, runs, ["No step.", *how])]
+    rows = []
+    for mark, one in enumerate(newest, 1):
+        step = one.step
+        figures = [figure(end, history.unit) for end in (step.old, step.new)]
+        share = f"{100 * step.change / step.old:+.1f}" if step.old > 0 else NOTHING
+        rows.append(Row(_day(step.after), [*figures, signed_figure(step.change, history.unit), share, f"[{mark}]"]))
     notes = [Footnote(mark, "\n".join(_explanation(one))) for mark, one in enumerate(newest, 1)]
-    earlier = len(traced.steps.found) - len(newest)
+    earlier = len(steps.found) - len(newest)
     if earlier > 0:
         how.append(f"{counted(earlier, 'earlier step')}: --limit 0 lists all.")
-    grid = Grid(["before", "after", "change", "%", ""], [rows], together=5)
-    steps = Sheet(str(history.metric), head, grid, how, notes)
-    return [steps, Sheet("Runs, the newest first", [], runs, [])]
+    found = Sheet(title, head, Grid(["before", "after", "change", "%", ""], [rows], together=5), how, notes)
+    return [found, Sheet("Runs, the newest first", [], runs, [])]
 
 
-def overview_sheet(
-    title: str, histories: Sequence[Traced], sentences: Sequence[str], characters: str = BLOCKS
-) -> Sheet:
+def overview_sheet(title: str, histories: Sequence[Steps], sentences: Sequence[str], characters: str = BLOCKS) -> Sheet:
     """A line for each of several histories, of which there is one at least: its course and its last step."""
     names = [(one.history.metric.experiment, *one.history.metric.cell.split("/")) for one in histories]
     alike = shared_parts(names) if len(histories) > 1 else []
@@ -97,30 +93,20 @@ def overview_sheet(
         else [str(one.history.metric) for one in histories]
     )
     common = ", ".join(compress(names[0], alike))
-    rows = [Row(label, _overview_cells(one, characters)) for label, one in zip(labels, histories, strict=True)]
+    rows = []
+    for label, one in zip(labels, histories, strict=True):
+        unit, values = one.history.unit, [one.history.of(point) for point in one.history.points]
+        last = one.found[-1] if one.found else None
+        cells = [
+            sparkline(values, _SHORT_LINE, characters),
+            "failed" if values[-1] is None else f"{figure(values[-1], unit)} {unit_name(unit)}",
+            str(len(one.found)),
+            NOTHING if last is None else _day(last.after),
+            NOTHING if last is None else signed_figure(last.change, unit),
+        ]
+        rows.append(Row(label, cells))
     grid = Grid(["course", "newest", "steps", "last step", "change"], [rows], together=3)
     return Sheet(title, [f"all cells: {common}"] if common else [], grid, sentences)
-
-
-def _overview_cells(traced: Traced, characters: str) -> Sequence[str]:
-    history = traced.history
-    values = [history.of(point) for point in history.points]
-    last = traced.steps.found[-1] if traced.steps.found else None
-    newest = "failed" if values[-1] is None else f"{figure(values[-1], history.unit)} {unit_name(history.unit)}"
-    return [
-        sparkline(values, _SHORT_LINE, characters),
-        newest,
-        str(len(traced.steps.found)),
-        NOTHING if last is None else _day(last.after),
-        NOTHING if last is None else signed_figure(last.change, history.unit),
-    ]
-
-
-def _facts(history: History) -> str:
-    first, last = history.points[0], history.points[-1]
-    newest, count = history.newest, len(history.points)
-    what = newest.metric if history.quantity == "value" else f"overhead, {newest.metric},"
-    return f"{what} in {newest.unit}, {counted(count, 'run')} from {_day(first)} to {_day(last)}"
 
 
 def left_out(history: History) -> list[str]:
@@ -130,17 +116,6 @@ def left_out(history: History) -> list[str]:
         *([f"{counted(other, 'run')} measured something else and are left out."] if other else []),
         *([f"{counted(without, 'run')} without a number."] if without else []),
     ]
-
-
-def _step_row(step: Step, history: History, mark: int) -> Row:
-    share = f"{100 * step.change / step.old:+.1f}" if step.old > 0 else NOTHING
-    figures = [
-        figure(step.old, history.unit),
-        figure(step.new, history.unit),
-        signed_figure(step.change, history.unit),
-        share,
-    ]
-    return Row(_day(step.after), [*figures, f"[{mark}]"])
 
 
 def _explanation(one: ExplainedStep) -> Iterator[str]:
@@ -155,21 +130,17 @@ def _runs_grid(history: History, limit: int | None) -> Grid:
     """Neighbours of equal outcome share a line, which names the newest of them."""
     groups = [list(group) for _, group in groupby(reversed(history.points), _OUTCOME)]
     listed = groups[:limit] if limit else groups
-    rows = [_run_row(group, history) for group in listed]
+    rows = []
+    for group in listed:
+        newest, unit = group[0], history.unit
+        interval = interval_figure(newest.interval, unit) + (", undecided" if newest.verdict is not None else "")
+        value = newest.status if newest.value is None else figure(newest.value, unit)
+        cells = [str(len(group)), _day(group[-1]), value, figure(newest.overhead, unit), interval]
+        rows.append(Row(newest.run, cells, "red" if newest.status == "failed" else ""))
     rest = [point for group in groups[len(listed) :] for point in group]
     if rest:
         rows.append(Row(f"... {counted(len(rest), 'earlier run')}", [""] * 5))
     return Grid(["runs", "since", "value", "overhead", "95 %"], [rows], together=4)
-
-
-def _run_row(group: Sequence[Point], history: History) -> Row:
-    newest, oldest = group[0], group[-1]
-    interval = interval_figure(newest.interval, history.unit)
-    if newest.verdict is not None:
-        interval += ", undecided"
-    value = newest.status if newest.value is None else figure(newest.value, history.unit)
-    cells = [str(len(group)), _day(oldest), value, figure(newest.overhead, history.unit), interval]
-    return Row(newest.run, cells, "red" if newest.status == "failed" else "")
 
 
 def interval_figure(interval: Interval | None, unit: str) -> str:
@@ -194,8 +165,9 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def history_json(history: History, steps: Steps, explained: Sequence[ExplainedStep]) -> dict[str, Any]:
+def history_json(steps: Steps, explained: Sequence[ExplainedStep]) -> dict[str, Any]:
     """A history with its points and steps, both oldest first; figures are in ``unit``."""
+    history = steps.history
     return {
         "metric": str(history.metric),
         "experiment": history.metric.experiment,
@@ -212,10 +184,11 @@ def history_json(history: History, steps: Steps, explained: Sequence[ExplainedSt
     }
 
 
-def histories_csv(histories: Sequence[tuple[History, Steps]]) -> str:
+def histories_csv(histories: Sequence[Steps]) -> str:
     """A row for each run of each history; ``step`` is what changed at the run, empty where it is no step."""
     rows = []
-    for history, steps in histories:
+    for steps in histories:
+        history = steps.history
         changes = {step.after.run: step.change for step in steps.found}
         for point in history.points:
             low, high = point.interval or (None, None)
@@ -239,53 +212,6 @@ def _step(one: ExplainedStep) -> dict[str, Any]:
     }
 
 
-# The chart of a history.
-
-
-def history_chart(history: History, steps: Steps) -> HistoryChart:
-    """Return the course of a history: its runs, the level between two steps, and each step with its change.
-
-    Intervals are drawn around what they belong to; those of counts are a point, and are not.
-    """
-    newest = history.newest
-    what = newest.metric if history.quantity == "value" else f"overhead, {newest.metric}"
-    return HistoryChart(
-        title=history.metric.cell,
-        subtitle=f"{history.metric.experiment}: {what}",
-        upwards=newest.unit,
-        points=[HistoryPoint(_when(point), history.of(point), _bounds(history, point)) for point in history.points],
-        levels=_levels(history, steps),
-    )
-
-
-def _levels(history: History, steps: Steps) -> Sequence[Level]:
-    numbers = history.numbers
-    places = {point.run: at for at, (point, _) in enumerate(numbers)}
-    ends = [0, *(places[step.after.run] for step in steps.found), len(numbers)]
-    texts = ["", *(signed_figure(step.change, history.unit) for step in steps.found)]
-    found = []
-    for (start, end), text in zip(pairwise(ends), texts, strict=True):
-        part = numbers[start:end]
-        if part:
-            # Up to the step that ends it: between two runs nothing is known, and a gap would look like a lack.
-            last = numbers[end][0] if end < len(numbers) else part[-1][0]
-            found.append(Level(_when(part[0][0]), _when(last), median([value for _, value in part]), text))
-    return found
-
-
-def _bounds(history: History, point: Point) -> tuple[float, float] | None:
-    """The interval, which is of the overhead, around the figure."""
-    value = history.of(point)
-    if value is None or point.overhead is None or point.interval is None or point.interval[0] == point.interval[1]:
-        return None
-    moved = value - point.overhead
-    return point.interval[0] + moved, point.interval[1] + moved
-
-
-def _when(point: Point) -> datetime:
-    return datetime.fromisoformat(point.started)
-
-
 # A bisection's end, as a table and as JSON.
 
 _LONGEST = 60
@@ -297,9 +223,13 @@ def bisection_sheet(found: Found) -> Sheet:
     sure = len(found.candidates) == 1
     title = f"First bad commit: {_named(found.candidates[0])}" if sure else "The first bad commit is one of these"
     facts = [f"{one.author}, {one.date}" if sure else _named(one) for one in found.candidates]
-    rows = [
-        _row(one, "good" if at == 0 else "bad" if at == 1 else "", (good, bad)) for at, one in enumerate(found.tried)
-    ]
+    rows = []
+    for one, end in zip_longest(found.tried, ("good end", "bad end")):
+        cost, judged = "skipped", "skip"
+        if one.measured is not None:
+            cost = number(one.measured.value)
+            judged = "bad" if abs(one.measured.value - bad) <= abs(one.measured.value - good) else "good"
+        rows.append(Row(_named(one.commit)[:_LONGEST], [cost, end or judged]))
     sentences = [f"A commit is bad from {number((good + bad) / 2)} on, halfway between both ends."]
     sentences += [f"{one.commit.short} was skipped: {one.why_skipped}" for one in found.skipped]
     return Sheet(title, facts, Grid(["cost", "end"], [rows], together=2), sentences)
@@ -318,13 +248,6 @@ def bisection_json(found: Found) -> dict[str, Any]:
             for one in found.tried
         ],
     }
-
-
-def _row(one: Tried, end: str | None, ends: tuple[float, float]) -> Row:
-    cost = "skipped" if one.measured is None else number(one.measured.value)
-    is_bad = one.measured is not None and abs(one.measured.value - ends[1]) <= abs(one.measured.value - ends[0])
-    judged = "skip" if one.measured is None else "bad" if is_bad else "good"
-    return Row(_named(one.commit)[:_LONGEST], [cost, f"{end} end" if end else judged])
 
 
 def _named(commit: Commit) -> str:

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
+from itertools import chain, count
+from operator import attrgetter
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from orchestrator.catalog.probes import BASELINE, probes
 from orchestrator.catalog.reference import ReferenceTable, reference_tables
@@ -17,11 +20,12 @@ from orchestrator.errors import HostError
 from orchestrator.report.chart import Chart
 from orchestrator.report.sheet import (
     NOTHING,
+    Column,
     Finding,
     Footnotes,
     Grid,
-    Row,
     Sheet,
+    cell_row,
     figure,
     overhead_findings,
     proof_lists,
@@ -160,6 +164,12 @@ def source(table_id: str) -> str:
     return f"Published: {table.title} ({table.id}); linux-{table.kernel}, {table.processor}."
 
 
+def published_overhead(cell: CellRecord) -> str:
+    """The overhead that was published for the cell, with its unit."""
+    reference = cell.reference
+    return NOTHING if reference is None else f"{published_figure(reference.overhead)} {unit_name(reference.unit)}"
+
+
 # Sentences that several kinds' tables share.
 
 INDICATION = "an indication only"
@@ -196,11 +206,49 @@ def other_kernel(panel: Panel, cell: CellRecord) -> str | None:
     return f"measured on {cell.kernel}{against}"
 
 
-# The table of cells without a layout, such as those of another version's benchmark: a row for each cell.
+# The report's interface to a kind of benchmark, and the registry that finds a record's kind.
 
 
-class PlainReport:
-    """Uses the result contract only: rows are named by the cells' ids, which are unique in a run."""
+class TableReport(ABC):
+    """How the cells of one kind of benchmark are grouped, printed and drawn.
+
+    Cells with one key are split into panels; panels that join become a group; a group is one table and its charts. By
+    default each kernel has a table, of cells with equal ``APART`` parameters.
+    """
+
+    APART: ClassVar[Sequence[str]] = ("image", "channel")
+
+    @abstractmethod
+    def owns(self, benchmark: str) -> bool:
+        """Whether records of the benchmark of this name are of this kind."""
+
+    def apart(self, cell: CellRecord) -> Hashable:
+        """Return the kind's part of the cell's key; table, machine, benchmark, metric and clock are always in it."""
+        return cell.handler, *parameters(cell, self.APART)
+
+    def panels(self, cells: Sequence[CellRecord]) -> Iterable[Panel]:
+        """Return cells of one key as panels: one for each kernel (``by_kernel``), or one across kernels."""
+        return by_kernel(cells)
+
+    def joins(self, panel: Panel, group: Group) -> bool:
+        """Whether the panel is printed in one table with the group, which is of this kind too."""
+        return False
+
+    @abstractmethod
+    def sheet(self, group: Group) -> Sheet:
+        """Return the group as a table."""
+
+    @abstractmethod
+    def findings(self, group: Group) -> Iterable[Finding]:
+        """Return sentences on what the group shows, of which a run prints the three most important ones."""
+
+    def charts(self, group: Group) -> Mapping[str, Chart]:
+        """Return the group's charts by their files' names, without suffixes; empty where there is nothing to draw."""
+        return {}
+
+
+class PlainReport(TableReport):
+    """A row for each cell without a layout, named by its id: those of another version's benchmark."""
 
     def owns(self, benchmark: str) -> bool:
         return True
@@ -211,112 +259,46 @@ class PlainReport:
     def panels(self, cells: Sequence[CellRecord]) -> list[Panel]:
         return [Panel(cells, cells[0].kernel)]
 
-    def joins(self, panel: Panel, group: Group) -> bool:
-        return False
-
     def sheet(self, group: Group) -> Sheet:
         (panel,) = group
         first, unit = panel.first, unit_name(panel.first.unit)
-        footnotes = Footnotes(panel.cells, _name, lambda _: None)
+        footnotes = Footnotes(panel.cells, _id, lambda _: None)
         table = f"{first.table}: " if first.table else ""
         indication = f"; {INDICATION}" if panel.emulated else ""
+        columns = [
+            Column(f"value({unit})", lambda cell: figure(cell.value, cell.unit)),
+            Column(f"overhead({unit})", lambda cell: figure(cell.overhead, cell.unit)),
+            Column(f"95 % from({unit})", lambda cell: figure(cell.interval and cell.interval[0], cell.unit)),
+            Column(f"95 % to({unit})", lambda cell: figure(cell.interval and cell.interval[1], cell.unit)),
+            Column("published overhead", published_overhead),
+        ]
         return Sheet(
             title=first.benchmark,
             facts=[f"{table}{first.cpu}, {processors(first)}, {first.metric} in {first.unit}{indication}"],
             grid=Grid(
-                [f"value({unit})", f"overhead({unit})", f"95 % from({unit})", f"95 % to({unit})", "published overhead"],
-                [[Row(_name(cell), list(_figures(cell, footnotes))) for cell in panel.cells]],
+                [column.heading for column in columns],
+                [[cell_row(cell.id, cell, columns, footnotes, NOTHING) for cell in panel.cells]],
             ),
             sentences=["This version has no layout for these cells: each has a row.", unit_meaning(panel)],
             footnotes=footnotes.all(),
-            proofs=proof_lists(panel.cells, _name),
+            proofs=proof_lists(panel.cells, _id),
         )
 
     def findings(self, group: Group) -> Iterator[Finding]:
-        return overhead_findings(
-            [cell for panel in group for cell in panel.cells], _name, group[0].place(group[0].first.table)
-        )
-
-    def charts(self, group: Group) -> Mapping[str, Chart]:
-        """None: only its kind can choose the cells that a chart compares."""
-        return {}
+        cells = [cell for panel in group for cell in panel.cells]
+        return overhead_findings(cells, _id, group[0].place(group[0].first.table))
 
 
-def _figures(cell: CellRecord, footnotes: Footnotes) -> Iterator[str]:
-    value = cell.status if cell.value is None else figure(cell.value, cell.unit)
-    yield value + footnotes.marks(cell)
-    yield figure(cell.overhead, cell.unit)
-    low, high = cell.interval or (None, None)
-    yield figure(low, cell.unit)
-    yield figure(high, cell.unit)
-    published = cell.reference
-    yield f"{published_figure(published.overhead)} {unit_name(published.unit)}" if published else NOTHING
-
-
-def _name(cell: CellRecord) -> str:
-    return cell.id
-
-
-# The report's interface to a kind of benchmark, and the registry that finds a record's kind.
-
-
-class KindReport(Protocol):
-    """How the cells of one kind of benchmark are grouped, printed and drawn.
-
-    Cells with one key are split into panels; panels that join become a group; a group is one table and its charts.
-    """
-
-    def owns(self, benchmark: str) -> bool:
-        """Whether records of the benchmark of this name are of this kind."""
-        ...
-
-    def apart(self, cell: CellRecord) -> Hashable:
-        """Return the kind's part of the cell's key; table, machine, benchmark, metric and clock are always in it."""
-        ...
-
-    def panels(self, cells: Sequence[CellRecord]) -> Iterable[Panel]:
-        """Return cells of one key as panels: one for each kernel (``by_kernel``), or one across kernels."""
-        ...
-
-    def joins(self, panel: Panel, group: Group) -> bool:
-        """Whether the panel is printed in one table with the group, which is of this kind too."""
-        ...
-
-    def sheet(self, group: Group) -> Sheet:
-        """Return the group as a table."""
-        ...
-
-    def findings(self, group: Group) -> Iterable[Finding]:
-        """Return sentences on what the group shows, of which a run prints the three most important ones."""
-        ...
-
-    def charts(self, group: Group) -> Mapping[str, Chart]:
-        """Return the group's charts by their files' names, without suffixes; empty where there is nothing to draw."""
-        ...
-
-
-class TableReport:
-    """What most kinds' reports have in common: a table for each kernel, of cells with equal ``APART`` parameters."""
-
-    APART: ClassVar[Sequence[str]] = ("image", "channel")
-
-    def apart(self, cell: CellRecord) -> Hashable:
-        return cell.handler, *parameters(cell, self.APART)
-
-    def panels(self, cells: Sequence[CellRecord]) -> Iterable[Panel]:
-        return by_kernel(cells)
-
-    def joins(self, panel: Panel, group: Group) -> bool:
-        return False
+_id = attrgetter("id")
 
 
 @dataclass(frozen=True)
 class ReportRegistry:
     """The known kinds; a benchmark belongs to the first one that owns it."""
 
-    kinds: Sequence[KindReport]
+    kinds: Sequence[TableReport]
 
-    def kind_of(self, cell: CellRecord) -> KindReport:
+    def kind_of(self, cell: CellRecord) -> TableReport:
         """Return the record's kind, or the plain one for the benchmark of another version."""
         return next((kind for kind in self.kinds if kind.owns(cell.benchmark)), _PLAIN)
 
@@ -344,9 +326,9 @@ def panels(run: RunRecord, registry: ReportRegistry) -> list[Panel]:
     ]
 
 
-def groups(run: RunRecord, registry: ReportRegistry) -> list[tuple[KindReport, Group]]:
+def groups(run: RunRecord, registry: ReportRegistry) -> list[tuple[TableReport, Group]]:
     """Return the panels that are printed as one table, each with the kind that prints them, in the run's order."""
-    found: list[tuple[KindReport, list[Panel]]] = []
+    found: list[tuple[TableReport, list[Panel]]] = []
     for panel in panels(run, registry):
         kind = registry.kind_of(panel.first)
         fitting = next((group for other, group in found if other is kind and kind.joins(panel, group)), None)
@@ -389,14 +371,6 @@ def charts(run: RunRecord, registry: ReportRegistry) -> dict[str, Chart]:
     found: dict[str, Chart] = {}
     for kind, group in groups(run, registry):
         for name, chart in kind.charts(group).items():
-            found[_unused(name, found)] = chart
+            numbered = (f"{name}-{number}" for number in count(2))
+            found[next(one for one in chain([name], numbered) if one not in found)] = chart
     return found
-
-
-def _unused(name: str, used: Container[str]) -> str:
-    number = 1
-    unused = name
-    while unused in used:
-        number += 1
-        unused = f"{name}-{number}"
-    return unused

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Modelled times as tables and CSV, with what was published, the error, and the cost table."""
+"""Modelled times as tables, with what was published, the error, and the cost table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from itertools import combinations, groupby
+from operator import itemgetter
 from statistics import median
-from typing import NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -18,7 +18,7 @@ from orchestrator.catalog.probes import probes, published_column
 from orchestrator.catalog.reference import ReferenceTable, reference_tables
 from orchestrator.report.claims import Assessment
 from orchestrator.report.kind import source
-from orchestrator.report.sheet import NOTHING, Finding, Grid, Rank, Row, Sheet, csv_text, published_figure
+from orchestrator.report.sheet import NOTHING, Finding, Grid, Rank, Row, Sheet, published_figure
 from orchestrator.report.text import contradicted, most_important
 from orchestrator.results.modelled import Costs, ModelledCell, ModelledRun
 
@@ -47,52 +47,31 @@ class Agreement:
 
 def agreement(table: ReferenceTable, cells: Sequence[ModelledCell]) -> Agreement:
     """The agreement of ``cells``, which have times and published figures of ``table``."""
+    judged = [
+        (cell.probe, cell.overhead, cell.interval, cell.published)
+        for cell in cells
+        if cell.overhead is not None and cell.interval is not None and cell.published is not None
+        if cell.role != "excluded" and cell.published > 0
+    ]
     kept = in_band = 0
     disputed: list[str] = []
     lost: list[str] = []
-    for one, other in combinations(_judged(cells), 2):
-        in_band += one.ratio_in_band(other)
-        if (one.time - other.time) * (one.published - other.published) >= 0:
+    for (one, time, band, published), (other, other_time, other_band, other_published) in combinations(judged, 2):
+        # Products, since a band may reach zero.
+        least = band[0] * other_published <= published * other_band[1]
+        in_band += least and published * other_band[0] <= band[1] * other_published
+        if (time - other_time) * (published - other_published) >= 0:
             kept += 1
         else:
-            name = f"{one.probe} and {other.probe}"
-            (disputed if _is_disputed(table, *map(published_column, (one.probe, other.probe))) else lost).append(name)
+            column, other_column = (published_column(name) or "" for name in (one, other))
+            orders = {
+                known.overhead(column) < known.overhead(other_column)
+                for known in reference_tables().values()
+                if known.document_id == table.document_id and {column, other_column} <= set(known.columns)
+            }
+            (disputed if len(orders) > 1 else lost).append(f"{one} and {other}")
     errors = [cell.error for cell in cells if cell.role == "predicted" and cell.error is not None]
     return Agreement(errors, kept, disputed, lost, in_band)
-
-
-class _Judged(NamedTuple):
-    """A cell with a modelled time, its band, and its published figure."""
-
-    probe: str
-    time: float
-    low: float
-    high: float
-    published: float
-
-    def ratio_in_band(self, other: _Judged) -> bool:
-        # Products, since a band may reach zero.
-        least = self.low * other.published <= self.published * other.high
-        return least and self.published * other.low <= self.high * other.published
-
-
-def _judged(cells: Sequence[ModelledCell]) -> Iterator[_Judged]:
-    for cell in cells:
-        if cell.role == "excluded" or cell.overhead is None or cell.interval is None or cell.published is None:
-            continue
-        if cell.published > 0:
-            yield _Judged(cell.probe, cell.overhead, *cell.interval, cell.published)
-
-
-def _is_disputed(table: ReferenceTable, one: str | None, other: str | None) -> bool:
-    """Whether tables of one document have two columns in different orders."""
-    orders = {
-        known.overhead(one) < known.overhead(other)
-        for known in reference_tables().values()
-        if known.document_id == table.document_id and one in known.columns and other in known.columns
-        if one is not None and other is not None
-    }
-    return len(orders) > 1
 
 
 # Modelled times in their three most important sentences.
@@ -100,62 +79,34 @@ def _is_disputed(table: ReferenceTable, one: str | None, other: str | None) -> b
 
 def modelled_summary(modelled: ModelledRun, assessments: Sequence[Assessment]) -> list[str]:
     """At most three: claims that do not hold, the largest time, how far predicted ones are off, what has none."""
-    claims = [finding for assessment in assessments for finding in contradicted(assessment)]
-    return most_important([*claims, *_largest(modelled), *_errors(modelled), *_without(modelled)])
-
-
-def _largest(modelled: ModelledRun) -> Iterator[Finding]:
+    findings = [finding for assessment in assessments for finding in contradicted(assessment)]
     times = [cell for cell in modelled.cells if cell.overhead is not None]
     if times:
         cell = max(times, key=lambda one: one.overhead or 0.0)
         low, high = cell.interval or (0.0, 0.0)
         beside = "" if cell.published is None else f"; published: {published_figure(cell.published)}"
         sentence = f"Largest overhead: {_name(cell)}, {cell.overhead:.1f} nsec ({low:.1f} to {high:.1f}){beside}."
-        yield Finding(Rank.LARGEST, sentence)
-
-
-def _errors(modelled: ModelledRun) -> Iterator[Finding]:
-    predicted = [cell for cell in modelled.cells if cell.role == "predicted" and cell.error is not None]
-    if predicted:
-        errors = {cell.id: abs(cell.error or 0.0) for cell in predicted}
-        worst = max(predicted, key=lambda cell: errors[cell.id])
-        middle = f"in the median by {100 * median(errors.values()):.1f} %"
-        at_worst = f"at worst by {100 * errors[worst.id]:.1f} % ({_name(worst)})"
-        yield Finding(Rank.PUBLISHED, f"{len(predicted)} predicted times miss the published ones {middle}, {at_worst}.")
-
-
-def _without(modelled: ModelledRun) -> Iterator[Finding]:
+        findings.append(Finding(Rank.LARGEST, sentence))
+    errors = [(abs(cell.error), cell) for cell in times if cell.role == "predicted" and cell.error is not None]
+    if errors:
+        worst, cell = max(errors, key=itemgetter(0))
+        middle = f"in the median by {100 * median(error for error, _ in errors):.1f} %"
+        at_worst = f"at worst by {100 * worst:.1f} % ({_name(cell)})"
+        sentence = f"{len(errors)} predicted times miss the published ones {middle}, {at_worst}."
+        findings.append(Finding(Rank.PUBLISHED, sentence))
     without = [cell for cell in modelled.cells if cell.reason is not None]
     if without:
         counted = f"{len(without)} of {len(modelled.cells)} cells have no modelled time"
         rank = Rank.OTHER if len(without) < len(modelled.cells) else Rank.FAILED
-        yield Finding(rank, f"{counted}, {without[0].id}: {(without[0].reason or '').splitlines()[0]}")
+        first = (without[0].reason or "").splitlines()[0]
+        findings.append(Finding(rank, f"{counted}, {without[0].id}: {first}"))
+    return most_important(findings)
 
 
 def _name(cell: ModelledCell) -> str:
     kind = probes().get(cell.probe)
     table = f"{cell.table}: " if cell.table else ""
     return f"{table}{kind.title if kind else cell.probe} on {cell.cpu}"
-
-
-# Modelled times for spreadsheets: a row for each cell.
-
-_IDENTITY = ("id", "table", "cpu", "kernel", "probe", "handler", "benchmark", "clock", "unit")
-
-
-def render_modelled_csv(modelled: ModelledRun) -> str:
-    """Return the run's modelled times as RFC 4180 text with a header line; ``error`` is relative."""
-    evidence = ("cost_table", "cost_table_sha256", "profile_sha256", "baseline", "baseline_profile_sha256")
-    figures = ("published", "overhead", "low", "high", "error", "cycles", "role", "calibration_kernel", "reason")
-    names = ["run", "experiment", *_IDENTITY, *figures, *(f"evidence.{name}" for name in evidence)]
-    rows = []
-    for cell in modelled.cells:
-        found = cell.evidence
-        shown = {} if found is None else {f"evidence.{name}": getattr(found, name) for name in evidence}
-        low, high = cell.interval or (None, None)
-        own = {name: getattr(cell, name, None) for name in (*_IDENTITY, *figures)}
-        rows.append({"run": modelled.run, "experiment": modelled.experiment, **own, "low": low, "high": high, **shown})
-    return csv_text(names, rows)
 
 
 # A cost table as it is printed: what a CPU takes for what is counted, and its caches, each figure with its source.
@@ -170,7 +121,10 @@ def cost_sheets(costs: Costs) -> list[Sheet]:
 
 def cost_sheet(costs: Costs) -> Sheet:
     """The costs of a CPU, with ranges and sources; or the reason why no time follows from them."""
-    rows = [Row(one.name, [*map(_significant, (one.value, one.low, one.high)), one.source]) for one in costs.costs]
+    rows = []
+    for one in costs.costs:  # from a fraction of a cycle to thousands
+        figures = [f"{end:.0f}" if abs(end) >= 1000 else f"{end:.4g}" for end in (one.value, one.low, one.high)]
+        rows.append(Row(one.name, [*figures, one.source]))
     declared = "not calibrated" if costs.declared is None else f"declared {costs.declared}"
     reason = [] if costs.reason is None else [f"No time follows from them: {costs.reason}"]
     sources = _by_source((one.name, one.where) for one in costs.costs)
@@ -187,8 +141,10 @@ def _caches(name: str, caches: CpuCaches) -> Sheet:
     tlbs = {"instruction TLB": caches.itlb, "data TLB": caches.dtlb}
     rows = [Row(label, [f"{one.size // 1024} KiB", str(one.ways), str(one.line)]) for label, one in levels.items()]
     rows += [Row(label, [f"{one.entries} entries", str(one.ways), str(one.page)]) for label, one in tlbs.items()]
-    sources = [(label, one.source) for label, one in levels.items()]
-    sources += [(label, one.source) for label, one in tlbs.items()]
+    sources = [
+        *((label, one.source) for label, one in levels.items()),
+        *((label, one.source) for label, one in tlbs.items()),
+    ]
     return Sheet(
         title=f"Caches and TLBs of {cpu(name).title}",
         facts=[f"{caches.core}; entry {caches.name} of cpu_caches.yaml"],
@@ -205,11 +161,6 @@ def _by_source(figures: Iterable[tuple[str, str]]) -> list[str]:
     return [f"{', '.join(of)}: {where}." for where, of in names.items()]
 
 
-def _significant(value: float) -> str:
-    """Four digits at least: costs are from a fraction of a cycle to thousands."""
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-
-
 # Why modelled times miss published figures.
 
 LARGE = 0.15
@@ -223,14 +174,10 @@ class ErrorReason(Fact):
     reason: str
 
 
-@lru_cache(maxsize=1)
-def _error_reasons() -> dict[str, list[ErrorReason]]:
+@cache
+def error_reasons() -> Mapping[str, Sequence[ErrorReason]]:
+    """The known reasons, by the ids of the published tables."""
     return TypeAdapter(dict[str, list[ErrorReason]]).validate_python(read("model_errors.yaml"))
-
-
-def error_reasons(table: str) -> Sequence[ErrorReason]:
-    """The known reasons for one published table, by its id."""
-    return _error_reasons().get(table, [])
 
 
 # Modelled times as tables: published, modelled, error; and how well they agree with what was published.
@@ -264,20 +211,15 @@ class _Table:
 
 def modelled_sheets(modelled: ModelledRun) -> list[Sheet]:
     """A sheet for each of the run's tables, and one that says how well they agree with what was published."""
-    tables = [
-        _Table(list(cells), _published([cell for cell in modelled.cells if _key(cell) == key]))
-        for key, cells in groupby([cell for cell in modelled.cells if cell.reason is None], _key)
-    ]
+    tables = []
+    for key, group in groupby([cell for cell in modelled.cells if cell.reason is None], _key):
+        names = [cell.reference.table for cell in modelled.cells if _key(cell) == key and cell.reference is not None]
+        tables.append(_Table(list(group), reference_tables().get(names[0]) if names else None))
     return [*map(_times, tables), _summary(tables, modelled.cells), *map(cost_sheet, modelled.costs)]
 
 
 def _key(cell: ModelledCell) -> tuple[str | None, str, str]:
     return cell.table, cell.cpu, cell.handler
-
-
-def _published(cells: Sequence[ModelledCell]) -> ReferenceTable | None:
-    name = next((cell.reference.table for cell in cells if cell.reference is not None), None)
-    return None if name is None else reference_tables().get(name)
 
 
 def _times(table: _Table) -> Sheet:
@@ -297,8 +239,8 @@ def _times(table: _Table) -> Sheet:
 
 def _row(cell: ModelledCell) -> Row:
     kind = probes().get(cell.probe)
-    low, high = cell.interval or (None, None)
-    figures = [published_figure(cell.published), *map(_nanoseconds, (cell.overhead, low, high))]
+    times = (cell.overhead, *(cell.interval or (None, None)))
+    figures = [published_figure(cell.published), *(NOTHING if one is None else f"{one:.1f}" for one in times)]
     cycles = NOTHING if cell.cycles is None else f"{cell.cycles:.0f}"
     return Row(kind.title if kind else cell.probe, [*figures, _percent(cell.error), cycles, cell.role or NOTHING])
 
@@ -314,21 +256,21 @@ def _summary(tables: Sequence[_Table], cells: Sequence[ModelledCell]) -> Sheet:
             blocks.append([*rows, Row(total.label, total.cells, "bold")])
     if not blocks:
         blocks = [[Row(name, [NOTHING] * len(_HEADINGS)) for name in dict.fromkeys(cell.cpu for cell in cells)]]
-    errors = [sentence for table in tables for sentence in _large_errors(table)]
+    excluded = [f"{one.table or one.id}, {one.probe} is excluded: {one.exclusion}" for one in cells if one.exclusion]
+    without: dict[tuple[str, str], list[str]] = {}
+    for cell in cells:
+        if cell.reason is not None:
+            without.setdefault((cell.cpu, cell.reason), []).append(cell.table or cell.id)
+    reasons = [
+        f"{name} ({', '.join(dict.fromkeys(where))}) has no modelled time: {reason}"
+        for (name, reason), where in without.items()
+    ]
+    remarks = [sentence for table in tables for sentence in _remarks(table)]
     return Sheet(
         title="Modelled and published times",
         facts=["errors of the overheads that were not fitted to"],
         grid=Grid(_HEADINGS, blocks),
-        sentences=[
-            _MEANING,
-            _ROLES,
-            _PAIRS,
-            *_other_kernels(tables),
-            *errors,
-            *_orders(tables),
-            *(f"{one.table or one.id}, {one.probe} is excluded: {one.exclusion}" for one in cells if one.exclusion),
-            *_reasons(cells),
-        ],
+        sentences=[_MEANING, _ROLES, _PAIRS, *remarks, *excluded, *reasons],
     )
 
 
@@ -341,58 +283,37 @@ def _agreement_row(name: str, found: Sequence[Agreement]) -> Row:
     return Row(name, [str(len(errors)), middle, worst, f"{kept} of {pairs}", f"{in_band} of {pairs}"])
 
 
-def _orders(tables: Sequence[_Table]) -> Iterator[str]:
-    for table in tables:
-        found = agreement(table.published, table.cells) if table.published else None
-        if found is not None and found.lost:
-            yield f"{table.name}: not in the published order: {', '.join(found.lost)}."
-        if found is not None and found.disputed:
-            disputed = ", ".join(found.disputed)
-            yield f"{table.name}: not in order, and the document's own tables disagree: {disputed}."
-
-
-def _large_errors(table: _Table) -> Iterator[str]:
-    """Predicted cells that miss by much, and why."""
+def _remarks(table: _Table) -> Iterator[str]:
+    """What was fitted to with another kernel's counts, predicted cells that miss by much and why, the order."""
+    elsewhere: dict[tuple[str, str], list[ModelledCell]] = {}
+    for cell in table.cells:
+        if cell.calibration_kernel is not None:
+            elsewhere.setdefault((cell.kernel, cell.calibration_kernel), []).append(cell)
+    for (kernel, fitted_to), cells in elsewhere.items():
+        yield (
+            f"{table.name}, {_errors(cells)}: predicted from the counts of kernel {kernel}; the costs were fitted to "
+            f"these figures with the counts of {fitted_to}."
+        )
     large = [cell for cell in table.cells if cell.role == "predicted" and abs(cell.error or 0.0) > LARGE]
-    known = error_reasons(table.published.id) if table.published else []
+    known = error_reasons().get(table.published.id, ()) if table.published else ()
     for reason in known:
         concerned = [cell for cell in large if published_column(cell.probe) in reason.columns]
         if concerned:
-            errors = ", ".join(f"{cell.probe} {_percent(cell.error)}" for cell in concerned)
-            yield f"{table.name}, {errors}: {reason.reason}"
+            yield f"{table.name}, {_errors(concerned)}: {reason.reason}"
     explained = {column for reason in known for column in reason.columns}
     for cell in large:
         if published_column(cell.probe) not in explained and cell.calibration_kernel is None:
-            yield f"{table.name}, {cell.probe} {_percent(cell.error)}: the reason is not known."
+            yield f"{table.name}, {_errors([cell])}: the reason is not known."
+    found = agreement(table.published, table.cells) if table.published else None
+    if found is not None and found.lost:
+        yield f"{table.name}: not in the published order: {', '.join(found.lost)}."
+    if found is not None and found.disputed:
+        disputed = ", ".join(found.disputed)
+        yield f"{table.name}: not in order, and the document's own tables disagree: {disputed}."
 
 
-def _other_kernels(tables: Sequence[_Table]) -> Iterator[str]:
-    """Published figures that costs were fitted to, with the counts of other kernels than those of the run."""
-    for table in tables:
-        found: dict[tuple[str, str], list[ModelledCell]] = {}
-        for cell in table.cells:
-            if cell.calibration_kernel is not None:
-                found.setdefault((cell.kernel, cell.calibration_kernel), []).append(cell)
-        for (kernel, fitted_to), cells in found.items():
-            errors = ", ".join(f"{cell.probe} {_percent(cell.error)}" for cell in cells)
-            yield (
-                f"{table.name}, {errors}: predicted from the counts of kernel {kernel}; the costs were fitted to these "
-                f"figures with the counts of {fitted_to}."
-            )
-
-
-def _reasons(cells: Sequence[ModelledCell]) -> Iterator[str]:
-    """Why cells have no modelled time, once for each reason."""
-    names: dict[tuple[str, str], list[str]] = {}
-    for cell in cells:
-        if cell.reason is not None:
-            names.setdefault((cell.cpu, cell.reason), []).append(cell.table or cell.id)
-    for (name, reason), where in names.items():
-        yield f"{name} ({', '.join(dict.fromkeys(where))}) has no modelled time: {reason}"
-
-
-def _nanoseconds(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:.1f}"
+def _errors(cells: Sequence[ModelledCell]) -> str:
+    return ", ".join(f"{cell.probe} {_percent(cell.error)}" for cell in cells)
 
 
 def _percent(value: float | None) -> str:

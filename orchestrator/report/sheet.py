@@ -357,7 +357,10 @@ def proof_lists(
     proved = [(cell, cell.evidence) for cell in cells if cell.status == "ok" and cell.evidence]
     lists = []
     for (symbol, clocksource), group in groupby(proved, lambda pair: (pair[1].symbol, pair[1].clocksource)):
-        proofs = [Proof(name(cell), evidence.mechanism, _live(evidence), facts(evidence)) for cell, evidence in group]
+        proofs = []
+        for cell, evidence in group:
+            live = bytes.fromhex(evidence.probe_bytes)[:_SHOWN_BYTES].hex(" ")
+            proofs.append(Proof(name(cell), evidence.mechanism, live, facts(evidence)))
         lists.append(ProofList(f"Evidence at {symbol} (clocksource {clocksource})", proofs))
     return lists
 
@@ -392,10 +395,6 @@ def hides_traps(cell: CellRecord) -> bool:
         return False
     hits_by_others = bool(evidence.others) or (evidence.others is None and evidence.mechanism == "int3")
     return evidence.int3 is None and hits_by_others
-
-
-def _live(evidence: Evidence) -> str:
-    return bytes.fromhex(evidence.probe_bytes)[:_SHOWN_BYTES].hex(" ")
 
 
 # Cells without a number, grouped by the reason that they share.

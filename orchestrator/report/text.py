@@ -17,9 +17,7 @@ from orchestrator.plain_text import counted, cut, shown
 from orchestrator.report.claims import Assessment, ClaimsLayout, ClaimsPart, Verdict, assess, decided_claims
 from orchestrator.report.kind import ReportRegistry, groups
 from orchestrator.report.sheet import GAP, Finding, Footnote, Grid, ProofList, Rank, Sheet, by_reason, shared_key
-from orchestrator.results.contract import CellRecord, RunRecord
-
-# The tables that a run is printed as.
+from orchestrator.results.contract import RunRecord
 
 _LONG = 150
 """Characters of a reason that a reader would not read twice: two lines."""
@@ -130,8 +128,12 @@ def _without_number(run: RunRecord) -> Iterator[Finding]:
     if failed:
         most = max(failed, key=len)
         count = sum(map(len, failed))
+        first = most[0].id
+        if count > 1:
+            all_of = "all" if len(most) == count else f"{len(most)} of them"
+            first = f"the first {first}" if len(most) == 1 else f"{all_of} for one reason, the first {first}"
         how_many = f"Failed: {count} of {counted(len(run.cells), 'cell')}"
-        yield Finding(Rank.FAILED, f"{how_many}, {_which(most, count)}: {cut(most[0].first_line, _LONGEST_REASON)}")
+        yield Finding(Rank.FAILED, f"{how_many}, {first}: {cut(most[0].first_line, _LONGEST_REASON)}")
     others = by_reason(cell for cell in run.cells if cell.status in ("skipped", "unsupported"))
     if others:
         rank = Rank.OTHER if any(cell.status == "ok" for cell in run.cells) else Rank.FAILED
@@ -144,16 +146,6 @@ def _without_number(run: RunRecord) -> Iterator[Finding]:
         more = f"; {counted(len(reasons) - _REASONS, 'more reason')}" if len(reasons) > _REASONS else ""
         how_many = f"Without a number: {by_status.total()} of {counted(len(run.cells), 'cell')} ({states})"
         yield Finding(rank, f"{how_many}. {'; '.join(reasons[:_REASONS])}{more}.")
-
-
-def _which(group: Sequence[CellRecord], failed: int) -> str:
-    """Of the cells that failed those with the reason that follows."""
-    first = group[0].id
-    if failed == 1:
-        return first
-    if len(group) == 1:
-        return f"the first {first}"
-    return f"{'all' if len(group) == failed else f'{len(group)} of them'} for one reason, the first {first}"
 
 
 NO_CELLS = "No cell of this run has an outcome yet."
@@ -184,25 +176,19 @@ def print_sheets(
     gap: str = "\n",
 ) -> None:
     """Print sheets, the outcome of claims and a summary's sentences in the same way, with a gap between them."""
-    for index, lines in enumerate(_parts(console, sheets, claims, sentences)):
+    width, rule = console.width, "-" if console.options.ascii_only else "─"
+    parts = [*(_sheet(sheet, width, rule) for sheet in sheets), *(_claims(part, width, rule) for part in claims)]
+    if sentences:
+        lines = (_paragraph(f"- {sentence}", min(width, _WIDEST_PROSE), hanging="  ") for sentence in sentences)
+        parts.append(chain([Text("Summary", style="bold")], *lines))
+    for index, part in enumerate(parts):
         if index:
             console.print(gap, end="")
-        for line in lines:
+        for line in part:
             if console.options.ascii_only:
                 line.plain = line.plain.encode("ascii", "replace").decode("ascii")
             # The terminal wraps a line that is too long: cutting it would lose figures.
             console.print(line, soft_wrap=True)
-
-
-def _parts(
-    console: Console, sheets: Sequence[Sheet], claims: Sequence[ClaimsPart], sentences: Sequence[str]
-) -> Iterator[Iterator[Text]]:
-    width, rule = console.width, "-" if console.options.ascii_only else "─"
-    yield from (_sheet(sheet, width, rule) for sheet in sheets)
-    yield from (_claims(part, width, rule) for part in claims)
-    if sentences:
-        lines = (_paragraph(f"- {sentence}", min(width, _WIDEST_PROSE), hanging="  ") for sentence in sentences)
-        yield chain([Text("Summary", style="bold")], *lines)
 
 
 def _sheet(sheet: Sheet, width: int, rule: str) -> Iterator[Text]:
@@ -324,7 +310,12 @@ def _markdown_sheet(sheet: Sheet) -> Iterator[str]:
         mark = "" if footnote.mark is None else f"\\[{footnote.mark}\\] "
         yield mark + paragraph(first) + ("\n\n" + quoted(others) if others else "")
     for proofs in sheet.proofs:
-        yield _markdown_evidence(proofs)
+        rows = [["probe", "mechanism", "bytes at the probe point", "checked"], ["---"] * 4]
+        rows += [
+            [escaped(proof.name), escaped(proof.mechanism), f"`{proof.live}`", escaped(", ".join(proof.facts))]
+            for proof in proofs.proofs
+        ]
+        yield f"### {escaped(proofs.place)}\n\n" + "\n".join(map(_table_row, rows))
 
 
 def grid_table(grid: Grid) -> str:
@@ -352,15 +343,6 @@ def quoted(lines: Sequence[str], language: str = "text") -> str:
     longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
     return "\n".join([f"{fence}{language}", *lines, fence])
-
-
-def _markdown_evidence(proofs: ProofList) -> str:
-    rows = [["probe", "mechanism", "bytes at the probe point", "checked"], ["---"] * 4]
-    rows += [
-        [escaped(proof.name), escaped(proof.mechanism), f"`{proof.live}`", escaped(", ".join(proof.facts))]
-        for proof in proofs.proofs
-    ]
-    return f"### {escaped(proofs.place)}\n\n" + "\n".join(map(_table_row, rows))
 
 
 def _markdown_claims(part: ClaimsPart) -> Iterator[str]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NamedTuple
 
 from orchestrator.catalog.data import choices_sentence, nearest, unknown
 from orchestrator.errors import UsageError
@@ -35,8 +35,7 @@ class FilterError(ValueError):
         self.hint = hint or (f"for example --only {example}" if example else "")
 
 
-@dataclass(frozen=True)
-class Term:
+class Term(NamedTuple):
     """A pattern of file names (``*``, ``?``, ``[...]``) that any of these keys may match."""
 
     keys: tuple[str, ...]
@@ -71,13 +70,13 @@ class CellFilter:
         return _OF_COMMAS if len(self.terms) > 1 else ""
 
     def matches(self, name_of: NameOf) -> bool:
-        return all(any(fnmatchcase(name_of(key), term.pattern) for key in term.keys) for term in self.terms)
+        return all(any(fnmatchcase(name_of(key), pattern) for key in keys) for keys, pattern in self.terms)
 
 
 def names_of(cell: CellRecord) -> NameOf:
     """The names of a stored cell."""
-    own = {key: str(getattr(cell, key)) for key in KEYS if key not in ("table", "point")}
-    return {**own, "table": cell.table or "", "point": str(cell.parameters.get("at", ""))}.__getitem__
+    own = {key: str(getattr(cell, key) or "") for key in KEYS if key != "point"}
+    return {**own, "point": str(cell.parameters.get("at", ""))}.__getitem__
 
 
 def only(cells: Iterable[CellRecord]) -> list[str]:
@@ -217,7 +216,7 @@ def _plain(budget: Budget) -> str | Mapping[str, str]:
 # The cells of a run that a person names: by their ids, by parts of them (``kprobe``), or as ``--only`` does.
 
 _SHOWN = 20
-_HINT = "CELL is a cell's id, parts of it such as kprobe, or a pattern such as 'bpf-*'"
+_HINT = "CELL is a cell's id, parts of it such as kprobe, or a pattern: 'bpf-*'"
 _IS_FILTER = re.compile(r"[*?=\[,]")
 
 
@@ -227,17 +226,15 @@ def cells_named(run: RunRecord, name: str) -> Sequence[CellRecord]:
     Raises UsageError where there is none.
     """
     ids = [cell.id for cell in run.cells]
-    chosen = [] if _with_parts(ids, name) or not _IS_FILTER.search(name) else _selected(run, name)
-    found = {cell.id for cell in chosen} or set(ids_named(ids, name, f"run {run.run}"))
-    return [cell for cell in run.cells if cell.id in found]
-
-
-def _selected(run: RunRecord, name: str) -> Sequence[CellRecord]:
-    try:
-        wanted = CellFilter.of(name)
-    except FilterError as error:
-        raise UsageError(str(error), where=f"cell {name!r}", hint=error.hint) from None
-    return [cell for cell in run.cells if wanted.matches(names_of(cell))]
+    chosen: list[CellRecord] = []
+    if _IS_FILTER.search(name) and not _with_parts(ids, name):
+        try:
+            wanted = CellFilter.of(name)
+        except FilterError as error:
+            raise UsageError(str(error), where=f"cell {name!r}", hint=error.hint) from None
+        chosen = [cell for cell in run.cells if wanted.matches(names_of(cell))]
+    found = set() if chosen else set(ids_named(ids, name, f"run {run.run}"))
+    return chosen or [cell for cell in run.cells if cell.id in found]
 
 
 def ids_named(ids: Sequence[str], name: str, where: str) -> Sequence[str]:
@@ -247,15 +244,9 @@ def ids_named(ids: Sequence[str], name: str, where: str) -> Sequence[str]:
     """
     found = _with_parts(ids, name)
     if not found:
-        known = list(dict.fromkeys(part for one in ids for part in one.split("/")))
-        guess = nearest(name, known)
-        raise UsageError(
-            f"{where} has no cell '{name}'",
-            detail=["cells:", *ids[:_SHOWN]],
-            hint=f"did you mean '{guess}'?"
-            if guess
-            else "CELL is a cell's id, parts of it such as kprobe, or a pattern: 'bpf-*'",
-        )
+        guess = nearest(name, list(dict.fromkeys(part for one in ids for part in one.split("/"))))
+        hint = f"did you mean '{guess}'?" if guess else _HINT
+        raise UsageError(f"{where} has no cell '{name}'", detail=["cells:", *ids[:_SHOWN]], hint=hint)
     return found
 
 

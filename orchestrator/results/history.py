@@ -163,13 +163,14 @@ class History:
         return point.value if self.quantity == "value" else point.overhead
 
 
-def metrics(store: Store, experiment: str | None = None) -> Sequence[Metric]:
-    """Every metric of an experiment, or of all, that is in some run, also where it has no outcome yet; in order."""
+def metrics(store: Store, experiment: str | None = None, *, with_outcome: bool = False) -> Sequence[Metric]:
+    """Every metric of an experiment, or of all, in order; those that have an outcome, or all that a run plans."""
     # CROSS JOIN keeps the order of the tables: the runs first, of which each leads to its cells by the primary key.
     rows = store.select(
         "SELECT DISTINCT runs.experiment AS experiment, cells.id AS id FROM runs CROSS JOIN cells"
-        " ON cells.run = runs.id WHERE (?1 IS NULL OR runs.experiment = ?1)",
+        " ON cells.run = runs.id WHERE (?1 IS NULL OR runs.experiment = ?1) AND (NOT ?2 OR cells.status != 'planned')",
         experiment,
+        with_outcome,
     )
     return sorted(Metric(row["experiment"], row["id"]) for row in rows)
 
@@ -179,30 +180,29 @@ def history(store: Store, metric: Metric, quantity: Quantity = "value", *, since
 
     Raises LabError for a store that another program has changed.
     """
-    rows = _rows(
-        store,
-        f"SELECT runs.id AS run, runs.started AS started, runs.digest AS digest, {_RECORD} AS fields"  # noqa: S608 (constants)
-        " FROM runs CROSS JOIN cells ON cells.run = runs.id AND cells.id = ?2"
-        " WHERE runs.experiment = ?1 AND runs.started >= ?3 AND record NOT NULL ORDER BY runs.number",
-        metric.experiment,
-        metric.cell,
-        since,
-    )
-    return _with_boots(store, _history(metric, _points(rows, store.path), quantity)) if rows else None
+    wanted = "cells.id = ?1 AND runs.experiment = ?2 AND runs.started >= ?3"
+    found = _histories(store, quantity, "runs", wanted, metric.cell, metric.experiment, since)
+    return found[0] if found else None
 
 
 def recent_histories(store: Store, runs: int, quantity: Quantity = "value", *, since: str = "") -> Sequence[History]:
     """The histories of all metrics in the newest ``runs`` runs of the store, by metric; ``since`` as above."""
-    rows = _rows(
-        store,
-        f"SELECT cells.id AS cell, {_RECORD} AS fields, newest.experiment AS experiment,"  # noqa: S608 (constants)
-        " newest.id AS run, newest.started AS started, newest.digest AS digest"
-        " FROM (SELECT * FROM run_entries ORDER BY number DESC LIMIT ?) AS newest"
-        " CROSS JOIN cells ON cells.run = newest.id WHERE newest.started >= ? AND record NOT NULL"
-        " ORDER BY newest.number",
-        runs,
-        since,
-    )
+    newest = "(SELECT * FROM run_entries ORDER BY number DESC LIMIT ?1) AS runs"
+    return _histories(store, quantity, newest, "runs.started >= ?2", runs, since)
+
+
+def _histories(store: Store, quantity: Quantity, runs: str, wanted: str, *values: object) -> Sequence[History]:
+    """The histories of the cells of ``runs``, a table of them, that are ``wanted``, by metric."""
+    try:
+        rows = store.select(
+            "SELECT runs.experiment AS experiment, cells.id AS cell, runs.id AS run, runs.started AS started,"  # noqa: S608 (constants)
+            f" runs.digest AS digest, {_RECORD} AS fields FROM {runs} CROSS JOIN cells ON cells.run = runs.id"
+            f" WHERE {wanted} AND record NOT NULL ORDER BY runs.number",
+            *values,
+        )
+    except sqlite3.OperationalError as error:
+        # The store translates all but what json_extract() says: malformed JSON.
+        raise _contradiction(store.path, "a run", str(error)) from error
     found: dict[Metric, list[Point]] = {}
     for row, point in zip(rows, _points(rows, store.path), strict=True):
         found.setdefault(Metric(row["experiment"], row["cell"]), []).append(point)
@@ -224,14 +224,6 @@ def _with_boots(store: Store, history: History) -> History:
     apart = between_boots(store, history.metric.experiment, history.metric.cell, history.points[0].started)
     points = [replace(point, between_boots=apart.get(point.run)) for point in history.points]
     return replace(history, points=points)
-
-
-def _rows(store: Store, query: str, *values: object) -> Sequence[sqlite3.Row]:
-    try:
-        return store.select(query, *values)
-    except sqlite3.OperationalError as error:
-        # The store translates all but what json_extract() says: malformed JSON.
-        raise _contradiction(store.path, "a run", str(error)) from error
 
 
 def _points(rows: Sequence[sqlite3.Row], store: Path) -> Sequence[Point]:
@@ -258,38 +250,6 @@ def _contradiction(store: Path, what: str, why: str) -> LabError:
     )
 
 
-# Of which runs a metric has outcomes, without reading them: whether its history has changed.
-
-
-@dataclass(frozen=True)
-class Outcomes:
-    """How many runs have one, the number of the newest of these, and the sum of all their numbers.
-
-    An outcome never changes. So a history that has these three again is the same, as far as runs are not exchanged.
-    ``since`` counts the runs from a given one on.
-    """
-
-    runs: int
-    newest: int
-    numbers: int
-    since: int
-
-
-def outcomes(store: Store, since: str) -> Mapping[Metric, Outcomes]:
-    """Every metric that has an outcome, in order; ``since`` is the id of a run."""
-    rows = store.select(
-        "SELECT runs.experiment AS experiment, cells.id AS cell, count(*) AS runs, max(runs.number) AS newest,"
-        " sum(runs.number) AS numbers, sum(runs.number >= (SELECT number FROM runs WHERE id = ?)) AS since"
-        " FROM cells JOIN runs ON runs.id = cells.run WHERE cells.status != 'planned'"
-        " GROUP BY runs.experiment, cells.id ORDER BY runs.experiment, cells.id",
-        since,
-    )
-    return {
-        Metric(row["experiment"], row["cell"]): Outcomes(row["runs"], row["newest"], row["numbers"], row["since"])
-        for row in rows
-    }
-
-
 # The metrics that a person names: ``EXPERIMENT:CELL``, where CELL is an id or parts of one, or ``EXPERIMENT``.
 
 _SHOWN = 20
@@ -311,22 +271,15 @@ def _no_such(store: Store, name: str, experiment: str) -> UsageError:
     experiments = list(dict.fromkeys(entry.experiment for entry in store.runs()))
     if not experiments:
         return UsageError("there is no run yet", where=str(store.path), hint=f"Make one: {PROGRAM} run CONFIG")
-    guess = next((one for one in experiments if one.startswith(experiment)), nearest(experiment, experiments))
-    example = _meant(store, name, guess, experiments[0])
-    question = f"; did you mean '{example}'?" if example else ""
+    meant = next((one for one in experiments if one.startswith(experiment)), nearest(experiment, experiments))
+    if meant is None or ":" in name:
+        # A cell alone, such as ``kprobe``, is looked for in the newest experiment.
+        place, cell = meant or experiments[0], name.rpartition(":")[2]
+        known = (metric.cell.split("/") for metric in metrics(store, place))
+        meant = f"{place}:{cell}" if any(set(cell.split("/")) <= set(parts) for parts in known) else meant
     return UsageError(
         f"no run of this lab is of the experiment '{experiment}'",
         where=str(store.path),
         detail=["experiments:", *shown(experiments, _SHOWN, "...")],
-        hint=f"METRIC is EXPERIMENT:CELL{question}",
+        hint="METRIC is EXPERIMENT:CELL" + (f"; did you mean '{meant}'?" if meant else ""),
     )
-
-
-def _meant(store: Store, name: str, guess: str | None, newest: str) -> str | None:
-    """A metric that is there; a cell alone, such as ``kprobe``, is looked for in the newest experiment."""
-    if guess is not None and ":" not in name:
-        return guess
-    experiment, cell = guess or newest, name.rpartition(":")[2]
-    parts = set(cell.split("/"))
-    known = [metric.cell for metric in metrics(store, experiment)]
-    return f"{experiment}:{cell}" if any(parts <= set(one.split("/")) for one in known) else guess

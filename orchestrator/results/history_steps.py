@@ -73,7 +73,11 @@ def steps_of_times(values: Sequence[float]) -> Sequence[int]:
     noise = noise_of(values)
     if not noise:
         return []
-    cleaned = _without_outliers(values, _FAR * noise)
+    # At the ends the window is moved, not cut: two outliers there would be half of a short one.
+    starts = [min(max(0, at - _WINDOW // 2), len(values) - _WINDOW) for at in range(len(values))]
+    centres = [median(values[start : start + _WINDOW]) for start in starts]
+    pairs = zip(values, centres, strict=True)
+    cleaned = [value if abs(value - centre) <= _FAR * noise else centre for value, centre in pairs]
     if not _has_abrupt_place(cleaned):
         return []
     try:
@@ -83,7 +87,10 @@ def steps_of_times(values: Sequence[float]) -> Sequence[int]:
     except ImportError as error:
         hint = "install it: pip install 'probe-lab[statistics]'; exact counts need no library"
         raise HostError("steps in a history of times need the library ruptures", hint=hint) from error
-    scale = noise * math.sqrt(_inflation(values))
+    # How many times larger autocorrelation makes the variance of a mean.
+    one, two = (_mean_square_difference(values, lag) for lag in (1, 2))
+    correlation = min(max(two / one - 1, 0.0), _STRONGEST) if one else 0.0
+    scale = noise * math.sqrt((1 + correlation) / (1 - correlation))
     series = numpy.array(cleaned) / scale
     penalty = NormalDist().inv_cdf(1 - _FALSE / (2 * len(values))) ** 2
     # The linear kernel's cost is the sum of squared deviations from the mean.
@@ -101,13 +108,6 @@ def noise_of(values: Sequence[float]) -> float:
     # More than half are equal where a coarse clock was read: then their mean, of which a normal's is 0.798 deviations.
     deviation = _NORMAL * median(deviations) or sum(deviations) / len(deviations) / 0.798
     return deviation / math.sqrt(2)
-
-
-def _inflation(values: Sequence[float]) -> float:
-    """How many times larger autocorrelation makes the variance of a mean."""
-    one, two = (_mean_square_difference(values, lag) for lag in (1, 2))
-    correlation = min(max(two / one - 1, 0.0), _STRONGEST) if one else 0.0
-    return (1 + correlation) / (1 - correlation)
 
 
 def _mean_square_difference(values: Sequence[float], lag: int) -> float:
@@ -146,15 +146,6 @@ def _change(values: Sequence[float], place: int, width: int) -> float:
     return abs(fmean(values[place : place + width]) - fmean(values[max(place - width, 0) : place]))
 
 
-def _without_outliers(values: Sequence[float], limit: float) -> Sequence[float]:
-    """The values; one that is farther than ``limit`` from the median of those around it is that median."""
-    half = _WINDOW // 2
-    # At the ends the window is moved, not cut: two outliers there would be half of a short one.
-    starts = [min(max(0, at - half), len(values) - _WINDOW) for at in range(len(values))]
-    centres = [median(values[start : start + _WINDOW]) for start in starts]
-    return [value if abs(value - centre) <= limit else centre for value, centre in zip(values, centres, strict=True)]
-
-
 # The steps of a history: between which runs a cost changed.
 
 
@@ -179,8 +170,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps that were found, oldest first, and a sentence on how."""
+    """A history with the steps that were found in it, oldest first, and a sentence on how."""
 
+    history: History
     found: Sequence[Step]
     how: str
 
@@ -190,25 +182,23 @@ def steps_of(history: History) -> Steps:
     numbers = history.numbers
     if history.is_exact:
         places = [at + 1 for at, ((_, one), (_, other)) in enumerate(pairwise(numbers)) if one != other]
-        return Steps(_steps(history, places), "The count is exact: each change is a step.")
+        return Steps(history, _steps(history, places), "The count is exact: each change is a step.")
     if history.newest.clock == "instructions" and any(point.resolution for point, _ in numbers):
         how = "A change is a step where it exceeds what A/A boots of the same work resolve."
-        return Steps(_steps(history, list(_beyond_resolution(numbers))), how)
+        return Steps(history, _steps(history, list(_beyond_resolution(numbers))), how)
     if len(numbers) < FEWEST_POINTS:
         runs = counted(len(numbers), "run")
         how = f"{runs} with a number: of fewer than {FEWEST_POINTS}, no step can be distinguished from noise."
-        return Steps([], how)
+        return Steps(history, [], how)
     how = f"Steps are fitted, each with {SHORTEST_SEGMENT} runs or more on either side: a newer one does not show yet."
-    return Steps(_steps(history, steps_of_times([value for _, value in numbers])), how)
+    return Steps(history, _steps(history, steps_of_times([value for _, value in numbers])), how)
 
 
 def _steps(history: History, places: Sequence[int]) -> Sequence[Step]:
     """The steps at these places of the points with a number, of which each segment has a level."""
     numbers = history.numbers
     ends = [0, *places, len(numbers)]
-    levels = (
-        [sample_median([value for _, value in numbers[start:end]]) for start, end in pairwise(ends)] if places else []
-    )
+    levels = [sample_median([value for _, value in numbers[start:end]]) for start, end in pairwise(ends) if places]
     index = {point.run: at for at, point in enumerate(history.points)}
     found = []
     for place, (old, new) in zip(places, pairwise(levels), strict=True):
@@ -250,10 +240,7 @@ class Origins:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.of = lru_cache(maxsize=_KEPT)(self._read)
-
-    def _read(self, run: str) -> Origin:
-        return origin_of(self.store.entry(run).directory, self.store.provenance(run))
+        self.of = lru_cache(_KEPT)(lambda run: origin_of(store.entry(run).directory, store.provenance(run)))
 
 
 def causes(origins: Origins, step: Step, metric: Metric) -> Sequence[OriginDifference]:
@@ -276,20 +263,12 @@ def _origin(origins: Origins, point: Point, cell: str) -> Origin:
     origin = origins.of(point.run)
     query = "SELECT json_extract(record, '$.kernel') AS kernel FROM cells WHERE run = ? AND id = ?"
     kernel = origins.store.select(query, point.run, cell)[0]["kernel"]
-    boots = [
-        boot.model_copy(
-            update={
-                "modules": {name: one for name, one in boot.modules.items() if _is_of(name, cell)},
-                "inputs": {name: one for name, one in boot.inputs.items() if name == cell},
-            }
-        )
-        for boot in origin.boots
-        if boot.kernel.name == kernel
-    ]
+    boots = []
+    for boot in origin.boots:
+        if boot.kernel.name == kernel:
+            # Of several modules of one cell, each has its name behind the cell's.
+            modules = {name: one for name, one in boot.modules.items() if f"{name}: ".startswith(f"{cell}: ")}
+            inputs = {name: one for name, one in boot.inputs.items() if name == cell}
+            boots.append(boot.model_copy(update={"modules": modules, "inputs": inputs}))
     # A record names the kernel as its boot does. Where none has that name, another version has written the file.
     return origin.model_copy(update={"boots": tuple(boots)}) if boots else origin
-
-
-def _is_of(module: str, cell: str) -> bool:
-    """Whether a boot's module is the cell's; of several, each has its name behind the cell's."""
-    return module == cell or module.startswith(f"{cell}: ")

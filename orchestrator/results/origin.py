@@ -21,8 +21,6 @@ from orchestrator.plain_text import cut, plain_line
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
 
-# What two runs were made with, and what of it differs, by their ``provenance.json`` alone.
-
 FILE_NAME = "provenance.json"
 
 _LARGEST_FILE = 64 << 20  # 10 000 cells with a module each take some 3 MB
@@ -207,8 +205,7 @@ def origin_differences(
         *_inputs(before, after, named),
         *_modules(before, after, same_tools=not found),
         *found,
-        *_kernels(before, after),
-        *_images(before, after),
+        *_kernels_and_images(before, after),
         *_machines(before, after),
     ]
 
@@ -233,7 +230,7 @@ def _both(before: Origin, after: Origin, name: Callable[[Boot], str | None]) -> 
     return ((key, first[key], second[key]) for key in first if key and key in second)
 
 
-def _kernels(before: Origin, after: Origin) -> Iterator[OriginDifference]:
+def _kernels_and_images(before: Origin, after: Origin) -> Iterator[OriginDifference]:
     for name, first, second in _both(before, after, lambda boot: boot.kernel.name):
         one, other = first.kernel, second.kernel
         what = f"kernel {name}"
@@ -245,13 +242,9 @@ def _kernels(before: Origin, after: Origin) -> Iterator[OriginDifference]:
             yield OriginDifference(what, detail=("its image",))
         elif first.initramfs_sha256 != second.initramfs_sha256:
             yield OriginDifference(f"programs in guests with kernel {name}")
-
-
-def _images(before: Origin, after: Origin) -> Iterator[OriginDifference]:
     for name, first, second in _both(before, after, lambda boot: boot.image.name if boot.image else None):
-        one, other = first.image, second.image
-        if one is not None and other is not None and one.key != other.key:
-            yield OriginDifference(f"image {name}", detail=_differing(one.packages, other.packages))
+        if first.image is not None and second.image is not None and first.image.key != second.image.key:
+            yield OriginDifference(f"image {name}", detail=_differing(first.image.packages, second.image.packages))
 
 
 def _machines(before: Origin, after: Origin) -> Iterator[OriginDifference]:
@@ -294,10 +287,11 @@ def _modules(before: Origin, after: Origin, *, same_tools: bool) -> Iterator[Ori
         for origin in (before, after)
     )
     found: dict[str, dict[str, None]] = {}
-    for cell in first:
-        if cell not in second:
-            continue
+    for cell in [cell for cell in first if cell in second]:
         (boot, one), (other_boot, other) = first[cell], second[cell]
+        own, others_own = (at.inputs.get(cell, {}).get("probe") for at in (boot, other_boot))
+        if own is not None and others_own is not None and own != others_own:
+            continue  # the user's own file is named by itself
         sources, others = boot.sources.get(one.key), other_boot.sources.get(other.key)
         if sources and others:
             changed = [_source_title(name, one.name) for name in _differing(sources, others)]
@@ -305,16 +299,9 @@ def _modules(before: Origin, after: Origin, *, same_tools: bool) -> Iterator[Ori
             # A key is that of sources, kernel and compiler. Earlier versions did not record the sources by themselves.
             rebuilt = one.key != other.key and same_tools and boot.kernel == other_boot.kernel
             changed = ["its sources"] if rebuilt else []
-        if changed and not _has_named(boot, other_boot, cell):
+        if changed:
             found.setdefault(f"module {one.name or f'of {_plain(cell)}'}", {}).update(dict.fromkeys(changed))
-    for what, files in found.items():
-        yield OriginDifference(what, detail=tuple(files))
-
-
-def _has_named(boot: Boot, other: Boot, cell: str) -> bool:
-    """Whether the user's own file of the cell's module differs, which is then named by itself."""
-    one, another = (one.inputs.get(cell, {}).get("probe") for one in (boot, other))
-    return one is not None and another is not None and one != another
+    yield from (OriginDifference(what, detail=tuple(files)) for what, files in found.items())
 
 
 def _source_title(file: str, module: str) -> str:

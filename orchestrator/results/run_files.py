@@ -75,17 +75,14 @@ def module_folders(directory: Path, boot: Boot, cell: CellRecord) -> Iterator[st
 
 def module_source(directory: Path, folder: str, most: int) -> KeptFile | None:
     """The C of a module as one text, the file that is named after it first; at most ``most`` bytes of each file."""
-    text = b"".join(_texts(directory, directory / folder, most))
-    return KeptFile(folder, text[:most], max(0, len(text) - most)) if text else None
-
-
-def _texts(directory: Path, folder: Path, most: int) -> Iterator[bytes]:
-    own = folder.name.rpartition("-")[0]
-    files = [file for file in folder.iterdir() if file.name.endswith(_SOURCES)]
+    own = Path(folder).name.rpartition("-")[0]
+    files = [file for file in (directory / folder).iterdir() if file.name.endswith(_SOURCES)]
+    text = b""
     for file in sorted(files, key=lambda one: (not one.name.startswith(own), one.suffix != ".c", one.name)):
         found = kept_file(directory, file.relative_to(directory).as_posix(), most)
         if found is not None:
-            yield f"/* ----- {file.name} ----- */\n".encode() + found.content + b"\n"
+            text += f"/* ----- {file.name} ----- */\n".encode() + found.content + b"\n"
+    return KeptFile(folder, text[:most], max(0, len(text) - most)) if text else None
 
 
 def _inside(directory: Path, file: Path) -> Path | None:
@@ -135,15 +132,13 @@ def last_lines(directory: Path, cells: Iterable[str]) -> Mapping[str, str]:
     """The last lines of the console of each of these cells, where it is still there."""
     wanted = list(cells)
     known = consoles(directory) if wanted else {}
-    tails = {cell: _tail(directory, known[cell]) for cell in wanted if cell in known}
+    tails = {}
+    for cell in wanted:
+        kept = kept_file(directory, known[cell], _TAIL_BYTES) if cell in known else None
+        text = "" if kept is None else kept.content.decode("utf-8", errors="replace")
+        lines = [plain_line(line.rstrip()) for line in without_sequences(text).split("\n")]
+        tails[cell] = "\n".join([line for line in lines if line][-LAST_LINES:])
     return {cell: tail for cell, tail in tails.items() if tail}
-
-
-def _tail(directory: Path, console: str) -> str:
-    kept = kept_file(directory, console, _TAIL_BYTES)
-    text = "" if kept is None else kept.content.decode("utf-8", errors="replace")
-    lines = [plain_line(line.rstrip()) for line in without_sequences(text).split("\n")]
-    return "\n".join([line for line in lines if line][-LAST_LINES:])
 
 
 # How long cells took in earlier runs on this host, by their logs of steps: seconds of the host's time.
@@ -176,38 +171,40 @@ def durations(store: Store, experiment: str) -> Durations:
 
     A run whose log or record cannot be read tells nothing.
     """
-    complete = [entry for entry in store.runs() if entry.status == "complete"]
-    own = _logged(entry for entry in complete if entry.experiment == experiment)
+
+    def latest(wanted: str | None) -> list[RunEntry]:
+        complete = (one for one in store.runs() if one.status == "complete" and wanted in (None, one.experiment))
+        return list(islice((one for one in complete if (one.directory / LOG_NAME).is_file()), _RUNS))
+
+    own = latest(experiment)
     by_cell: dict[str, list[float]] = defaultdict(list)
     by_benchmark: dict[str, list[float]] = defaultdict(list)
-    for entry in dict.fromkeys([*own, *_logged(complete)]):
-        for cell, benchmark, seconds in _of_run(store, entry):
-            by_benchmark[benchmark].append(seconds)
-            if entry in own:
-                by_cell[cell].append(seconds)
+    for entry in dict.fromkeys([*own, *latest(None)]):
+        try:
+            record, lines = store.load_run(entry.id), _log_lines(entry.directory, _LARGEST_TIMED_LOG)
+        except (LabError, OSError):
+            continue
+        found = logged_durations(lines)
+        for cell in record.cells:
+            if cell.id in found:
+                by_benchmark[cell.benchmark].append(found[cell.id])
+                if entry in own:
+                    by_cell[cell.id].append(found[cell.id])
     return Durations(*({name: median(all_of) for name, all_of in one.items()} for one in (by_cell, by_benchmark)))
-
-
-def _logged(entries: Iterable[RunEntry]) -> list[RunEntry]:
-    """The latest runs whose directories are still there."""
-    return list(islice((entry for entry in entries if (entry.directory / LOG_NAME).is_file()), _RUNS))
-
-
-def _of_run(store: Store, entry: RunEntry) -> Iterator[tuple[str, str, float]]:
-    """Each cell of a run with its benchmark and its seconds."""
-    try:
-        record, lines = store.load_run(entry.id), _log_lines(entry.directory, _LARGEST_TIMED_LOG)
-    except (LabError, OSError):
-        return
-    benchmarks = {cell.id: cell.benchmark for cell in record.cells}
-    for cell, seconds in logged_durations(lines).items():
-        if cell in benchmarks:
-            yield cell, benchmarks[cell], seconds
 
 
 def _log_lines(directory: Path, most: int) -> Sequence[str]:
     with (directory / LOG_NAME).open("rb") as log:
         return log.read(most).decode("utf-8", errors="replace").splitlines()
+
+
+@dataclass
+class _Boot:
+    """A boot while its log is read: until when its time is counted, its last measured cell, and those stored."""
+
+    last: float
+    measured: str | None = None
+    stored: list[str] = field(default_factory=list)
 
 
 def logged_durations(lines: Iterable[str]) -> Mapping[str, float]:
@@ -224,29 +221,15 @@ def logged_durations(lines: Iterable[str]) -> Mapping[str, float]:
         step = _TIMED_LINE.match(line)
         if step is None:
             continue
-        at = float(step["at"])
+        boot = boots.get(step["boot"])
         if step["begins"]:
-            boots[step["boot"]] = _Boot(at)
-        elif step["boot"] in boots:
-            for cell, seconds in boots[step["boot"]].until(at, step["cell"], step["stored"]):
-                found[cell] += seconds
+            boots[step["boot"]] = _Boot(float(step["at"]))
+        elif boot is not None and step["stored"]:
+            boot.stored.append(step["stored"])
+        elif boot is not None:
+            boot.measured = step["cell"] or boot.measured
+            cells = [boot.measured] if boot.measured else boot.stored
+            for cell in cells:
+                found[cell] += (float(step["at"]) - boot.last) / len(cells)
+            boot.last = float(step["at"])
     return found
-
-
-@dataclass
-class _Boot:
-    """One boot while its log is read: until when its time is counted, its last measured cell, and those stored."""
-
-    last: float
-    measured: str | None = None
-    stored: list[str] = field(default_factory=list)
-
-    def until(self, at: float, measured: str | None, stored: str | None) -> Iterator[tuple[str, float]]:
-        """What is known at a time at which a cell was measured, or stored, or (None) the boot ended."""
-        if stored is not None:
-            self.stored.append(stored)
-            return
-        self.measured = measured or self.measured
-        cells = self.stored if self.measured is None else [self.measured]
-        yield from ((cell, (at - self.last) / len(cells)) for cell in cells)
-        self.last = at

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-# Statistics of samples.
-
 
 def mean(samples: Sequence[float]) -> float:
     """Return the arithmetic mean, in the samples' unit, correctly rounded.
@@ -19,15 +17,11 @@ def mean(samples: Sequence[float]) -> float:
     Equal samples give exactly that sample, which a sum in floating point does not promise: an exact clock's
     value has to be the count itself. Raises ``ValueError`` for no samples.
     """
-    if not samples:
-        raise ValueError("no samples, no mean")
     return float(statistics.mean(samples))
 
 
 def median(samples: Sequence[float]) -> float:
     """Return the middle sample, or the mean of the two middle ones. Raises ``ValueError`` for no samples."""
-    if not samples:
-        raise ValueError("no samples, no median")
     return float(statistics.median(samples))
 
 
@@ -39,10 +33,10 @@ def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple
     the k-th smallest and k-th largest of n with probability 1 - 2 * P(B(n, 1/2) < k)). Too few samples for that
     confidence (under six for 95 %) give smallest and largest. Raises ``ValueError`` for no samples.
     """
-    if not samples:
-        raise ValueError("no samples, no interval")
     ordered = sorted(samples)
     count = len(ordered)
+    if not count:
+        raise ValueError("no samples, no interval")
     below = 0.0  # P(B(count, 1/2) <= cut)
     cut = 0
     while cut < (count - 1) // 2:

@@ -354,7 +354,10 @@ class Store:
         with ExitStack() as on_failure:
             with self._writing() as connection:
                 now = datetime.now(UTC)
-                run = self._unused_id(f"{now:%Y%m%d-%H%M%S}-{experiment}")
+                taken, run = True, ""
+                while taken:
+                    run = f"{now:%Y%m%d-%H%M%S}-{experiment}-{secrets.token_hex(2)}"
+                    taken = bool(self.select("SELECT 1 FROM runs WHERE id = ?", run))
                 place = (directory or self.directory / "runs" / run).absolute()
                 inserted = connection.execute(
                     "INSERT INTO runs (id, experiment, directory, started, status, digest, provenance)"
@@ -529,12 +532,6 @@ class Store:
             if name not in known:
                 raise unknown_baseline(name, known)
             connection.execute("DELETE FROM baselines WHERE name = ?", (name,))
-
-    def _unused_id(self, stem: str) -> str:
-        while True:
-            run = f"{stem}-{secrets.token_hex(2)}"
-            if not self.select("SELECT 1 FROM runs WHERE id = ?", run):
-                return run
 
     def _set_status(self, run: str, status: RunStatus, finished: str | None) -> None:
         with self._writing() as connection:

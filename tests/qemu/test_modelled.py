@@ -57,8 +57,8 @@ def test_times_follow_from_what_guests_count_and_costs_from_published_times(tmp_
     assert "this file exists" in there.stderr
     assert command.run("model", "fit", "pentium4", "latest", "--out", own, "--force").returncode == 0
     assert load_cost_file(own).table == catalogue.table
-    again = command.run("report", "--clock", "modelled", "--costs", own, "--format", "csv")
-    assert again.stdout == command.run("report", "--clock", "modelled", "--format", "csv").stdout
+    again = command.run("report", "--clock", "modelled", "--costs", own, "--format", "json")
+    assert again.stdout == command.run("report", "--clock", "modelled", "--format", "json").stdout
 
 
 def test_a_run_without_profiles_says_how_to_get_them(tmp_path: Path) -> None:

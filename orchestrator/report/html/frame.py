@@ -11,7 +11,7 @@ import base64
 import gzip
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -119,24 +119,6 @@ class Attachment:
     def name(self) -> str:
         """The name of its file beside the page."""
         return f"{re.sub('[^A-Za-z0-9._+-]', '_', self.file.path)}.txt"
-
-
-@dataclass
-class Attachments:
-    """The attachments of a page in the order in which they were asked for, each path once."""
-
-    _by_path: dict[str, Attachment | None] = field(default_factory=dict)
-
-    def take(self, path: str, title: str, read: Callable[[str], KeptFile | None]) -> Attachment | None:
-        """Return the attachment of a path in the run's directory, which is read once; None where it is not there."""
-        if path not in self._by_path:
-            file = read(path)
-            self._by_path[path] = None if file is None else Attachment(f"file-{len(self.all) + 1}", title, file)
-        return self._by_path[path]
-
-    @property
-    def all(self) -> Sequence[Attachment]:
-        return [one for one in self._by_path.values() if one is not None]
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,19 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
-from itertools import groupby
+from itertools import groupby, pairwise
+from operator import itemgetter
 
 from markupsafe import Markup
 
 from orchestrator.plain_text import counted
-from orchestrator.report.chart import INK, LINE, MEASURED, PAPER, QUIET_INK, STEP, Chart, HistoryChart, HistoryPoint
+from orchestrator.report.chart import INK, LINE, MEASURED, PAPER, QUIET_INK, STEP, Chart
 from orchestrator.report.html.frame import part
+from orchestrator.report.sheet import signed_figure
+from orchestrator.results.contract import Interval
+from orchestrator.results.history import History, Point
+from orchestrator.results.history_steps import Steps
+from orchestrator.results.statistics import median
 
 # A drawn picture as a part of a page: its colours follow the page's theme, and its ids are the page's own.
 
@@ -152,61 +158,107 @@ class _Scale:
         return round(self.start + share * (self.end - self.start), 1)
 
 
-def history_picture(chart: HistoryChart, name: str) -> Markup:
+@dataclass(frozen=True)
+class Level:
+    """The figure that holds from the run that began at ``first`` to the one at ``last``.
+
+    ``change`` is the text of the step to it; empty at the first.
+    """
+
+    first: datetime
+    last: datetime
+    value: float
+    change: str
+
+
+def levels(steps: Steps) -> Sequence[Level]:
+    """The levels of a history between its steps."""
+    numbers, unit = steps.history.numbers, steps.history.unit
+    places = {point.run: at for at, (point, _) in enumerate(numbers)}
+    ends = [0, *(places[step.after.run] for step in steps.found), len(numbers)]
+    texts = ["", *(signed_figure(step.change, unit) for step in steps.found)]
+    found = []
+    for (start, end), text in zip(pairwise(ends), texts, strict=True):
+        between = numbers[start:end]
+        if between:
+            # Up to the step that ends it: between two runs nothing is known, and a gap would look like a lack.
+            last = numbers[end][0] if end < len(numbers) else between[-1][0]
+            found.append(Level(_when(between[0][0]), _when(last), median([value for _, value in between]), text))
+    return found
+
+
+def bounds(history: History, point: Point) -> Interval | None:
+    """The interval, which is of the overhead, around the figure; None of a count, where it is a point."""
+    value, interval = history.of(point), point.interval
+    if value is None or point.overhead is None or interval is None or interval[0] == interval[1]:
+        return None
+    moved = value - point.overhead
+    return interval[0] + moved, interval[1] + moved
+
+
+def history_picture(steps: Steps, name: str) -> Markup:
     """Return the course of a history as SVG: runs, intervals, levels, steps, and runs without a number at the bottom.
 
     ``name`` begins all its ids.
     """
-    heights = _ticks(*_range(chart))
+    history, newest, held = steps.history, steps.history.newest, levels(steps)
+    moments = [_when(point) for point in history.points]
+    values = [history.of(point) for point in history.points]
+    intervals = [bounds(history, point) for point in history.points]
+    ends = _range([*values, *(end for interval in intervals for end in interval or ())])
+    heights = _ticks(*ends)
     left = 8 + _LETTER * max(len(text) for _, text in heights)
-    across = _Scale(chart.points[0].when.timestamp(), chart.points[-1].when.timestamp(), left, _WIDTH - _RIGHT)
-    upwards = _Scale(*_range(chart), _HEIGHT - _BOTTOM, _TOP)
-    known = [
-        (across(one.when.timestamp()), upwards(one.value))
-        for one in _ends_of_equals([point for point in chart.points if point.value is not None])
-        if one.value is not None
-    ]
-    failed = [across(one.when.timestamp()) for one in chart.points if one.value is None]
+    across = _Scale(moments[0].timestamp(), moments[-1].timestamp(), left, _WIDTH - _RIGHT)
+    upwards = _Scale(*ends, _HEIGHT - _BOTTOM, _TOP)
+    places = [across(moment.timestamp()) for moment in moments]
+    known: list[tuple[float, float]] = []
+    numbers = ((value, place) for value, place in zip(values, places, strict=True) if value is not None)
+    for value, group in groupby(numbers, itemgetter(0)):
+        # Of neighbours that are equal, the first and the last: the level between has the others, and a file is small.
+        alike = [place for _, place in group]
+        known += [(place, upwards(value)) for place in (alike[0], alike[-1])]
+    failed = dict.fromkeys(place for place, value in zip(places, values, strict=True) if value is None)
+    changes = [f"{one.change} on {one.first.astimezone(UTC):%Y-%m-%d}" for one in held[1:]][-3:]
+    said = f"; {counted(len(held) - 1, 'step')}, the newest: {', '.join(changes)}" if changes else ""
+    begun, ended = (f"{moments[at].astimezone(UTC):%Y-%m-%d}" for at in (0, -1))
+    what = newest.metric if history.quantity == "value" else f"overhead, {newest.metric}"
+    course = f"{counted(len(moments), 'run')} from {begun} to {ended}{said}"
     return part(
         "history.svg.j2",
         name=name,
-        chart=chart,
-        description=_description(chart),
+        title=history.metric.cell,
+        description=f"{history.metric.experiment}: {what}: {course}",
+        unit=newest.unit,
         width=_WIDTH,
         height=_HEIGHT,
         left=left,
         right=_WIDTH - _RIGHT,
         top=_TOP,
         bottom=_HEIGHT - _BOTTOM,
-        across=[(across(when), text) for when, text in _dates(chart)],
+        across=[(across(when), text) for when, text in _dates(moments[0], moments[-1])],
         upwards=[(upwards(value), text) for value, text in heights],
-        bands=list(_bands(chart.points, across, upwards)),
+        bands=list(_bands(places, intervals, upwards)),
         # A line of no length has round ends: a point, in a fifth of the bytes of a circle.
         runs="".join(f"M{x:g} {y:g}h0" for x, y in dict.fromkeys(known)),
         size=3 if len(known) > _MANY else 6,
         levels="".join(
             f"M{across(one.first.timestamp()):g} {upwards(one.value):g}H{across(one.last.timestamp()):g}"
-            for one in chart.levels
+            for one in held
         ),
-        steps=_steps(chart, across),
-        failed="".join(f"M{x - 3:g} {_HEIGHT - _BOTTOM - 3}l6 6m0 -6l-6 6" for x in dict.fromkeys(failed)),
+        steps=_steps(held, across),
+        failed="".join(f"M{x - 3:g} {_HEIGHT - _BOTTOM - 3}l6 6m0 -6l-6 6" for x in failed),
         colours={"runs": MEASURED[1], "levels": MEASURED[0], "steps": STEP},
     )
 
 
-def _description(chart: HistoryChart) -> str:
-    first, last = chart.points[0], chart.points[-1]
-    count, steps = len(chart.points), len(chart.levels) - 1
-    newest = [f"{one.change} on {one.first.astimezone(UTC):%Y-%m-%d}" for one in chart.levels[1:]][-3:]
-    text = f"{counted(count, 'run')} from {_day(first.when)} to {_day(last.when)}"
-    return f"{text}; {counted(steps, 'step')}, the newest: {', '.join(newest)}" if newest else text
+def _when(point: Point) -> datetime:
+    return datetime.fromisoformat(point.started)
 
 
-def _range(chart: HistoryChart) -> tuple[float, float]:
+def _range(figures: Sequence[float | None]) -> tuple[float, float]:
     """The lowest and the highest figure, with a margin."""
-    known = [(one.value, *(one.bounds or ())) for one in chart.points if one.value is not None]
-    figures = [figure for group in known for figure in group]
-    low, high = (min(max(end, -_MOST), _MOST) for end in (min(figures, default=0.0), max(figures, default=1.0)))
+    known = [figure for figure in figures if figure is not None]
+    low, high = (min(max(end, -_MOST), _MOST) for end in (min(known, default=0.0), max(known, default=1.0)))
     spread = high - low
     margin = _MARGIN * spread if spread > _LEAST else max(abs(low) / 100, 1.0)
     return low - margin, high + margin
@@ -221,9 +273,9 @@ def _ticks(low: float, high: float) -> Sequence[tuple[float, str]]:
     return [(place * step, f"{place * step:{form}}") for place in places]
 
 
-def _dates(chart: HistoryChart) -> Iterator[tuple[float, str]]:
+def _dates(begun: datetime, ended: datetime) -> Iterator[tuple[float, str]]:
     """Some six moments from the first run to the last: midnights, or full hours of a short history; UTC."""
-    first, last = (point.when.astimezone(UTC) for point in (chart.points[0], chart.points[-1]))
+    first, last = begun.astimezone(UTC), ended.astimezone(UTC)
     is_short = last - first < timedelta(days=3)
     unit, form = (timedelta(hours=1), "%m-%d %H:%M") if is_short else (timedelta(days=1), "%Y-%m-%d")
     when = first.replace(hour=first.hour if is_short else 0, minute=0, second=0, microsecond=0) + unit
@@ -236,37 +288,23 @@ def _dates(chart: HistoryChart) -> Iterator[tuple[float, str]]:
         when += stride
 
 
-def _bands(points: Sequence[HistoryPoint], across: _Scale, upwards: _Scale) -> Iterator[str]:
+def _bands(places: Sequence[float], intervals: Sequence[Interval | None], upwards: _Scale) -> Iterator[str]:
     """The intervals of each row of neighbours that have one: nothing is drawn across a run that has none."""
-    for has_bounds, group in groupby(points, lambda one: one.bounds is not None):
-        if has_bounds:
-            ends = [
-                (across(one.when.timestamp()), *map(upwards, one.bounds)) for one in group if one.bounds is not None
-            ]
+    for is_gap, group in groupby(zip(places, intervals, strict=True), lambda one: one[1] is None):
+        if not is_gap:
+            ends = [(x, *map(upwards, interval)) for x, interval in group if interval is not None]
             outline = [*((x, high) for x, _, high in ends), *((x, low) for x, low, _ in reversed(ends))]
             yield "M" + "L".join(f"{x:g} {y:g}" for x, y in outline) + "Z"
 
 
-def _ends_of_equals(points: Sequence[HistoryPoint]) -> Iterator[HistoryPoint]:
-    """The first and the last of neighbours that are equal: the level between has the others, and a file is small."""
-    for _, group in groupby(points, lambda point: point.value):
-        alike = list(group)
-        yield alike[0]
-        yield alike[-1]
-
-
-def _steps(chart: HistoryChart, across: _Scale) -> Sequence[tuple[float, str]]:
+def _steps(held: Sequence[Level], across: _Scale) -> Sequence[tuple[float, str]]:
     """The steps, the newest first, with their changes. Of labels that would cover each other the newer one stays."""
     found: list[tuple[float, str]] = []
     free = float(_WIDTH)
-    for level in reversed(chart.levels[1:]):
+    for level in reversed(held[1:]):
         place = across(level.first.timestamp())
         half = _LETTER * len(level.change) / 2
         fits = place + half <= free
         found.append((place, level.change if fits else ""))
         free = place - half - _LETTER if fits else free
     return found
-
-
-def _day(when: datetime) -> str:
-    return f"{when.astimezone(UTC):%Y-%m-%d}"

@@ -20,18 +20,18 @@ from orchestrator.program import PROGRAM, command
 from orchestrator.report.chart import Chart
 from orchestrator.report.claims import Assessment, all_claims, assess
 from orchestrator.report.flames import flame_graph
-from orchestrator.report.html.frame import Attachments, Beside, Link, Page, render
+from orchestrator.report.html.frame import Attachment, Beside, Link, Page, render
 from orchestrator.report.html.pictures import NOT_DRAWN, can_draw, chart_picture, inline_picture
-from orchestrator.report.kind import ReportRegistry, groups
+from orchestrator.report.kind import ReportRegistry, groups, published_overhead
 from orchestrator.report.profile_sheets import profile_sheet
-from orchestrator.report.sheet import NOTHING, Sheet, figure, published_figure, unit_name
+from orchestrator.report.sheet import NOTHING, Sheet, figure
 from orchestrator.report.text import summary
 from orchestrator.results.budgets import only
 from orchestrator.results.contract import CellRecord, RunRecord, TextEvidence
 from orchestrator.results.origin import Boot, Origin
-from orchestrator.results.run_files import kept_file, module_folders, module_source, provenance
+from orchestrator.results.run_files import KeptFile, kept_file, module_folders, module_source, provenance
 from orchestrator.results.runs import EXPERIMENT_FILE, Run
-from orchestrator.results.stored_profile import CellProfile, load_profile
+from orchestrator.results.stored_profile import load_profile
 
 # What a page says of one cell: figures, samples, evidence, profile, and the command that repeats it.
 
@@ -52,25 +52,12 @@ class CellPart:
     """Its flame graph, or a link to that."""
 
     @property
-    def value(self) -> str:
-        return figure(self.record.value, self.record.unit)
-
-    @property
-    def overhead(self) -> str:
-        return figure(self.record.overhead, self.record.unit)
-
-    @property
     def interval(self) -> str:
         """Both ends of the overhead's interval; one where they are equal."""
         if self.record.interval is None:
             return NOTHING
         low, high = (figure(end, self.record.unit) for end in self.record.interval)
         return low if low == high else f"{low} to {high}"
-
-    @property
-    def published(self) -> str:
-        reference = self.record.reference
-        return NOTHING if reference is None else f"{published_figure(reference.overhead)} {unit_name(reference.unit)}"
 
     @property
     def samples(self) -> str:
@@ -217,7 +204,7 @@ def run_page(run: Run, registry: ReportRegistry, folder: str | None = None, surr
     stay in the page, however large it is. Raises LabError for a damaged profile.
     """
     made_with = provenance(run.directory)
-    attachments = Attachments()
+    attachments: dict[str, Attachment] = {}
     remarks: list[str] = []
     tables = list(_tables(run, registry, remarks, surroundings))
     claims = [all_claims(one) for one in assess(run.record, registry)]
@@ -234,7 +221,7 @@ def run_page(run: Run, registry: ReportRegistry, folder: str | None = None, surr
         cells.append(_with_profile(part, run, flames))
 
     def text(beside: Beside | None) -> str:
-        files = attachments.all
+        files = list(attachments.values())
         there = {"Tables": tables, "Claims": claims, "Cells": cells, "Guests": made_with.boots, "Files": files}
         return render(
             "run.html.j2",
@@ -248,8 +235,10 @@ def run_page(run: Run, registry: ReportRegistry, folder: str | None = None, surr
             cells=[_with_flames(cell, flames.get(cell.record.id), beside) for cell in cells],
             boots=made_with.boots,
             shell=shlex.join,
+            figure=figure,
+            published=published_overhead,
             files=[(one, beside.put(one.name, one.file.content) if beside else None) for one in files],
-            size=_size,
+            size=lambda count: f"{count} bytes" if count < 10_000 else f"{count / 1000:.0f} kB",
         )
 
     page = text(None)
@@ -280,41 +269,32 @@ def _tables(
         remarks.append(NOT_DRAWN)
 
 
-def _files_of(run: Run, boot: Boot, record: CellRecord, attachments: Attachments) -> Iterator[Link]:
-    printed = attachments.take(
-        f"{boot.name}.console",
-        f"Console of {boot.name}",
-        lambda path: kept_file(run.directory, path, _LARGEST_FILE),
-    )
-    if printed is not None:
-        yield Link(f"#{printed.id}", "its console")
+def _files_of(run: Run, boot: Boot, record: CellRecord, attachments: dict[str, Attachment]) -> Iterator[Link]:
+    """Links to the console of a cell's guest and to the C of its modules, as far as kept; each is attached once."""
+    wanted: list[tuple[str, str, str, Callable[[Path, str, int], KeptFile | None]]]
+    wanted = [(f"{boot.name}.console", f"Console of {boot.name}", "its console", kept_file)]
     for folder in module_folders(run.directory, boot, record):
-        module = folder.rpartition("/")[2]
-        sources = attachments.take(
-            folder, f"C of {module}, {boot.kernel.name}", lambda path: module_source(run.directory, path, _LARGEST_FILE)
-        )
-        if sources is not None:
-            yield Link(f"#{sources.id}", f"C of {module}")
+        title = f"C of {folder.rpartition('/')[2]}"
+        wanted.append((folder, f"{title}, {boot.kernel.name}", title, module_source))
+    for path, title, text, read in wanted:
+        if path not in attachments and (file := read(run.directory, path, _LARGEST_FILE)) is not None:
+            attachments[path] = Attachment(f"file-{len(attachments) + 1}", title, file)
+        if path in attachments:
+            yield Link(f"#{attachments[path].id}", text)
 
 
 def _with_profile(part: CellPart, run: Run, flames: dict[str, str]) -> CellPart:
-    profile = _profile(run, part.record)
-    if profile is None:
+    """The cell with its profile, unless the file is not there, or is another one."""
+    if part.record.profile is None:
+        return part
+    try:
+        profile = load_profile(run.directory, part.record)
+    except LabError:
         return part
     if profile.stacks:
         flames[part.record.id] = flame_graph(profile)
     listed = _SYMBOLS if len(run.record.cells) <= _MANY_CELLS else _FEW_SYMBOLS
     return replace(part, profile=profile_sheet(profile, {}, listed))
-
-
-def _profile(run: Run, record: CellRecord) -> CellProfile | None:
-    """The cell's profile; None where the file is not there, or is another one."""
-    if record.profile is None:
-        return None
-    try:
-        return load_profile(run.directory, record)
-    except LabError:
-        return None
 
 
 def _with_flames(cell: CellPart, svg: str | None, beside: Beside | None) -> CellPart:
@@ -327,7 +307,3 @@ def _with_flames(cell: CellPart, svg: str | None, beside: Beside | None) -> Cell
     picture = inline_picture(svg, f"{cell.anchor}-flames", title, "Instructions per call, by the stack of calls")
     region = Markup('<div class="scroll" role="region" aria-label="{}" tabindex="0">{}</div>')
     return replace(cell, flames=region.format(title, picture))
-
-
-def _size(count: int) -> str:
-    return f"{count} bytes" if count < 10_000 else f"{count / 1000:.0f} kB"

@@ -1,113 +1,536 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A site of all runs, experiments and metrics of a store, of which only what has changed is made again."""
+"""A site of all runs, experiments and metrics of a store, in a folder where no other file is touched.
+
+Runs' pages are kept until what they show changes. All others are made anew, and written where they differ.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import json
+import posixpath
+import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cached_property, partial
 from importlib.util import find_spec
-from pathlib import Path
+from itertools import pairwise
+from operator import itemgetter
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Literal
 
+from filelock import FileLock, Timeout
 from markupsafe import Markup
-from pydantic import TypeAdapter
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from orchestrator import __version__
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.files import write_whole
+from orchestrator.plain_text import counted
 from orchestrator.program import PROGRAM
-from orchestrator.report.chart import Chart
-from orchestrator.report.history_sheets import ExplainedStep, Traced
+from orchestrator.report.chart import Chart, sparkline
+from orchestrator.report.history_sheets import ExplainedStep, histories_csv, interval_figure, left_out
 from orchestrator.report.html.frame import Link, Page, beside, render
-from orchestrator.report.html.pictures import chart_picture
+from orchestrator.report.html.pictures import chart_picture, history_picture
 from orchestrator.report.html.run_page import Surroundings, run_page
 from orchestrator.report.kind import ReportRegistry
-from orchestrator.report.site.folder import SiteFolder, opened_site
-from orchestrator.report.site.pages import (
-    INDEX,
-    MOST_STEPS,
-    RUNS,
-    Addresses,
-    MetricSummary,
-    Overview,
-    experiment_file,
-    experiment_page,
-    index_page,
-    metric_file,
-    metric_page,
-    run_file,
-    runs_page,
-    summary_of,
-)
+from orchestrator.report.sheet import NOTHING, figure, signed_figure
 from orchestrator.results.faults import storage_faults
-from orchestrator.results.history import Metric, history, outcomes
+from orchestrator.results.history import Metric, Point, history, metrics
 from orchestrator.results.history_steps import Origins, Steps, causes, steps_of
 from orchestrator.results.runs import Run
-from orchestrator.results.store import RunEntry, Store
+from orchestrator.results.store import Baseline, RunEntry, Store
 
-# Charts that earlier pages have: equal results are drawn once. matplotlib takes 0.1 s for each, and 0.6 s to load.
+# A metric's line in a list: its course, its newest figure, and its last step.
 
-_MOST = 400
-"""Charts that are kept: 6 MB."""
-_LARGEST_FILE = 64 << 20
+_POINTS = 24
+_CAUSES = 3
 
 
-class DrawnCharts:
-    """The charts that were drawn last, in ``file``; ``program`` says what draws them."""
+@dataclass(frozen=True)
+class MetricSummary:
+    """A metric's line; ``last`` is its newest step. ``fitted`` unless the library that finds its steps was missing."""
 
-    def __init__(self, file: Path, program: str) -> None:
-        self._file = file
-        self._program = program
-        self._charts = _loaded(file)
-        self._is_saved = True
+    metric: Metric
+    course: str
+    newest: str
+    unit: str
+    steps: int
+    last: ExplainedStep | None
+    fitted: bool
 
-    def picture(self, chart: Chart, name: str) -> Markup:
-        key = hashlib.sha256(repr((self._program, name, chart)).encode()).hexdigest()
-        known = self._charts.pop(key, None)
-        if known is None:
-            known = str(chart_picture(chart, name))
-            self._is_saved = False
-        self._charts[key] = known  # the last one used is the last one kept
-        if len(self._charts) > _MOST:
-            del self._charts[next(iter(self._charts))]
-        return Markup(known)  # noqa: S704 (drawn above)
+    @property
+    def change(self) -> str:
+        return NOTHING if self.last is None else signed_figure(self.last.step.change, self.unit)
+
+    @property
+    def causes(self) -> Sequence[str]:
+        return [] if self.last is None else self.last.sentences(_CAUSES)
+
+
+def summary_of(steps: Steps, explained: Sequence[ExplainedStep], *, fitted: bool) -> MetricSummary:
+    """The line of a metric; of its steps ``explained`` has the newest ones, newest first."""
+    history = steps.history
+    values = [history.of(point) for point in history.points]
+    status, value = history.points[-1].status, values[-1]
+    return MetricSummary(
+        metric=history.metric,
+        course=sparkline(values, _POINTS),
+        newest=status if value is None else f"{figure(value, history.unit)} {history.unit}",
+        unit=history.unit,
+        steps=len(steps.found),
+        last=explained[0] if explained else None,
+        fitted=fitted,
+    )
+
+
+# Moments as a site's pages have them: UTC, since they are read anywhere.
+
+
+def minute(started: str) -> str:
+    """``2026-03-01 12:00`` for a moment as the store has it (ISO 8601)."""
+    return f"{datetime.fromisoformat(started).astimezone(UTC):%Y-%m-%d %H:%M}"
+
+
+def day(started: str) -> str:
+    """``2026-03-01`` for a moment as the store has it."""
+    return minute(started)[:10]
+
+
+def days(first: str, last: str) -> str:
+    """``from 2026-03-01 to 2026-03-06``, or ``on 2026-03-01`` where both are of one day."""
+    begun, ended = day(first), day(last)
+    return f"on {begun}" if begun == ended else f"from {begun} to {ended}"
+
+
+# Where a site's pages are: a file for each run, experiment and metric, and links from one to another.
+#
+# A file is called after what its page is of, where that is plain and short. Any other name is made plain, and a digest
+# behind ``~``, which no plain name has, tells it apart: names that differ in case only, or behind the 100th character,
+# are different files on every file system.
+
+INDEX, RUNS = "index.html", "runs.html"
+
+_LONGEST = 100
+_PLAIN = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,{_LONGEST - 1}}}")
+_NAME = r"[a-z0-9~][a-z0-9._~-]*"
+
+SitePath = Annotated[
+    str,
+    StringConstraints(
+        pattern=rf"^((index|runs)\.html|(runs|experiments)/{_NAME}\.html|metrics/{_NAME}/{_NAME}\.(html|csv)"
+        rf"|runs/{_NAME}\.html\.files/[A-Za-z0-9_+-][A-Za-z0-9._+@-]*)$",
+        max_length=1000,
+    ),
+]
+"""A file of a site, relative to its folder; no other is ever written or removed."""
+
+
+def file_name(name: str) -> str:
+    """The name, without suffix, of the file of what is called so; different for different names."""
+    if _PLAIN.fullmatch(name):
+        return name
+    plain = re.sub("[^a-z0-9._-]+", "-", name.lower())[: _LONGEST - 20].strip("-._")
+    return f"{plain}~{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+
+
+def run_file(run: str) -> str:
+    """The page of a run."""
+    return f"runs/{file_name(run)}.html"
+
+
+def experiment_file(experiment: str) -> str:
+    """The page of an experiment."""
+    return f"experiments/{file_name(experiment)}.html"
+
+
+def metric_file(metric: Metric) -> str:
+    """The page of a metric."""
+    return f"metrics/{file_name(metric.experiment)}/{file_name(metric.cell)}.html"
+
+
+def table_beside(page: str) -> str:
+    """The CSV file beside the page of a metric."""
+    return f"{page.removesuffix('.html')}.csv"
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Relative addresses from ``page``, for which ``runs`` and ``metrics`` have pages."""
+
+    runs: Container[str]
+    metrics: Container[Metric]
+    page: str = INDEX
+
+    def seen_from(self, page: str) -> Addresses:
+        return replace(self, page=page)
+
+    @property
+    def index(self) -> str:
+        return self._to(INDEX)
+
+    @property
+    def all_runs(self) -> str:
+        return self._to(RUNS)
+
+    def experiment(self, name: str) -> str:
+        return self._to(experiment_file(name))
+
+    def run(self, run: str) -> str | None:
+        return self._to(run_file(run)) if run in self.runs else None
+
+    def metric(self, metric: Metric) -> str | None:
+        return self._to(metric_file(metric)) if metric in self.metrics else None
+
+    def above(self, experiment: str) -> list[Link]:
+        """Links to the lists that have an experiment's runs and metrics."""
+        links = [Link(self.index, "Overview"), Link(self.all_runs, "All runs")]
+        return [*links, Link(self.experiment(experiment), f"Experiment {experiment}")]
+
+    def _to(self, target: str) -> str:
+        return "../" * self.page.count("/") + target
+
+
+# The pages that lead to the others: the first one, all runs, and one for each experiment.
+
+RECENT = 100
+"""Runs that are looked at for what changed lately."""
+_MOST_RUNS = 30
+_MOST_CHANGES = 10
+_MOST_CHANGED = 8
+_MOST_CAUSES = 5
+
+
+@dataclass(frozen=True)
+class Change:
+    """A run with which steps begin, and the metrics that have one, the largest change first."""
+
+    run: str
+    metrics: Sequence[MetricSummary]
+
+    @property
+    def id(self) -> str:
+        return f"change-{hashlib.sha256(self.run.encode()).hexdigest()[:8]}"
+
+    @property
+    def causes(self) -> Sequence[str]:
+        return list(dict.fromkeys(cause for one in self.metrics for cause in one.causes))[:_MOST_CAUSES]
+
+
+@dataclass(frozen=True)
+class Overview:
+    """What the store has: runs, the newest first, how many cells of each have which status, baselines by their names.
+
+    The ``metrics`` follow while their pages are made, which come before those that list them.
+    """
+
+    runs: Sequence[RunEntry]
+    counts: Mapping[str, Counter[str]]
+    baselines: Mapping[str, Baseline]
+    metrics: list[MetricSummary] = field(default_factory=list)
+
+    @cached_property
+    def changes(self) -> Sequence[Change]:
+        """The metrics whose last step begins with one of the newest runs, by that run, the newest first."""
+        found: dict[str, list[tuple[float, MetricSummary]]] = {run.id: [] for run in self.runs[:RECENT]}
+        for one in self.metrics:
+            if one.last is not None and one.last.step.after.run in found:
+                found[one.last.step.after.run].append((abs(one.last.step.change), one))
+        return [
+            Change(run, [one for _, one in sorted(of, key=itemgetter(0), reverse=True)])
+            for run, of in found.items()
+            if of
+        ]
+
+    @cached_property
+    def experiments(self) -> Mapping[str, Sequence[RunEntry]]:
+        """The runs of each experiment; the one that ran last comes first."""
+        found: dict[str, list[RunEntry]] = {}
+        for run in self.runs:
+            found.setdefault(run.experiment, []).append(run)
+        return found
+
+    @cached_property
+    def names(self) -> Mapping[str, Sequence[str]]:
+        """The names of the runs that are baselines."""
+        found: dict[str, list[str]] = {}
+        for name, baseline in self.baselines.items():
+            found.setdefault(baseline.run, []).append(name)
+        return found
+
+    def cells(self, run: str) -> Counter[str]:
+        return self.counts.get(run, Counter())
+
+
+def index_page(overview: Overview, addresses: Addresses) -> Page:
+    """The first page: what changed lately, the latest runs, the experiments."""
+    runs = overview.runs
+    count = f"{counted(len(runs), 'run')} of {counted(len(overview.experiments), 'experiment')}"
+    return _rendered(
+        "index.html.j2",
+        "Probe lab",
+        [
+            Link("#changed", "Changed lately"),
+            Link("#runs", "Latest runs"),
+            Link("#experiments", "Experiments"),
+            Link(addresses.all_runs, "All runs"),
+        ],
+        addresses,
+        overview=overview,
+        summary=[f"{count}, the newest of {minute(runs[0].started)} UTC."],
+        recent=min(RECENT, len(runs)),
+        changes=overview.changes[:_MOST_CHANGES],
+        most_changed=_MOST_CHANGED,
+        runs=runs[:_MOST_RUNS],
+        metrics=Counter(one.metric.experiment for one in overview.metrics),
+        changed=Counter(one.metric.experiment for change in overview.changes for one in change.metrics),
+    )
+
+
+def runs_page(overview: Overview, addresses: Addresses) -> Page:
+    """The list of all runs."""
+    links = [Link(addresses.index, "Overview")]
+    return _rendered("runs.html.j2", "All runs", links, addresses, overview=overview, runs=overview.runs)
+
+
+def experiment_page(overview: Overview, name: str, addresses: Addresses) -> Page:
+    """The page of an experiment: its metrics, and its latest runs."""
+    runs = overview.experiments[name]
+    metrics = [one for one in overview.metrics if one.metric.experiment == name]
+    sections = [Link("#metrics", "Metrics")] if metrics else []
+    count = f"{counted(len(runs), 'run')} {days(runs[-1].started, runs[0].started)}"
+    return _rendered(
+        "experiment.html.j2",
+        f"Experiment {name}",
+        [Link(addresses.index, "Overview"), Link(addresses.all_runs, "All runs"), *sections, Link("#runs", "Runs")],
+        addresses,
+        overview=overview,
+        summary=[f"{count}, {counted(len(metrics), 'metric')}."],
+        metrics=metrics,
+        runs=runs[:_MOST_RUNS],
+        more_runs=len(runs[_MOST_RUNS:]),
+    )
+
+
+def _rendered(template: str, title: str, links: Sequence[Link], addresses: Addresses, **content: object) -> Page:
+    """A page whose template asks for addresses, and sets moments and figures itself."""
+    forms = {"minute": minute, "day": day, "figure": figure, "signed": signed_figure, "counted": counted}
+    return Page(render(template, title, links, addresses=addresses, **forms, **content))
+
+
+# A metric as a page: the chart of its history, each step with its causes, and its runs.
+
+MOST_STEPS = 50
+"""Steps of a page, the newest; the chart has all."""
+_MOST_METRIC_RUNS = 100
+_MOST_STEP_CAUSES = 12
+_LONGEST_REMARK = 160
+
+
+def metric_page(steps: Steps, explained: Sequence[ExplainedStep], lacking: str, addresses: Addresses) -> Page:
+    """The page of a metric; of its steps ``explained`` has the newest ones, newest first.
+
+    ``lacking`` says what is not installed that would find steps. All points are in a CSV file beside the page.
+    """
+    history = steps.history
+    points, newest, metric = history.points, history.newest.metric, history.metric
+    when = days(points[0].started, points[-1].started)
+    table = table_beside(PurePosixPath(addresses.page).name)
+    page = _rendered(
+        "metric.html.j2",
+        str(metric),
+        [*addresses.above(metric.experiment), *(Link(f"#{one.lower()}", one) for one in ("Course", "Steps", "Runs"))],
+        addresses,
+        summary=[
+            f"{newest[:1].upper()}{newest[1:]} in {history.unit}: {counted(len(points), 'run')} {when}.",
+            *reversed(left_out(history)),
+        ],
+        picture=history_picture(steps, "chart"),
+        how=steps.how,
+        lacking=lacking,
+        steps=explained,
+        most_causes=_MOST_STEP_CAUSES,
+        earlier_steps=len(steps.found) - len(explained),
+        begins={one.step.after.run: (number, one.step.change) for number, one in enumerate(explained, 1)},
+        points=points[: -_MOST_METRIC_RUNS - 1 : -1],
+        runs=len(points),
+        unit=history.unit,
+        interval=interval_figure,
+        remark=_remark,
+        table=table,
+    )
+    return replace(page, files={table: histories_csv([steps]).encode()})
+
+
+def _remark(point: Point) -> str:
+    return "undecided" if point.verdict is not None else (point.reason or "").partition("\n")[0][:_LONGEST_REMARK]
+
+
+# The folder of a site. A file is noted as the site's own before it is written: a build that was killed goes on.
+
+
+class KeptPage(BaseModel):
+    """A page's own ``files`` beside it; ``made_from`` is a digest of what a run's page shows, if that is finished."""
+
+    made_from: str = ""
+    files: tuple[SitePath, ...] = ()
+
+
+class SiteState(BaseModel):
+    """All pages of a site of the lab in the folder ``lab``, by their files."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    version: Literal[1] = 1
+    lab: str
+    pages: dict[SitePath, KeptPage] = {}
+
+
+_OWN, _STATE, _LOCK = ".site", "state.json", "lock"
+_LARGEST_STATE = 256 << 20  # 1000 runs and 100 metrics take 300 kB
+_PATIENCE_SECONDS = 600
+
+
+class SiteFolder:
+    """A site that this process alone works on; get one from ``opened_site``.
+
+    All methods raise HostError when the disk is full or not writable, UsageError where another's file is in the way.
+    """
+
+    def __init__(self, directory: Path, state: SiteState) -> None:
+        self.directory = directory
+        self._pages, self._state = state.pages, state
+
+    def claim(self, pages: Mapping[str, Iterable[str]]) -> None:
+        """Note pages that are going to be written, each with files beside it."""
+        known = {name for path, page in self._pages.items() for name in (path, *page.files)}
+        for path, files in pages.items():
+            for file in (self.directory / name for name in (path, *files) if name not in known):
+                if file.exists() or file.is_symlink():
+                    what = "this file is not the site's own, and a page would replace it"
+                    raise UsageError(what, where=str(file), hint="move it away, or name another folder")
+        for path, files in pages.items():
+            page = self._pages.get(path, KeptPage())
+            self._pages[path] = KeptPage(made_from=page.made_from, files=tuple(sorted({*page.files, *files})))
+        self.save()
+
+    def is_current(self, path: str, made_from: str) -> bool:
+        page = self._pages.get(path)
+        return page is not None and page.made_from == made_from and (self.directory / path).is_file()
+
+    def put(self, path: str, page: Page, made_from: str = "") -> bool:
+        """Write a claimed page, and the files beside it first, as far as they differ; whether they do."""
+        folder = posixpath.join(posixpath.dirname(path), page.folder)
+        files = {posixpath.join(folder, name): content for name, content in page.files.items()}
+        before = set(self._pages[path].files)
+        if files.keys() - before:
+            self.claim({path: files})
+        written = [self._write(name, content) for name, content in {**files, path: page.text.encode()}.items()]
+        for name in before - files.keys():
+            self._remove(name)
+        self._pages[path] = KeptPage(made_from=made_from, files=tuple(sorted(files)))
+        return any(written)
+
+    def keep_only(self, pages: Container[str]) -> int:
+        """Remove all other pages of the site, with their files. Returns how many there were."""
+        others = [path for path in self._pages if path not in pages]
+        for path in others:
+            for name in (path, *self._pages.pop(path).files):
+                self._remove(name)
+        return len(others)
 
     def save(self) -> None:
-        if not self._is_saved:
-            with storage_faults(self._file):
-                write_whole(self._file, json.dumps(self._charts))
-            self._is_saved = True
+        file = self.directory / _OWN / _STATE
+        with storage_faults(file):
+            write_whole(file, self._state.model_dump_json(exclude_defaults=True))
+
+    def _write(self, path: str, content: bytes) -> bool:
+        file = self.directory / path
+        with storage_faults(file):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            self._check_inside(file)
+            if file.is_file() and file.read_bytes() == content:
+                return False
+            write_whole(file, content)
+        return True
+
+    def _remove(self, path: str) -> None:
+        file = self.directory / path
+        if not file.parent.is_dir():
+            return
+        self._check_inside(file)
+        with storage_faults(file):
+            file.unlink(missing_ok=True)
+        with suppress(OSError):  # not empty: it is still used
+            file.parent.rmdir()
+
+    def _check_inside(self, file: Path) -> None:
+        if not file.parent.resolve().is_relative_to(self.directory.resolve()):
+            raise UsageError("this folder leads out of the site", where=str(file.parent), hint="remove the link")
 
 
-def _loaded(file: Path) -> dict[str, str]:
-    """What is kept; nothing where it is missing or damaged."""
+@contextmanager
+def opened_site(directory: Path, lab: Path) -> Iterator[SiteFolder]:
+    """The site of the lab's results in ``directory``, which is made where it is missing; another build is waited for.
+
+    Raises UsageError for a folder that has something else, or the site of another lab; HostError as ``SiteFolder``.
+    """
+    own = directory / _OWN
+    hint = "name an empty folder, a new one, or one that a site was made in"
+    with storage_faults(own):
+        if directory.exists() and not directory.is_dir():
+            raise UsageError("this is a file, and a site is a folder", where=str(directory), hint=hint)
+        found = sorted(one.name for one in directory.iterdir() if one.name != _OWN) if directory.exists() else []
+        if found and not (own / _STATE).is_file():
+            what = "this folder has files, and is no site"
+            raise UsageError(what, where=str(directory), detail=found[:5], hint=hint)
+        own.mkdir(parents=True, exist_ok=True)
     try:
-        with file.open("rb") as opened:
-            return TypeAdapter(dict[str, str]).validate_json(opened.read(_LARGEST_FILE))
-    except (OSError, ValueError):
-        return {}
+        with FileLock(own / _LOCK, timeout=_PATIENCE_SECONDS):
+            folder = SiteFolder(directory, _state(own / _STATE, str(lab.resolve())))
+            try:
+                yield folder
+            finally:
+                folder.save()
+    except Timeout as error:
+        what = "another build of this site has been at work for too long"
+        raise LabError(what, where=str(directory), hint="Wait for it to end.") from error
 
 
-# What makes the pages: another version of it makes all of them anew.
+def _state(file: Path, lab: str) -> SiteState:
+    if not file.exists():
+        return SiteState(lab=lab)
+    try:
+        with storage_faults(file), file.open("rb") as opened:
+            state = SiteState.model_validate_json(opened.read(_LARGEST_STATE))
+    except ValidationError as error:
+        what = "damaged, or written by a newer version of this program"
+        raise LabError(what, where=str(file), hint="Make the site anew, in another folder.") from error
+    if state.lab != lab:
+        what, where = f"this is the site of another lab: {state.lab}", str(file.parents[1])
+        raise UsageError(what, where=where, hint=f"name another folder for the site of {lab}")
+    return state
+
+
+# What makes runs' pages: another version of it makes all of them anew.
 
 _FOLDERS = ("benchmarks", "catalog", "report", "results")
-_LIBRARIES = ("matplotlib", "ruptures")
-"""Optional: pages say what they lack without them."""
 
 
 def program_digest() -> str:
-    """A digest of this program's version, of what lays out its results, and of the libraries that are there."""
+    """A digest of this program's version, of what lays out its results, and of whether charts can be drawn."""
     package = Path(__file__).resolve().parents[2]
-    digest = hashlib.sha256(__version__.encode())
-    for folder in _FOLDERS:
-        for file in sorted((package / folder).rglob("*")):
-            if file.suffix in (".py", ".j2", ".css", ".js", ".yaml"):
-                digest.update(f"\0{file.relative_to(package)}\0".encode())
-                digest.update(file.read_bytes())
-    digest.update(repr([name for name in _LIBRARIES if find_spec(name) is not None]).encode())
+    digest = hashlib.sha256(f"{__version__} {find_spec('matplotlib') is not None}".encode())
+    for file in sorted(file for folder in _FOLDERS for file in (package / folder).rglob("*")):
+        if file.suffix in (".py", ".j2", ".css", ".js", ".yaml"):
+            digest.update(f"\0{file.relative_to(package)}\0".encode() + file.read_bytes())
     return digest.hexdigest()
+
+
+_MOST_CHARTS = 400
+"""Charts that are kept while a site is made: 6 MB."""
 
 
 @dataclass(frozen=True)
@@ -147,115 +570,90 @@ def build_site(
 
 
 class _Build:
-    """One build: what the store has at its beginning, and what was written so far."""
+    """One build: what the store has at its beginning, and what was made so far."""
 
     def __init__(self, store: Store, folder: SiteFolder, registry: ReportRegistry, most_runs: int | None) -> None:
         self._store, self._folder, self._registry = store, folder, registry
-        self._runs, self._counts = store.runs(), store.cell_counts()
-        self._shown = self._runs[:most_runs]
-        self._outcomes = outcomes(store, self._shown[-1].id)
+        self._overview = Overview(store.runs(), store.cell_counts(), store.baselines())
+        self._shown = self._overview.runs[:most_runs]
+        self._earlier = {
+            later.id: run.id for runs in self._overview.experiments.values() for later, run in pairwise(runs)
+        }
+        self._metrics = metrics(store, with_outcome=True)
+        self._addresses = Addresses({run.id for run in self._shown}, set(self._metrics))
         self._origins = Origins(store)
         self._program = program_digest()
-        self._addresses = Addresses({run.id for run in self._shown}, self._outcomes.keys())
-        self._charts = DrawnCharts(folder.own / "charts.json", self._program)
-        self._earlier = _earlier(self._runs)
-        self._written = 0
+        self._charts: dict[tuple[str, str], Markup] = {}
 
     def done(self, progress: Callable[[int, int], None]) -> SiteBuilt:
-        runs = {run_file(run.id): run for run in self._shown}
-        metrics = {metric_file(metric): metric for metric in self._outcomes}
-        experiments = {experiment_file(run.experiment): run.experiment for run in self._runs}
-        pages = {*runs, *metrics, *experiments, INDEX, RUNS}
-        self._folder.claim(pages)
-        try:
-            for number, (path, run) in enumerate(runs.items()):
-                progress(number, len(pages))
-                self._make_run(path, run)
-            for number, (path, metric) in enumerate(metrics.items(), len(runs)):
-                progress(number, len(pages))
-                self._make_metric(path, metric)
-        finally:
-            self._charts.save()
-        lines = [MetricSummary.model_validate(line) for path in metrics if (line := self._folder.line(path))]
-        overview = Overview(self._runs, self._counts, lines, self._baselines())
-        for path, name in experiments.items():
-            self._make_overview(path, experiment_page(overview, name, self._addresses.seen_from(path)))
-        self._make_overview(RUNS, runs_page(overview, self._addresses.seen_from(RUNS)))
-        self._make_overview(INDEX, index_page(overview, self._addresses))
+        overview = self._overview
+        pages: dict[str, tuple[str, Callable[[Addresses], Page]]] = {
+            **{run_file(run.id): (run.id, partial(self._run_page, run)) for run in self._shown},
+            **{metric_file(metric): (str(metric), partial(self._metric_page, metric)) for metric in self._metrics},
+            # What lists have of metrics is known when those are made.
+            **{
+                experiment_file(name): (name, partial(experiment_page, overview, name)) for name in overview.experiments
+            },
+            RUNS: ("All runs", partial(runs_page, overview)),
+            INDEX: ("Overview", partial(index_page, overview)),
+        }
+        made_from = {run_file(run.id): self._made_from(run) for run in self._shown}
+        tables = {path: [table_beside(path)] for path in map(metric_file, self._metrics)}
+        self._folder.claim({path: tables.get(path, ()) for path in pages})
+        written = 0
+        for number, (path, (title, make)) in enumerate(pages.items()):
+            progress(number, len(pages))
+            if path not in made_from or not self._folder.is_current(path, made_from[path]):
+                written += self._folder.put(path, self._page(path, title, make), made_from.get(path, ""))
         removed = self._folder.keep_only(pages)
         progress(len(pages), len(pages))
-        lacking = "" if all(line.fitted for line in lines) else "steps of times need ruptures"
-        return SiteBuilt(self._folder.directory, len(pages), self._written, removed, lacking)
+        lacking = "" if all(line.fitted for line in overview.metrics) else "steps of times need ruptures"
+        return SiteBuilt(self._folder.directory, len(pages), written, removed, lacking)
 
-    def _make_run(self, path: str, run: RunEntry) -> None:
-        cells, earlier = self._counts.get(run.id, Counter()), self._earlier.get(run.id)
-        facts = (run.status, run.finished, str(run.directory), run.digest, sorted(cells.items()))
+    def _page(self, path: str, title: str, make: Callable[[Addresses], Page]) -> Page:
+        """A page, with the reason where it cannot be shown: the others are made all the same."""
+        at = self._addresses.seen_from(path)
+        try:
+            return make(at)
+        except LabError as error:
+            return Page(render("unreadable.html.j2", title, [Link(at.index, "Overview")], reason=str(error)))
 
-        def page(at: Addresses) -> tuple[Page, None]:
-            found = Run(self._store.load_run(run.id), run.directory, cells["planned"])
-            return run_page(found, self._registry, beside(Path(path)), self._surroundings(run, earlier, at)), None
+    def _made_from(self, run: RunEntry) -> str:
+        before = self._addresses.run(self._earlier.get(run.id, ""))
+        cells = sorted(self._overview.cells(run.id).items())
+        facts = (self._program, run.status, run.finished, str(run.directory), run.digest, cells, before)
+        return hashlib.sha256(repr(facts).encode()).hexdigest()
 
-        self._make(path, run.id, self._digest(*facts, self._addresses.run(earlier) if earlier else None), page)
-
-    def _surroundings(self, run: RunEntry, earlier: str | None, at: Addresses) -> Surroundings:
-        before = at.run(earlier) if earlier is not None else None
+    def _run_page(self, run: RunEntry, at: Addresses) -> Page:
+        before = at.run(self._earlier.get(run.id, ""))
         remarks = {"running": ["It was still running when this page was made."], "interrupted": ["It was interrupted."]}
-        return Surroundings(
+        surroundings = Surroundings(
             links=[*at.above(run.experiment), *([] if before is None else [Link(before, "Earlier run")])],
             remarks=remarks.get(run.status, []),
             history=lambda cell: at.metric(Metric(run.experiment, cell)),
-            picture=self._charts.picture,
+            picture=self._picture,
         )
+        found = Run(self._store.load_run(run.id), run.directory, self._overview.cells(run.id)["planned"])
+        return run_page(found, self._registry, beside(Path(at.page)), surroundings)
 
-    def _make_metric(self, path: str, metric: Metric) -> None:
-        def page(at: Addresses) -> tuple[Page, MetricSummary]:
-            found = history(self._store, metric)
-            assert found is not None, "a metric is listed for its outcomes"
-            lacking = ""
-            try:
-                traced = Traced(found, steps_of(found))
-            except HostError as error:
-                traced, lacking = Traced(found, Steps([], "")), f"{error.what}: {error.hint}"
-            newest = traced.steps.found[: -MOST_STEPS - 1 : -1]
-            explained = [ExplainedStep(step, causes(self._origins, step, metric)) for step in newest]
-            return metric_page(traced, explained, lacking, at), summary_of(traced, explained, fitted=not lacking)
+    def _picture(self, chart: Chart, name: str) -> Markup:
+        """Equal results are drawn once: matplotlib takes 0.1 s for each."""
+        key = (name, repr(chart))
+        if key not in self._charts:
+            if len(self._charts) >= _MOST_CHARTS:
+                self._charts.clear()
+            self._charts[key] = chart_picture(chart, name)
+        return self._charts[key]
 
-        self._make(path, str(metric), self._digest(self._outcomes[metric]), page)
-
-    def _make_overview(self, path: str, text: str) -> None:
-        self._make(path, path, hashlib.sha256(text.encode()).hexdigest(), lambda at: (Page(text), None))
-
-    def _make(
-        self, path: str, title: str, made_from: str, page: Callable[[Addresses], tuple[Page, MetricSummary | None]]
-    ) -> None:
-        """Make a page that is not there, with the reason where it cannot be shown: the others are made all the same."""
-        if self._folder.is_current(path, made_from):
-            return
-        at = self._addresses.seen_from(path)
+    def _metric_page(self, metric: Metric, at: Addresses) -> Page:
+        found = history(self._store, metric)
+        assert found is not None, "a metric is listed for its outcomes"
+        lacking = ""
         try:
-            made, line = page(at)
-        except LabError as error:
-            reason = render("unreadable.html.j2", title, [Link(at.index, "Overview")], reason=str(error))
-            made, line = Page(reason), None
-        self._folder.put(path, made, made_from, None if line is None else line.model_dump(mode="json"))
-        self._written += 1
-
-    def _baselines(self) -> Mapping[str, Sequence[str]]:
-        found: dict[str, list[str]] = {}
-        for baseline in self._store.baselines().values():
-            found.setdefault(baseline.run, []).append(baseline.name)
-        return found
-
-    def _digest(self, *facts: object) -> str:
-        return hashlib.sha256(repr((self._program, *facts)).encode()).hexdigest()
-
-
-def _earlier(runs: Sequence[RunEntry]) -> Mapping[str, str]:
-    """The run before each, of the same experiment; ``runs`` are the newest first."""
-    later: dict[str, str] = {}
-    found = {}
-    for run in runs:
-        if run.experiment in later:
-            found[later[run.experiment]] = run.id
-        later[run.experiment] = run.id
-    return found
+            steps = steps_of(found)
+        except HostError as error:
+            steps, lacking = Steps(found, [], ""), f"{error.what}: {error.hint}"
+        newest = steps.found[: -MOST_STEPS - 1 : -1]
+        explained = [ExplainedStep(step, causes(self._origins, step, metric)) for step in newest]
+        self._overview.metrics.append(summary_of(steps, explained, fitted=not lacking))
+        return metric_page(steps, explained, lacking, at)

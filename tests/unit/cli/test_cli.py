@@ -98,8 +98,7 @@ def test_the_version() -> None:
         ("profile", "--format", "csv"),
         ("diff", "latest"),
         ("report", "--format", "junit"),  # of no run
-        ("report", "--format", "kcidb", "--clock", "modelled"),
-        ("report", "--origin", "my_lab"),
+        ("report", "--format", "junit", "--clock", "modelled"),
         ("report", "--clock", "wall"),
         ("report", "--claims", "--format", "csv"),
         ("report", "--costs", "my/cpu.yaml"),
@@ -145,13 +144,9 @@ def test_a_run_of_another_machine_is_exported(tmp_path: Path) -> None:
     prepare_directory(directory, RunIdentity(run=RUN_ID, experiment="quickstart"))
     write_results(directory, run(cell("none"), failed("kprobe", "the guest hangs")))
     (directory / "provenance.json").write_text('{"sessions": [{"qemu": "QEMU 7.2.22"}], "boots": []}')
-    junit, kcidb = (orchestrator("report", str(directory), "--format", form) for form in ("junit", "kcidb"))
-    assert (junit.exit_code, kcidb.exit_code) == (1, 1), "a cell failed"
+    junit = orchestrator("report", str(directory), "--format", "junit")
+    assert junit.exit_code == 1, "a cell failed"
     assert '<property name="qemu" value="QEMU 7.2.22" />' in junit.stdout
-    tests = json.loads(kcidb.stdout)["tests"]
-    assert [test["environment"]["misc"]["qemu"] for test in tests] == ["QEMU 7.2.22"] * 2
-    named = orchestrator("report", str(directory), "--format", "kcidb", "--origin", "mine")
-    assert json.loads(named.stdout)["tests"][0]["origin"] == "mine"
     (directory / "provenance.json").write_text("{")
     assert "damaged: it does not say what the run was made with" in refusal(
         "report", str(directory), "--format", "junit", status=1

@@ -18,7 +18,7 @@ from stored_profiles import profile, record, store_run
 
 from orchestrator.cli.compared import compared
 from orchestrator.comparison.comparison import ComparedRuns
-from orchestrator.comparison.page import MOST_ROWS, comparison_chart, comparison_page
+from orchestrator.comparison.forms import MOST_ROWS, comparison_chart, comparison_page
 from orchestrator.report.chart import IntervalChart
 from orchestrator.report.drawing import svg_text
 from orchestrator.report.html import pictures

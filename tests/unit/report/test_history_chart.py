@@ -15,35 +15,34 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from stored_histories import BEGUN, EXPERIMENT, KPROBE, broken, counted, store_days, timed
 
-from orchestrator.report.chart import ASCII, BLOCKS, HistoryChart, HistoryPoint, sparkline
-from orchestrator.report.history_sheets import history_chart
-from orchestrator.report.html.pictures import history_picture
+from orchestrator.report.chart import ASCII, BLOCKS, sparkline
+from orchestrator.report.html.pictures import bounds, history_picture, levels
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.history import Metric, Quantity, history
-from orchestrator.results.history_steps import steps_of
+from orchestrator.results.history import History, Metric, Point, Quantity, history
+from orchestrator.results.history_steps import Steps, steps_of
 from orchestrator.results.store import Store
 
 
-def chart(lab: Path, days: Sequence[CellRecord], quantity: Quantity = "value") -> HistoryChart:
+def chart(lab: Path, days: Sequence[CellRecord], quantity: Quantity = "value") -> Steps:
     store_days(lab, days)
     with Store.open(lab) as store:
         found = history(store, Metric(EXPERIMENT, KPROBE), quantity)
     assert found is not None
-    return history_chart(found, steps_of(found))
+    return steps_of(found)
 
 
 def test_levels_reach_to_the_next_step(tmp_path: Path) -> None:
     drawn = chart(tmp_path, [counted(1036), counted(1036), broken(), counted(1050), counted(1049)])
-    levels = [(level.first.day, level.last.day, level.value, level.change) for level in drawn.levels]
-    assert levels == [(1, 4, 1036, ""), (4, 5, 1050, "+14"), (5, 5, 1049, "-1")]
-    assert [point.value for point in drawn.points] == [1036, 1036, None, 1050, 1049]
-    assert all(point.bounds is None for point in drawn.points)
+    found = [(level.first.day, level.last.day, level.value, level.change) for level in levels(drawn)]
+    assert found == [(1, 4, 1036, ""), (4, 5, 1050, "+14"), (5, 5, 1049, "-1")]
+    assert [drawn.history.of(point) for point in drawn.history.points] == [1036, 1036, None, 1050, 1049]
+    assert all(bounds(drawn.history, point) is None for point in drawn.history.points)
 
 
 @pytest.mark.parametrize(("quantity", "centre"), [("value", 1000.0), ("overhead", 591.0)])
 def test_an_interval_is_around_what_is_drawn(tmp_path: Path, quantity: Quantity, centre: float) -> None:
-    drawn = chart(tmp_path, [timed(1000.0)], quantity)
-    assert (drawn.points[0].value, drawn.points[0].bounds) == (centre, (centre - 4, centre + 4))
+    drawn = chart(tmp_path, [timed(1000.0)], quantity).history
+    assert (drawn.of(drawn.points[0]), bounds(drawn, drawn.points[0])) == (centre, (centre - 4, centre + 4))
 
 
 def test_a_history_without_a_number_is_drawn(tmp_path: Path) -> None:
@@ -85,15 +84,19 @@ def test_of_steps_that_are_close_the_newest_are_labelled(tmp_path: Path) -> None
 @given(st.lists(st.none() | st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20))
 @example([0.0, 4.460186899733086e-230])
 def test_any_figures_are_drawn_inside_the_axes(values: list[float | None]) -> None:
-    points = [HistoryPoint(BEGUN + timedelta(hours=7 * at), value) for at, value in enumerate(values)]
-    root = picture(HistoryChart("t", "s", "instructions", points, []))
+    moments = [BEGUN + timedelta(hours=7 * at) for at in range(len(values))]
+    points = [
+        Point(str(at), at.isoformat(), "", "ok", "instructions", "instructions", "m", value)
+        for at, value in zip(moments, values, strict=True)
+    ]
+    root = picture(Steps(History(Metric("s", "t"), points), [], ""))
     (runs,) = [one.attributes["d"] for one in root.all("path") if "stroke-linecap" in one.attributes] or [""]
     places = [tuple(map(float, one.split("h")[0].split())) for one in runs.split("M")[1:]]
     assert all(0 < x < 960 and 0 < y < 320 for x, y in places)
     assert bool(places) == any(value is not None for value in values)
 
 
-def picture(drawn: HistoryChart) -> Element:
+def picture(drawn: Steps) -> Element:
     """The parsed SVG, whose ids are there once."""
     return parsed(history_picture(drawn, "chart"))
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import pytest
 from hypothesis import given
@@ -21,7 +21,7 @@ from orchestrator.benchmarks.scaling.rows import kprobe_cache
 from orchestrator.benchmarks.system.workloads import system_workloads
 from orchestrator.report.chart import Bar, BarChart, Chart, Series
 from orchestrator.report.claims import assess
-from orchestrator.report.kind import Group, Panel, PlainReport, ReportRegistry, charts
+from orchestrator.report.kind import Group, Panel, PlainReport, ReportRegistry, TableReport, charts
 from orchestrator.report.sheet import Finding, Grid, Rank, Row, Sheet, figure
 from orchestrator.report.text import print_table, render_markdown
 from orchestrator.results.contract import CellRecord
@@ -29,13 +29,13 @@ from orchestrator.results.contract import CellRecord
 GUEST_CODE = {"guest", "run", "probes", "artifacts", "experiment"}
 
 
-class LatencyReport:
+class LatencyReport(TableReport):
     """A kind of its own: rows by probe, a panel for each cache size, all sizes in one table."""
 
     def owns(self, benchmark: str) -> bool:
         return benchmark == "latency"
 
-    def apart(self, cell: CellRecord) -> object:
+    def apart(self, cell: CellRecord) -> Hashable:
         return cell.parameters["cache"]
 
     def panels(self, cells: Sequence[CellRecord]) -> list[Panel]:

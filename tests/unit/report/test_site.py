@@ -21,7 +21,7 @@ from stored_sites import checked, files, one_more_day, outline, site_of, six_day
 from test_html_page import HOSTILE, kept_run
 
 from orchestrator.report.html import run_page
-from orchestrator.report.site.pages import MOST_STEPS, metric_file, run_file
+from orchestrator.report.site.building import MOST_STEPS, metric_file, run_file
 from orchestrator.results.history import Metric
 from orchestrator.results.store import FILE_NAME, Store
 

@@ -27,7 +27,7 @@ from orchestrator.benchmarks.registry import kinds, reports
 from orchestrator.catalog.reference import claims
 from orchestrator.experiment.file import load_experiment
 from orchestrator.paths import data_dir
-from orchestrator.report.claims import assess, assess_modelled, decided_claims
+from orchestrator.report.claims import assess, decided_claims
 from orchestrator.report.modelled_sheets import modelled_summary
 from orchestrator.report.sheet import Finding, Rank
 from orchestrator.report.text import SENTENCES, most_important, summary
@@ -145,7 +145,7 @@ def test_kinds_have_sentences_of_their_own() -> None:
 
 def test_modelled_times_have_a_summary() -> None:
     record, modelled = modelled_tables(*COUNTED)
-    found = modelled_summary(modelled, assess_modelled(record, modelled, reports()))
+    found = modelled_summary(modelled, assess(record, reports(), modelled))
     assert found[0].startswith("Claims of djprobe-2005 that do not hold: 1 of 6 decided ones. The first: On Athlon 64")
     assert found[1].startswith("Largest overhead: list11: jprobe on pentium4, 1749.2 nsec (1622.0 to 1893.3);")
     assert found[2].startswith("23 predicted times miss the published ones in the median by 13.0 %, at worst by 75.8 %")

@@ -181,7 +181,7 @@ def test_the_mean_of_equal_samples_is_the_sample(value: float, count: int) -> No
 
 def test_the_mean_is_that_of_the_document() -> None:
     assert mean([1247, 1246, 1245, 1247]) == 1246.25
-    with pytest.raises(ValueError, match="no samples"):
+    with pytest.raises(ValueError, match="data point"):
         mean([])
 
 
