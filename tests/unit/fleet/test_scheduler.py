@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +17,7 @@ from distributed import Client
 from distributed.security import Security
 
 from orchestrator.fleet.scheduler import FleetScheduler, started_scheduler
-from orchestrator.fleet.target import MEMBERS, RUN_TOPIC, made_key, read_key, security_of, set_up_dask
-from orchestrator.fleet.worker import FleetWorker
+from orchestrator.fleet.target import RUN_TOPIC, made_key, read_key, security_of, set_up_dask
 
 LIMIT = 60.0
 """Seconds after which a test that waits for what never comes fails."""
@@ -60,38 +58,19 @@ async def until(is_so: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-def test_a_client_hears_of_who_is_there_and_who_leaves_in_one_row(security: Security, tmp_path: Path) -> None:
-    async def do(scheduler: FleetScheduler) -> None:
-        worker = FleetWorker(
-            scheduler.address, host="127.0.0.1", protocol="tls", security=security, local_directory=str(tmp_path)
-        )
-        async with worker, client_of(scheduler, security) as client:
-            heard: list[tuple[str, str]] = []
-            client.subscribe_topic(MEMBERS, lambda event: heard.append((event[1]["action"], event[1]["address"])))
-            await until(lambda: bool(heard))
-            assert heard == [("joined", worker.address)]
-            await worker.close()
-            await until(lambda: len(heard) > 1)
-            assert heard[1:] == [("left", worker.address)]
-
-    on_a_scheduler(security, do)
-
-
 def test_nothing_of_a_run_is_kept(security: Security) -> None:
     async def do(scheduler: FleetScheduler) -> None:
         topics: dict[str, Any] = scheduler._broker._topics
         async with client_of(scheduler, security) as client:
             heard: list[object] = []
             client.subscribe_topic(RUN, lambda event: heard.append(event[1]["content"]))
-            client.subscribe_topic(MEMBERS, lambda event: None)
-            await until(lambda: RUN in topics and MEMBERS in topics)
+            await until(lambda: RUN in topics)
             for number in range(3):
                 scheduler.log_worker_event("tls://127.0.0.1:1", RUN, {"content": bytes([number])})
             await until(lambda: len(heard) == 3)
             assert heard == [b"\0", b"\1", b"\2"]
             assert not topics[RUN].events
         assert RUN not in topics
-        assert not topics[MEMBERS].subscribers
         scheduler.log_worker_event("tls://127.0.0.1:1", RUN, {"content": b"late"})
         assert RUN not in topics
 
