@@ -239,9 +239,7 @@ class StartedFleet:
             if stored(orders.name).is_running:
                 shows, ends = f"`{PROGRAM} fleet status {orders.name}`", f"`{PROGRAM} fleet down {orders.name}`"
                 hint = f"{shows} shows it, {ends} ends it, and --name starts another one beside it"
-                raise UsageError(
-                    f"fleet '{orders.name}' runs already", where=str(state_file(orders.name)), hint=hint
-                )
+                raise UsageError(f"fleet '{orders.name}' runs already", where=str(state_file(orders.name)), hint=hint)
             state_file(orders.name).unlink(missing_ok=True)
         self._orders, self._log = orders, log_file(orders.name)
         self._log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

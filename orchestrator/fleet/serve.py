@@ -80,7 +80,9 @@ def serve(
             plugins=(BootPlugin(name, *room),),
         )
         with ScratchFolder(WORKER_FOLDER) as folder:
-            number = asyncio.run(_run(partial(make, local_directory=str(folder)), joined, ends_with_input=ends_with_input))
+            number = asyncio.run(
+                _run(partial(make, local_directory=str(folder)), joined, ends_with_input=ends_with_input)
+            )
     except LabError:
         raise
     except Exception as error:  # whatever Dask makes of a worker that cannot join
