@@ -13,7 +13,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.message import EmailMessage
 from email.policy import SMTP
@@ -58,13 +58,12 @@ class Night:
     """What a night has measured.
 
     ``compared`` is its comparison with the last good night; None in the first one, and where ``doubt`` says why they
-    could not be compared. ``problems`` are sentences on what failed beside the measurement: the site, the cache.
+    could not be compared.
     """
 
     run: Run
     compared: ComparedRuns | None = None
     doubt: str = ""
-    problems: Sequence[str] = field(default=())
 
     @property
     def experiment(self) -> str:
@@ -276,7 +275,6 @@ def night_lines(night: Night, registry: ReportRegistry) -> Iterator[str]:
     wrong = [f"beyond budget: {change_sentence(night, one)}" for one in night.beyond]
     yield from shown(wrong or [f"failed: {cell.id}: {cell.first_line}" for cell in night.failed], _LISTED_SHORT)
     yield from (f"- {sentence}" for sentence in summary(night.run.record, registry))
-    yield from (f"problem: {sentence}" for sentence in night.problems)
     yield from (f"again: {command}" for command in reproducers(night))
     yield from (f"to accept it as it is: {command}" for command in acceptance(night))
 
@@ -286,7 +284,7 @@ def night_lines(night: Night, registry: ReportRegistry) -> Iterator[str]:
 _WIDTH = 100
 _PROSE = 76
 _LISTED = 20
-_OPTIONAL = ("Failed", "Problems", "Reproduce", "To accept it as it is")
+_OPTIONAL = ("Failed", "Reproduce", "To accept it as it is")
 # A longer line would be sent as quoted-printable, which nobody reads in a file (RFC 5322, section 2.1.1: 998).
 _POLICY = SMTP.clone(linesep="\n", max_line_length=998, cte_type="7bit")
 
@@ -318,7 +316,6 @@ def _parts(night: Night, origin: Origin, registry: ReportRegistry) -> Iterator[s
     sections: dict[str, Iterable[str]] = {
         "Failed": _wrapped(failed, "  "),
         "Summary": _wrapped(summary(night.run.record, registry), "  "),
-        "Problems": _wrapped(night.problems, "  "),
         "Kernels": _indented(
             [f"{name}: {version}" for name, version in kernel_versions(origin).items()] or ["unknown"]
         ),
@@ -388,7 +385,6 @@ def night_json(night: Night) -> Mapping[str, Any]:
             {"cell": one.pair.title, "change": one.change, "why": list(one.beyond)} for one in night.beyond[:_LISTED]
         ],
         "failed": [{"cell": cell.id, "reason": cell.first_line} for cell in night.failed[:_LISTED]],
-        "problems": list(night.problems),
     }
 
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import json
 import re
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -209,23 +209,35 @@ def print_status(fleet: Target, *, as_json: bool) -> bool:
     """Print a fleet's scheduler and workers; whether all are there that it was to have, and a run has all of them."""
     from orchestrator.fleet.link import survey
 
-    workers = survey(fleet)
-    problems = [_problem(one.answer) for one in workers]
-    there = {one.name for one in workers}
-    missing = [] if fleet.state is None else [name for name in fleet.state.workers if name not in there]
+    state, workers = fleet.state, [_facts(one) for one in survey(fleet)]
+    there = {one["name"] for one in workers}
+    missing = [] if state is None else [name for name in state.workers if name not in there]
     if as_json:
-        typer.echo(json.dumps(_as_data(fleet, workers, problems, missing), indent=2))
+        known = {"name": state and state.name, "scheduler": fleet.address, "keeper": state and state.keeper}
+        typer.echo(json.dumps({**known, "missing": missing, "workers": workers}, indent=2))
     else:
-        name = "" if fleet.state is None else f" ({fleet.state.name}, kept by process {fleet.state.keeper})"
-        typer.echo(f"scheduler {fleet.address}{name}")
-        rows = [*map(_row, workers, problems), *([one, *[""] * (len(_HEADER) - 2), "missing"] for one in missing)]
-        print_columns(_HEADER, rows)
-    if missing and fleet.state is not None:
+        typer.echo(f"scheduler {fleet.address}" + (f" ({state.name}, kept by process {state.keeper})" if state else ""))
+        gone = [[one, *[""] * (len(_HEADER) - 2), "missing"] for one in missing]
+        print_columns(_HEADER, [*map(_row, workers), *gone])
+    if missing and state is not None:
         again = f"{PROGRAM} fleet down, {PROGRAM} fleet up"
-        options.say(f"{log_file(fleet.state.name)} says why one is missing; start the fleet again: {again}")
+        options.say(f"{log_file(state.name)} says why one is missing; start the fleet again: {again}")
     if not workers:
         options.say(f"it has no worker: {PROGRAM} fleet worker {fleet.address}")
-    return bool(workers) and not missing and not any(problems)
+    return bool(workers) and not missing and not any(one["problem"] for one in workers)
+
+
+def _facts(worker: Surveyed) -> dict[str, Any]:
+    answer = worker.answer
+    offered = answer.model_dump(include={"guests", "memory_mib", "versions"})
+    return {
+        "name": worker.name,
+        "address": worker.address,
+        "host": answer.host,
+        "running": worker.running,
+        **(offered if answer.versions else dict.fromkeys(offered)),
+        "problem": _problem(answer),
+    }
 
 
 def _problem(answer: Answer) -> str:
@@ -244,30 +256,9 @@ def _problem(answer: Answer) -> str:
     return ""
 
 
-def _row(worker: Surveyed, problem: str) -> Sequence[str]:
-    answer, versions = worker.answer, worker.answer.versions
-    if versions is None:
-        return (worker.name, "", str(worker.running), "", answer.host, "", "", "", problem)
-    found = _VERSION.search(versions.qemu)
-    room = (worker.name, str(answer.guests), str(worker.running), str(answer.memory_mib), answer.host)
-    return (*room, versions.project, versions.python, found[1] if found else versions.qemu, problem)
-
-
-def _as_data(
-    fleet: Target, workers: Sequence[Surveyed], problems: Sequence[str], missing: Sequence[str]
-) -> dict[str, object]:
-    def facts(worker: Surveyed, problem: str) -> dict[str, object]:
-        answer = worker.answer
-        known = {"name": worker.name, "address": worker.address, "host": answer.host, "running": worker.running}
-        offer = answer.model_dump(include={"guests", "memory_mib", "versions"})
-        if answer.versions is None:
-            offer = dict.fromkeys(offer)
-        return {**known, **offer, "problem": problem}
-
-    return {
-        "name": None if fleet.state is None else fleet.state.name,
-        "scheduler": fleet.address,
-        "keeper": None if fleet.state is None else fleet.state.keeper,
-        "missing": list(missing),
-        "workers": list(map(facts, workers, problems)),
-    }
+def _row(facts: Mapping[str, Any]) -> Sequence[str]:
+    versions = facts["versions"] or {"project": None, "python": None, "qemu": ""}
+    qemu = _VERSION.search(versions["qemu"])
+    columns = [facts[name] for name in ("name", "guests", "running", "memory_mib", "host")]
+    columns += [versions["project"], versions["python"], qemu[1] if qemu else versions["qemu"], facts["problem"]]
+    return ["" if one is None else str(one) for one in columns]
