@@ -37,7 +37,7 @@ from orchestrator.fleet.worker import (
     Versions,
     received,
 )
-from orchestrator.plain_text import counted, cut, plain_line
+from orchestrator.plain_text import counted, cut, plain_line, shown
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
 from orchestrator.run.boot import (
@@ -78,11 +78,7 @@ _RESUME = "what was measured is stored: --resume goes on with the run, with --fl
 
 @contextmanager
 def fleet_crew(
-    address: str,
-    key: str,
-    kinds: KindRegistry[BenchmarkKind],
-    context: BuildContext,
-    listener: ProgressListener,
+    address: str, key: str, kinds: KindRegistry[BenchmarkKind], context: BuildContext, listener: ProgressListener
 ) -> Iterator[Crew]:
     """The crew of a fleet, for one run. Raises HostError where no scheduler answers."""
     with closing(Link(connected(address, key))) as link:
@@ -120,7 +116,6 @@ class FleetCrew:
         return max(1, sum(member.guests for member in self._roster.working()))
 
     def submit(self, job: Job) -> None:
-        """See Crew."""
         if job.timed_on == "":
             raise UsageError(
                 "times of this run were measured on this machine, and those of another do not go with them",
@@ -132,8 +127,6 @@ class FleetCrew:
         self._works.append(Work(job, cells, guests=_guests_so_far(job.task.directory)))
 
     def cancel(self) -> None:
-        """See Crew."""
-
         def end() -> None:
             raise Cancelled
 
@@ -433,11 +426,11 @@ class FleetCrew:
         doubtful = {id_ for member, _ in wrong for id_ in member.measured}
         cells = [cell for work in self._works for cell in work.job.task.cells]
         again = [cell.id for cell in cells if cell.id in doubtful or doubtful.intersection(cell.compared_with)]
-        more = [f"and {len(again) - _LISTED} more"] if len(again) > _LISTED else []
+        listed = shown(again, _LISTED, "and {} more")
         names = ", ".join(dict.fromkeys(member.name for member, _ in wrong))
         return LabError(
             f"{counted(len(again), 'cell')} must be measured again: {names} did not count as this machine does",
-            detail=[*(f"{member.name}: {other}" for member, other in wrong), "measure again:", *again[:_LISTED], *more],
+            detail=[*(f"{member.name}: {other}" for member, other in wrong), "measure again:", *listed],
             hint="do not use their numbers; measure them in a new run, without these workers",
         )
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from orchestrator.errors import HostError, Interrupted, LabError, UsageError
 from orchestrator.files import ScratchFolder
@@ -68,21 +68,20 @@ def serve(
     log_to(log)
     joined = f"worker {name} has joined {scheduler}" + ("" if log is None else f"; its log is {log}")
     try:
-        make = partial(
-            FleetWorker,
-            scheduler,
-            nthreads=room[0] + 1,  # one to answer questions while guests run
-            name=name,
-            host=host or address_towards(scheduler),  # without one Dask 2026.8 listens everywhere
-            security=security_of(key),
-            memory_limit=0,
-            death_timeout=_START_LIMIT,
-            plugins=(BootPlugin(name, *room),),
-        )
         with ScratchFolder(WORKER_FOLDER) as folder:
-            number = asyncio.run(
-                _run(partial(make, local_directory=str(folder)), joined, ends_with_input=ends_with_input)
+            make = partial(
+                FleetWorker,
+                scheduler,
+                nthreads=room[0] + 1,  # one to answer questions while guests run
+                name=name,
+                host=host or address_towards(scheduler),  # without one Dask 2026.8 listens everywhere
+                security=security_of(key),
+                memory_limit=0,
+                local_directory=str(folder),
+                death_timeout=_START_LIMIT,
+                plugins=(BootPlugin(name, *room),),
             )
+            number = asyncio.run(_run(make, joined, ends_with_input=ends_with_input))
     except LabError:
         raise
     except Exception as error:  # whatever Dask makes of a worker that cannot join
@@ -119,8 +118,7 @@ async def _run(make: Callable[[], FleetWorker], joined: str, *, ends_with_input:
     try:
         async with make() as worker:
             print(plain_text(joined), file=sys.stderr, flush=True)
-            finished: Any = worker.finished  # which has no annotations
-            await finished()
+            await worker.finished()
     except asyncio.CancelledError:
         if not stopped:
             raise
