@@ -476,11 +476,13 @@ class FleetCrew:
         return True
 
     def _why_nobody_does(self, work: Work) -> str:
+        wanted, host = work.job.artifacts.machine.memory_mib, self._roster.host_of_times
         largest = max(member.memory_mib for member in self._roster.working())
-        if work.memory_mib <= largest:
-            return f"times are measured on one worker, {self._roster.host_of_times}, and that does not work any more"
-        wanted, has = work.job.artifacts.machine.memory_mib, largest - OVERHEAD_MIB
-        return f"no worker has room for a guest of {wanted} MiB: the largest has {has} MiB"
+        if work.memory_mib > largest:
+            return f"no worker has room for a guest of {wanted} MiB: the largest has {largest - OVERHEAD_MIB} MiB"
+        works = any(member.name == host for member in self._roster.working())
+        why = f"has no room for a guest of {wanted} MiB" if works else "does not work any more"
+        return f"times are measured on one worker, {host}, and that {why}"
 
     def _start(self, attempt: Attempt, job: Job) -> None:
         self._attempts[attempt.name] = attempt

@@ -54,11 +54,8 @@ def set_up_dask() -> None:
 class Unlisted:
     """What a server of Dask's has in place of its HTTP server: nothing listens."""
 
-    def start_http_server(
-        self, routes: Any, dashboard_address: Any, default_port: int = 0, ssl_options: Any = None
-    ) -> None:
+    def start_http_server(self, *arguments: Any, **options: Any) -> None:
         """Dask 2026.8 starts one in every server, unencrypted and on all interfaces, whatever its options."""
-        del routes, dashboard_address, default_port, ssl_options
 
 
 _ADDRESS = re.compile(r"tls://(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9][A-Za-z0-9.-]{0,252})):([1-9][0-9]{0,4})")

@@ -168,7 +168,7 @@ class Boots:
             del self._guests[attempt]
 
     def abort(self, attempt: str) -> None:
-        """End a boot's guests, from any thread; the boot then ends. One that Dask has just begun to begin does not."""
+        """End a boot's guests, from any thread; the boot then ends. One that is about to begin does not."""
         self._guests.setdefault(attempt, Guests()).end()
 
     def abort_all(self) -> None:

@@ -526,6 +526,17 @@ def test_times_fail_where_their_worker_is_gone(tmp_path: Path, stage: Stage, mon
     assert set(failed) == {"times are measured on one worker, z, and that does not work any more"}
 
 
+def test_times_fail_where_their_worker_has_not_the_memory(tmp_path: Path, stage: Stage) -> None:
+    """Others may have it."""
+    stage.join("z", memory_mib=2000)
+    stage.join("large", memory_mib=8192)
+    (large,) = jobs_of(tmp_path, 1, memory_mib=4096, clock="wall")
+    ledger = Play(tmp_path, [replace(large, timed_on="z")], stage).run()
+    assert {record.reason for record in ledger.records.values()} == {
+        "times are measured on one worker, z, and that has no room for a guest of 4096 MiB"
+    }
+
+
 def test_times_are_gone_on_with_on_the_worker_that_measured_them_before(tmp_path: Path, stage: Stage) -> None:
     for name in ("left", "right", "z"):
         stage.join(name, guests=1)
