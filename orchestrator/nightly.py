@@ -13,7 +13,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.message import EmailMessage
 from email.policy import SMTP
@@ -58,13 +58,12 @@ class Night:
     """What a night has measured.
 
     ``compared`` is its comparison with the last good night; None in the first one, and where ``doubt`` says why they
-    could not be compared. ``problems`` are sentences on what failed beside the measurement: the site, the cache.
+    could not be compared.
     """
 
     run: Run
     compared: ComparedRuns | None = None
     doubt: str = ""
-    problems: Sequence[str] = field(default=())
 
     @property
     def experiment(self) -> str:
@@ -114,12 +113,13 @@ class NightNote:
         begun, wanted = self._begun(), set(cells)
         if begun is None:
             return []
-        since = (
+        return [
             entry
             for entry in store.runs()
-            if entry.experiment == experiment and datetime.fromisoformat(entry.started) >= begun
-        )
-        return [entry for entry in since if _cells(store, entry) == wanted]
+            if entry.experiment == experiment
+            and datetime.fromisoformat(entry.started) >= begun
+            and {row["id"] for row in store.select("SELECT id FROM cells WHERE run = ?", entry.id)} == wanted
+        ]
 
     def _begun(self) -> datetime | None:
         with storage_faults(self._file):
@@ -129,10 +129,6 @@ class NightNote:
             return begun if begun.tzinfo else None
         except ValueError:  # damaged: a new night begins
             return None
-
-
-def _cells(store: Store, entry: RunEntry) -> set[str]:
-    return {row["id"] for row in store.select("SELECT id FROM cells WHERE run = ?", entry.id)}
 
 
 @contextmanager
@@ -261,11 +257,10 @@ def reproducers(night: Night) -> Iterator[str]:
         yield command("compare", night.compared.before.record.run, night.run.record.run)
 
 
-def acceptance(night: Night) -> str | None:
-    """The command that makes a night the one that later ones are compared with; None where it is, or has failed."""
-    if night.is_good or night.failed or night.run.unfinished:
-        return None
-    return command("baseline", "set", good_night(night.experiment), night.run.record.run)
+def acceptance(night: Night) -> Iterator[str]:
+    """The command that makes a night the one that later ones are compared with; none where it is, or has failed."""
+    if not (night.is_good or night.failed or night.run.unfinished):
+        yield command("baseline", "set", good_night(night.experiment), night.run.record.run)
 
 
 # A night on a terminal or in a journal: what happened, and where the rest is.
@@ -277,21 +272,11 @@ def night_lines(night: Night, registry: ReportRegistry) -> Iterator[str]:
     """The lines of the summary; what is beyond its budget or failed first."""
     yield verdict(night)
     yield against(night)
-    yield from _wrong(night)
+    wrong = [f"beyond budget: {change_sentence(night, one)}" for one in night.beyond]
+    yield from shown(wrong or [f"failed: {cell.id}: {cell.first_line}" for cell in night.failed], _LISTED_SHORT)
     yield from (f"- {sentence}" for sentence in summary(night.run.record, registry))
-    yield from (f"problem: {sentence}" for sentence in night.problems)
-    again = [f"again: {command}" for command in reproducers(night)]
-    yield from again
-    accepted = acceptance(night)
-    if accepted is not None:
-        yield f"to accept it as it is: {accepted}"
-
-
-def _wrong(night: Night) -> Iterator[str]:
-    listed = [f"beyond budget: {change_sentence(night, one)}" for one in night.beyond]
-    if not listed:
-        listed = [f"failed: {cell.id}: {cell.first_line}" for cell in night.failed]
-    yield from shown(listed, _LISTED_SHORT)
+    yield from (f"again: {command}" for command in reproducers(night))
+    yield from (f"to accept it as it is: {command}" for command in acceptance(night))
 
 
 # A night as a mail (RFC 5322) in plain ASCII: what changed, on which kernels and machines, how to see it again.
@@ -299,6 +284,7 @@ def _wrong(night: Night) -> Iterator[str]:
 _WIDTH = 100
 _PROSE = 76
 _LISTED = 20
+_OPTIONAL = ("Failed", "Reproduce", "To accept it as it is")
 # A longer line would be sent as quoted-printable, which nobody reads in a file (RFC 5322, section 2.1.1: 998).
 _POLICY = SMTP.clone(linesep="\n", max_line_length=998, cte_type="7bit")
 
@@ -326,31 +312,27 @@ def _parts(night: Night, origin: Origin, registry: ReportRegistry) -> Iterator[s
     yield "\n".join(_wrapped([f"{verdict(night)}.", *against(night).splitlines()], ""))
     if night.compared is not None and night.compared.comparison.changed:
         yield _table(night)
-    if night.failed:
-        yield _prose("Failed", shown([f"{cell.id}: {cell.first_line}" for cell in night.failed], _LISTED))
-    yield _prose("Summary", summary(night.run.record, registry))
-    if night.problems:
-        yield _prose("Problems", night.problems)
-    yield _section(
-        "Kernels", [f"{name}: {version}" for name, version in kernel_versions(origin).items()] or ["unknown"]
-    )
-    yield _section("Machines", _machines(night, origin))
-    yield _section("Equal runs differ by (A/A)", equal_runs(night))
-    again = list(reproducers(night))
-    if again:
-        yield _section("Reproduce", again)
-    accepted = acceptance(night)
-    if accepted is not None:
-        yield _section("To accept it as it is", [accepted])
-    yield _section("Run", [night.run.record.run, str(night.run.directory)])
+    failed = shown([f"{cell.id}: {cell.first_line}" for cell in night.failed], _LISTED)
+    sections: dict[str, Iterable[str]] = {
+        "Failed": _wrapped(failed, "  "),
+        "Summary": _wrapped(summary(night.run.record, registry), "  "),
+        "Kernels": _indented(
+            [f"{name}: {version}" for name, version in kernel_versions(origin).items()] or ["unknown"]
+        ),
+        "Machines": _indented(_machines(night, origin)),
+        "Equal runs differ by (A/A)": _indented(equal_runs(night)),
+        "Reproduce": _indented(reproducers(night)),
+        "To accept it as it is": _indented(acceptance(night)),
+        "Run": _indented([night.run.record.run, str(night.run.directory)]),
+    }
+    for title, lines in sections.items():
+        listed = [*lines]
+        if listed or title not in _OPTIONAL:
+            yield "\n".join([f"{title}:", *listed])
 
 
-def _section(title: str, lines: Iterable[str]) -> str:
-    return "\n".join([f"{title}:", *(f"  {line}" for line in lines)])
-
-
-def _prose(title: str, sentences: Iterable[str]) -> str:
-    return "\n".join([f"{title}:", *_wrapped(sentences, "  ")])
+def _indented(lines: Iterable[str]) -> Iterator[str]:
+    return (f"  {line}" for line in lines)
 
 
 def _wrapped(sentences: Iterable[str], indent: str) -> Iterator[str]:
@@ -403,7 +385,6 @@ def night_json(night: Night) -> Mapping[str, Any]:
             {"cell": one.pair.title, "change": one.change, "why": list(one.beyond)} for one in night.beyond[:_LISTED]
         ],
         "failed": [{"cell": cell.id, "reason": cell.first_line} for cell in night.failed[:_LISTED]],
-        "problems": list(night.problems),
     }
 
 
@@ -415,10 +396,6 @@ def unmeasured_json(experiment: str, reason: str) -> Mapping[str, Any]:
 
 # Tells a server how a night went: JSON to a URL of the user's, with patience that ends.
 
-_TRY_LIMIT = 15.0
-"""Seconds for one try, whatever the server does."""
-_PAUSES = (1.0, 5.0)
-"""Seconds before the second and the third try."""
 _TRIED_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Answers of a server that may have another one later (RFC 9110, section 15)."""
 
@@ -428,8 +405,10 @@ class Webhook:
     """A URL that takes JSON by POST. It may have a secret in it: only its host is ever printed."""
 
     url: str
-    try_limit: float = _TRY_LIMIT
-    pauses: tuple[float, ...] = _PAUSES
+    try_limit: float = 15.0
+    """Seconds for one try, whatever the server does."""
+    pauses: tuple[float, ...] = (1.0, 5.0)
+    """Seconds before the second and the third try."""
 
     def check(self) -> None:
         """Raise UsageError unless it is a URL that can be posted to."""
@@ -445,44 +424,38 @@ class Webhook:
             what = "a URL with a user's name or password before its host is not known here"
             raise UsageError(what, where="--webhook", hint="a webhook's secret is in its path or query")
 
-    @property
-    def host(self) -> str:
-        return urlsplit(self.url).hostname or ""
-
     def post(self, content: Mapping[str, Any]) -> None:
         """Send it, at most three times. Raises HostError with the last answer where none of them was taken."""
         body = json.dumps(content).encode()
         for pause in (*self.pauses, None):
-            refusal = self._refusal(body)
-            if refusal is None:
+            answers: list[int | str] = []
+            # A server that sends a byte now and then keeps a socket's own time limit from ever ending.
+            thread = threading.Thread(target=lambda got=answers: got.append(self._answer(body)), daemon=True)
+            thread.start()
+            thread.join(self.try_limit)
+            answer = answers[0] if answers else f"no answer in {self.try_limit:g} s"
+            if answer == _TAKEN:
                 return
-            why, may_change = refusal
-            if pause is None or not may_change:
-                raise HostError(f"the webhook at {self.host} was not notified: {why}")
+            if pause is None or (isinstance(answer, int) and answer not in _TRIED_AGAIN):
+                why = f"status {answer}" if isinstance(answer, int) else answer
+                raise HostError(f"the webhook at {urlsplit(self.url).hostname} was not notified: {why}")
             time.sleep(pause)
 
-    def _refusal(self, body: bytes) -> tuple[str, bool] | None:
-        """Why the server did not take it, and whether another try may succeed; None where it did."""
-        answers: list[tuple[str, bool] | None] = []
-        # A server that sends a byte now and then keeps a socket's own time limit from ever ending.
-        thread = threading.Thread(target=lambda: answers.append(self._answer(body)), daemon=True)
-        thread.start()
-        thread.join(self.try_limit)
-        return answers[0] if answers else (f"no answer in {self.try_limit:g} s", True)
-
-    def _answer(self, body: bytes) -> tuple[str, bool] | None:
+    def _answer(self, body: bytes) -> int | str:
+        """The status of the server's answer, _TAKEN for all good ones, or why there is none."""
         headers = {"Content-Type": "application/json", "User-Agent": f"probe-lab/{__version__}"}
         request = urllib.request.Request(self.url, body, headers, method="POST")  # noqa: S310  # checked: http or https
         try:
             with _OPENER.open(request, timeout=self.try_limit):
-                return None
+                return _TAKEN
         except urllib.error.HTTPError as error:
             with error:
-                return f"status {error.code}", error.code in _TRIED_AGAIN
-        except urllib.error.URLError as error:
-            return str(error.reason)[:200], True
+                return error.code
         except (OSError, ValueError, HTTPException) as error:  # a connection that breaks, an answer that is none
-            return str(error)[:200] or type(error).__name__, True
+            return str(getattr(error, "reason", error))[:200] or type(error).__name__
+
+
+_TAKEN = 200
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

@@ -6,37 +6,35 @@ from __future__ import annotations
 import json
 import re
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from orchestrator.cli import options
 from orchestrator.cli.options import expected_failures, print_columns
-from orchestrator.doctor import Finding, Status
 from orchestrator.errors import LabError, UsageError
 from orchestrator.fleet.hosts import load_hosts
 from orchestrator.fleet.keeper import StartedFleet, end_fleet
-from orchestrator.fleet.serve import Foreground, key_from_input
+from orchestrator.fleet.serve import key_from_input, serve
 from orchestrator.fleet.state import (
     USUAL_NAME,
     Orders,
-    Room,
     WorkerOrder,
     check_name,
     log_file,
+    room,
     stored,
     worker_name,
 )
 from orchestrator.fleet.target import Target, check_reachable, made_key, need_dask, read_key, target, usual_key_file
 from orchestrator.guest.machine import qemu_version
-from orchestrator.plain_text import counted
 from orchestrator.program import PROGRAM
 
 if TYPE_CHECKING:  # they need the extra "fleet"
     from orchestrator.fleet.link import Surveyed
-    from orchestrator.fleet.worker import Versions
+    from orchestrator.fleet.worker import Answer
 
 app = typer.Typer(no_args_is_help=True, help="Many machines for one run.")
 
@@ -118,60 +116,36 @@ def up(
         hint = "name the address of this machine that they reach: --host 192.0.2.1"
         raise UsageError("other hosts cannot reach a fleet on 127.0.0.1", where="--hosts", hint=hint)
     here = (0 if hosts is not None else 1) if workers is None else workers
-    ordered = (*_workers_here(here, guests, memory), *([] if hosts is None else load_hosts(hosts)))
-    _check_workers(ordered)
+    workers_here, workers_there = _workers_here(here, guests, memory), [] if hosts is None else load_hosts(hosts)
+    twice = {one.name for one in workers_here}.intersection(one.name for one in workers_there)
+    if twice:
+        hint = "give the one of the file another name: name: ..."
+        raise UsageError(f"two workers are called '{min(twice)}'", where="--hosts", hint=hint)
     file = (key or usual_key_file()).absolute()
+    ordered = (*workers_here, *workers_there)
     orders = Orders(
-        name=name,
-        key=read_key(file),
-        key_file=str(file),
-        host=host or "127.0.0.1",
-        port=port,
-        workers=ordered,
+        name=name, key=read_key(file), key_file=str(file), host=host or "127.0.0.1", port=port, workers=ordered
     )
     started = StartedFleet(orders)
+    kinds: set[str] = set()
     try:
-        joined, failed = _told(started)
-        if failed and not joined:
+        for report in started.reports():
+            options.say(report.text)
+            kinds.add(report.kind)
+        if "failed" in kinds and "joined" not in kinds:
             raise LabError("no worker has joined: nothing was left running")
-        started.let_stay()
     except BaseException:
         started.end()
         raise
     typer.echo(f"use it: {PROGRAM} run CONFIG --fleet {name}")
-    raise typer.Exit(1 if failed else 0)
+    raise typer.Exit(1 if "failed" in kinds else 0)
 
 
 def _workers_here(number: int, guests: int | None, memory: str | None) -> list[WorkerOrder]:
-    room = Room.of_host(max(1, number)).limited(guests, memory)
+    guests, mib = room(guests, memory, max(1, number))
     host = worker_name(socket.gethostname())
     names = [host] if number == 1 else [f"{host}-{at}" for at in range(1, number + 1)]
-    return [WorkerOrder(name=one, guests=room.guests, memory_mib=room.memory_mib) for one in names]
-
-
-def _check_workers(ordered: tuple[WorkerOrder, ...]) -> None:
-    names = [one.name for one in ordered]
-    twice = next((one for one in names if names.count(one) > 1), None)
-    if twice is not None:
-        hint = "give the one of the file another name: name: ..."
-        raise UsageError(f"two workers are called '{twice}'", where="--hosts", hint=hint)
-
-
-def _told(started: StartedFleet) -> tuple[int, int]:
-    """Tell what becomes of a fleet; how many workers have joined, and how many have not."""
-    joined = failed = 0
-    for report in started.reports():
-        match report.kind:
-            case "listening":
-                options.say(f"scheduler: {report.text}")
-            case "joined":
-                joined += 1
-                options.say(f"worker {report.name}: joined")
-            case "failed":
-                failed += 1
-                quoted = "".join(f"\n    {line}" for line in report.detail)
-                options.say(f"worker {report.name}: has not joined: {report.text}{quoted}")
-    return joined, failed
+    return [WorkerOrder(name=one, guests=guests, memory=f"{mib}M") for one in names]
 
 
 @app.command("worker")
@@ -194,12 +168,12 @@ def worker(
     need_dask()
     if key is not None and key_from_stdin:
         raise UsageError("there are two keys", where="--key, --key-from-stdin", hint="leave one of them out")
-    room = Room.of_host().limited(guests, memory)
+    offered = room(guests, memory)
     text = key_from_input() if key_from_stdin else read_key(key or usual_key_file())
     qemu_version()  # without QEMU no client would want this worker
     check_reachable(scheduler, text)
     name = name or worker_name(socket.gethostname())
-    options.say(Foreground(scheduler, text, name, room, host, key_from_stdin).serve())
+    options.say(serve(scheduler, text, name, offered, host, ends_with_input=key_from_stdin))
 
 
 @app.command("status")
@@ -208,13 +182,11 @@ def status(
     name: _Name = USUAL_NAME,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
 ) -> None:
-    """Show a fleet's scheduler and workers, with their room and the guests under way. Exits with 1 when one is missing.
+    """Show a fleet's scheduler and workers, with their room, the guests under way, and what a run would refuse.
 
-    NAME may be an address, too: tls://HOST:PORT.
+    Exits with 1 when a worker is missing or has a problem. NAME may be an address, too: tls://HOST:PORT.
     """
-    found = target(name)
-    is_whole = print_status(found, as_json=as_json)
-    raise typer.Exit(0 if is_whole else 1)
+    raise typer.Exit(0 if print_status(target(name), as_json=as_json) else 1)
 
 
 @app.command("down")
@@ -226,7 +198,7 @@ def down(name: _Name = USUAL_NAME) -> None:
     typer.echo(f"fleet '{name}' has ended" if was_running else f"fleet '{name}' had ended before; its file is removed")
 
 
-# What ``fleet status`` prints of a fleet, and what ``doctor --fleet`` finds wrong with it.
+# What ``fleet status`` prints of a fleet.
 
 _HEADER = ("worker", "guests", "running", "MiB", "host", "version", "python", "qemu", "problem")
 _VERSION = re.compile(r"version (\S{1,40})")
@@ -234,95 +206,59 @@ _LITTLE_MB = 2000
 
 
 def print_status(fleet: Target, *, as_json: bool) -> bool:
-    """Print a fleet's scheduler and workers; whether all are there that it was to have."""
+    """Print a fleet's scheduler and workers; whether all are there that it was to have, and a run has all of them."""
     from orchestrator.fleet.link import survey
 
-    workers = survey(fleet)
-    missing = _missing(fleet, workers)
+    state, workers = fleet.state, [_facts(one) for one in survey(fleet)]
+    there = {one["name"] for one in workers}
+    missing = [] if state is None else [name for name in state.workers if name not in there]
     if as_json:
-        typer.echo(json.dumps(_as_data(fleet, workers, missing), indent=2))
+        known = {"name": state and state.name, "scheduler": fleet.address, "keeper": state and state.keeper}
+        typer.echo(json.dumps({**known, "missing": missing, "workers": workers}, indent=2))
     else:
-        name = "" if fleet.state is None else f" ({fleet.state.name}, kept by process {fleet.state.keeper})"
-        typer.echo(f"scheduler {fleet.address}{name}")
-        print_columns(
-            _HEADER, [*map(_row, workers), *([one, *[""] * (len(_HEADER) - 2), "missing"] for one in missing)]
-        )
-    return not missing and bool(workers) and all(one.answer.offer is not None for one in workers)
+        typer.echo(f"scheduler {fleet.address}" + (f" ({state.name}, kept by process {state.keeper})" if state else ""))
+        gone = [[one, *[""] * (len(_HEADER) - 2), "missing"] for one in missing]
+        print_columns(_HEADER, [*map(_row, workers), *gone])
+    if missing and state is not None:
+        again = f"{PROGRAM} fleet down, {PROGRAM} fleet up"
+        options.say(f"{log_file(state.name)} says why one is missing; start the fleet again: {again}")
+    if not workers:
+        options.say(f"it has no worker: {PROGRAM} fleet worker {fleet.address}")
+    return bool(workers) and not missing and not any(one["problem"] for one in workers)
 
 
-def examine_fleet(fleet: Target) -> list[Finding]:
-    """What a run would find wrong with the workers of a fleet, and what can be done about it."""
-    from orchestrator.fleet.link import survey
+def _facts(worker: Surveyed) -> dict[str, Any]:
+    answer = worker.answer
+    offered = answer.model_dump(include={"guests", "memory_mib", "versions"})
+    return {
+        "name": worker.name,
+        "address": worker.address,
+        "host": answer.host,
+        "running": worker.running,
+        **(offered if answer.versions else dict.fromkeys(offered)),
+        "problem": _problem(answer),
+    }
+
+
+def _problem(answer: Answer) -> str:
+    """What a run would refuse a worker for, or what it will lack there, and what to do about it."""
     from orchestrator.fleet.worker import Versions
 
-    workers = survey(fleet)
-    here = Versions.here()
-    findings = [Finding("scheduler", Status.OK, fleet.address)]
-    for one in workers:
-        findings += _examined(one, here)
-    for name in _missing(fleet, workers):
-        assert fleet.state is not None
-        remedy = (
-            f"{log_file(fleet.state.name)} says why; start the fleet again: {PROGRAM} fleet down, {PROGRAM} fleet up"
-        )
-        findings.append(Finding(name, Status.MISSING, "has not joined, or has left", remedy))
-    if not workers:
-        findings.append(Finding("workers", Status.MISSING, "there is none", f"{PROGRAM} fleet worker {fleet.address}"))
-    return findings
-
-
-def _examined(worker: Surveyed, here: Versions) -> Iterator[Finding]:
-    answer, name = worker.answer, worker.name
-    if answer.offer is None:
-        yield Finding(name, Status.MISSING, answer.problem, f"on {answer.host or 'its host'}: {PROGRAM} doctor")
-        return
-    other = here.difference(answer.offer.versions)
+    if answer.versions is None:
+        return f"{answer.problem}: see `{PROGRAM} doctor` there"
+    other = Versions.here().difference(answer.versions)
     if other is not None:
-        remedy = "check out the same commit there, and install the same QEMU and Python; then start the worker again"
-        yield Finding(name, Status.MISSING, f"{other}: a run refuses it", remedy)
+        return f"{other}: a run refuses it; check out the same commit there, and install the same QEMU and Python"
     if not answer.is_writable:
-        yield Finding(name, Status.MISSING, f"{answer.cache} cannot be written to", "name another: ORCHESTRATOR_CACHE")
-        return
-    offer = answer.offer
-    text = f"{counted(offer.guests, 'guest')}, {offer.memory_mib} MiB, QEMU {_qemu(offer.versions.qemu)}"
-    room = f"{answer.free_mb} MB free in {answer.cache}"
+        return f"{answer.cache} cannot be written to: name another, ORCHESTRATOR_CACHE"
     if answer.free_mb < _LITTLE_MB:
-        yield Finding(name, Status.WARNING, f"{room}; better {_LITTLE_MB}", f"there: {PROGRAM} cache prune")
-    elif other is None:
-        yield Finding(name, Status.OK, f"{text}, {room}")
+        return f"{answer.free_mb} MB free in {answer.cache}, better {_LITTLE_MB}: {PROGRAM} cache prune"
+    return ""
 
 
-def _missing(fleet: Target, workers: Sequence[Surveyed]) -> list[str]:
-    there = {one.name for one in workers}
-    return [] if fleet.state is None else [name for name in fleet.state.workers if name not in there]
-
-
-def _row(worker: Surveyed) -> Sequence[str]:
-    offer, host = worker.answer.offer, worker.answer.host
-    if offer is None:
-        return (worker.name, "", str(worker.running), "", host, "", "", "", worker.answer.problem)
-    versions = (offer.versions.project, offer.versions.python, _qemu(offer.versions.qemu))
-    return (worker.name, str(offer.guests), str(worker.running), str(offer.memory_mib), host, *versions, "")
-
-
-def _qemu(text: str) -> str:
-    found = _VERSION.search(text)
-    return found[1] if found else text
-
-
-def _as_data(fleet: Target, workers: Sequence[Surveyed], missing: Sequence[str]) -> dict[str, object]:
-    def facts(worker: Surveyed) -> dict[str, object]:
-        answer = worker.answer
-        offer = {"guests": None, "memory_mib": None, "versions": None}
-        if answer.offer is not None:
-            offer = answer.offer.model_dump(include=set(offer))
-        known = {"name": worker.name, "address": worker.address, "host": answer.host, "running": worker.running}
-        return {**known, **offer, "problem": answer.problem}
-
-    return {
-        "name": None if fleet.state is None else fleet.state.name,
-        "scheduler": fleet.address,
-        "keeper": None if fleet.state is None else fleet.state.keeper,
-        "missing": list(missing),
-        "workers": [facts(one) for one in workers],
-    }
+def _row(facts: Mapping[str, Any]) -> Sequence[str]:
+    versions = facts["versions"] or {"project": None, "python": None, "qemu": ""}
+    qemu = _VERSION.search(versions["qemu"])
+    columns = [facts[name] for name in ("name", "guests", "running", "memory_mib", "host")]
+    columns += [versions["project"], versions["python"], qemu[1] if qemu else versions["qemu"], facts["problem"]]
+    return ["" if one is None else str(one) for one in columns]

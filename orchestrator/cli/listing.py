@@ -125,23 +125,8 @@ _CATALOGUE: Mapping[str, Listing] = {
 
 
 @expected_failures
-def doctor(
-    fleet: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Examine a fleet's workers instead: what they have that is not as here. A name or tls://HOST:PORT.",
-            autocompletion=options.fleets,
-        ),
-    ] = None,
-) -> None:
+def doctor() -> None:
     """Examine this host: programs, packages, KVM's real speed, disk. Exits with 3 when something is missing."""
-    if fleet is None:
-        findings = examine()
-    else:
-        from orchestrator.cli.fleet import examine_fleet
-        from orchestrator.fleet.target import target
-
-        findings = examine_fleet(target(fleet))
+    findings = examine()
     render(findings, Console())
     raise typer.Exit(exit_status(findings))

@@ -1,24 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""``orchestrator nightly``: measure, compare with the last good night, show it, make room, tell."""
+"""``orchestrator nightly``: measure, compare with the last good night, tell."""
 
 from __future__ import annotations
 
 import os
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from pydantic import TypeAdapter
 
-from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.cache_entries import Kind, cache_entries, fates, remove
 from orchestrator.benchmarks.registry import kinds, reports
 from orchestrator.cli import options
 from orchestrator.cli.compared import compared
@@ -43,9 +39,8 @@ from orchestrator.nightly import (
     unmeasured_json,
     unmeasured_mail,
 )
-from orchestrator.paths import cache_dir, data_dir, lab_dir
+from orchestrator.paths import data_dir, lab_dir
 from orchestrator.report.exports import render_junit, unmeasured_junit
-from orchestrator.report.site.building import build_site
 from orchestrator.results.contract import Reason
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.origin import Origin, origin_of
@@ -119,8 +114,8 @@ class NightReport:
         self._write(self.junit, unmeasured_junit(experiment, reason))
         self._post(unmeasured_json(experiment, reason))
 
-    def send(self, night: Night, more: Sequence[str]) -> None:
-        """Tell everybody; ``more`` are lines for the end of the terminal's summary."""
+    def send(self, night: Night) -> None:
+        """Tell everybody."""
         origin = origin_of(night.run.directory)
         mail = night_mail(night, origin, reports(), _now())
         own = night.run.directory / MAIL
@@ -128,9 +123,7 @@ class NightReport:
             self._write(file, mail)
         if self.junit is not None:
             self._write(self.junit, _junit(night, origin))
-        for line in night_lines(night, reports()):
-            typer.echo(line)
-        for line in (*more, f"report: {own}"):
+        for line in (*night_lines(night, reports()), f"report: {own}"):
             typer.echo(line)
         sys.stdout.flush()
         self._post(night_json(night))
@@ -163,10 +156,7 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-# ``orchestrator nightly``: measure, compare with the last good night, show it, make room, tell.
-
 _EXPERIMENT = "nightly.yaml"
-_DAY = 86_400
 
 
 @expected_failures
@@ -180,9 +170,6 @@ def nightly(
     overrides: options.Overrides = None,
     jobs: options.Jobs = None,
     fleet: options.Fleet = None,
-    site: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where the pages are; default: the folder site beside the store.")
-    ] = None,
     mail: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the report there, too, as a mail without a recipient.")
     ] = None,
@@ -195,16 +182,13 @@ def nightly(
             metavar="URL", envvar="ORCHESTRATOR_WEBHOOK", show_envvar=True, help="Post a summary there, as JSON."
         ),
     ] = None,
-    keep_days: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Remove from the cache what was not used in the last N days.")
-    ] = 30,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Measure an experiment, compare it with the last good night, rebuild the site, prune the cache, print a summary.
+    """Measure an experiment, compare it with the last good night, and tell how it went.
 
-    A night that was interrupted is gone on with. Exits with 0 after a good night, with 1 where a cell failed or is
-    beyond its budget, and with 3 where the site or the cache could not be seen to.
+    A night that was interrupted is gone on with. Exits with 0 after a good night, and with 1 where a cell failed or is
+    beyond its budget.
     """
     report = NightReport.checked(mail, junit, webhook)
     file = config or data_dir("configs") / _EXPERIMENT
@@ -217,11 +201,7 @@ def nightly(
             run = night_run(experiment, measuring, note)
         try:
             night = _compared(run)
-            done, problems = _seen_to(
-                {"site": partial(_site, site or lab_dir() / "site"), "cache": partial(_pruned, keep_days)}
-            )
-            night = replace(night, problems=problems)
-            report.send(night, done)
+            report.send(night)
             if night.is_good:
                 _keep_as_good(night)
         except Exception:
@@ -229,7 +209,7 @@ def nightly(
             note.end()
             raise
         note.end()
-    raise typer.Exit(1 if not night.is_good else 3 if problems else 0)
+    raise typer.Exit(0 if night.is_good else 1)
 
 
 @contextmanager
@@ -252,32 +232,6 @@ def _compared(run: Run) -> Night:
         return Night(run, compared([good.run, run.record.run], []))
     except LabError as error:  # another experiment by now, or scipy is missing
         return Night(run, doubt=str(error))
-
-
-def _seen_to(work: Mapping[str, Callable[[], str]]) -> tuple[list[str], list[str]]:
-    """What was done, each in a line, and what could not be done: that is no reason to lose the night."""
-    done, problems = [], []
-    for name, do in work.items():
-        try:
-            done.append(f"{name}: {do()}")
-        except (LabError, OSError) as error:
-            problems.append(f"{name}: {error}")
-    return done, problems
-
-
-def _site(directory: Path) -> str:
-    with Store.open(lab_dir()) as store:
-        built = build_site(store, directory, reports())
-    lacking = f"; {built.lacking}" if built.lacking else ""
-    return f"{built.index} ({built.pages} pages, {built.written} of them written{lacking})"
-
-
-def _pruned(keep_days: int) -> str:
-    cache = Cache(cache_dir())
-    unused_since = time.time() - keep_days * _DAY
-    leaving = [fate.entry for fate in fates(cache_entries(cache), unused_since, list(Kind)) if not fate.stays]
-    gone = [one.size for one in remove(leaving, unused_since) if one.is_done]
-    return f"{sum(gone) / 1e6:.1f} MB freed in {cache.root}"
 
 
 def _keep_as_good(night: Night) -> None:

@@ -13,33 +13,31 @@ import queue
 import secrets
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-
-from pydantic import ValidationError
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.experiment.table import KindRegistry
 from orchestrator.files import write_whole
 from orchestrator.fleet import trust
-from orchestrator.fleet.link import Ended, Joined, Left, Link, Offered, Told, linked
+from orchestrator.fleet.link import Ended, Joined, Left, Link, Told, connected, short
 from orchestrator.fleet.parcel import packed_job
-from orchestrator.fleet.trust import OVERHEAD_MIB, Attempt, Member, Roster, Standing, Waiting, Work
+from orchestrator.fleet.trust import OVERHEAD_MIB, Attempt, Member, Roster, Standing, Work, choose
 from orchestrator.fleet.worker import (
     BEGINS,
     MOST_BYTES,
     MOST_FILES,
+    Answer,
     FileMessage,
     Guests,
-    Result,
-    Steps,
+    StepLine,
     Versions,
     received,
 )
-from orchestrator.plain_text import counted, cut, plain_line
+from orchestrator.plain_text import counted, cut, plain_line, shown
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
 from orchestrator.run.boot import (
@@ -80,14 +78,10 @@ _RESUME = "what was measured is stored: --resume goes on with the run, with --fl
 
 @contextmanager
 def fleet_crew(
-    address: str,
-    key: str,
-    kinds: KindRegistry[BenchmarkKind],
-    context: BuildContext,
-    listener: ProgressListener,
+    address: str, key: str, kinds: KindRegistry[BenchmarkKind], context: BuildContext, listener: ProgressListener
 ) -> Iterator[Crew]:
     """The crew of a fleet, for one run. Raises HostError where no scheduler answers."""
-    with linked(address, key) as link:
+    with closing(Link(connected(address, key))) as link:
         yield FleetCrew(link, kinds, context, listener)
 
 
@@ -106,7 +100,7 @@ class FleetCrew:
         self._comings: Counter[str] = Counter()
         """How often a worker has come, by its name, since one of that name last ended a boot."""
         self._works: list[Work] = []
-        self._waiting = Waiting()
+        self._waiting: list[Work] = []
         self._attempts: dict[str, Attempt] = {}
         self._measurers: list[Member] = []
         """Those that have measured something."""
@@ -119,10 +113,9 @@ class FleetCrew:
     @property
     def jobs(self) -> int:
         """The guests of all workers at once; before they are known, one."""
-        return max(1, self._roster.slots())
+        return max(1, sum(member.guests for member in self._roster.working()))
 
     def submit(self, job: Job) -> None:
-        """See Crew."""
         if job.timed_on == "":
             raise UsageError(
                 "times of this run were measured on this machine, and those of another do not go with them",
@@ -134,8 +127,6 @@ class FleetCrew:
         self._works.append(Work(job, cells, guests=_guests_so_far(job.task.directory)))
 
     def cancel(self) -> None:
-        """See Crew."""
-
         def end() -> None:
             raise Cancelled
 
@@ -146,13 +137,13 @@ class FleetCrew:
         if not self._works:
             return
         with signals_in_turn(self._link.heard.put):
-            self._waiting.extend(self._works)
+            self._waiting += self._works
             self._versions = Versions.here()
-            self._aside(self._calibrate)
+            self._link.do(self._calibrate, self._begin_examinations)
             self._seen = time.monotonic()
             try:
                 while self._waiting or self._out or any(one.work for one in self._attempts.values()):
-                    self._waiting.give(self._give)
+                    self._give_all()
                     self._hear()
                     while self._out:
                         yield self._out.popleft()
@@ -162,27 +153,25 @@ class FleetCrew:
                     self._link.cancel(attempt)
                 self._own_guests.end()
 
-    # --- what is heard ------------------------------------------------------------------------------------------------
-
     def _hear(self) -> None:
         """Take what has come, or wait for something."""
         if self._link.is_lost:
             raise LabError("the fleet's scheduler has gone, or does not answer any more", hint=_RESUME)
-        if self._roster.expected():
+        is_staffed = bool(self._roster.working()) or self._roster.has_candidates()
+        if is_staffed:
             self._seen = time.monotonic()
         try:
             item = self._link.heard.get(timeout=_POLL)
         except queue.Empty:
-            self._check_members()
+            if not is_staffed:
+                self._check_members()
             return
         match item:
             case Joined(address):
                 if self._roster.joined(address):
-                    self._link.ask_offer(address)
+                    self._link.do(partial(self._link.examined, address), partial(self._offered, address))
             case Left(address):
                 self._left(address)
-            case Offered():
-                self._offered(item)
             case Told(message):
                 self._told(message)
             case Ended():
@@ -191,9 +180,7 @@ class FleetCrew:
                 work()
 
     def _check_members(self) -> None:
-        if self._roster.expected():
-            return
-        members = list(self._roster)
+        members = list(self._roster.members.values())
         # One that has gone may be replaced, and one may come where none has come yet.
         may_come = not members or any(member.standing is Standing.GONE for member in members)
         if time.monotonic() - self._seen > _PATIENCE or not may_come:
@@ -211,31 +198,24 @@ class FleetCrew:
 
     def _told(self, message: object) -> None:
         try:
-            told = received(message)
+            name, body = received(message)
         except LabError as error:
             self._listener.warn(f"warning: {error}")
             return
-        attempt = self._attempts.get(told.attempt)
-        if attempt is None or told.number < attempt.heard:
-            return  # late, or twice
-        if told.number > attempt.heard:
-            self._lose(attempt, f"message {attempt.heard} of the boot did not come")
-            return
-        attempt.heard += 1
-        self._log(attempt, told.steps)
-        match told.body:
+        attempt = self._attempts.get(name)
+        if attempt is None:
+            return  # late
+        attempt.has_begun = True
+        match body:
             case Outcome(record, is_compared):
                 self._outcome(attempt, record, is_compared=is_compared)
             case FileMessage() as file:
                 self._file(attempt, file)
+            case StepLine(line):
+                if attempt.work is not None:
+                    pass_on(attempt.work.job.name, line, 0.0)
             case event:
                 self._event(attempt, event)
-
-    def _log(self, attempt: Attempt, steps: Steps) -> None:
-        """Its worker's steps go into the run's log as those of a boot here do."""
-        if attempt.work is not None:
-            for ago, line in steps:
-                pass_on(attempt.work.job.name, line, ago)
 
     def _event(self, attempt: Attempt, event: Event) -> None:
         name, work = attempt.member.name, attempt.work
@@ -286,27 +266,19 @@ class FleetCrew:
         attempt = self._attempts.get(ended.attempt)
         if attempt is None:
             return
-        try:
-            result = Result.model_validate(ended.result) if ended.error is None else None
-        except ValidationError:
-            result = None
-        self._log(attempt, result.steps if result else ())
-        if result is None:
-            self._lose(attempt, ended.error or "it returned what is no result")
-        elif result.end == "done" and result.messages == attempt.heard and not self._lacks(attempt):
-            self._finish(attempt)
-        elif result.end == "usage":
-            raise UsageError(result.what, where=result.where, hint=result.hint, detail=result.detail)
-        elif result.end == "host":
-            # Nothing is wrong with the boot: another machine may well do it.
-            self._retire(attempt.member, result.what)
-        else:
-            self._lose(attempt, result.what or "not all of the boot's messages came")
-
-    def _lacks(self, attempt: Attempt) -> bool:
-        return any(cell.id not in attempt.outcomes for cell in attempt.task.cells)
-
-    # --- attempts -----------------------------------------------------------------------------------------------------
+        match ended.error:
+            case None if all(cell.id in attempt.outcomes for cell in attempt.task.cells):
+                self._finish(attempt)
+            case None:
+                self._lose(attempt, "not all of the boot's messages came")
+            case UsageError() as error:
+                raise error
+            case HostError() as error:  # nothing is wrong with the boot: another machine may well do it
+                self._retire(attempt.member, error.what)
+            case LabError() as error:
+                self._lose(attempt, error.what)
+            case error:  # whatever Dask makes of a worker's end, and a fault of ours
+                self._lose(attempt, f"{type(error).__name__}: {short(error)}")
 
     def _finish(self, attempt: Attempt) -> None:
         self._end(attempt)
@@ -339,8 +311,8 @@ class FleetCrew:
         member = attempt.member
         if attempt.work is None:
             self._refuse(member, f"its calibration did not end: {why}")
-        elif attempt.heard == 0 and not member.works:
-            self._waiting.appendleft(attempt.work)  # it had not begun: no loss of the boot's
+        elif not attempt.has_begun and not member.works:
+            self._waiting.insert(0, attempt.work)  # it had not begun: no loss of the boot's
         else:
             last = f"; the last that was heard: {_cut(attempt.last)}" if attempt.last else ""
             self._lost(attempt.work, member, _cut(why) + last)
@@ -355,7 +327,7 @@ class FleetCrew:
             self._emit(work, JobEnded())
         elif len(work.losses) < MOST_LOSSES:
             self._listener.say(f"{member.name}: {why}; {work.job.name} goes to another worker")
-            self._waiting.appendleft(work)
+            self._waiting.insert(0, work)
         else:
             told = "; ".join(f"{name}: {heard}" for name, heard in work.losses)
             self._fail(work, f"the boot has lost {len(work.losses)} workers. {told}")
@@ -367,58 +339,37 @@ class FleetCrew:
             self._emit(work, Outcome(without_number(cell, "failed", reason, release)))
         self._emit(work, JobEnded())
 
-    # --- trust --------------------------------------------------------------------------------------------------------
-
-    def _aside(self, work: Callable[[], Callable[[], None]]) -> None:
-        """Let a thread do something; what it returns is called, or what it raises is raised, by ``_hear``."""
-
-        def do() -> None:
-            try:
-                then = work()
-            except BaseException as error:  # of this program's, too: the run would wait for ever
-                raised = error
-
-                def then() -> None:
-                    raise raised
-
-            self._link.heard.put(then)
-
-        self._link.do(do)
-
-    def _calibrate(self) -> Callable[[], None]:
+    def _calibrate(self) -> tuple[Job, trust.Counts]:
         """In a thread of its own: what this machine counts."""
         job = trust.calibration_job(self._context, self._kinds, [work.job for work in self._works])
-        expected = trust.calibrated_here(self._context, job, self._own_guests.watch)
+        return job, trust.calibrated_here(self._context, job, self._own_guests.watch)
 
-        def ready() -> None:
-            self._calibration = job, expected
-            for member in self._roster:
-                if member.standing is Standing.CANDIDATE and member.name:
-                    self._examine(member)
-
-        return ready
+    def _begin_examinations(self, calibration: tuple[Job, trust.Counts]) -> None:
+        self._calibration = calibration
+        for member in self._roster.members.values():
+            if member.standing is Standing.CANDIDATE and member.name:
+                self._examine(member)
 
     def _examine(self, member: Member) -> None:
         if self._calibration is not None:  # else it is examined when that is known
             job, _ = self._calibration
             self._start(Attempt(self._name("calibration"), member, job.task), job)
 
-    def _offered(self, offered: Offered) -> None:
+    def _offered(self, address: str, answer: Answer) -> None:
         """A worker says what it is."""
-        member = self._roster.member(offered.address)
-        if member is None or member.standing is not Standing.CANDIDATE:
+        member = self._roster.members[address]
+        if member.standing is not Standing.CANDIDATE:
             return
-        offer = offered.answer.offer
-        if offer is None:
-            self._refuse(member, offered.answer.problem)
+        if answer.versions is None:
+            self._refuse(member, answer.problem)
             return
         assert self._versions is not None
-        member.name, member.guests, member.memory_mib = offer.name, offer.guests, offer.memory_mib
-        other = self._versions.difference(offer.versions)
-        self._comings[offer.name] += 1
-        if self._comings[offer.name] > MOST_COMINGS:
+        member.name, member.guests, member.memory_mib = answer.name, answer.guests, answer.memory_mib
+        other = self._versions.difference(answer.versions)
+        self._comings[member.name] += 1
+        if self._comings[member.name] > MOST_COMINGS:
             self._refuse(member, f"it has come {MOST_COMINGS} times and done nothing")
-        elif offer.name in self._retired:
+        elif member.name in self._retired:
             self._refuse(member, "a worker of this name was retired")
         elif other is not None:
             self._refuse(member, other)
@@ -454,12 +405,9 @@ class FleetCrew:
         examples = [(one, *one.example) for one in self._measurers if one.example is not None]
         found: list[trust.Counts | LabError] = []
 
-        def measure() -> Callable[[], None]:
-            cells = [trust.single_cell(job, record.id) for _, record, job in examples]
-            return partial(found.extend, trust.recounted(self._context, cells, self._own_guests.watch))
-
-        if examples:
-            self._aside(measure)
+        cells = [trust.single_cell(job, record.id) for _, record, job in examples]
+        if cells:
+            self._link.do(partial(trust.recounted, self._context, cells, self._own_guests.watch), found.extend)
         while len(found) < len(examples):
             item = self._link.heard.get()
             if callable(item):  # all else is of workers, which have nothing more to do
@@ -478,37 +426,39 @@ class FleetCrew:
         doubtful = {id_ for member, _ in wrong for id_ in member.measured}
         cells = [cell for work in self._works for cell in work.job.task.cells]
         again = [cell.id for cell in cells if cell.id in doubtful or doubtful.intersection(cell.compared_with)]
-        more = [f"and {len(again) - _LISTED} more"] if len(again) > _LISTED else []
+        listed = shown(again, _LISTED, "and {} more")
         names = ", ".join(dict.fromkeys(member.name for member, _ in wrong))
         return LabError(
             f"{counted(len(again), 'cell')} must be measured again: {names} did not count as this machine does",
-            detail=[*(f"{member.name}: {other}" for member, other in wrong), "measure again:", *again[:_LISTED], *more],
+            detail=[*(f"{member.name}: {other}" for member, other in wrong), "measure again:", *listed],
             hint="do not use their numbers; measure them in a new run, without these workers",
         )
 
-    # --- giving -------------------------------------------------------------------------------------------------------
+    def _give_all(self) -> None:
+        """Start boots in their order, while some worker has room; those that need what one that waits needs wait, too.
+
+        Of 20,000 boots each event would else ask for all.
+        """
+        unmet: set[object] = set()
+        waiting = iter(list(self._waiting))
+        while any(member.has_room(0) for member in self._roster.working()):
+            work = next((one for one in waiting if one.need not in unmet), None)
+            if work is None:
+                return
+            if self._give(work):
+                self._waiting.remove(work)
+            else:
+                unmet.add(work.need)
 
     def _give(self, work: Work) -> bool:
-        """Start a boot, or let it fail; False where it waits on, and with it all that need what it needs."""
+        """Start a boot, or let it fail; False where it waits on."""
         roster = self._roster
-        if not any(member.has_room(0) for member in roster.working()):
-            return False
-        largest = roster.largest()
-        is_final = time.monotonic() - self._left_at > _PATIENCE  # else a worker that was killed may be replaced
-        if is_final and roster.working() and work.memory_mib > largest and not roster.has_candidates():
-            wanted = work.job.artifacts.machine.memory_mib
-            self._fail(
-                work, f"no worker has room for a guest of {wanted} MiB: the largest has {largest - OVERHEAD_MIB} MiB"
-            )
+        able = roster.able(work.memory_mib, is_timed=work.is_timed)
+        # Until a minute has passed, a worker that was killed may be replaced.
+        if not able and not roster.has_candidates() and time.monotonic() - self._left_at > _PATIENCE:
+            self._fail(work, self._why_nobody_does(work))
             return True
-        if is_final and work.is_timed and roster.has_lost_host_of_times():
-            self._fail(
-                work,
-                f"times are measured on one worker, {roster.host_of_times}, and that does not work any more",
-            )
-            return True
-        names = [name for name, _ in work.losses]
-        member = roster.choose(work.memory_mib, work.machine, names, is_timed=work.is_timed)
+        member = choose(able, work.memory_mib, work.machine, [name for name, _ in work.losses])
         if member is None:
             return False
         if work.is_timed:
@@ -524,6 +474,15 @@ class FleetCrew:
         member.taken[attempt.name] = work.memory_mib
         self._start(attempt, dataclasses.replace(work.job, task=task))
         return True
+
+    def _why_nobody_does(self, work: Work) -> str:
+        wanted, host = work.job.artifacts.machine.memory_mib, self._roster.host_of_times
+        largest = max(member.memory_mib for member in self._roster.working())
+        if work.memory_mib > largest:
+            return f"no worker has room for a guest of {wanted} MiB: the largest has {largest - OVERHEAD_MIB} MiB"
+        works = any(member.name == host for member in self._roster.working())
+        why = f"has no room for a guest of {wanted} MiB" if works else "does not work any more"
+        return f"times are measured on one worker, {host}, and that {why}"
 
     def _start(self, attempt: Attempt, job: Job) -> None:
         self._attempts[attempt.name] = attempt

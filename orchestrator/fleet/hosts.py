@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -17,8 +17,6 @@ from orchestrator.experiment.problems import Origins, Problem, config_error, mis
 from orchestrator.experiment.source import KeyPath, read_source
 from orchestrator.fleet.state import MOST_GUESTS, SIZES, WorkerOrder, worker_name
 from orchestrator.plain_text import size_mib
-
-# The file that lists the hosts of a fleet: where ssh leads, which lab is there, and what it may take.
 
 _MOST_HOSTS = 256
 _EXAMPLE = "hosts: [{ssh: me@host, lab: probe-lab/lab}]"
@@ -58,32 +56,21 @@ _Name = Annotated[str, _text(_NAME.fullmatch, "expected letters, digits, dots, u
 _Memory = Annotated[str, _text(lambda text: size_mib(text) is not None, SIZES)]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
-
-
-class Host(_Part):
+class Host(WorkerOrder):
     """A host: ``lab`` is a path there, absolute or from the user's home; without ``guests`` it takes all it can."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
 
     ssh: _Destination
     lab: _Lab
-    name: _Name | None = None
+    name: _Name = ""
     guests: Annotated[int, whole(1, MOST_GUESTS)] | None = None
     memory: _Memory | None = None
 
-    @property
-    def worker(self) -> str:
-        """The name of its worker: its own, or the host's."""
-        _, host, _ = ssh_parts(self.ssh)
-        return self.name or worker_name(host)
 
-    def order(self) -> WorkerOrder:
-        """What a keeper is told of it."""
-        memory = None if self.memory is None else size_mib(self.memory)
-        return WorkerOrder(name=self.worker, guests=self.guests, memory_mib=memory, ssh=self.ssh, lab=self.lab)
+class _Hosts(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
 
-
-class _Hosts(_Part):
     hosts: list[Host] = Field(min_length=1, max_length=_MOST_HOSTS)
 
 
@@ -95,13 +82,18 @@ def load_hosts(path: Path) -> list[WorkerOrder]:
         sentence = f"expected a mapping with the key 'hosts', such as {_EXAMPLE}"
         raise config_error([Problem((), sentence)], origins, str(path))
     try:
-        found = _Hosts.model_validate(source.data)
+        hosts = _Hosts.model_validate(source.data).hosts
     except ValidationError as error:
         raise config_error(problems_of(error, _unknown_key), origins, str(path)) from None
-    problems = list(_twice(found.hosts))
+    found = [host.model_copy(update={"name": host.name or worker_name(ssh_parts(host.ssh)[1])}) for host in hosts]
+    names = [host.name for host in found]
+    sentence = "a second worker called '{}'; give one of them a name of its own: name: ..."
+    problems = [
+        Problem(("hosts", at, "ssh"), sentence.format(name)) for at, name in enumerate(names) if name in names[:at]
+    ]
     if problems:
         raise config_error(problems, origins, str(path))
-    return [host.order() for host in found.hosts]
+    return [*found]
 
 
 def ssh_parts(text: str) -> tuple[str | None, str, int | None]:
@@ -115,15 +107,6 @@ def ssh_parts(text: str) -> tuple[str | None, str, int | None]:
 def _unknown_key(path: KeyPath) -> str:
     model = _Hosts if len(path) == 1 else Host
     return f"unknown key; {choices_sentence(str(path[-1]), model.model_fields)}"
-
-
-def _twice(hosts: list[Host]) -> Iterator[Problem]:
-    first: dict[str, int] = {}
-    for at, host in enumerate(hosts):
-        other = first.setdefault(host.worker, at)
-        if other != at:
-            sentence = f"a second worker called '{host.worker}'; give one of them a name of its own: name: ..."
-            yield Problem(("hosts", at, "ssh"), sentence)
 
 
 # A worker on another host: started over ssh, and ended by the connection's end. A host is believed to be the one that

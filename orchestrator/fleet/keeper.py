@@ -1,35 +1,31 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The process that keeps a fleet when ``fleet up`` has ended, how it is started, and how it is ended.
 
-It has the scheduler, and a process for each worker.
-
-A worker is a command, ``fleet worker``, here or through ssh, that ends with its standard input: so all of them end,
-and their guests with them, when the keeper is killed. One that ends before is started again.
+It has the scheduler, and a process for each worker: a command, ``fleet worker``, here or through ssh, that ends with
+its standard input. So all of them end, and their guests with them, when the keeper is killed. One that ends before is
+started again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import fcntl
 import os
 import select
 import signal
 import subprocess
 import sys
-import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.files import ScratchFolder
 from orchestrator.fleet.hosts import ssh_command, ssh_failure
 from orchestrator.fleet.serve import LOG, log_to
 from orchestrator.fleet.state import (
-    STAY,
     WORKER_FOLDER,
     FleetState,
     Orders,
@@ -41,6 +37,7 @@ from orchestrator.fleet.state import (
     state_file,
     stored,
 )
+from orchestrator.fleet.target import security_of, set_up_dask
 from orchestrator.paths import cache_dir, lab_dir
 from orchestrator.plain_text import plain_line
 from orchestrator.program import PROGRAM
@@ -60,7 +57,6 @@ _WORKER_END_LIMIT = 20.0
 """Seconds for a worker to end with its guests, before it is killed."""
 
 _QUOTED = 8
-_PIECE = 4096
 _LONGEST_LINE = 1000
 
 
@@ -69,25 +65,17 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # workers inherit it: SIGTERM ends a fleet
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     orders = Orders.model_validate_json(sys.stdin.buffer.readline())
-    log = log_file(orders.name)
-    with log.with_suffix(".lock").open("w") as lock:
+    with ScratchFolder(WORKER_FOLDER) as folder:
+        # The scheduler would make one that nobody removes. Dask reads this when it is imported.
+        os.environ["DASK_TEMPORARY_DIRECTORY"] = str(folder)
+        os.environ["MALLOC_TRIM_THRESHOLD_"] = "65536"  # of workers, which give free memory back
+        log_to(log_file(orders.name))
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            hint = f"`{PROGRAM} fleet status {orders.name}` shows it"
-            text = f"fleet '{orders.name}' is being kept by another process already"
-            _tell(Report(kind="refused", text=text, hint=hint))
+            asyncio.run(_keep(orders))
+        except HostError as error:
+            _tell(Report(kind="refused", text=error.what, hint=error.hint))
             return 1
-        os.truncate(log, 0)
-        with ScratchFolder(WORKER_FOLDER) as folder:
-            # The scheduler would make one that nobody removes. Dask reads this when it is imported.
-            os.environ["DASK_TEMPORARY_DIRECTORY"] = str(folder)
-            os.environ["MALLOC_TRIM_THRESHOLD_"] = "65536"  # of workers, which give free memory back
-            log_to(log)
-            try:
-                return asyncio.run(Keeper(orders).keep())
-            finally:
-                Path(lock.name).unlink(missing_ok=True)
+    return 0
 
 
 def _tell(report: Report) -> None:
@@ -95,96 +83,84 @@ def _tell(report: Report) -> None:
         os.write(1, report.line())
 
 
-class Keeper:
-    """A fleet, and what was ordered for it."""
-
-    def __init__(self, orders: Orders) -> None:
-        self._orders = orders
-        self._stop = asyncio.Event()
-
-    async def keep(self) -> int:
-        """Keep it until we are told to stop; the exit status."""
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, self._stop.set)
-        scheduler = await self._scheduler()
-        if scheduler is None:
-            return 1
-        orders = self._orders
-        started = process_start(os.getpid())
-        assert started is not None
-        FleetState(
-            name=orders.name,
-            address=scheduler.address,
-            key_file=orders.key_file,
-            keeper=os.getpid(),
-            started=started,
-            workers=tuple(order.name for order in orders.workers),
-        ).write()
-        try:
-            _tell(Report(kind="listening", text=scheduler.address))
-            threading.Thread(target=self._await_permission, args=(loop,), daemon=True).start()
-            workers = [_Worker(order, scheduler, orders, self._stop) for order in orders.workers]
-            tasks = [asyncio.create_task(worker.keep()) for worker in workers]
-            announcing = asyncio.create_task(_announce(workers))
-            await self._stop.wait()
-            announcing.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await scheduler.close()
-        finally:
-            state_file(orders.name).unlink(missing_ok=True)
-        return 0
-
-    async def _scheduler(self) -> FleetScheduler | None:
-        from orchestrator.fleet.target import security_of, set_up_dask
-
-        set_up_dask()
-        from orchestrator.fleet.scheduler import started_scheduler
-
-        orders = self._orders
-        try:
-            return await started_scheduler(orders.host, orders.port, security_of(orders.key))
-        except (OSError, RuntimeError) as error:
-            # Dask raises a RuntimeError because of the one that says why.
-            cause = error.__cause__ or error
-            if not isinstance(cause, OSError):
-                raise
-            _tell(_refusal(orders, cause))
-            return None
-
-    def _await_permission(self, loop: asyncio.AbstractEventLoop) -> None:
-        """In a thread of its own: end with the command that has started us, unless it lets us stay."""
-        # Not through sys.stdin: a thread that waits in there makes Python abort at its end.
-        if os.read(0, len(STAY)) != STAY:
-            loop.call_soon_threadsafe(self._stop.set)
+async def _keep(orders: Orders) -> None:
+    """Keep a fleet until SIGTERM comes. Raises HostError where its scheduler cannot be started."""
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    scheduler = await _scheduler(orders)
+    started = process_start(os.getpid())
+    assert started is not None
+    FleetState(
+        name=orders.name,
+        address=scheduler.address,
+        key_file=orders.key_file,
+        keeper=os.getpid(),
+        started=started,
+        workers=tuple(order.name for order in orders.workers),
+    ).write()
+    try:
+        _tell(Report(kind="listening", text=f"scheduler: {scheduler.address}"))
+        workers = [asyncio.create_task(Worker(order, scheduler, orders).keep()) for order in orders.workers]
+        await stop.wait()
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+        await scheduler.close()
+    finally:
+        state_file(orders.name).unlink(missing_ok=True)
 
 
-class _Worker:
+async def _scheduler(orders: Orders) -> FleetScheduler:
+    set_up_dask()
+    from orchestrator.fleet.scheduler import started_scheduler
+
+    try:
+        return await started_scheduler(orders.host, orders.port, security_of(orders.key))
+    except (OSError, RuntimeError) as error:
+        # Dask raises a RuntimeError because of the one that says why.
+        cause = error.__cause__ or error
+        if not isinstance(cause, OSError):
+            raise
+        raise _refusal(orders, cause) from None
+
+
+def _refusal(orders: Orders, error: OSError) -> HostError:
+    match error.errno:
+        case errno.EADDRINUSE:
+            text = f"port {orders.port} of {orders.host} is taken by another program"
+            hint = "name another --port, or none: then it is one that is free"
+        case errno.EADDRNOTAVAIL:
+            text = f"{orders.host} is no address of this machine"
+            hint = "--host takes one that `ip address` shows here"
+        case _:
+            text = f"the scheduler cannot listen on {orders.host}, port {orders.port}: {error.strerror or error}"
+            hint = "name another --host or --port"
+    return HostError(text, hint=hint)
+
+
+class Worker:
     """A worker's process, and the next one where it ends."""
 
-    def __init__(self, order: WorkerOrder, scheduler: FleetScheduler, orders: Orders, stop: asyncio.Event) -> None:
-        self._order, self._scheduler, self._orders, self._stop = order, scheduler, orders, stop
+    def __init__(self, order: WorkerOrder, scheduler: FleetScheduler, orders: Orders) -> None:
+        self._order, self._scheduler, self._orders = order, scheduler, orders
         self._said: deque[str] = deque(maxlen=_QUOTED)
-        self.settled = asyncio.Event()
-        """It has joined, or will not."""
+        self._has_joined = False
 
     async def keep(self) -> None:
-        """Keep it until we are told to stop, if it joins at all."""
-        while not self._stop.is_set():
+        """Keep it until this is cancelled, if it joins at all."""
+        name = self._order.name
+        while True:
             self._said.clear()
             try:
                 why = await self._once()
             except OSError as error:
                 why = f"{error.filename or 'it'} cannot be started: {error.strerror}"
-            if self._stop.is_set():
+            if not self._has_joined:
+                _tell(Report(kind="failed", text="\n    ".join([f"worker {name}: has not joined: {why}", *self._said])))
+                LOG.info("%s: %s", name, why)
                 return
-            if not self.settled.is_set():
-                _tell(Report(kind="failed", name=self._order.name, text=why, detail=tuple(self._said)))
-                LOG.info("%s: %s", self._order.name, why)
-                self.settled.set()
-                return
-            LOG.info("%s: %s; another one is started in %g s", self._order.name, why, _PAUSE)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), _PAUSE)
+            LOG.info("%s: %s; another one is started in %g s", name, why, _PAUSE)
+            await asyncio.sleep(_PAUSE)
 
     async def _once(self) -> str:
         """Start it; why it has ended."""
@@ -200,16 +176,18 @@ class _Worker:
         listening = asyncio.create_task(self._listen(process.stdout))
         joining = asyncio.create_task(self._await_joining())
         process.stdin.write(self._orders.key.encode())
-        await _until(listening, self._stop)
-        process.stdin.close()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), _WORKER_END_LIMIT)
-        if process.returncode is None:
-            process.kill()
-        status = await process.wait()
-        await asyncio.wait([listening], timeout=_POLL)  # for its last words
-        joining.cancel()
-        if listening.done() and not listening.result():
+        try:
+            await asyncio.shield(listening)
+        finally:
+            process.stdin.close()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), _WORKER_END_LIMIT)
+            if process.returncode is None:
+                process.kill()
+            status = await process.wait()
+            await asyncio.wait([listening], timeout=_POLL)  # for its last words
+            joining.cancel()
+        if not listening.result():
             return f"no output for {_SILENCE_LIMIT:g} s"
         return ssh_failure(order, status, self._said) if order.ssh else f"it has ended with status {status}"
 
@@ -217,66 +195,35 @@ class _Worker:
         order = self._order
         words = ["fleet", "worker", self._scheduler.address, "--key-from-stdin", "--name", order.name]
         words += [] if order.guests is None else ["--guests", str(order.guests)]
-        words += [] if order.memory_mib is None else ["--memory", f"{order.memory_mib}M"]
+        words += [] if order.memory is None else ["--memory", order.memory]
         return ssh_command(order, words) if order.ssh else [*_HERE, *words, "--host", self._orders.host]
 
     async def _await_joining(self) -> None:
         while self._order.name not in {one.name for one in self._scheduler.workers.values()}:
             await asyncio.sleep(_POLL)
-        if not self.settled.is_set():
-            _tell(Report(kind="joined", name=self._order.name))
-            self.settled.set()
+        if not self._has_joined:
+            self._has_joined = True
+            _tell(Report(kind="joined", text=f"worker {self._order.name}: joined"))
 
     async def _listen(self, output: asyncio.StreamReader) -> bool:
         """Log what it says, bounded, and with nothing in it that a terminal obeys. False where it says nothing."""
-        line, piece = b"", b"?"
-        while piece:
+        while True:
             try:
-                piece = await asyncio.wait_for(output.read(_PIECE), _SILENCE_LIMIT)
+                line = await asyncio.wait_for(output.readline(), _SILENCE_LIMIT)
             except TimeoutError:
-                if self.settled.is_set():
+                if self._has_joined:
                     continue
                 return False
-            *lines, line = (line + piece).split(b"\n")
-            if line and (not piece or len(line) > _PIECE):
-                lines, line = [*lines, line], b""
-            for one in lines:
-                said = plain_line(one.rstrip(b"\r").decode(errors="backslashreplace")[:_LONGEST_LINE])
-                self._said.append(said)
-                LOG.info("%s: %s", self._order.name, said)
-        return True
-
-
-async def _announce(workers: Sequence[_Worker]) -> None:
-    for worker in workers:
-        await worker.settled.wait()
-    _tell(Report(kind="ready"))
-
-
-async def _until(one: asyncio.Future[Any], stop: asyncio.Event) -> None:
-    """Wait until something is done, or we are told to stop."""
-    stopping = asyncio.create_task(stop.wait())
-    either: list[asyncio.Future[Any]] = [one, stopping]
-    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-
-
-def _refusal(orders: Orders, error: OSError) -> Report:
-    match error.errno:
-        case errno.EADDRINUSE:
-            text = f"port {orders.port} of {orders.host} is taken by another program"
-            hint = "name another --port, or none: then it is one that is free"
-        case errno.EADDRNOTAVAIL:
-            text = f"{orders.host} is no address of this machine"
-            hint = "--host takes one that `ip address` shows here"
-        case _:
-            text = f"the scheduler cannot listen on {orders.host}, port {orders.port}: {error.strerror or error}"
-            hint = "name another --host or --port"
-    return Report(kind="refused", text=text, hint=hint)
+            except ValueError:  # longer than the reader's 64 KiB
+                line = b"..."
+            if not line:
+                return True
+            said = plain_line(line.rstrip(b"\r\n").decode(errors="backslashreplace")[:_LONGEST_LINE])
+            self._said.append(said)
+            LOG.info("%s: %s", self._order.name, said)
 
 
 # How a keeper is started, and how it is ended: that process and no other.
-
 
 _SCRATCH = (WORKER_FOLDER, "orchestrator-boot-")
 _END_LIMIT = 60.0
@@ -284,70 +231,52 @@ _END_LIMIT = 60.0
 
 
 class StartedFleet:
-    """A keeper that was started. It ends with this process, unless ``let_stay`` was called."""
+    """A keeper that was started."""
 
     def __init__(self, orders: Orders) -> None:
         """Raises UsageError where a fleet of that name runs."""
-        if orders.name in known_fleets() and stored(orders.name).is_running:
-            raise UsageError(
-                f"fleet '{orders.name}' runs already",
-                where=str(state_file(orders.name)),
-                hint=f"`{PROGRAM} fleet status {orders.name}` shows it, `{PROGRAM} fleet down {orders.name}` ends it,"
-                " and --name starts another one beside it",
-            )
-        self._orders = orders
-        log = log_file(orders.name)
-        log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        log.touch(mode=0o600)
-        with log.open("ab") as errors:
+        if orders.name in known_fleets():
+            if stored(orders.name).is_running:
+                shows, ends = f"`{PROGRAM} fleet status {orders.name}`", f"`{PROGRAM} fleet down {orders.name}`"
+                hint = f"{shows} shows it, {ends} ends it, and --name starts another one beside it"
+                raise UsageError(f"fleet '{orders.name}' runs already", where=str(state_file(orders.name)), hint=hint)
+            state_file(orders.name).unlink(missing_ok=True)
+        self._orders, self._log = orders, log_file(orders.name)
+        self._log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._log.touch(mode=0o600)
+        with self._log.open("wb") as errors:
             self._keeper = subprocess.Popen(
                 [sys.executable, "-P", "-m", "orchestrator.fleet.keeper"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                cwd=log.parent,  # the caller's may be removed before the fleet ends
+                cwd=self._log.parent,  # the caller's may be removed before the fleet ends
                 env=_environment(),
                 umask=0o077,
                 start_new_session=True,
             )
-        with suppress(BrokenPipeError):  # one that has ended at once: see ``reports``
-            self._tell(orders.line())
+        assert self._keeper.stdin is not None
+        with suppress(BrokenPipeError), self._keeper.stdin as orders_line:  # broken by one that has ended at once
+            orders_line.write(orders.line())
 
     def reports(self) -> Iterator[Report]:
-        """What becomes of it, until all is known. Raises HostError where the keeper has to end."""
+        """Where its scheduler listens, and what becomes of each worker. Raises HostError where the keeper has ended."""
         assert self._keeper.stdout is not None
+        unsettled = len(self._orders.workers)
         for line in self._keeper.stdout:
             report = Report.model_validate_json(line)
             if report.kind == "refused":
                 raise HostError(report.text, hint=report.hint)
-            if report.kind == "ready":
-                return
             yield report
-        raise self._gone()
-
-    def let_stay(self) -> None:
-        """Let it go on when this process has ended. Raises LabError where it has not waited for that."""
-        try:
-            self._tell(STAY)
-        except BrokenPipeError:
-            raise self._gone() from None
-
-    def _tell(self, line: bytes) -> None:
-        assert self._keeper.stdin is not None
-        self._keeper.stdin.write(line)
-        self._keeper.stdin.flush()
-
-    def _gone(self) -> LabError:
-        log = log_file(self._orders.name)
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-        return LabError("the fleet's keeper has ended", where=str(log), detail=lines[-_QUOTED:])
+            unsettled -= report.kind != "listening"
+            if not unsettled:
+                return
+        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
+        raise LabError("the fleet's keeper has ended", where=str(self._log), detail=lines[-_QUOTED:])
 
     def end(self) -> None:
         """End it with all that it has started, and wait for that."""
-        for stream in (self._keeper.stdin, self._keeper.stdout):
-            if stream is not None and not stream.closed:
-                with suppress(OSError):
-                    stream.close()
+        self._keeper.terminate()
         with suppress(subprocess.TimeoutExpired):
             self._keeper.wait(_END_LIMIT)
 

@@ -6,27 +6,24 @@ Nothing here decides anything: see ``crew``.
 
 from __future__ import annotations
 
-import io
 import queue
 import secrets
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from distributed import Client, Future
+from distributed import Client, Future, KilledWorker
 
 from orchestrator.errors import HostError, LabError
 from orchestrator.fleet import worker as on_worker
 from orchestrator.fleet.parcel import PIECE, Parcel, Reference
-from orchestrator.fleet.target import MEMBERS, RUN_TOPIC, Target, no_fleet, security_of, set_up_dask, silence_dask
+from orchestrator.fleet.target import RUN_TOPIC, Target, no_fleet, security_of, set_up_dask, silence_dask
 from orchestrator.fleet.worker import Answer
-
-# A client of Dask's, connected to a fleet's scheduler.
 
 _CONNECT_LIMIT = 15
 """Seconds until a scheduler that does not answer is told as such."""
@@ -59,7 +56,7 @@ def short(error: BaseException) -> str:
 _SHIPPERS = 8
 """Workers to which files are sent at once."""
 
-_PING_INTERVAL = 5.0
+_POLL = 0.5
 _SILENCE_LIMIT = 60.0
 """Seconds without an answer from the scheduler, behind which the connection is taken for lost."""
 
@@ -79,14 +76,6 @@ class Left:
 
 
 @dataclass(frozen=True)
-class Offered:
-    """A worker says what it is."""
-
-    address: str
-    answer: Answer
-
-
-@dataclass(frozen=True)
 class Told:
     """A message of some boot."""
 
@@ -95,14 +84,14 @@ class Told:
 
 @dataclass(frozen=True)
 class Ended:
-    """An attempt's task has ended: with what it returned, or with what went wrong with it."""
+    """An attempt's task has ended: well, or with an error, on the worker or on the way to it."""
 
     attempt: str
-    result: object = None
-    error: str | None = None
+    error: BaseException | None = None
 
 
-Heard = Joined | Left | Offered | Told | Ended
+Heard = Joined | Left | Told | Ended
+T = TypeVar("T")
 
 
 class Link:
@@ -111,7 +100,7 @@ class Link:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._topic = f"{RUN_TOPIC}{secrets.token_hex(8)}"
-        self.heard: queue.SimpleQueue[Heard | Callable[[], None]] = queue.SimpleQueue()
+        self.heard: queue.SimpleQueue[Heard | Callable[[], object]] = queue.SimpleQueue()
         self._pool = ThreadPoolExecutor(_SHIPPERS, thread_name_prefix="fleet")
         self._futures: dict[str, Future[Any]] = {}
         self._lock = threading.Lock()
@@ -122,27 +111,19 @@ class Link:
         self._closing = threading.Event()
         self._silent = threading.Event()
         client.subscribe_topic(self._topic, lambda event: self.heard.put(Told(event[1])))
-        # It begins with those that are there: asked for in another way, one that comes or goes meanwhile is missed.
-        client.subscribe_topic(MEMBERS, self._member)
-        self._watch = threading.Thread(target=self._listen_for_life, name="fleet-ping", daemon=True)
-        self._watch.start()
+        threading.Thread(target=self._follow_members, name="fleet-members", daemon=True).start()
 
     @property
     def is_lost(self) -> bool:
         """Whether the scheduler is gone, or has not answered for a minute."""
         return self._client.status != "running" or self._silent.is_set()
 
-    def ask_offer(self, address: str) -> None:
-        """Have a worker say what it is; ``heard`` gets Offered."""
-
-        def ask() -> None:
-            try:
-                said: object = self._on(address, on_worker.examine)
-            except Exception as error:  # whatever Dask makes of a worker's end
-                said = error
-            self.heard.put(Offered(address, Answer.of(said)))
-
-        self._pool.submit(ask)
+    def examined(self, address: str) -> Answer:
+        """What a worker says that it is."""
+        try:
+            return Answer.of(self._on(address, on_worker.examine))
+        except Exception as error:  # whatever Dask makes of a worker's end
+            return Answer.of(error)
 
     def start(self, attempt: str, address: str, parcel: Parcel) -> None:
         """Send what a worker lacks and have it do a boot; ``heard`` gets Told for its messages, and Ended."""
@@ -158,9 +139,9 @@ class Link:
         if future is not None:
             self._client.cancel([future], asynchronous=False, force=True)
 
-    def do(self, work: Callable[[], None]) -> None:
-        """Let a thread do something that takes a while."""
-        self._pool.submit(work)
+    def do(self, work: Callable[[], T], then: Callable[[T], object]) -> None:
+        """Let a thread do something that takes a while; ``heard`` gets a call of ``then`` with what came of it."""
+        self._pool.submit(work).add_done_callback(lambda done: self.heard.put(lambda: then(done.result())))
 
     def close(self) -> None:
         """End all boots of ours, and the connection."""
@@ -169,14 +150,8 @@ class Link:
             with suppress(Exception):  # of a connection that is lost: the scheduler ends them, too
                 self.cancel(attempt)
         self._pool.shutdown(wait=False, cancel_futures=True)
-
-    def _member(self, event: tuple[float, Any]) -> None:
-        match event[1]:
-            case {"action": "joined", "address": str(address)}:
-                self.heard.put(Joined(address[:200]))
-            case {"action": "left", "address": str(address)}:
-                self._has.pop(address[:200], None)
-                self.heard.put(Left(address[:200]))
+        with suppress(Exception):  # nothing is left to be told
+            self._client.close(timeout=5)
 
     def _start(self, attempt: str, address: str, parcel: Parcel) -> None:
         try:
@@ -186,9 +161,9 @@ class Link:
                 if attempt in self._wanted:
                     self._submit(attempt, address, parcel.data)
         except HostError as error:  # the worker's own: its disk is full
-            self.heard.put(Ended(attempt, result={"end": "host", "messages": 0, "what": error.what}))
+            self.heard.put(Ended(attempt, error))
         except BaseException as error:  # whatever Dask makes of a worker's end, and a file of ours that cannot be read
-            self.heard.put(Ended(attempt, error=f"its files could not be sent: {short(error)}"))
+            self.heard.put(Ended(attempt, LabError(f"its files could not be sent: {short(error)}")))
         finally:
             with self._lock:
                 self._wanted.discard(attempt)
@@ -196,25 +171,16 @@ class Link:
     def _submit(self, attempt: str, address: str, data: bytes) -> None:
         def done(future: Future[Any]) -> None:
             try:
-                ended = Ended(attempt, future.result())
-            except BaseException as error:  # whatever Dask makes of a worker's end
-                ended = Ended(attempt, error=short(error))
-            self.heard.put(ended)
-            # Its result is kept by nobody.
+                error = future.exception()
+            except BaseException as failure:  # of a connection that is lost
+                error = failure
+            self.heard.put(Left(address) if isinstance(error, KilledWorker) else Ended(attempt, error))
             if self._futures.pop(attempt, None) is not None:
                 with suppress(Exception):
                     future.release()
 
         future = self._client.submit(
-            on_worker.do_boot,
-            attempt,
-            self._topic,
-            data,
-            key=attempt,
-            workers=[address],
-            allow_other_workers=False,
-            pure=False,
-            retries=0,
+            on_worker.do_boot, attempt, self._topic, data, key=attempt, workers=[address], pure=False
         )
         self._futures[attempt] = future
         future.add_done_callback(done)
@@ -226,48 +192,33 @@ class Link:
                 self._send(address, reference, parcel.files[reference])
             self._has[address] |= set(wanted)
 
-    def _send(self, address: str, reference: Reference, file: Path | bytes) -> None:
-        with io.BytesIO(file) if isinstance(file, bytes) else file.open("rb") as opened:
-            offset = 0
-            while True:
-                piece = opened.read(PIECE)
-                refused = self._on(address, on_worker.receive, reference, offset, piece, self._topic)
-                if refused:
-                    raise HostError(str(refused))
-                offset += len(piece)
-                if offset >= reference.size:
-                    return
-                if not piece:
-                    raise LabError(f"{file!s:.200} has changed while it was sent")
+    def _send(self, address: str, reference: Reference, file: Path) -> None:
+        with file.open("rb") as opened:
+            for offset in range(0, max(1, reference.size), PIECE):
+                self._on(address, on_worker.receive, reference, offset, opened.read(PIECE), self._topic)
 
     def _on(self, address: str, function: Callable[..., Any], *arguments: object) -> Any:
         """What an asynchronous function returns on a worker."""
         return self._client.run(function, *arguments, workers=[address], on_error="raise")[address]
 
-    def _listen_for_life(self) -> None:
-        while not self._closing.wait(_PING_INTERVAL):
+    def _follow_members(self) -> None:
+        """In a thread of its own: tell who comes and who goes, until the scheduler does not answer any more."""
+        known: set[str] = set()
+        scheduler: Any = self._client.scheduler
+        while True:
             try:
-                self._client.sync(self._ask_identity, callback_timeout=_SILENCE_LIMIT)
+                there = set(self._client.sync(scheduler.ncores, callback_timeout=_SILENCE_LIMIT))
             except Exception:  # a closed connection, or no answer in time
                 self._silent.set()
                 return
-
-    async def _ask_identity(self) -> object:
-        scheduler: Any = self._client.scheduler
-        return await scheduler.identity(n_workers=0)
-
-
-@contextmanager
-def linked(address: str, key: str) -> Iterator[Link]:
-    """A link to the scheduler at an address, until the context ends. Raises HostError where none answers."""
-    client = connected(address, key)
-    link = Link(client)
-    try:
-        yield link
-    finally:
-        link.close()
-        with suppress(Exception):  # nothing is left to be told
-            client.close(timeout=5)
+            for address in known - there:
+                self._has.pop(address, None)
+                self.heard.put(Left(address))
+            for address in there - known:
+                self.heard.put(Joined(address))
+            known = there
+            if self._closing.wait(_POLL):
+                return
 
 
 # What do all workers of a fleet say of themselves? Versions, room, cache, and guests under way.
@@ -295,11 +246,12 @@ def survey(fleet: Target) -> list[Surveyed]:
         at = client.processing()
         answers: Mapping[str, Any] = client.run(on_worker.examine, on_error="return") if known else {}
     found = [
-        Surveyed(address, str(facts.get("name"))[:100], _boots(at.get(address, ())), Answer.of(answers.get(address)))
+        Surveyed(
+            address,
+            str(facts.get("name"))[:100],
+            sum(str(task).startswith(_BOOTS) for task in at.get(address, ())),
+            Answer.of(answers.get(address)),
+        )
         for address, facts in known.items()
     ]
     return sorted(found, key=lambda one: (one.name, one.address))
-
-
-def _boots(tasks: object) -> int:
-    return sum(str(task).startswith(_BOOTS) for task in tasks) if isinstance(tasks, list | tuple | set) else 0

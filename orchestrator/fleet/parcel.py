@@ -3,68 +3,51 @@
 
 Objects are pickled. A path that leads to a file becomes a reference to its content; in the place where it is unpacked
 it is the path of the same content there. Other paths become places where nothing is: folders of compilers and headers
-serve to build, and a worker builds nothing. An artifact that was removed from the cache is an error. A kernel is
-pickled by itself, as a file that its boots share: 180 of the 184 kB of a boot are its configuration.
+serve to build, and a worker builds nothing. An artifact that was removed from the cache is an error.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import io
 import pickle
 import shutil
 import threading
+import zlib
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-from typing import Any
-
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from orchestrator.artifacts import digests
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import counting_plugin
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.errors import HostError, LabError
-from orchestrator.files import ScratchFolder
+from orchestrator.files import ScratchFolder, sha256_of
 from orchestrator.program import PROGRAM
 from orchestrator.results.faults import storage_faults
 from orchestrator.run.crew import Job
 
-# What a boot needs, packed for another machine: its objects, and the files that they name by path.
-
 _GIVEN = "given"
 """The folder of files that are not of the cache: a user's own module or kernel."""
 
-_OBJECTS = "objects"
-"""The folder of what boots share."""
 
-
-class Reference(BaseModel):
+class Reference(NamedTuple):
     """A file by its content, and where it is below a folder of artifacts: ``modules/4f0c.../lab_kprobe.ko``."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     place: str
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    size: int = Field(ge=0, lt=2**40)
-
-    @field_validator("place")
-    @classmethod
-    def _stays_below(cls, place: str) -> str:
-        path = PurePosixPath(place)
-        if not path.parts or ".." in path.parts or path.is_absolute() or "\0" in place or len(place) > 1000:
-            raise ValueError("not a place below a folder")
-        return place
+    sha256: str
+    size: int
 
 
 @dataclass(frozen=True)
 class Parcel:
-    """Pickled objects, and the files they need: references with their paths here, or with their content."""
+    """Pickled objects, and the files they need, with their paths here."""
 
     data: bytes
-    files: dict[Reference, Path | bytes]
+    files: dict[Reference, Path]
 
 
 def packed(content: object, cache: Path, besides: Iterable[Path] = ()) -> Parcel:
@@ -72,61 +55,48 @@ def packed(content: object, cache: Path, besides: Iterable[Path] = ()) -> Parcel
 
     Raises OSError where a file cannot be read, HostError where an artifact has gone from the cache.
     """
-    files: dict[Reference, Path | bytes] = {}
-    data = _packed(content, cache, files, None)
-    for path in besides:
-        files[_reference(path, cache)] = path
-    return Parcel(data, files)
+    files = {_reference(path, cache): path for path in besides}
+    # 180 of the 184 kB of a boot are its kernel's configuration.
+    return Parcel(zlib.compress(_pickled(content, cache, files), 1), files)
 
 
 def unpacked(data: bytes, place: Callable[[str], Path]) -> Any:
     """The objects; ``place`` says where a reference's place is here. For data of one who may run code here anyway."""
-    return _Unpacker(io.BytesIO(data), place).load()
+    return _Unpacker(zlib.decompress(data), place).load()
 
 
-def _packed(content: object, cache: Path, files: dict[Reference, Path | bytes], shared: Kernel | None) -> bytes:
+def _pickled(content: object, cache: Path, files: dict[Reference, Path]) -> bytes:
     buffer = io.BytesIO()
-    _Packer(buffer, cache, files, shared).dump(content)
+    _Packer(buffer, content, cache, files).dump(content)
     return buffer.getvalue()
 
 
 class _Packer(pickle.Pickler):
-    def __init__(
-        self, buffer: io.BytesIO, cache: Path, files: dict[Reference, Path | bytes], shared: Kernel | None
-    ) -> None:
+    def __init__(self, buffer: io.BytesIO, content: object, cache: Path, files: dict[Reference, Path]) -> None:
         super().__init__(buffer, protocol=5)
-        self._cache, self._files, self._shared = cache, files, shared
+        self._content, self._cache, self._files = content, cache, files
 
-    def persistent_id(self, obj: object) -> tuple[str, str] | None:
-        if isinstance(obj, Kernel) and obj is not self._shared:
-            return "object", self._share(obj)
+    def persistent_id(self, obj: object) -> str | bytes | None:
+        if isinstance(obj, Kernel) and obj is not self._content:
+            return _pickled(obj, self._cache, self._files)
         if not isinstance(obj, Path) or not obj.is_absolute():
             return None
         if obj.is_file():
             reference = _reference(obj, self._cache)
             self._files[reference] = obj
-            return "path", reference.place
-        if self._shared is None:  # a kernel alone names what it was built with, too
+            return reference.place
+        if not isinstance(self._content, Kernel):  # a kernel names what it was built with, too
             _check_artifact(obj, self._cache)
-        return "path", _place(obj, self._cache, "nothing")
-
-    def _share(self, kernel: Kernel) -> str:
-        data = _packed(kernel, self._cache, self._files, kernel)
-        sha256 = hashlib.sha256(data).hexdigest()
-        reference = Reference(place=f"{_OBJECTS}/{sha256[:24]}", sha256=sha256, size=len(data))
-        self._files[reference] = data
-        return reference.place
+        return _place(obj, self._cache, "nothing")
 
 
 class _Unpacker(pickle.Unpickler):
-    def __init__(self, buffer: io.BytesIO, place: Callable[[str], Path]) -> None:
-        super().__init__(buffer)
+    def __init__(self, data: bytes, place: Callable[[str], Path]) -> None:
+        super().__init__(io.BytesIO(data))
         self._place = place
 
     def persistent_load(self, pid: Any) -> Any:
-        kind, name = pid
-        path = self._place(name)
-        return path if kind == "path" else unpacked(path.read_bytes(), self._place)
+        return self._place(pid) if isinstance(pid, str) else _Unpacker(pid, self._place).load()
 
 
 def _reference(path: Path, cache: Path) -> Reference:
@@ -201,12 +171,8 @@ class Warehouse:
 
     def place(self, name: str) -> Path:
         """Where a reference's place is here, whether something is there or not."""
-        with self._lock:
-            known = self._sound.get(name)
-        if known is not None:
-            return known
         own = self._cache / name
-        return own if own.exists() else self._root / name
+        return self._sound.get(name) or (own if own.exists() else self._root / name)
 
     def missing(self, wanted: Iterable[Reference]) -> list[Reference]:
         """Those of the files that have to be sent; all others are where ``place`` says from now on."""
@@ -219,9 +185,12 @@ class Warehouse:
         """
         target = self._root / reference.place
         with self._lock, storage_faults(self._root):
-            part = self._parts() / f"{hashlib.sha256(sender.encode()).hexdigest()[:16]}-{reference.sha256}"
+            if self._unfinished is None:  # this process's own, since another worker may share the cache
+                self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._unfinished = ScratchFolder(_UNFINISHED, self._root)
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _check_room(target.parent, len(piece))
+            part = self._unfinished.path / f"{sender}-{reference.sha256}"
             if offset == 0:
                 part.unlink(missing_ok=True)
             with part.open("ab") as file:
@@ -230,33 +199,20 @@ class Warehouse:
                 file.write(piece)
             if offset + len(piece) < reference.size:
                 return
-            with part.open("rb") as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
+            found = sha256_of(part)
             if found != reference.sha256:
                 part.unlink()
                 raise LabError(f"{reference.place} is not what was sent: its SHA-256 is {found}")
-            part.chmod(0o500 if reference.place.endswith(".so") else 0o400)
+            part.chmod(0o500 if target.suffix == ".so" else 0o400)
             part.replace(target)
             self._sound[reference.place] = target
 
-    def _parts(self) -> Path:
-        """Where files are until they are complete: this process's own, since another worker may share the cache."""
-        if self._unfinished is None:
-            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._unfinished = ScratchFolder(_UNFINISHED, self._root)
-        return self._unfinished.path
-
     def _find(self, reference: Reference) -> bool:
-        for root in (self._cache, self._root):
-            path = root / reference.place
-            try:
-                is_it = path.stat().st_size == reference.size and digests.of_content(path) == reference.sha256
-            except OSError:
-                continue
-            if is_it:
-                with self._lock:
+        for path in (self._cache / reference.place, self._root / reference.place):
+            with suppress(OSError):
+                if path.stat().st_size == reference.size and digests.of_content(path) == reference.sha256:
                     self._sound[reference.place] = path
-                return True
+                    return True
         return False
 
 

@@ -6,30 +6,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.scheduler import Scheduler
 from distributed.security import Security
 
-from orchestrator.fleet.target import MEMBERS, RUN_TOPIC, Unlisted
-
-
-class Members(SchedulerPlugin):
-    """Tells clients who joins and who leaves, as soon as the scheduler knows; forgets what a client subscribed to."""
-
-    name = "lab-members"
-
-    def add_worker(self, scheduler: Scheduler, worker: str) -> None:
-        scheduler.log_event(MEMBERS, {"action": "joined", "address": worker})
-
-    def remove_worker(self, scheduler: Scheduler, worker: str, **details: Any) -> None:
-        scheduler.log_event(MEMBERS, {"action": "left", "address": worker})
-
-    def remove_client(self, scheduler: Scheduler, client: str) -> None:
-        topics = scheduler._broker._topics
-        for name, topic in list(topics.items()):
-            topic.unsubscribe(client)
-            if name.startswith(RUN_TOPIC) and not topic.subscribers:
-                del topics[name]
+from orchestrator.fleet.target import RUN_TOPIC, Unlisted
 
 
 class FleetScheduler(Unlisted, Scheduler):
@@ -47,16 +27,16 @@ class FleetScheduler(Unlisted, Scheduler):
             return
         super().log_event(topic, msg)
 
-    def subscribe_topic(self, topic: str, client: str) -> None:
-        """Tell a client on a topic from now on: on MEMBERS who is there first, so that it misses nobody."""
-        super().subscribe_topic(topic, client)
-        if topic == MEMBERS:
-            for address in self.workers:
-                self.log_event(MEMBERS, {"action": "joined", "address": address})
+    def remove_client(self, client: str, stimulus_id: str | None = None) -> None:
+        """Forget a client that has gone, with the topic of its run."""
+        super().remove_client(client, stimulus_id)
+        topics = self._broker._topics
+        for name in [one for one, topic in topics.items() if one.startswith(RUN_TOPIC) and client in topic.subscribers]:
+            del topics[name]
 
 
 async def started_scheduler(host: str, port: int, security: Security) -> FleetScheduler:
     """A scheduler that listens on one interface only. Raises OSError where it cannot."""
-    scheduler = FleetScheduler(host=host, port=port, protocol="tls", security=security, plugins=[Members()])
+    scheduler = FleetScheduler(host=host, port=port, protocol="tls", security=security)
     await scheduler
     return scheduler

@@ -16,13 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orchestrator.catalog.data import unknown
 from orchestrator.errors import HostError, LabError, UsageError
-from orchestrator.files import write_whole
 from orchestrator.guest.slots import host_memory_mib
 from orchestrator.paths import lab_dir
 from orchestrator.plain_text import size_mib
 from orchestrator.program import PROGRAM
-
-# Which fleets has this lab started, and do they run? A file for each: ``fleets/NAME.json`` beside the results.
 
 USUAL_NAME = "local"
 
@@ -39,7 +36,6 @@ class _Record(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     def line(self) -> bytes:
-        """As it is sent."""
         return self.model_dump_json().encode() + b"\n"
 
 
@@ -61,11 +57,15 @@ class FleetState(_Record):
         return process_start(self.keeper) == self.started
 
     def write(self) -> None:
-        """Write the fleet's file, for its owner only."""
+        """Write the fleet's file, for its owner only. Raises HostError where there is one."""
         file = state_file(self.name)
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_whole(file, self.model_dump_json(indent=1) + "\n")
-        file.chmod(0o600)
+        try:
+            file.touch(mode=0o600, exist_ok=False)
+        except FileExistsError:
+            hint = f"`{PROGRAM} fleet status {self.name}` shows it"
+            raise HostError(f"fleet '{self.name}' is being kept by another process already", hint=hint) from None
+        file.write_text(self.model_dump_json(indent=1) + "\n")
 
 
 def state_file(name: str) -> Path:
@@ -130,21 +130,17 @@ def process_start(pid: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[_STARTED])
 
 
-STAY = b"stay\n"
-"""What lets a keeper go on when its standard input is closed; without it the fleet ends then."""
-
-
 class WorkerOrder(_Record):
     """A worker to start: on this machine, or where ``ssh`` leads (``user@host:port``), by the ``lab`` that is there.
 
-    Without ``guests`` and ``memory_mib`` it offers what its host has.
+    Without ``guests`` and ``memory``, a size such as 8G, it offers what its host has.
     """
 
-    name: str
-    guests: int | None = None
-    memory_mib: int | None = None
     ssh: str = ""
     lab: str = ""
+    name: str = ""
+    guests: int | None = None
+    memory: str | None = None
 
 
 class Orders(_Record):
@@ -159,21 +155,12 @@ class Orders(_Record):
 
 
 class Report(_Record):
-    """What has become of a part of the orders.
+    """What has become of the scheduler, or of a worker. ``refused``: the keeper ends, and ``hint`` is what to do."""
 
-    ``refused``: the scheduler cannot be started, and the keeper ends; ``hint`` is what to do. ``listening``: it was
-    started at the address ``text``. ``joined`` and ``failed``: a worker, by its name, and why not. ``ready``: nothing
-    more will be reported.
-    """
-
-    kind: Literal["refused", "listening", "joined", "failed", "ready"]
-    name: str = ""
-    text: str = ""
-    detail: tuple[str, ...] = ()
+    kind: Literal["refused", "listening", "joined", "failed"]
+    text: str
     hint: str = ""
 
-
-# How many guests a worker runs at once, and how much memory they may have together.
 
 MOST_GUESTS = 1024
 """Of one worker."""
@@ -185,27 +172,15 @@ SIZES = "expected a size such as 8G or 1500M"
 """What a worker's memory may be, for whoever has written something else."""
 
 
-class Room(_Record):
-    """What a worker offers: guests at once, and MiB for all of them with their QEMU."""
+def room(guests: int | None, memory: str | None, share: int = 1) -> tuple[int, int]:
+    """Guests at once, and MiB for all of them with their QEMU: what a user has said, or an equal share of this host.
 
-    guests: int
-    memory_mib: int
-
-    @classmethod
-    def of_host(cls, share: int = 1) -> Room:
-        """An equal share of this host: a guest for each processor that we may use."""
-        cores = len(os.sched_getaffinity(0))
-        return cls(guests=max(1, cores // share), memory_mib=max(1, (host_memory_mib() - _RESERVED_MIB) // share))
-
-    def limited(self, guests: int | None, memory: str | None) -> Room:
-        """The same with what a user has said; ``memory`` is a size such as ``8G``. Raises UsageError."""
-        given = self.memory_mib if memory is None else size_mib(memory)
-        if given is None:
-            raise UsageError(f"found {memory!r}; {SIZES}", where="--memory")
-        return Room(guests=self.guests if guests is None else guests, memory_mib=given)
-
-
-# What is a worker called to whom nobody gave a name? As its host is.
+    Raises UsageError for what is no size.
+    """
+    mib = (host_memory_mib() - _RESERVED_MIB) // share if memory is None else size_mib(memory)
+    if mib is None:
+        raise UsageError(f"found {memory!r}; {SIZES}", where="--memory")
+    return guests or max(1, len(os.sched_getaffinity(0)) // share), max(1, mib)
 
 
 def worker_name(host: str) -> str:

@@ -20,7 +20,7 @@ import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import NameOID
 
 from orchestrator.errors import HostError, UsageError
 from orchestrator.fleet.state import FleetState, running
@@ -29,11 +29,6 @@ from orchestrator.program import PROGRAM
 
 if TYPE_CHECKING:
     from distributed.security import Security
-
-# How Dask is set in a process of a fleet, and what its servers do not listen on.
-
-MEMBERS = "lab-members"
-"""The topic on which the scheduler tells who is there, then who has joined and who has left."""
 
 RUN_TOPIC = "lab-run-"
 """How the topics begin on which workers tell the clients of runs what their boots report."""
@@ -59,14 +54,9 @@ def set_up_dask() -> None:
 class Unlisted:
     """What a server of Dask's has in place of its HTTP server: nothing listens."""
 
-    def start_http_server(
-        self, routes: Any, dashboard_address: Any, default_port: int = 0, ssl_options: Any = None
-    ) -> None:
+    def start_http_server(self, *arguments: Any, **options: Any) -> None:
         """Dask 2026.8 starts one in every server, unencrypted and on all interfaces, whatever its options."""
-        del routes, dashboard_address, default_port, ssl_options
 
-
-# The fleet that a user names, by its name in this lab or its scheduler's address, if it answers to our key.
 
 _ADDRESS = re.compile(r"tls://(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9][A-Za-z0-9.-]{0,252})):([1-9][0-9]{0,4})")
 _ANSWER_LIMIT = 10.0
@@ -127,11 +117,10 @@ def check_reachable(address: str, key: str) -> None:
         ):
             # With TLS 1.3 a server says after the handshake that it refuses a certificate. Dask's servers speak first.
             answer = encrypted.recv(1)
-    except ssl.SSLCertVerificationError:
-        raise _another_key(address) from None
     except ssl.SSLError as error:
-        if "ALERT" in (error.reason or ""):
-            raise _another_key(address) from None
+        if isinstance(error, ssl.SSLCertVerificationError) or "ALERT" in (error.reason or ""):
+            hint = f"copy its own here; `{PROGRAM} fleet keys --help` says where"
+            raise HostError(f"the fleet at {address} has another key", hint=hint) from None
         raise no_fleet(address, "what listens there does not speak TLS 1.3") from None
     except TimeoutError:
         raise no_fleet(address, f"nothing was heard for {_ANSWER_LIMIT:g} s") from None
@@ -141,13 +130,6 @@ def check_reachable(address: str, key: str) -> None:
         raise no_fleet(address, (error.strerror or str(error)).lower()) from None
     if not answer:
         raise no_fleet(address, "what listens there has nothing to say")
-
-
-def _another_key(address: str) -> HostError:
-    return HostError(
-        f"the fleet at {address} has another key",
-        hint=f"copy its own here; `{PROGRAM} fleet keys --help` says where",
-    )
 
 
 def no_fleet(address: str, why: str) -> HostError:
@@ -180,17 +162,12 @@ def silence_dask() -> None:
 
 # The key of a fleet: who has it may run code on every machine of it, the client's included.
 #
-# One file holds a certificate authority's certificate, one certificate that it has signed, and that one's private key.
-# All of a fleet's processes have the same file, and talk to nobody who has another: TLS 1.3, both sides checked. The
-# authority's own key is thrown away, so that no further certificate of it can exist.
-
+# One file holds a certificate and its private key; in older keys the certificate's authority comes first. All of a
+# fleet's processes have the same file, and talk to nobody who has another: TLS 1.3, both sides checked.
 
 FILE_NAME = "fleet.key"
 _YEARS = 10
 _LARGEST = 64 << 10
-_KEY_CERT_SIGN = 5
-"""The place of keyCertSign among the nine uses of a key (RFC 5280, 4.2.1.3)."""
-
 _BLOCK = re.compile(r"-----BEGIN (CERTIFICATE|PRIVATE KEY)-----\n.*?-----END \1-----", re.DOTALL)
 
 
@@ -242,11 +219,10 @@ def security_of(key: str) -> Security:
     from distributed.security import Security
 
     blocks = [(found[1], found[0] + "\n") for found in _BLOCK.finditer(key)]
-    if [kind for kind, _ in blocks] != ["CERTIFICATE", "CERTIFICATE", "PRIVATE KEY"]:
-        raise UsageError(
-            "a fleet's key has two certificates and a private key", hint=f"`{PROGRAM} fleet keys` makes one"
-        )
-    authority, certificate, private = (text for _, text in blocks)
+    kinds = [kind for kind, _ in blocks]
+    if kinds[:-1] not in (["CERTIFICATE"], ["CERTIFICATE"] * 2) or kinds[-1] != "PRIVATE KEY":
+        raise UsageError("a fleet's key has a certificate and a private key", hint=f"`{PROGRAM} fleet keys` makes one")
+    authority, certificate, private = (blocks[at][1] for at in (0, -2, -1))
     roles = {
         f"tls_{role}_{part}": text
         for role in ("client", "scheduler", "worker")
@@ -256,40 +232,13 @@ def security_of(key: str) -> Security:
 
 
 def _new_key() -> bytes:
-    authority_key, own_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    authority = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "probe lab fleet")])
-    own = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "probe lab fleet member")])
+    """A certificate that trusts itself, and its private key, like those of Dask's ``Security.temporary``."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "probe lab fleet")])
     begin = datetime.now(UTC) - timedelta(days=1)  # the machines' clocks differ
     end = begin + timedelta(days=365 * _YEARS)
-
-    def certificate(name: x509.Name, key: ec.EllipticCurvePrivateKey, *, is_authority: bool) -> x509.Certificate:
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(name)
-            .issuer_name(authority)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(begin)
-            .not_valid_after(end)
-            .add_extension(
-                x509.BasicConstraints(ca=is_authority, path_length=0 if is_authority else None), critical=True
-            )
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-            .add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False
-            )
-        )
-        if is_authority:
-            usage = x509.KeyUsage(*(at == _KEY_CERT_SIGN for at in range(9)))
-            builder = builder.add_extension(usage, critical=True)
-        else:
-            both = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH])
-            builder = builder.add_extension(both, critical=False)
-        return builder.sign(authority_key, hashes.SHA256())
-
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), begin, end)
     pem = serialization.Encoding.PEM
-    return (
-        certificate(authority, authority_key, is_authority=True).public_bytes(pem)
-        + certificate(own, own_key, is_authority=False).public_bytes(pem)
-        + own_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return builder.sign(key, hashes.SHA256()).public_bytes(pem) + key.private_bytes(
+        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
@@ -96,13 +95,11 @@ def calibrated_here(context: BuildContext, job: Job, watch: Callable[[Guest], No
     return counts(records)
 
 
-def measured_here(context: BuildContext, job: Job, watch: Callable[[Guest], None]) -> Counts:
-    """What this machine counts in the cells of a job, or that they fail; ``watch`` gets its guests before they run."""
-    return counts(_records(context, job, watch))
-
-
 def recounted(context: BuildContext, jobs: Sequence[Job], watch: Callable[[Guest], None]) -> list[Counts | LabError]:
-    """The same of several jobs, as many at once as there are processors, or why one cannot be measured."""
+    """What this machine counts in the cells of jobs, or why not; as many at once as there are processors.
+
+    ``watch`` gets the guests before they run.
+    """
 
     def measure(job: Job) -> Counts | LabError:
         try:
@@ -112,6 +109,11 @@ def recounted(context: BuildContext, jobs: Sequence[Job], watch: Callable[[Guest
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         return list(pool.map(measure, jobs))
+
+
+def measured_here(context: BuildContext, job: Job, watch: Callable[[Guest], None]) -> Counts:
+    """The same of one job. Raises LabError."""
+    return counts(_records(context, job, watch))
 
 
 def _records(context: BuildContext, job: Job, watch: Callable[[Guest], None]) -> list[CellRecord]:
@@ -179,21 +181,22 @@ class Roster:
     """All members there are or were."""
 
     def __init__(self) -> None:
-        self._members: dict[str, Member] = {}
+        self.members: dict[str, Member] = {}
+        """By address, in the order in which they came."""
         self.host_of_times = ""
         """The name of the one worker on which times are measured; empty while there were none to measure."""
 
     def joined(self, address: str) -> bool:
         """A worker has come; whether it was not known. An address may be that of one that has gone."""
-        known = self._members.get(address)
+        known = self.members.get(address)
         if known is not None and known.standing is not Standing.GONE:
             return False
-        self._members[address] = Member(address)
+        self.members[address] = Member(address)
         return True
 
     def left(self, address: str) -> Member | None:
         """A worker has gone; what it was before stays known. None for one that had gone before."""
-        member = self._members.get(address)
+        member = self.members.get(address)
         if member is None or member.standing is Standing.GONE:
             return None
         if member.standing in (Standing.CANDIDATE, Standing.ADMITTED):
@@ -201,58 +204,29 @@ class Roster:
         member.standing = Standing.GONE
         return member
 
-    def __iter__(self) -> Iterator[Member]:
-        """Every member, in the order in which they came."""
-        return iter(self._members.values())
-
-    def member(self, address: str) -> Member | None:
-        """The member at an address."""
-        return self._members.get(address)
-
     def working(self) -> list[Member]:
         """Those that get boots."""
-        return [member for member in self if member.works]
+        return [member for member in self.members.values() if member.works]
 
     def has_candidates(self) -> bool:
         """Whether some worker is being examined."""
-        return any(member.standing is Standing.CANDIDATE for member in self)
+        return any(member.standing is Standing.CANDIDATE for member in self.members.values())
 
-    def expected(self) -> bool:
-        """Whether some worker works or may still be admitted."""
-        return self.has_candidates() or bool(self.working())
+    def able(self, memory_mib: int, *, is_timed: bool = False) -> list[Member]:
+        """Those that can do a boot once they have room: they have the memory, and all that is timed is done by one."""
+        able = [one for one in self.working() if one.memory_mib >= memory_mib]
+        return [one for one in able if not is_timed or self.host_of_times in ("", one.name)]
 
-    def has_lost_host_of_times(self) -> bool:
-        """Whether the worker on which times are measured does not work, and nobody who may come is being examined."""
-        name = self.host_of_times
-        return bool(name) and all(member.name != name for member in self.working()) and not self.has_candidates()
 
-    def slots(self) -> int:
-        """Guests at once, of all that work."""
-        return sum(member.guests for member in self.working())
+def choose(able: Sequence[Member], memory_mib: int, machine: str, avoided: Collection[str] = ()) -> Member | None:
+    """The member that is to do a boot; None while none of those that can do it has room.
 
-    def largest(self) -> int:
-        """The MiB of the largest guest that any working member can run."""
-        return max((member.memory_mib for member in self.working()), default=0)
-
-    def choose(
-        self, memory_mib: int, machine: str, avoided: Iterable[str] = (), *, is_timed: bool = False
-    ) -> Member | None:
-        """The member that is to do a boot; None while none can.
-
-        One that has a saved guest of the machine comes first, then the one with the most room. ``avoided`` are names of
-        members that lost the boot before: they get it only where no other has the memory. All that is timed is done by
-        one.
-        """
-        free = [member for member in self.working() if member.has_room(memory_mib)]
-        if is_timed:
-            free = [member for member in free if self.host_of_times in ("", member.name)]
-        others = [member for member in free if member.name not in set(avoided)]
-        could = [member for member in self.working() if member.memory_mib >= memory_mib]
-        if not others and any(member.name not in set(avoided) for member in could) and not is_timed:
-            return None  # one that has not lost it is busy
-        return max(
-            others or free, key=lambda one: (machine in one.known, one.guests - len(one.taken), one.name), default=None
-        )
+    One that has a saved guest of the machine comes first, then the one with the most room. ``avoided`` are names of
+    members that lost the boot before: they get it only where no other can do it.
+    """
+    others = [one for one in able if one.name not in avoided]
+    free = [one for one in others or able if one.has_room(memory_mib)]
+    return max(free, key=lambda one: (machine in one.known, one.guests - len(one.taken), one.name), default=None)
 
 
 @dataclass
@@ -279,6 +253,11 @@ class Work:
         boot = self.job.task.boot
         return f"{self.job.artifacts.keys['initramfs']} {boot.cpu} {boot.smp} {boot.memory_mib} {boot.image}"
 
+    @property
+    def need(self) -> tuple[int, bool, frozenset[str]]:
+        """What decides on which workers can do it: its memory, whether it is timed, and who has lost it."""
+        return self.memory_mib, self.is_timed, frozenset(name for name, _ in self.losses)
+
 
 @dataclass
 class Attempt:
@@ -288,59 +267,11 @@ class Attempt:
     member: Member
     task: BootTask
     work: Work | None = None
-    heard: int = 0
-    """Messages so far."""
+    has_begun: bool = False
+    """Whether something was heard of it."""
     files: int = 0
     bytes: int = 0
     """Of its files."""
     last: str = ""
     """The last progress that was reported."""
     outcomes: dict[str, CellRecord] = field(default_factory=dict)
-
-
-_Need = tuple[int, bool, frozenset[str]]
-"""What decides on which workers can do a boot: its memory, whether it is timed, and who has lost it."""
-
-
-class Waiting:
-    """Boots that wait for a worker, in the plan's order, and in front of them those that came back.
-
-    Those that the same workers can do are asked for once: of 20,000 boots each event would else ask for all.
-    """
-
-    def __init__(self) -> None:
-        self._queues: defaultdict[_Need, deque[tuple[int, Work]]] = defaultdict(deque)
-        self._first = self._next = 0
-
-    def __len__(self) -> int:
-        return sum(map(len, self._queues.values()))
-
-    def extend(self, works: Iterable[Work]) -> None:
-        """Boots that wait behind all others."""
-        for work in works:
-            self._queues[_need(work)].append((self._next, work))
-            self._next += 1
-
-    def appendleft(self, work: Work) -> None:
-        """One that waits before all others."""
-        self._first -= 1
-        self._queues[_need(work)].appendleft((self._first, work))
-
-    def give(self, take: Callable[[Work], bool]) -> None:
-        """Offer boots in their order, each until ``take`` says that it waits on; so do those that need the same then.
-
-        A boot that is taken waits no more. ``take`` adds none.
-        """
-        queues = dict(self._queues)
-        while queues:
-            need, queue = min(queues.items(), key=lambda one: one[1][0][0])
-            if not take(queue[0][1]):
-                del queues[need]
-                continue
-            queue.popleft()
-            if not queue:
-                del queues[need], self._queues[need]
-
-
-def _need(work: Work) -> _Need:
-    return work.memory_mib, work.is_timed, frozenset(name for name, _ in work.losses)

@@ -12,21 +12,20 @@ import shutil
 import socket
 import sys
 import threading
-import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.worker import Worker, get_worker
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from orchestrator import __version__
 from orchestrator.artifacts.cache import BuildContext, Cache
-from orchestrator.errors import HostError, LabError, UsageError
+from orchestrator.errors import LabError
 from orchestrator.files import ScratchFolder
 from orchestrator.fleet.parcel import Reference, Warehouse, unpacked
 from orchestrator.fleet.state import MOST_GUESTS
@@ -35,7 +34,6 @@ from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import qemu_version
 from orchestrator.paths import cache_dir
 from orchestrator.plain_text import counted
-from orchestrator.results.contract import CellId, CellRecord
 from orchestrator.run.boot import (
     PROFILES_FOLDER,
     BootArtifacts,
@@ -54,7 +52,7 @@ from orchestrator.steps import own_steps, step, step_source
 
 # What a worker tells the client of a boot: validated on arrival, bounded, and without any path.
 #
-# A message is what msgpack can carry: texts, numbers, bytes. The contract's own models check records.
+# A message is what msgpack can carry: texts, numbers, bytes. The events' own annotations and the contract check it.
 
 BEGINS = "begins"
 """The progress that each boot reports first."""
@@ -65,72 +63,25 @@ MOST_BYTES = 512 << 20
 """Of all files of one attempt at a boot, as MOST_FILES is: a worker sends no more, and a client keeps no more."""
 
 LARGEST_MESSAGE = 8 << 20
+_LONGEST_PROGRESS = 4000
 
 # 255 bytes is the longest name that Linux takes, and write_whole() adds five while it writes.
 _FILE_NAME = re.compile(r"((events|profiles)/)?(?!(events|profiles)$)[A-Za-z0-9][A-Za-z0-9._+@=,-]{0,249}")
 
-MOST_STEPS = 10_000
-"""Lines that a message has with it: a boot has some fifty, and five for each cell."""
 
-_Line = Annotated[str, StringConstraints(max_length=4000)]
-_Word = Annotated[str, StringConstraints(max_length=70_000)]
+@dataclass(frozen=True)
+class StepLine:
+    """A line of the log of a boot's steps."""
 
-
-Steps = tuple[tuple[float, str], ...]
-"""Lines of a log of steps, each with the seconds since it was written."""
-
-CheckedSteps = Annotated[
-    tuple[tuple[Annotated[float, Field(ge=0, lt=1e6)], Annotated[str, StringConstraints(max_length=1000)]], ...],
-    Field(max_length=MOST_STEPS),
-]
-_STEPS = TypeAdapter[Steps](CheckedSteps)
+    text: str
 
 
-class _Message(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class _ProgressMessage(_Message):
-    kind: Literal["progress"] = "progress"
-    text: _Line
-
-
-class _BeganMessage(_Message):
-    kind: Literal["began"] = "began"
-    cell: CellId
-
-
-class _BootedMessage(_Message):
-    kind: Literal["booted"] = "booted"
-    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+@-]*$", max_length=250)]
-    command_line: tuple[_Word, ...] = Field(max_length=1000)
-    work: dict[_Line, _Line] = Field(max_length=100)
-    restored_from: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{1,64}$")] | None
-
-
-class _OutcomeMessage(_Message):
-    kind: Literal["outcome"] = "outcome"
-    record: CellRecord
-    is_compared: bool
-
-
-_MESSAGES: Mapping[type[Event], type[_Message]] = {
-    Progress: _ProgressMessage,
-    CellBegan: _BeganMessage,
-    GuestBooted: _BootedMessage,
-    Outcome: _OutcomeMessage,
-}
-_EVENTS = {message: event for event, message in _MESSAGES.items()}
-_AnyMessage = TypeAdapter[_Message](
-    Annotated[_ProgressMessage | _BeganMessage | _BootedMessage | _OutcomeMessage, Field(discriminator="kind")]
-)
-
-
-class FileMessage(_Message):
+@dataclass(frozen=True)
+class FileMessage:
     """A file that a boot leaves, by its name in the boot's folder: ``guest1-pentium4-debian-686.console``."""
 
     name: str
-    content: bytes = Field(max_length=LARGEST_FILE)
+    content: bytes
 
     def checked_name(self) -> str:
         """The name. Raises LabError where it could lead out of the boot's folder, or be no file's there."""
@@ -139,70 +90,34 @@ class FileMessage(_Message):
         return self.name
 
 
-@dataclass(frozen=True)
-class Received:
-    """A message of one attempt at a boot, with its number in the attempt, from 0 on."""
-
-    attempt: str
-    number: int
-    body: Event | FileMessage
-    steps: Steps = ()
+Body = Event | StepLine | FileMessage
+_EVENTS: Mapping[str, TypeAdapter[Any]] = {
+    one.__name__: TypeAdapter(one) for one in (Progress, CellBegan, GuestBooted, Outcome, StepLine)
+}
 
 
-def sent(attempt: str, number: int, body: Event | FileMessage, steps: Steps = ()) -> dict[str, object]:
-    """A message as it travels, with the lines that the log of the boot's steps got since the message before."""
-    return {"attempt": attempt, "number": number, "steps": [list(line) for line in steps], **_content(body)}
-
-
-def _content(body: Event | FileMessage) -> dict[str, object]:
+def sent(attempt: str, body: Body) -> dict[str, object]:
+    """A message as it travels: of an attempt at a boot."""
     if isinstance(body, FileMessage):
-        return {"name": body.name, "content": body.content}
-    if isinstance(body, Progress):
-        body = Progress(body.text[:4000])
-    fields = {name: value for name, value in vars(body).items() if name != "worker"}  # the client knows whose it is
-    return {"text": _MESSAGES[type(body)].model_construct(**fields).model_dump_json()}
+        return {"attempt": attempt, "kind": body.name, "content": body.content}
+    kind = type(body).__name__
+    return {"attempt": attempt, "kind": kind, "content": _EVENTS[kind].dump_json(body).decode()}
 
 
-def received(message: object) -> Received:
-    """A message that came. Raises LabError for anything that none of ours is."""
-    try:
-        if not isinstance(message, Mapping):
-            raise ValueError("no message")
-        attempt, number = message["attempt"], message["number"]
-        if not (isinstance(attempt, str) and len(attempt) <= 100 and isinstance(number, int)):
-            raise ValueError("of no attempt")
-        if "content" in message:
-            body: Event | FileMessage = FileMessage(name=message["name"], content=message["content"])
-        else:
-            text = message["text"]
-            if not isinstance(text, str) or len(text) > LARGEST_MESSAGE:
-                raise ValueError("too long")
-            found = _AnyMessage.validate_json(text)
-            body = _EVENTS[type(found)](**{name: value for name, value in found if name != "kind"})
-        steps = _STEPS.validate_python(message["steps"])
-    except (ValidationError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise LabError("a worker sent what is no message", detail=str(error).splitlines()[:5]) from None
-    return Received(attempt, number, body, steps)
-
-
-class Result(BaseModel):
-    """How a worker says that a boot ended."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    end: str = Field(pattern=r"^(done|host|usage|error|unwanted)$")
-    messages: int = Field(ge=0)
-    what: str = Field(default="", max_length=100_000)
-    where: str = Field(default="", max_length=10_000)
-    hint: str = Field(default="", max_length=10_000)
-    detail: list[str] = Field(default=[], max_length=1000)
-    steps: CheckedSteps = ()
+def received(message: object) -> tuple[str, Body]:
+    """A message that came, with the attempt it is of. Raises LabError for anything that none of ours is."""
+    match message:
+        case {"attempt": str(attempt), "kind": str(kind), "content": bytes(content)}:
+            if len(content) <= LARGEST_FILE:
+                return attempt, FileMessage(kind, content)
+        case {"attempt": str(attempt), "kind": str(kind), "content": str(text)}:
+            if kind in _EVENTS and len(text) <= LARGEST_MESSAGE:
+                with suppress(ValueError, RecursionError):
+                    return attempt, _EVENTS[kind].validate_json(text)
+    raise LabError("a worker sent what is no message")
 
 
 # A worker's side of a boot: files from the warehouse, messages to the client, an end when it is not wanted.
-
-_MOST_ABORTED = 100
-"""Boots that are remembered to have been ended before they began: as many as there may be on a worker, by far."""
 
 Send = Callable[[dict[str, object]], None]
 
@@ -241,97 +156,67 @@ class Boots:
     def __init__(self, cache: Path) -> None:
         self.warehouse = Warehouse(cache)
         self._context = BuildContext(Cache(cache), offline=True)
-        self._lock = threading.Lock()
-        self._running: dict[str, _Running] = {}
-        self._aborted: deque[str] = deque(maxlen=_MOST_ABORTED)
+        self._guests: dict[str, Guests] = {}
+        """By attempt: of boots under way, and of those that were ended before they began."""
 
-    def do(self, attempt: str, data: bytes, send: Send) -> dict[str, object]:
-        """Do a boot, and send what it reports. How it ended, as plain data: ``messages`` is how many were sent."""
-        running = _Running(attempt, send)
-        with self._lock:
-            self._running[attempt] = running
-            is_unwanted = attempt in self._aborted
-        if is_unwanted:
-            running.guests.end()
+    def do(self, attempt: str, data: bytes, send: Send) -> None:
+        """Do a boot, and send what it reports. Raises LabError, or Stopped where it was aborted."""
+        running = _Running(attempt, send, self._guests.setdefault(attempt, Guests()))
         try:
-            return running.do(data, self._context, self.warehouse)
+            running.do(data, self._context, self.warehouse)
         finally:
-            with self._lock:
-                del self._running[attempt]
+            del self._guests[attempt]
 
     def abort(self, attempt: str) -> None:
         """End a boot's guests, from any thread; the boot then ends. One that is about to begin does not."""
-        with self._lock:
-            running = self._running.get(attempt)
-            if running is None:  # Dask has given it to a thread, which has not come to ``do`` yet
-                self._aborted.append(attempt)
-        if running is not None:
-            running.guests.end()
+        self._guests.setdefault(attempt, Guests()).end()
 
     def abort_all(self) -> None:
         """End all guests."""
-        with self._lock:
-            attempts = list(self._running)
-        for attempt in attempts:
-            self.abort(attempt)
+        for guests in list(self._guests.values()):
+            guests.end()
 
 
 class _Running:
     """One boot under way."""
 
-    def __init__(self, attempt: str, send: Send) -> None:
-        self._attempt, self._send = attempt, send
-        self.guests = Guests()
-        self._sent = 0
-        self._files = 0
-        self._bytes = 0
+    def __init__(self, attempt: str, send: Send, guests: Guests) -> None:
+        self._attempt, self._send, self._guests = attempt, send, guests
+        self._files = self._bytes = 0
         self._left_out: list[str] = []
-        self._steps: deque[tuple[float, str]] = deque(maxlen=MOST_STEPS)
 
-    def do(self, data: bytes, context: BuildContext, warehouse: Warehouse) -> dict[str, object]:
+    def do(self, data: bytes, context: BuildContext, warehouse: Warehouse) -> None:
         """Do it in a folder of its own, which is removed at its end."""
-        try:
-            self._tell(Progress(BEGINS))
-            with ScratchFolder("orchestrator-boot-") as folder:
-                task, artifacts = unpacked(data, warehouse.place)
-                assert isinstance(task, BootTask)
-                assert isinstance(artifacts, BootArtifacts)
-                task = dataclasses.replace(task, directory=folder / task.directory.name)
-                if task.boot.clock == "wall":  # by the accelerator of this machine, not of the client's
-                    machine = dataclasses.replace(artifacts.machine, timing=timing_of(task.boot))
-                    artifacts = dataclasses.replace(artifacts, machine=machine)
-                context = dataclasses.replace(context, warn=lambda text: self._tell(Progress(text)))
-                try:
-                    self._boot(Session(task, artifacts, context, self._emitter(task), self.guests.watch))
-                finally:
-                    self._send_files(task.directory)
-        except LabError as error:
-            end = "host" if isinstance(error, HostError) else "usage" if isinstance(error, UsageError) else "error"
-            return self._ended(end, what=error.what, where=error.where, hint=error.hint, detail=list(error.detail))
-        except Stopped:  # the client has gone, or has cancelled the boot
-            return self._ended("unwanted")
-        except Exception as error:  # of the worker's: the client tells it, and the worker serves others
-            return self._ended("error", what=f"{type(error).__name__}: {error}", where="", hint="", detail=[])
-        return self._ended("done")
+        self._tell(Progress(BEGINS))
+        with ScratchFolder("orchestrator-boot-") as folder:
+            task, artifacts = unpacked(data, warehouse.place)
+            assert isinstance(task, BootTask)
+            assert isinstance(artifacts, BootArtifacts)
+            task = dataclasses.replace(task, directory=folder / task.directory.name)
+            if task.boot.clock == "wall":  # by the accelerator of this machine, not of the client's
+                machine = dataclasses.replace(artifacts.machine, timing=timing_of(task.boot))
+                artifacts = dataclasses.replace(artifacts, machine=machine)
+            context = dataclasses.replace(context, warn=lambda text: self._tell(Progress(text)))
+            try:
+                self._boot(Session(task, artifacts, context, partial(self._emit, task.directory), self._guests.watch))
+            finally:
+                self._send_files(task.directory)
 
     def _boot(self, session: Session) -> None:
         """Do it, with its steps as the client's own boots have them."""
         boot = session.task.boot
         with (
-            own_steps(self._attempt, lambda line: self._steps.append((time.monotonic(), line))),
+            own_steps(self._attempt, lambda line: self._send(sent(self._attempt, StepLine(line)))),
             step_source(self._attempt),
             step(f"boot {boot.kernel} on {boot.cpu}"),
         ):
             run_boot(session)
 
-    def _emitter(self, task: BootTask) -> Callable[[Event], None]:
-        def emit(event: Event) -> None:
-            if isinstance(event, Outcome):
-                # A record's profile is there before the record is.
-                self._send_all(task.directory, (task.directory / PROFILES_FOLDER).glob("*"))
-            self._tell(event)
-
-        return emit
+    def _emit(self, folder: Path, event: Event) -> None:
+        if isinstance(event, Outcome):
+            # A record's profile is there before the record is.
+            self._send_all(folder, (folder / PROFILES_FOLDER).glob("*"))
+        self._tell(event)
 
     def _send_files(self, folder: Path) -> None:
         """Send all that is there, guests' logs first, and say what was left out of all that was."""
@@ -350,22 +235,14 @@ class _Running:
             else:
                 self._files += 1
                 self._bytes += size
-                self._tell(FileMessage(name=name, content=file.read_bytes()))
+                self._tell(FileMessage(name, file.read_bytes()))
             file.unlink()
 
     def _tell(self, body: Event | FileMessage) -> None:
-        self.guests.check()
-        self._send(sent(self._attempt, self._sent, body, self._new_steps()))
-        self._sent += 1
-
-    def _new_steps(self) -> Steps:
-        now = time.monotonic()
-        written = [self._steps.popleft() for _ in range(len(self._steps))]
-        return tuple((now - at, line) for at, line in written)
-
-    def _ended(self, end: str, **details: Any) -> dict[str, object]:
-        steps = [list(line) for line in self._new_steps()]
-        return {"end": end, "messages": self._sent, "steps": steps, **details}
+        self._guests.check()
+        if isinstance(body, Progress):
+            body = Progress(body.text[:_LONGEST_PROGRESS])
+        self._send(sent(self._attempt, body))
 
 
 # What has to be equal on a worker and its client before a number of the one is a number of the other's run.
@@ -402,23 +279,18 @@ class Versions(BaseModel):
 _NAMES = {"project": "this program at version", "code": "this program with content", "python": "Python", "qemu": "QEMU"}
 
 
-class Offer(BaseModel):
-    """What a worker says of itself: its name, versions, and the room for guests: how many, and MiB for all of them."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
-    versions: Versions
-    guests: int = Field(ge=1, le=MOST_GUESTS)
-    memory_mib: int = Field(ge=1, le=2**24)
-
-
 class Answer(BaseModel):
-    """What a worker says: its offer, or why it has none; its host's name; its cache, with MB that are free."""
+    """What a worker says of itself: versions and its room for guests, or the ``problem`` for which it has none.
+
+    ``memory_mib`` is for all of its ``guests``; ``free_mb`` is left where its ``cache`` is.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    offer: Offer | None = None
+    name: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,99})?$")
+    versions: Versions | None = None
+    guests: int = Field(default=0, ge=0, le=MOST_GUESTS)
+    memory_mib: int = Field(default=0, ge=0, le=2**24)
     problem: str = Field(default="", max_length=4000)
     host: str = Field(default="", max_length=300)
     cache: str = Field(default="", max_length=5000)
@@ -460,14 +332,10 @@ class BootPlugin(WorkerPlugin):
     name = _PLUGIN
 
     def __init__(self, name: str, guests: int, memory_mib: int) -> None:
-        self._given = (name, guests, memory_mib)
+        self.room: dict[str, Any] = {"name": name, "guests": guests, "memory_mib": memory_mib}
 
     def setup(self, worker: Worker) -> None:
         self.boots = Boots(cache_dir())
-
-    def offer(self) -> Offer:
-        name, guests, memory = self._given
-        return Offer(name=name, versions=Versions.here(), guests=guests, memory_mib=memory)
 
     def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
         if start in _UNDER_WAY and finish not in ("memory", "error"):
@@ -493,18 +361,18 @@ def _plugin(worker: Worker) -> BootPlugin:
     return plugin
 
 
-def do_boot(attempt: str, topic: str, data: bytes) -> dict[str, object]:
-    """On a worker, as a task: do a boot, which is sent by its messages on a topic; how it ended."""
+def do_boot(attempt: str, topic: str, data: bytes) -> None:
+    """On a worker, as a task: do a boot, which is sent by its messages on a topic. Raises what ends it."""
     worker = get_worker()
-    return _plugin(worker).boots.do(attempt, data, lambda message: worker.log_event(topic, message))
+    _plugin(worker).boots.do(attempt, data, lambda message: worker.log_event(topic, message))
 
 
 async def examine(dask_worker: Worker) -> str:
     """On a worker: what it says of itself, as JSON."""
-    return (await asyncio.to_thread(_examined, _plugin(dask_worker))).model_dump_json()
+    return (await asyncio.to_thread(_examined, _plugin(dask_worker).room)).model_dump_json()
 
 
-def _examined(plugin: BootPlugin) -> Answer:
+def _examined(room: dict[str, Any]) -> Answer:
     cache = cache_dir()
     existing = next(folder for folder in (cache, *cache.parents) if os.access(folder, os.F_OK))
     facts: dict[str, Any] = {
@@ -514,7 +382,7 @@ def _examined(plugin: BootPlugin) -> Answer:
         "free_mb": shutil.disk_usage(existing).free // 1_000_000,
     }
     try:
-        return Answer(offer=plugin.offer(), **facts)
+        return Answer(versions=Versions.here(), **room, **facts)
     except LabError as error:
         return Answer(problem=error.what, **facts)
 
@@ -524,10 +392,6 @@ async def missing(wanted: Sequence[Reference], dask_worker: Worker) -> list[Refe
     return await asyncio.to_thread(_plugin(dask_worker).boots.warehouse.missing, wanted)
 
 
-async def receive(reference: Reference, offset: int, piece: bytes, sender: str, dask_worker: Worker) -> str:
-    """On a worker: take a piece of a file; empty, or what its host lacks. Raises LabError for what is no such piece."""
-    try:
-        await asyncio.to_thread(_plugin(dask_worker).boots.warehouse.receive, reference, offset, piece, sender)
-    except HostError as error:
-        return error.what
-    return ""
+async def receive(reference: Reference, offset: int, piece: bytes, sender: str, dask_worker: Worker) -> None:
+    """On a worker: take a piece of a file. Raises HostError for a lack of room, LabError for what is no such piece."""
+    await asyncio.to_thread(_plugin(dask_worker).boots.warehouse.receive, reference, offset, piece, sender)

@@ -13,7 +13,9 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+
+from pydantic import Field
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.diagnostics import warning_note
@@ -45,7 +47,7 @@ from orchestrator.guest.machine import Machine
 from orchestrator.probes.kernel_text import KernelText
 from orchestrator.probes.symbols import Symbols
 from orchestrator.results import stored_profile
-from orchestrator.results.contract import UNITS, CellRecord, Status, valid_result
+from orchestrator.results.contract import UNITS, CellId, CellRecord, Status, valid_result
 from orchestrator.results.faults import check_room, storage_faults
 from orchestrator.run.guests import check_cpus, load_kernel_modules, started, unwatched, wait_for_clocksource
 from orchestrator.run.machines import machine_of
@@ -339,7 +341,7 @@ class Progress:
 class CellBegan:
     """A cell is being measured."""
 
-    cell: str
+    cell: CellId
 
 
 @dataclass(frozen=True)
@@ -350,10 +352,10 @@ class GuestBooted:
     is the fleet's worker that runs it; empty here.
     """
 
-    name: str
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+@-]{0,249}$")]
     command_line: tuple[str, ...]
     work: Mapping[str, str] = field(default_factory=dict)
-    restored_from: str | None = None
+    restored_from: Annotated[str, Field(pattern=r"^[0-9a-f]{1,64}$")] | None = None
     worker: str = ""
 
 

@@ -58,8 +58,6 @@ def test_its_workers_are_shown_and_take_little_memory(two_workers: CommandLine) 
     assert [(one["guests"], one["memory_mib"], one["running"]) for one in status["workers"]] == [(1, 1024, 0)] * 2
     assert (status["name"], status["missing"], status["keeper"]) == ("local", [], keeper_of(two_workers))
     assert two_workers.run("fleet", "status", status["scheduler"]).returncode == 0
-    examined = two_workers.run("doctor", "--fleet", "local")
-    assert (examined.returncode, examined.stdout.count("ok "), examined.stderr) == (0, 3, "")
     assert idle_mb(family(keeper_of(two_workers))) < IDLE_MB
 
 

@@ -35,8 +35,6 @@ benchmark: {{name: gtodbench, calls: 1000, repeats: 10}}
 """
 NOTHING = ""
 TEN_NOPS = '\tasm volatile("nop; nop; nop; nop; nop; nop; nop; nop; nop; nop");\n'
-NEVER = ("--keep-days", "36500")
-"""The tests' cache is the user's."""
 
 
 class Hook:
@@ -98,7 +96,7 @@ def good_run(lab: Path) -> str:
 def test_nights(config: Path, tmp_path: Path, hook: Hook) -> None:
     lab = tmp_path / "lab"
     command = CommandLine(lab, {"ORCHESTRATOR_WEBHOOK": hook.url})
-    night = ("nightly", config, *NEVER, "--mail", tmp_path / "mail", "--junit", tmp_path / "junit.xml")
+    night = ("nightly", config, "--mail", tmp_path / "mail", "--junit", tmp_path / "junit.xml")
 
     # The first is killed, and gone on with by the next.
     process = command.start(*night, stderr=subprocess.PIPE)
@@ -119,7 +117,6 @@ def test_nights(config: Path, tmp_path: Path, hook: Hook) -> None:
     with Store.open(lab) as store:
         (entry,) = store.runs()
     assert good_run(lab) == entry.id
-    assert (lab / "site" / "index.html").exists()
     assert [told["night"] for told in hook.told] == ["good"]
 
     # The second finds what became dearer, and tells everybody.
@@ -149,26 +146,17 @@ def test_nights(config: Path, tmp_path: Path, hook: Hook) -> None:
     assert "the webhook at 127.0.0.1 was not notified" in third.stderr
 
 
-@pytest.mark.nightly("another night: three seconds")
-def test_a_site_that_cannot_be_made_fails_the_night_and_loses_nothing(config: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("no site")
-    done = CommandLine(tmp_path / "lab").run("nightly", config, *NEVER, "--site", tmp_path / "file")
-    assert done.returncode == 3, done.stderr
-    assert "problem: site: " in done.stdout
-    assert (tmp_path / "file").read_text() == "no site"
-
-
 @pytest.mark.nightly("two more nights: five seconds")
 def test_what_was_measured_and_not_told_is_told(config: Path, tmp_path: Path) -> None:
     lab = tmp_path / "lab"
     command = CommandLine(lab)
-    measured = command.run("nightly", config, *NEVER)
+    measured = command.run("nightly", config)
     assert measured.returncode == 0, measured.stderr
     with Store.open(lab) as store:
         (entry,) = store.runs()
         store.remove_baseline("good-own")
     (lab / "nights" / "own").write_text(entry.started)
-    told = command.run("nightly", config, *NEVER)
+    told = command.run("nightly", config)
     assert told.returncode == 0, told.stderr
     assert "was measured, and not reported yet" in told.stderr
     assert good_run(lab) == entry.id
@@ -179,7 +167,7 @@ def test_what_was_measured_and_not_told_is_told(config: Path, tmp_path: Path) ->
 def test_a_night_that_cannot_be_measured_is_told(config: Path, tmp_path: Path, hook: Hook) -> None:
     command = CommandLine(tmp_path / "lab", {"ORCHESTRATOR_CACHE": str(tmp_path / "an empty cache")})
     reports = ("--mail", tmp_path / "mail", "--junit", tmp_path / "junit.xml", "--webhook", hook.url)
-    finished = command.run("nightly", config, *NEVER, *reports, "--offline")
+    finished = command.run("nightly", config, *reports, "--offline")
     assert finished.returncode == 3, finished.stderr
     assert [told["night"] for told in hook.told] == ["not measured"]
     assert "Subject: [own] not measured\n" in (tmp_path / "mail").read_text()

@@ -87,7 +87,7 @@ def test_a_key_is_its_owner_s_only_and_is_made_once(lab: Path, tmp_path: Path) -
     assert read_key(lab / "fleet" / "fleet.key") == before
 
 
-@pytest.mark.parametrize("command", [["fleet", "status"], ["fleet", "down"], ["doctor", "--fleet", "local"]])
+@pytest.mark.parametrize("command", [["fleet", "status"], ["fleet", "down"]])
 def test_without_a_fleet_the_way_to_one_is_told(command: list[str]) -> None:
     status, error = refused(*command)
     assert status == 2

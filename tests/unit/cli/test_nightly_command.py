@@ -71,8 +71,6 @@ def test_a_night_that_cannot_be_told_is_over(
         raise error
 
     monkeypatch.setattr(nightly, "night_run", measured)
-    monkeypatch.setattr(nightly, "_site", lambda *_: "")
-    monkeypatch.setattr(nightly, "_pruned", lambda *_: "")
     monkeypatch.setattr(nightly, "_keep_as_good", broken)
     with only_night(lab, "own") as note:
         note.begin()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,14 +21,14 @@ from record_builders import cell as a_record
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.registry import kinds
-from orchestrator.errors import BuildError
+from orchestrator.errors import BuildError, LabError
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.plan import Plan, plan
 from orchestrator.fleet.crew import FleetCrew
-from orchestrator.fleet.link import Ended, Heard, Joined, Left, Link, Offered, Told
+from orchestrator.fleet.link import Ended, Heard, Joined, Left, Link, T, Told
 from orchestrator.fleet.parcel import Parcel, unpacked
 from orchestrator.fleet.trust import OVERHEAD_MIB, Counts, counts
-from orchestrator.fleet.worker import BEGINS, Answer, FileMessage, Offer, Versions, sent
+from orchestrator.fleet.worker import BEGINS, Answer, Body, FileMessage, Versions, sent
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Machine
 from orchestrator.results.contract import CellRecord
@@ -35,7 +36,6 @@ from orchestrator.run.boot import (
     BootArtifacts,
     BootTask,
     CellBegan,
-    Event,
     GuestBooted,
     Outcome,
     Progress,
@@ -89,21 +89,18 @@ class Boot:
     task: BootTask
     memory_mib: int
     script: Iterator[Heard] = field(default_factory=lambda: iter(()))
-    said: int = 0
 
     @property
     def is_calibration(self) -> bool:
         return self.task.directory.name == "calibration"
 
-    def tell(self, body: Event | FileMessage, *steps: str) -> Told:
-        """The next message, with lines of a log."""
-        self.said += 1
-        return Told(sent(self.attempt, self.said - 1, body, tuple((0.0, line) for line in steps)))
+    def tell(self, body: Body) -> Told:
+        """The next message."""
+        return Told(sent(self.attempt, body))
 
-    def end(self, end: str = "done", **what: object) -> Ended:
-        """How it says that it ended."""
-        details = {"what": "", "where": "", "hint": "", "detail": []} if end not in ("done", "unwanted") else {}
-        return Ended(self.attempt, result={"end": end, "messages": self.said, **details, **what})
+    def end(self, error: BaseException | None = None) -> Ended:
+        """How it ended."""
+        return Ended(self.attempt, error)
 
 
 Script = Callable[[Boot], Iterator[Heard]]
@@ -219,12 +216,11 @@ class Stage(Link):
     def is_lost(self) -> bool:
         return self.is_broken
 
-    def ask_offer(self, address: str) -> None:
-        worker = self.workers[address]
-        offer = Offer(name=worker.name, versions=worker.versions, guests=worker.guests, memory_mib=worker.memory_mib)
-        self._pending.append(
-            lambda: self.heard.put(Offered(address, Answer(offer=offer) if worker.is_alive else Answer(problem="lost")))
-        )
+    def examined(self, address: str) -> Answer:
+        one = self.workers[address]
+        if not one.is_alive:
+            return Answer(problem="lost")
+        return Answer(name=one.name, versions=one.versions, guests=one.guests, memory_mib=one.memory_mib)
 
     def start(self, attempt: str, address: str, parcel: Parcel) -> None:
         worker = self.workers[address]
@@ -233,7 +229,7 @@ class Stage(Link):
         assert set(artifacts.cells) == {cell.id for cell in task.cells}
         self.started.append(boot)
         if not worker.is_alive:
-            self._pending.append(lambda: self.heard.put(Ended(attempt, error="its files could not be sent")))
+            self._pending.append(lambda: self.heard.put(Ended(attempt, LabError("its files could not be sent"))))
             return
         boot.script = worker.script(boot)
         self.boots[attempt] = boot
@@ -245,8 +241,13 @@ class Stage(Link):
         self.cancelled.append(attempt)
         self.boots.pop(attempt, None)
 
-    def do(self, work: Callable[[], None]) -> None:
-        self._pending.append(work)
+    def do(self, work: Callable[[], T], then: Callable[[T], object]) -> None:
+        def play() -> None:
+            with ThreadPoolExecutor(1) as pool:
+                done = pool.submit(work)
+            self.heard.put(lambda: then(done.result()))
+
+        self._pending.append(play)
 
     def close(self) -> None:
         raise AssertionError("a crew does not close its link")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.errors import LabError
+from orchestrator.errors import HostError, LabError
 from orchestrator.run.boot import Outcome, Progress
 
 pytest.importorskip("distributed", reason="the extra fleet is not installed")
@@ -24,7 +25,7 @@ pytest.importorskip("distributed", reason="the extra fleet is not installed")
 from staged_fleet import PLAYED, Boot, Play, Stage, Worker, honest, jobs_of, record_of
 
 from orchestrator.fleet.link import Ended, Heard, Joined, Told
-from orchestrator.fleet.worker import FileMessage, sent
+from orchestrator.fleet.worker import FileMessage, received, sent
 
 ANCHOR = "anchor"
 
@@ -94,14 +95,24 @@ class History:
         worker.script = script
 
     def say_again(self) -> None:
-        """What was heard before is heard once more."""
-        for item in self._draw.sample(self.stage.past, min(5, len(self.stage.past))):
+        """What was heard of boots that have ended comes late."""
+        late = [one for one in self.stage.past if attempt_of(one) not in self.stage.boots]
+        for item in self._draw.sample(late, min(5, len(late))):
             self.stage.heard.put(item)
 
     def noise(self) -> None:
         """Things that are of no boot."""
-        for item in (Told(None), Told(sent("nobody-1", 0, Progress("x"))), Ended("nobody-1", error="?")):
+        for item in (Told(None), Told(sent("nobody-1", Progress("x"))), Ended("nobody-1")):
             self.stage.heard.put(item)
+
+
+def attempt_of(item: Heard) -> str:
+    match item:
+        case Ended(attempt):
+            return attempt
+        case Told(message):
+            return received(message)[0]
+    return ""
 
 
 def lose_a_message(boot: Boot) -> None:
@@ -113,7 +124,7 @@ def lose_a_message(boot: Boot) -> None:
 
 def fail_host(boot: Boot) -> None:
     """It says that its host fails; what it has measured is checked like that of any other."""
-    boot.script = iter([boot.end("host", what="there is no room left")])
+    boot.script = iter([boot.end(HostError("there is no room left"))])
 
 
 def of_another_cell(boot: Boot) -> Told:
@@ -132,8 +143,8 @@ FAULTS: dict[str, Callable[[History], None]] = {
     "a member joins twice": lambda history: history.to_a_worker(
         lambda worker: history.stage.heard.put(Joined(worker.address))
     ),
-    "a task is cancelled": lambda history: history.say_last(lambda boot: Ended(boot.attempt, error="cancelled")),
-    "a boot fails": lambda history: history.say_last(lambda boot: boot.end("error", what="no such file")),
+    "a task is cancelled": lambda history: history.say_last(lambda boot: boot.end(CancelledError())),
+    "a boot fails": lambda history: history.say_last(lambda boot: boot.end(LabError("no such file"))),
     "a boot ends too soon": lambda history: history.say_last(lambda boot: boot.end()),
     "an outcome is of another cell": lambda history: history.say_last(of_another_cell),
     "a file leads out": lambda history: history.say_last(

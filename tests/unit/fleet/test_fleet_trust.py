@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from record_builders import cell, cells, failed, whole_system
 
-from orchestrator.fleet.trust import Member, Roster, Standing, checkable, counts, difference
+from orchestrator.fleet.trust import Member, Roster, Standing, checkable, choose, counts, difference
 from orchestrator.results.contract import CellRecord
 
 KPROBE = cell("kprobe")
@@ -64,11 +65,15 @@ MEMORY = st.sampled_from([256, 512, 1024, 4096])
 def admitted(roster: Roster, address: str, *, guests: int = 2, memory_mib: int = 1024, name: str = "") -> Member:
     """A worker that joins, and works."""
     assert roster.joined(address)
-    member = roster.member(address)
-    assert member is not None
+    member = roster.members[address]
     member.name, member.guests, member.memory_mib = name or address, guests, memory_mib
     member.standing = Standing.ADMITTED
     return member
+
+
+def chosen(roster: Roster, memory_mib: int, avoided: Collection[str] = (), *, is_timed: bool = False) -> Member | None:
+    """Who does a boot of the machine ``m``."""
+    return choose(roster.able(memory_mib, is_timed=is_timed), memory_mib, "m", avoided)
 
 
 def test_an_address_joins_once_until_its_worker_has_gone() -> None:
@@ -81,15 +86,15 @@ def test_an_address_joins_once_until_its_worker_has_gone() -> None:
     assert roster.left("a") is None
     assert roster.left("b") is None
     assert roster.joined("a")
-    assert roster.member("a") is not first
+    assert roster.members["a"] is not first
 
 
 @pytest.mark.parametrize("standing", [one for one in Standing if one is not Standing.ADMITTED])
 def test_only_who_works_gets_boots(standing: Standing) -> None:
     roster = Roster()
     admitted(roster, "a").standing = standing
-    assert (roster.choose(1, "m"), roster.slots(), roster.largest(), roster.working()) == (None, 0, 0, [])
-    assert roster.expected() == (standing is Standing.CANDIDATE)
+    assert (roster.able(1), roster.working()) == ([], [])
+    assert roster.has_candidates() == (standing is Standing.CANDIDATE)
 
 
 def test_who_has_the_machines_saved_guest_comes_first_and_then_who_has_most_room() -> None:
@@ -97,41 +102,40 @@ def test_who_has_the_machines_saved_guest_comes_first_and_then_who_has_most_room
     admitted(roster, "a", guests=1)
     large = admitted(roster, "b", guests=3, memory_mib=4096)
     knowing = admitted(roster, "c", guests=2)
-    assert roster.choose(100, "m") is large
+    assert chosen(roster, 100) is large
     knowing.known.add("m")
-    assert roster.choose(100, "m") is knowing
+    assert chosen(roster, 100) is knowing
     knowing.taken = {"1": 10, "2": 10}
-    assert roster.choose(100, "m") is large
-    assert (roster.slots(), roster.largest()) == (6, 4096)
+    assert chosen(roster, 100) is large
 
 
 def test_who_has_lost_a_boot_gets_it_only_where_no_other_can_do_it() -> None:
     roster = Roster()
     lost, other = admitted(roster, "a", guests=4), admitted(roster, "b", guests=1)
-    assert roster.choose(100, "m", ["a"]) is other
+    assert chosen(roster, 100, ["a"]) is other
     other.taken["1"] = 100
-    assert roster.choose(100, "m", ["a"]) is None  # until the other is free
+    assert chosen(roster, 100, ["a"]) is None  # until the other is free
     other.standing = Standing.RETIRED
-    assert roster.choose(100, "m", ["a"]) is lost
+    assert chosen(roster, 100, ["a"]) is lost
 
 
 def test_who_has_lost_a_boot_gets_it_again_where_it_is_too_large_for_the_others() -> None:
     roster = Roster()
     large = admitted(roster, "a", memory_mib=4096)
     admitted(roster, "b", memory_mib=512)
-    assert roster.choose(2048, "m", ["a"]) is large
+    assert chosen(roster, 2048, ["a"]) is large
 
 
 def test_times_are_measured_on_one_host() -> None:
     roster = Roster()
     roster.host_of_times = admitted(roster, "a", guests=1).name
     admitted(roster, "b", guests=8, memory_mib=4096)
-    first = roster.choose(100, "m", is_timed=True)
-    assert first is roster.member("a")
+    first = chosen(roster, 100, is_timed=True)
+    assert first is roster.members["a"]
     assert first is not None
     first.taken["1"] = 100
-    assert roster.choose(100, "m", is_timed=True) is None
-    assert roster.choose(100, "m") is roster.member("b")
+    assert chosen(roster, 100, is_timed=True) is None
+    assert chosen(roster, 100) is roster.members["b"]
 
 
 @dataclass
@@ -154,7 +158,7 @@ class Fleet(RuleBasedStateMachine):
 
     @rule(address=st.sampled_from(ADDRESSES), guests=st.integers(1, 3), memory=MEMORY)
     def join(self, address: str, guests: int, memory: int) -> None:
-        known = self.roster.member(address)
+        known = self.roster.members.get(address)
         was_gone = known is None or known.standing is Standing.GONE
         if was_gone:
             admitted(self.roster, address, guests=guests, memory_mib=memory)
@@ -171,7 +175,7 @@ class Fleet(RuleBasedStateMachine):
 
     @rule(address=st.sampled_from(ADDRESSES), standing=st.sampled_from([Standing.RETIRED, Standing.REFUSED]))
     def stop_working(self, address: str, standing: Standing) -> None:
-        member = self.roster.member(address)
+        member = self.roster.members.get(address)
         if member is not None and member.works:
             member.standing = standing
 
@@ -186,16 +190,17 @@ class Fleet(RuleBasedStateMachine):
         fitting = [one for one in working if one.memory_mib >= memory]
         if is_timed:
             fitting = [one for one in fitting if self.roster.host_of_times in ("", one.name)]
-        member = self.roster.choose(memory, machine, avoided, is_timed=is_timed)
+        assert self.roster.able(memory, is_timed=is_timed) == fitting
+        member = choose(fitting, memory, machine, avoided)
         if member is None:
             # Whoever waits is waited for: somebody works that will have room, or may never have lost the boot.
-            assert all(not one.has_room(memory) or (one.name in avoided and not is_timed) for one in fitting)
+            assert all(not one.has_room(memory) or one.name in avoided for one in fitting)
             if any(one.has_room(memory) for one in fitting):
                 assert any(one.name not in avoided and one.taken for one in fitting)
             return
         assert member in fitting
         assert member.has_room(memory)
-        if member.name in avoided and not is_timed:
+        if member.name in avoided:
             assert all(one.name in avoided for one in fitting)
         alike = [one for one in fitting if one.has_room(memory) and (one.name in avoided) == (member.name in avoided)]
         if machine not in member.known:
@@ -216,19 +221,13 @@ class Fleet(RuleBasedStateMachine):
 
     @invariant()
     def nobody_has_more_than_it_offers(self) -> None:
-        for member in self.roster:
+        for member in self.roster.members.values():
             assert len(member.taken) <= member.guests
             assert sum(member.taken.values()) <= member.memory_mib
 
     @invariant()
     def one_host_has_measured_times(self) -> None:
         assert len(self.hosts_of_times) <= 1
-
-    @invariant()
-    def its_sums_are_those_of_its_members(self) -> None:
-        working = [one for one in self.roster if one.standing is Standing.ADMITTED]
-        assert self.roster.slots() == sum(one.guests for one in working)
-        assert self.roster.largest() == max((one.memory_mib for one in working), default=0)
 
 
 def test_any_history_of_a_fleet() -> None:

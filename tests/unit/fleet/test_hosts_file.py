@@ -26,9 +26,10 @@ def test_hosts_become_orders(tmp_path: Path) -> None:
         "  - {ssh: 'two:2222', lab: /opt/lab, name: big, guests: 16, memory: 32G}\n"
         "  - {ssh: 'root@[2001:db8::1]:22', lab: lab}\n",
     )
-    assert load_hosts(file) == [
+    found = [WorkerOrder.model_validate(one.model_dump()) for one in load_hosts(file)]
+    assert found == [
         WorkerOrder(name="one.example", ssh="me@one.example", lab="probe-lab/lab"),
-        WorkerOrder(name="big", guests=16, memory_mib=32768, ssh="two:2222", lab="/opt/lab"),
+        WorkerOrder(name="big", guests=16, memory="32G", ssh="two:2222", lab="/opt/lab"),
         WorkerOrder(name="2001-db8--1", ssh="root@[2001:db8::1]:22", lab="lab"),
     ]
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import stat
 import sys
@@ -16,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.fleet.hosts import ssh_command, ssh_failure
-from orchestrator.fleet.state import Orders, WorkerOrder
+from orchestrator.fleet.state import Orders, Report, WorkerOrder
 
 pytest.importorskip("distributed", reason="the extra fleet is not installed")
 
@@ -36,33 +35,33 @@ def log(tmp_path: Path) -> Iterator[Path]:
         one.handlers, one.propagate = handlers, propagate
 
 
-def kept(program: str, *, stop_when_joined: bool = False, joins: bool = False) -> list[dict[str, Any]]:
-    """What a keeper reports of a worker that is this program of Python's."""
-    reports: list[dict[str, Any]] = []
+def kept(program: str, *, joins: bool = False) -> list[Report]:
+    """What a keeper reports of a worker that is this program of Python's; one that joins is ended then."""
+    reports: list[Report] = []
 
     async def keep() -> None:
-        stop = asyncio.Event()
         names = {"a": SimpleNamespace(name="here")} if joins else {}
         orders = Orders(name="x", key="the key", key_file="x.key", host="127.0.0.1", port=0, workers=())
         scheduler = cast(Any, SimpleNamespace(workers=names, address="tls://127.0.0.1:1"))
-        worker = keeper._Worker(WorkerOrder(name="here"), scheduler, orders, stop)
+        worker = keeper.Worker(WorkerOrder(name="here"), scheduler, orders)
         cast(Any, worker)._command = lambda: [sys.executable, "-c", program]
         keeping = asyncio.create_task(worker.keep())
-        await worker.settled.wait()
-        if stop_when_joined:
-            stop.set()
-        await keeping
+        while not reports:
+            await asyncio.sleep(0.01)
+        keeping.cancel()
+        await asyncio.wait([keeping])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(keeper, "_tell", lambda report: reports.append(json.loads(report.line())))
+        patch.setattr(keeper, "_tell", reports.append)
         asyncio.run(keep())
     return reports
 
 
 def test_a_worker_that_does_not_join_is_told_with_its_last_words(log: Path) -> None:
     (report,) = kept("print('\\x1b[2Ja\\rb' + 'z' * 10_000); print('no QEMU', end=''); raise SystemExit(3)")
-    assert (report["kind"], report["name"], report["text"]) == ("failed", "here", "it has ended with status 3")
-    assert report["detail"][-1] == "no QEMU"
+    first, *_, last = report.text.splitlines()
+    assert (report.kind, first) == ("failed", "worker here: has not joined: it has ended with status 3")
+    assert last == "    no QEMU"
     lines = log.read_text().splitlines()
     assert all(line.isprintable() and len(line) < 1100 for line in lines)
     assert any("here: no QEMU" in line for line in lines)
@@ -71,28 +70,27 @@ def test_a_worker_that_does_not_join_is_told_with_its_last_words(log: Path) -> N
 
 def test_a_worker_gets_the_key_and_ends_with_its_input(log: Path) -> None:
     program = "import sys; print(len(sys.stdin.read()))"
-    assert [one["kind"] for one in kept(program, joins=True, stop_when_joined=True)] == ["joined"]
+    assert kept(program, joins=True) == [Report(kind="joined", text="worker here: joined")]
     assert "here: 7" in log.read_text()
 
 
 def test_a_worker_that_says_nothing_and_does_not_join_is_ended(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeper, "_SILENCE_LIMIT", 0.1)
     (report,) = kept("import sys; sys.stdin.read()")
-    assert (report["kind"], report["text"]) == ("failed", "no output for 0.1 s")
+    assert (report.kind, report.text) == ("failed", "worker here: has not joined: no output for 0.1 s")
 
 
 def test_one_that_has_joined_may_say_nothing(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeper, "_SILENCE_LIMIT", 0.05)
     program = "import time; print('begun', flush=True); time.sleep(1); print('ended')"
-    reports = kept(program, joins=True, stop_when_joined=True)
-    assert [one["kind"] for one in reports] == ["joined"]
+    assert [one.kind for one in kept(program, joins=True)] == ["joined"]
     assert "here: ended" in log.read_text()
 
 
 def test_a_program_that_is_not_there_is_told(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/no/python")
     (report,) = kept("")
-    assert report["text"] == "/no/python cannot be started: No such file or directory"
+    assert report.text.endswith(": /no/python cannot be started: No such file or directory")
 
 
 def test_a_log_does_not_grow_beyond_its_limit(log: Path) -> None:

@@ -4,20 +4,22 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from orchestrator.errors import LabError
+from orchestrator.errors import HostError, LabError
 
 pytest.importorskip("distributed", reason="the extra fleet is not installed")
 
 from distributed import Client
 
-from orchestrator.fleet.link import Ended, Link
+from orchestrator.fleet.link import Ended, Joined, Left, Link
 from orchestrator.fleet.parcel import Parcel, Reference
 from orchestrator.fleet.worker import do_boot, missing, receive
 
@@ -32,19 +34,20 @@ class PlayedClient:
     """A client of Dask's whose one worker is played: it lacks every file."""
 
     status = "running"
-    scheduler = None
+    scheduler = SimpleNamespace(ncores=None)
 
     def __init__(self) -> None:
+        self.members: dict[str, int] = {}
         self.submitted: list[str] = []
         self.is_submitted = threading.Event()
-        self.receive: Callable[[], str] = lambda: ""
+        self.receive: Callable[[], None] = lambda: None
         self.submit_error: Exception | None = None
 
     def subscribe_topic(self, topic: str, handler: object) -> None:
         pass
 
-    def sync(self, function: object, callback_timeout: float) -> None:
-        pass
+    def sync(self, function: object, callback_timeout: float) -> dict[str, int]:
+        return dict(self.members)
 
     def run(self, function: object, *arguments: Any, **options: Any) -> dict[str, object]:
         if function is missing:
@@ -76,16 +79,15 @@ def link(client: PlayedClient) -> Iterator[Link]:
 
 
 def start(link: Link, attempt: str) -> None:
-    link.start(attempt, ADDRESS, Parcel(b"", {CONTENT: b"x"}))
+    link.start(attempt, ADDRESS, Parcel(b"", {CONTENT: Path(__file__)}))
 
 
 def test_a_boot_that_is_cancelled_while_its_files_travel_is_not_begun(client: PlayedClient, link: Link) -> None:
     is_sending, may_go_on = threading.Event(), threading.Event()
 
-    def slow() -> str:
+    def slow() -> None:
         is_sending.set()
         assert may_go_on.wait(LIMIT)
-        return ""
 
     client.receive = slow
     start(link, "boot1-1")
@@ -98,21 +100,26 @@ def test_a_boot_that_is_cancelled_while_its_files_travel_is_not_begun(client: Pl
 
 
 def test_a_worker_without_room_for_files_says_that_its_host_fails(client: PlayedClient, link: Link) -> None:
-    client.receive = lambda: "there is no room for 1 bytes"
+    full = HostError("there is no room for 1 bytes")
+
+    def receive() -> None:
+        raise full
+
+    client.receive = receive
     start(link, "boot1-1")
-    ended = link.heard.get(timeout=LIMIT)
-    assert ended == Ended("boot1-1", {"end": "host", "messages": 0, "what": "there is no room for 1 bytes"})
+    assert link.heard.get(timeout=LIMIT) == Ended("boot1-1", full)
     assert client.submitted == []
 
 
 def test_another_error_of_the_way_is_one_of_the_attempt(client: PlayedClient, link: Link) -> None:
-    def damaged() -> str:
+    def damaged() -> None:
         raise LabError("a/b is not what was sent")
 
     client.receive = damaged
     start(link, "boot1-1")
     ended = link.heard.get(timeout=LIMIT)
-    assert ended == Ended("boot1-1", error="its files could not be sent: a/b is not what was sent")
+    assert isinstance(ended, Ended)
+    assert str(ended.error) == "its files could not be sent: a/b is not what was sent"
 
 
 def test_a_boot_that_dask_does_not_take_has_ended(client: PlayedClient, link: Link) -> None:
@@ -120,4 +127,17 @@ def test_a_boot_that_dask_does_not_take_has_ended(client: PlayedClient, link: Li
     start(link, "boot1-1")
     ended = link.heard.get(timeout=LIMIT)
     assert isinstance(ended, Ended)
-    assert "cannot be serialized" in (ended.error or "")
+    assert "cannot be serialized" in str(ended.error)
+
+
+def test_who_comes_and_goes_is_told_until_the_scheduler_does_not_answer(client: PlayedClient, link: Link) -> None:
+    client.members = {"a": 1, "b": 1}
+    assert {link.heard.get(timeout=LIMIT), link.heard.get(timeout=LIMIT)} == {Joined("a"), Joined("b")}
+    client.members = {"b": 1, "c": 1}
+    assert [link.heard.get(timeout=LIMIT), link.heard.get(timeout=LIMIT)] == [Left("a"), Joined("c")]
+    assert not link.is_lost
+    client.members = cast(Any, None)
+    deadline = time.monotonic() + LIMIT
+    while not link.is_lost and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert link.is_lost

@@ -17,7 +17,6 @@ from full_disk import room
 from hypothesis import given
 from hypothesis import strategies as st
 from namespaces import OWN_MOUNTS, call_with_mount
-from pydantic import ValidationError
 
 from orchestrator.artifacts import digests
 from orchestrator.artifacts.compiler import Toolchain
@@ -25,8 +24,6 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import HostError, LabError
 from orchestrator.fleet.parcel import Parcel, Reference, Warehouse, packed, unpacked
-
-SHA256 = "0" * 64
 
 
 def written(path: Path, content: bytes = b"content") -> Path:
@@ -38,7 +35,7 @@ def written(path: Path, content: bytes = b"content") -> Path:
 def delivered(parcel: Parcel, there: Path) -> Any:
     """The objects, as they are unpacked where all files have come to a folder."""
     for reference, file in parcel.files.items():
-        content = file if isinstance(file, bytes) else file.read_bytes()
+        content = file.read_bytes()
         assert (len(content), hashlib.sha256(content).hexdigest()) == (reference.size, reference.sha256)
         written(there / reference.place, content)
     return unpacked(parcel.data, there.joinpath)
@@ -119,16 +116,13 @@ def test_files_that_are_not_named_travel_too(tmp_path: Path) -> None:
     assert (tmp_path / "there" / "kernels" / "k" / "System.map").read_bytes() == b"content"
 
 
-def test_boots_share_the_file_of_their_kernel(tmp_path: Path) -> None:
+def test_a_kernel_arrives_and_what_it_was_built_with_may_be_gone(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    one, other = kernel(cache), kernel(cache, "6.12.0")
-    parcels = [packed([one, number], cache) for number in range(2)]
-    assert parcels[0].files == parcels[1].files
-    assert {reference.place.partition("/")[0] for reference in parcels[0].files} == {"kernels", "objects"}
-    assert packed([other, 0], cache).files.keys().isdisjoint(parcels[0].files)
-    (there, number) = delivered(parcels[1], tmp_path / "there")
-    assert (number, there.release, there.config) == (1, "6.1.0", {"CONFIG_KPROBES": "y"})
-    assert there.image == tmp_path / "there" / "kernels" / "6.1.0" / "bzImage"
+    made = kernel(cache)
+    parcel = packed([made, made.image], cache)
+    there, image = delivered(parcel, tmp_path / "there")
+    assert (there.release, there.config) == ("6.1.0", {"CONFIG_KPROBES": "y"})
+    assert there.image == image == tmp_path / "there" / "kernels" / "6.1.0" / "bzImage"
     assert there.headers == tmp_path / "there" / "headers"
 
 
@@ -160,35 +154,6 @@ def test_a_file_that_cannot_be_read_is_an_error_of_the_system(tmp_path: Path) ->
     file.chmod(0)
     with reading_by_modes(), pytest.raises(PermissionError):
         packed(file, tmp_path / "cache")
-
-
-@pytest.mark.parametrize(
-    "place", ["", ".", "..", "/", "/etc/passwd", "//etc/passwd", "a/../../b", "a/..", "../a", "a\0b", "a/" * 600]
-)
-def test_a_place_that_leads_out_is_refused(place: str) -> None:
-    with pytest.raises(ValidationError):
-        Reference(place=place, sha256=SHA256, size=0)
-
-
-@given(st.text() | st.lists(st.sampled_from(["..", ".", "", "a", "b.ko", "/", "~"])).map("/".join))
-def test_every_place_is_below_the_folder(place: str) -> None:
-    root = Path("/cache/fleet")
-    try:
-        kept = Reference(place=place, sha256=SHA256, size=0).place
-    except ValidationError:
-        return
-    below = root / kept
-    assert below.is_relative_to(root)
-    assert below != root
-    assert ".." not in below.parts
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"sha256": "0" * 63}, {"sha256": "G" * 64}, {"sha256": SHA256 + "\n"}, {"size": -1}, {"size": 2**40}]
-)
-def test_a_reference_is_bounded(wrong: dict[str, object]) -> None:
-    with pytest.raises(ValidationError):
-        Reference.model_validate({"place": "a/b", "sha256": SHA256, "size": 1, **wrong})
 
 
 CONTENT = bytes(range(256)) * 4

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Does a fleet's scheduler tell each client who is there, and keep nothing of a run that has ended?"""
+"""Does what a worker says reach its client through a scheduler, and is nothing of a run kept that has ended?"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,13 @@ pytest.importorskip("distributed", reason="the extra fleet is not installed")
 from distributed import Client
 from distributed.security import Security
 
+from orchestrator.errors import HostError
+from orchestrator.fleet.link import Ended, Joined, Link, Told, connected
+from orchestrator.fleet.parcel import Parcel
 from orchestrator.fleet.scheduler import FleetScheduler, started_scheduler
-from orchestrator.fleet.target import MEMBERS, RUN_TOPIC, made_key, read_key, security_of, set_up_dask
-from orchestrator.fleet.worker import FleetWorker
+from orchestrator.fleet.target import RUN_TOPIC, made_key, read_key, security_of, set_up_dask
+from orchestrator.fleet.worker import BEGINS, BootPlugin, Boots, FleetWorker, Send, received, sent
+from orchestrator.run.boot import Progress
 
 LIMIT = 60.0
 """Seconds after which a test that waits for what never comes fails."""
@@ -28,9 +32,14 @@ RUN = f"{RUN_TOPIC}1"
 
 
 @pytest.fixture(scope="module")
-def security(tmp_path_factory: pytest.TempPathFactory) -> Security:
+def key(tmp_path_factory: pytest.TempPathFactory) -> str:
     set_up_dask()
-    return security_of(read_key(made_key(tmp_path_factory.mktemp("key") / "key")))
+    return read_key(made_key(tmp_path_factory.mktemp("key") / "key"))
+
+
+@pytest.fixture
+def security(key: str) -> Security:
+    return security_of(key)
 
 
 def on_a_scheduler(security: Security, do: Callable[[FleetScheduler], Awaitable[None]]) -> None:
@@ -60,39 +69,60 @@ async def until(is_so: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-def test_a_client_hears_of_who_is_there_and_who_leaves_in_one_row(security: Security, tmp_path: Path) -> None:
-    async def do(scheduler: FleetScheduler) -> None:
-        worker = FleetWorker(
-            scheduler.address, host="127.0.0.1", protocol="tls", security=security, local_directory=str(tmp_path)
-        )
-        async with worker, client_of(scheduler, security) as client:
-            heard: list[tuple[str, str]] = []
-            client.subscribe_topic(MEMBERS, lambda event: heard.append((event[1]["action"], event[1]["address"])))
-            await until(lambda: bool(heard))
-            assert heard == [("joined", worker.address)]
-            await worker.close()
-            await until(lambda: len(heard) > 1)
-            assert heard[1:] == [("left", worker.address)]
-
-    on_a_scheduler(security, do)
-
-
 def test_nothing_of_a_run_is_kept(security: Security) -> None:
     async def do(scheduler: FleetScheduler) -> None:
         topics: dict[str, Any] = scheduler._broker._topics
         async with client_of(scheduler, security) as client:
             heard: list[object] = []
             client.subscribe_topic(RUN, lambda event: heard.append(event[1]["content"]))
-            client.subscribe_topic(MEMBERS, lambda event: None)
-            await until(lambda: RUN in topics and MEMBERS in topics)
+            await until(lambda: RUN in topics)
             for number in range(3):
                 scheduler.log_worker_event("tls://127.0.0.1:1", RUN, {"content": bytes([number])})
             await until(lambda: len(heard) == 3)
             assert heard == [b"\0", b"\1", b"\2"]
             assert not topics[RUN].events
         assert RUN not in topics
-        assert not topics[MEMBERS].subscribers
         scheduler.log_worker_event("tls://127.0.0.1:1", RUN, {"content": b"late"})
         assert RUN not in topics
 
     on_a_scheduler(security, do)
+
+
+class FullBoots(Boots):
+    """Boots on a host whose disk is full."""
+
+    def do(self, attempt: str, data: bytes, send: Send) -> None:
+        send(sent(attempt, Progress(BEGINS)))
+        raise HostError("there is no room left", hint="make some")
+
+
+class FullPlugin(BootPlugin):
+    def setup(self, worker: object) -> None:
+        self.boots = FullBoots(Path("/nowhere"))
+
+
+def test_an_error_of_a_worker_arrives_as_it_was_behind_what_it_sent(key: str, tmp_path: Path) -> None:
+    def heard(scheduler: str, worker: str) -> list[object]:
+        with closing(Link(connected(scheduler, key))) as link:
+            link.start("boot1-1", worker, Parcel(b"", {}))
+            return [link.heard.get(timeout=LIMIT) for _ in range(3)]
+
+    async def do(scheduler: FleetScheduler) -> None:
+        async with FleetWorker(
+            scheduler.address,
+            host="127.0.0.1",
+            protocol="tls",
+            security=security_of(key),
+            local_directory=str(tmp_path),
+            plugins=(FullPlugin("full", 1, 1024),),
+        ) as worker:
+            items = await asyncio.to_thread(heard, scheduler.address, worker.address)
+        assert Joined(worker.address) in items
+        told, ended = (one for one in items if not isinstance(one, Joined))
+        assert isinstance(told, Told)
+        assert received(told.message) == ("boot1-1", Progress(BEGINS))
+        assert isinstance(ended, Ended)
+        assert isinstance(ended.error, HostError)
+        assert (ended.attempt, ended.error.what, ended.error.hint) == ("boot1-1", "there is no room left", "make some")
+
+    on_a_scheduler(security_of(key), do)

@@ -82,8 +82,7 @@ def mail(night: Night) -> EmailMessage:
 @pytest.fixture
 def bad(nights: Nights) -> Night:
     good = [cell("none"), cell("kprobe"), cell("jprobe"), cell("djprobe")]
-    problems = ["site: there is no room left to keep results"]
-    return nights(good, [cell("none"), dearer(1046.0), failed("jprobe", "the probe was not hit")], problems=problems)
+    return nights(good, [cell("none"), dearer(1046.0), failed("jprobe", "the probe was not hit")])
 
 
 def test_a_bad_night_says_first_what_is_wrong(bad: Night) -> None:
@@ -96,7 +95,6 @@ def test_a_bad_night_says_first_what_is_wrong(bad: Night) -> None:
         "beyond budget: djprobe vanished",
         "beyond budget: kprobe +10 instructions (+1.0 %)",
     ]
-    assert "problem: site: there is no room left to keep results" in said
 
 
 def test_what_is_beyond_can_be_measured_again(bad: Night) -> None:
@@ -120,7 +118,7 @@ def test_a_good_night_is_short(nights: Nights) -> None:
     night = nights([cell("none"), cell("kprobe")], [cell("none"), cell("kprobe")])
     assert night.is_good
     assert subject(night) == "[x] good: 2 unchanged"
-    assert not [line for line in lines(night) if line.startswith(("beyond", "again", "to accept", "problem"))]
+    assert not [line for line in lines(night) if line.startswith(("beyond", "again", "to accept"))]
 
 
 def test_a_cheaper_night_is_good(nights: Nights) -> None:
@@ -182,9 +180,7 @@ def test_the_mail_is_as_expected(bad: Night) -> None:
 
 
 def test_what_a_guest_says_makes_no_header(nights: Nights) -> None:
-    night = nights(
-        [cell("none")], [failed("none", "first\nBcc: everybody@example.org\n\nbody")], problems=["ü\nTo: a@b"]
-    )
+    night = nights([cell("none")], [failed("none", "first\nBcc: everybody@example.org\n\nbody ü\nTo: a@b")])
     message = mail(night)
     assert set(message.keys()) == {"Subject", "Date", "Content-Type", "Content-Transfer-Encoding", "MIME-Version"}
 
@@ -236,7 +232,7 @@ def test_junit_fails_a_cell_that_the_kernel_cannot_have_any_more(nights: Nights)
 
 def test_junit_fails_a_night_that_was_not_compared(nights: Nights, tmp_path: Path) -> None:
     night = replace(nights([cell("none")], [cell("none")]), compared=None, doubt="scipy is missing")
-    NightReport(None, tmp_path / "junit.xml", None).send(night, [])
+    NightReport(None, tmp_path / "junit.xml", None).send(night)
     suite = TestSuite.fromstring((tmp_path / "junit.xml").read_text())
     assert (suite.tests, suite.failures) == (2, 1)
     assert "scipy is missing" in suite.tostring().decode()
