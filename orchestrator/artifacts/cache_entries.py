@@ -45,6 +45,7 @@ class Kind(StrEnum):
     INITRAMFS = "initramfs"
     KERNEL_SOURCE = "kernel-source"
     KERNELS = "kernels"
+    MODULE_OBJECTS = "module-objects"
     MODULES = "modules"
     MODULE_FOLDERS = "module-folders"
     PROGRAMS = "programs"

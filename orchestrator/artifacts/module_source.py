@@ -39,6 +39,9 @@ _MARKERS = "marker.h"
 _FORMAT_ERRORS = "-Werror=format -Werror=format-extra-args"
 """A probe reads a marker's arguments as its format says: one that does not fit makes it read what was not passed."""
 
+_OBJECT = re.compile(r"(?<=\s)(\w+)\.o\b")
+_INCLUDED = re.compile(r'^\s*#\s*include\s+["<]([^">]+)', re.MULTILINE)
+
 _OWN_FOLDER = "-I$(src)"
 """What the kernel's headers include of a module is found there, such as the header of its tracepoints."""
 
@@ -57,6 +60,27 @@ class ModuleSource:
     name: str
     files: Mapping[str, str]
     origins: Mapping[str, Path] = field(default_factory=dict)
+
+    def parts(self) -> dict[str, dict[str, str]]:
+        """The names of all objects but the main one's, each with the texts that decide what is in it.
+
+        One of these is the module's name where a text has it (KBUILD_MODNAME).
+        """
+        kbuild = self.files["Kbuild"]
+        names = {Path(name).stem: name for name in self.files if re.fullmatch(r"\w+\.[cS]", name)}
+        listed = [one for one in _OBJECT.findall(kbuild) if one in names and one != f"{self.name}_main"]
+        parts = {}
+        for one in listed:
+            texts: dict[str, str] = {}
+            waiting = [names[one]]
+            while waiting:
+                name = waiting.pop()
+                if name in self.files and name not in texts:
+                    texts[name] = self.files[name]
+                    waiting += _INCLUDED.findall(texts[name])
+            is_named = any("KBUILD_MODNAME" in text for text in texts.values())
+            parts[one] = {**texts, "flags": kbuild.partition("ccflags-y")[2], "module": self.name if is_named else ""}
+        return parts
 
     def write(self, folder: Path) -> Path:
         """Write the files in a folder, as deep in it as paths lead out; return where the module's folder is then."""

@@ -249,9 +249,13 @@ def _build(context: BuildContext, kernel: Kernel, source: ModuleSource, places: 
     def build(folder: Path) -> None:
         with scratch_folder() as scratch:
             here = source.write(scratch)
-            finished = make_modules(kernel, places, here)
+            others = _take_objects(context, kernel, source, here)
+            mapped = f"-ffile-prefix-map={here}/="  # else a module's messages and build ID have the folder's name
+            finished = make_modules(kernel, places, here, [f"KCFLAGS={mapped}", f"KAFLAGS={mapped}"])
             if finished.status != 0:
                 raise _build_error(context, kernel, source, here, finished.stdout + finished.stderr)
+            if not finished.stderr:  # a warning is shown with each module
+                _keep_objects(context, kernel, others, here)
             strip_module(kernel, here / f"{source.name}.ko")
             shutil.copy(here / f"{source.name}.ko", folder / f"{source.name}.ko")
             (folder / "sources").mkdir()
@@ -262,6 +266,43 @@ def _build(context: BuildContext, kernel: Kernel, source: ModuleSource, places: 
     artifact = context.cache.obtain("modules", _inputs(kernel, source), label, build)
     warnings = shown_warnings(artifact.path / "sources", source.origins)
     return Module(source.name, artifact.path / f"{source.name}.ko", artifact.key, artifact.path / "sources", warnings)
+
+
+def _take_objects(
+    context: BuildContext, kernel: Kernel, source: ModuleSource, here: Path
+) -> dict[str, dict[str, object]]:
+    """Put the objects that other modules of the same texts have brought in their sources' place; return the others.
+
+    Nine of ten files of a module are in others as well, and each takes a third of a second: a module takes 1.3 seconds
+    of one CPU for 4.2. ``.o_shipped`` is Kbuild's own word for an object that is not compiled.
+    """
+    others = {}
+    for name, texts in source.parts().items():
+        inputs: dict[str, object] = {
+            "kernel": kernel.key,
+            "compiler": kernel.toolchain.version,
+            "object": name,
+            "texts": digest(texts),
+        }
+        found = context.cache.get("module-objects", inputs)
+        if found is None:
+            others[name] = inputs
+            continue
+        next(here.glob(f"{name}.[cS]")).unlink()
+        shutil.copy(found.path / f"{name}.o", here / f"{name}.o_shipped")
+        (here / f".{name}.o.cmd").touch()  # modpost reads it
+    return others
+
+
+def _keep_objects(
+    context: BuildContext, kernel: Kernel, objects: Mapping[str, Mapping[str, object]], here: Path
+) -> None:
+    for name, inputs in objects.items():
+
+        def keep(folder: Path, file: str = f"{name}.o") -> None:
+            shutil.copy(here / file, folder / file)
+
+        context.cache.obtain("module-objects", inputs, f"{name}.o for {kernel.spec.name}", keep)
 
 
 def _inputs(kernel: Kernel, source: ModuleSource) -> dict[str, object]:

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from experiment_boot import boot_of, boot_of_calls
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_source import ModuleSource, render
 from orchestrator.artifacts.modules import Module, build_modules
@@ -67,3 +69,21 @@ def test_the_labs_modules_build_without_a_warning(name: str, workshop: BuildCont
     for module in build_modules(workshop, kernel, wanted):
         assert isinstance(module, Module), module
         assert module.warnings == (), module.name
+
+
+@pytest.mark.kernels(EVERY_DAY)
+@pytest.mark.nightly("three modules built from nothing")
+def test_a_module_of_shared_objects_is_the_same(workshop: BuildContext, tmp_path: Path) -> None:
+    """All its bytes but the build ID: debug information names the folder of assembled files, and is stripped later."""
+    kernel = ready_kernel(workshop, kernels()[EVERY_DAY])
+
+    def content(cache: str, *templates: str) -> bytes:
+        context = BuildContext(Cache(tmp_path / cache))
+        modules = [build_modules(context, kernel, [render(name, {})])[0] for name in templates]
+        assert isinstance(modules[-1], Module), modules[-1]
+        plain = tmp_path / f"{cache}.ko"
+        subprocess.run(["objcopy", "--remove-section=.note.gnu.build-id", modules[-1].file, plain], check=True)
+        return plain.read_bytes()
+
+    assert content("alone", "kretprobe") == content("shared", "kprobe", "kretprobe")
+    assert list((tmp_path / "shared" / "module-objects").iterdir())

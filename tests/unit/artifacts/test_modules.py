@@ -251,6 +251,48 @@ def test_another_source_or_kernel_is_another_module(context: BuildContext, tmp_p
     assert built(elsewhere).key not in keys
 
 
+def test_an_object_that_modules_share_is_compiled_once(context: BuildContext, tmp_path: Path) -> None:
+    """It is one object where all is equal that it is made from: its texts, the flags, the kernel, the module's name."""
+    headers = tiny_kernel(tmp_path)
+    helper = '#include "shared.h"\nint helper(void) { return sizeof(WORD); }\n'
+    kbuild = "obj-m := {0}.o\n{0}-y := lab_tiny_main.o helper.o stub.o\n"
+    shared = {
+        "helper.c": helper,
+        "shared.h": "int shared(void);\n#define WORD int\n",
+        "Kbuild": kbuild.format("lab_tiny"),
+    }
+    one, other = tiny(**shared), tiny(**shared, **{"lab_tiny_main.c": "int tiny(void) { return 2; }\n"})
+    wider = tiny(**{**shared, "shared.h": "int shared(void);\n#define WORD long\n"})
+
+    def objects() -> set[str]:
+        return {artifact.label for artifact in context.cache.artifacts() if artifact.kind == "module-objects"}
+
+    def compiled(source: ModuleSource) -> list[str]:
+        before = set(context.cache.root.glob("module-objects/*"))
+        built(build_modules(context, headers, [source])[0])
+        return sorted(
+            file.name
+            for folder in set(context.cache.root.glob("module-objects/*")) - before
+            for file in folder.glob("*.o")
+        )
+
+    assert compiled(one) == ["helper.o", "stub.o"]
+    assert objects() == {"helper.o for debian-amd64", "stub.o for debian-amd64"}
+    assert compiled(other) == []
+    assert compiled(wider) == ["helper.o"]
+    named = {"helper.c": 'int helper(void) { return sizeof("KBUILD_MODNAME"); }\n'}
+    assert compiled(tiny(**shared | named)) == ["helper.o"]
+    again = ModuleSource("lab_other", {**(other.files | named), "Kbuild": kbuild.format("lab_other")})
+    assert compiled(again) == ["helper.o", "lab_tiny_main.o"]
+    warned = {"helper.c": "static int unused(void) { return 1; }\nint helper(void) { return 0; }\n"}
+    first, second = (
+        built(build_modules(context, headers, [tiny(**shared | warned | {"lab_tiny_main.c": main})])[0])
+        for main in ("int tiny(void) { return 3; }\n", "int tiny(void) { return 4; }\n")
+    )
+    assert "unused" in first.warnings[0]
+    assert second.warnings == first.warnings
+
+
 def test_one_that_does_not_compile_is_reported_with_its_line(context: BuildContext, tmp_path: Path) -> None:
     broken = tiny(**{"lab_tiny_main.c": '#include "shared.h"\n\nint tiny(void) { return shared( }\n'})
     module, result = build_modules(context, tiny_kernel(tmp_path), [tiny(), broken])
