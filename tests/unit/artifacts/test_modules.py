@@ -282,7 +282,7 @@ def test_an_object_that_modules_share_is_compiled_once(context: BuildContext, tm
     assert compiled(wider) == ["helper.o"]
     named = {"helper.c": 'int helper(void) { return sizeof("KBUILD_MODNAME"); }\n'}
     assert compiled(tiny(**shared | named)) == ["helper.o"]
-    again = ModuleSource("lab_other", {**(other.files | named), "Kbuild": kbuild.format("lab_other")})
+    again = ModuleSource("lab_other", {**other.files, **named, "Kbuild": kbuild.format("lab_other")})
     assert compiled(again) == ["helper.o", "lab_tiny_main.o"]
     warned = {"helper.c": "static int unused(void) { return 1; }\nint helper(void) { return 0; }\n"}
     first, second = (
