@@ -69,11 +69,6 @@ class MarkerLoops:
     module_name: str
     left: Callable[[], float] = lambda: COMMAND_LIMIT
 
-    def per_round(self, loop: str, rounds: int, *, copies: bool = False) -> float:
-        """TSC units of one round: instructions on the exact clock."""
-        once, twice = self.timed(loop, rounds, copies=copies)
-        return (twice - once) / rounds
-
     def timed(self, loop: str, rounds: int, *, copies: bool = False) -> tuple[int, int]:
         """TSC units of so many rounds, and of twice as many.
 
@@ -369,9 +364,6 @@ def _loaded(guest: Guest, module: Module, deadline: CellDeadline) -> Iterator[Ma
         guest.run(["rmmod", module.name])
         raise
     guest.succeed(["rmmod", module.name])
-
-
-# The table, its cells, and the kind.
 
 
 class MarkersBenchmark(BenchmarkChoice):
