@@ -265,7 +265,7 @@ def acceptance(night: Night) -> str | None:
     """The command that makes a night the one that later ones are compared with; None where it is, or has failed."""
     if night.is_good or night.failed or night.run.unfinished:
         return None
-    return command("baseline", "set", good_night(night.experiment), night.run.record.run)
+    return command("compare", "--set-baseline", good_night(night.experiment), night.run.record.run)
 
 
 # A night on a terminal or in a journal: what happened, and where the rest is.

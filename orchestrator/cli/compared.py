@@ -21,6 +21,7 @@ from orchestrator.comparison.comparison import (
 from orchestrator.errors import LabError, UsageError
 from orchestrator.experiment.source import stored_budgets
 from orchestrator.paths import lab_dir
+from orchestrator.plain_text import shown
 from orchestrator.program import PROGRAM
 from orchestrator.results.budgets import CellFilter, FilterError, cells_named, names_of
 from orchestrator.results.contract import CellRecord
@@ -64,7 +65,7 @@ def cells_of_run(run: str, cell: str) -> NamedCells:
 
 _SHOWN = 10
 _NAME_CELLS = f"name one cell of each: {PROGRAM} compare RUN:CELL RUN:CELL"
-_SET_A_BASELINE = f"name both: {PROGRAM} compare A B; or once: {PROGRAM} baseline set default RUN"
+_SET_A_BASELINE = f"name both: {PROGRAM} compare A B; or once: {PROGRAM} compare --set-baseline default RUN"
 
 
 def compared(names: Sequence[str], only: Sequence[str]) -> ComparedRuns:
@@ -165,22 +166,14 @@ def _selected(pairs: Sequence[CellPair], only: Sequence[str]) -> Sequence[CellPa
         found = {
             place
             for place, pair in enumerate(pairs)
-            if any(_matches(cells, cell) for cell in (pair.before, pair.after))
+            if any(cell is not None and cells.matches(names_of(cell)) for cell in (pair.before, pair.after))
         }
         if not found:
             hint = cells.remark or "choose among these cells, by parts of their names"
-            raise UsageError("no cell matches", where=f"--only {text!r}", detail=_listed(pairs), hint=hint)
+            cells_there = ["cells:", *shown([pair.title for pair in pairs], _SHOWN)]
+            raise UsageError("no cell matches", where=f"--only {text!r}", detail=cells_there, hint=hint)
         wanted |= found
     return [pair for place, pair in enumerate(pairs) if place in wanted]
-
-
-def _matches(wanted: CellFilter, cell: CellRecord | None) -> bool:
-    return cell is not None and wanted.matches(names_of(cell))
-
-
-def _listed(pairs: Sequence[CellPair]) -> Sequence[str]:
-    more = [f"... and {len(pairs) - _SHOWN} more"] if len(pairs) > _SHOWN else []
-    return ["cells:", *(pair.title for pair in pairs[:_SHOWN]), *more]
 
 
 def _nothing(before: Run, after: Run, pairs: Sequence[CellPair], refused: Sequence[str]) -> UsageError:
@@ -195,14 +188,11 @@ def _nothing(before: Run, after: Run, pairs: Sequence[CellPair], refused: Sequen
         return UsageError(what, detail=refused[:_SHOWN], hint=_NAME_CELLS)
     detail = []
     for run, cells in ((before, [pair.before for pair in pairs]), (after, [pair.after for pair in pairs])):
-        ids = [cell.id for cell in cells if cell is not None]
-        detail += [f"{run.record.run}:{one}" for one in ids[: _SHOWN // 2]]
-        detail += [f"... and {len(ids) - _SHOWN // 2} more"] if len(ids) > _SHOWN // 2 else []
+        detail += shown([f"{run.record.run}:{cell.id}" for cell in cells if cell is not None], _SHOWN // 2)
     return UsageError(f"{what}: no two cells have one id", detail=detail, hint=_NAME_CELLS)
 
 
 def _origin(run: Run) -> Origin:
-    """What a run was made with: its own file, or what this lab's store has of it."""
     facts = None
     with opened_store() as store:
         if store is not None and any(entry.id == run.record.run for entry in store.runs()):
@@ -210,14 +200,13 @@ def _origin(run: Run) -> Origin:
     return origin_of(run.directory, facts)
 
 
-# The stored cells that ``diff A B`` compares, and what to say where A and B name none.
+# The stored cells that ``profile A B`` compares, and what to say where A and B name none.
 
 _SHOWN_PAIRS = 20
 
 
 def first_of(names: Sequence[str]) -> list[str]:
-    """The first of many names, as an error lists them."""
-    return [*names[:_SHOWN_PAIRS], *(["..."] if len(names) > _SHOWN_PAIRS else [])]
+    return shown(names, _SHOWN_PAIRS, "...")
 
 
 @dataclass(frozen=True)

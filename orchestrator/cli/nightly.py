@@ -201,10 +201,11 @@ def nightly(
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Measure an experiment, compare it with the last good night, rebuild the site, prune the cache, print a summary.
+    """Measure, compare with the last good night, publish, clean up.
 
-    A night that was interrupted is gone on with. Exits with 0 after a good night, with 1 where a cell failed or is
-    beyond its budget, and with 3 where the site or the cache could not be seen to.
+    The site is rebuilt, the cache pruned, a summary printed. A night that was interrupted is gone on with. Exits with 0
+    after a good night, with 1 where a cell failed or is beyond its budget, and with 3 where the site or the cache could
+    not be seen to.
     """
     report = NightReport.checked(mail, junit, webhook)
     file = config or data_dir("configs") / _EXPERIMENT

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""``orchestrator profile``, ``diff`` and ``disasm``: where instructions went, what differs, where probes can be."""
+"""``orchestrator profile`` and ``disasm``: where instructions went, what differs between two, where probes can be."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from orchestrator.artifacts.module_source import render
 from orchestrator.artifacts.modules import build_modules
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.cli import one_guest, options
-from orchestrator.cli.commits import TwoKernels
-from orchestrator.cli.compared import cells_of_run, difference_of, named, stored_pairs
+from orchestrator.cli.commits import Wanted, profiled_on_kernels
+from orchestrator.cli.compared import Side, cells_of_run, difference_of, named, stored_pairs
 from orchestrator.cli.measuring import Measuring, outcome
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
 from orchestrator.files import ScratchFolder
+from orchestrator.paths import lab_dir
 from orchestrator.probes.placement import FunctionPlaces, answered, places_of
 from orchestrator.probes.point import wrong_point_reason
 from orchestrator.profile.difference import ComparedCode, annotated, per_call, with_code
@@ -48,6 +49,7 @@ from orchestrator.report.profile_sheets import (
 )
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
+from orchestrator.results.runs import find_run
 from orchestrator.results.stored_profile import (
     CellProfile,
     FunctionDifference,
@@ -58,21 +60,27 @@ from orchestrator.results.stored_profile import (
 )
 from orchestrator.run.guests import started
 
-# ``orchestrator profile``: where the instructions of a run's cells went.
+# ``orchestrator profile``: where the instructions of a run's cells went, or what differs between two.
 
 
 @options.expected_failures
 def profile(
-    run: Annotated[
+    first: Annotated[
         str,
         typer.Argument(
-            metavar="RUN",
-            help="A run's directory, its id, or 'latest'; or cells of it, RUN:CELL.",
+            metavar="A",
+            help="A run's directory, its id, or 'latest'; or cells of it, RUN:CELL. With --config a kernel.",
             autocompletion=options.runs,
         ),
     ] = "latest",
-    cell: Annotated[
-        str | None, typer.Argument(metavar="CELL", help="A cell's id, or parts of it, such as kprobe; default: all.")
+    second: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="CELL|B",
+            help="A cell of A, by its id or parts of it, such as kprobe; default: all. "
+            "Or another run, or RUN:CELL, or kernel: what B's calls execute more than A's.",
+            autocompletion=options.runs,
+        ),
     ] = None,
     form: options.FormOption = options.Form.TABLE,
     limit: options.Limit = 20,
@@ -82,24 +90,66 @@ def profile(
     depth: options.Depth = 24,
     share: options.Share = 1.0,
     annotate: Annotated[
-        str | None, typer.Option(metavar="FUNCTION", help="The function's instructions, each with its count per call.")
+        str | None,
+        typer.Option(
+            "--annotate", "--symbol", metavar="FUNCTION", help="The function's instructions, each with its counts."
+        ),
     ] = None,
     callgrind: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the profile of one cell for KCachegrind.")
     ] = None,
     folded: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the folded stacks of one cell.")] = None,
     flame_graph: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the stacks of one cell, as SVG.")
+        Path | None, typer.Option(metavar="FILE", help="Draw the stacks of one cell, or of two, red where B has more.")
     ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            readable=False, metavar="CONFIG", help="Measure this experiment on the kernels A and B, compare those."
+        ),
+    ] = None,
+    overrides: options.ConfigOverrides = None,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="FILTER", help="With --config: only these cells, as run does.")
+    ] = None,
+    offline: options.Offline = False,
+    verbose: options.Verbose = False,
 ) -> None:
-    """Print where the instructions of each call went: by symbol, by class of instruction, and what missed in caches."""
+    """Print where instructions went, or what B executes more than A.
+
+    By symbol, by class of instruction, and what missed in caches; of two by symbol, the largest change first. With
+    --config, exits with 1 when a cell failed.
+    """
     files = {"callgrind": callgrind, "folded": folded, "flame_graph": flame_graph}
     written = [f"--{kind.replace('_', '-')}" for kind, file in files.items() if file is not None]
     others = {"--annotate": annotate is not None, ", ".join(written): bool(written)}
     options.check_one({"--tree": tree, **others})
-    options.check_one({f"--format {form}": form is not options.Form.TABLE, **others})
+    other = second if second is not None and (config is not None or _is_other(first, second)) else None
+    if other is None or written:  # the instructions of two have all forms
+        options.check_one({f"--format {form}": form is not options.Form.TABLE, **others})
     options.check_writable(*files.values())
-    profiles = _profiles(run, cell)
+    if config is None and (only or overrides):
+        what = "--only and --set are for what --config measures"
+        raise UsageError(what, hint="of stored cells RUN:CELL names one")
+    if config is not None and other is None:
+        raise UsageError("--config needs two kernels", hint=f"{PROGRAM} profile --config CONFIG A B")
+    if other is not None:
+        if callgrind or folded:
+            raise UsageError(f"{' and '.join(written)}: of one cell, not of two", hint="draw both: --flame-graph FILE")
+        missing: Sequence[CellRecord] = ()
+        if config is None:
+            pairs = stored_pairs(first, other)
+        else:
+            wanted = Wanted(config, Measuring(offline=offline, verbose=verbose), overrides or (), only or ())
+            parts = ["stacks"] if tree or flame_graph is not None else ["symbols"]
+            pairs, missing = profiled_on_kernels(wanted, (first, other), parts)
+        _print_differences(pairs, form, limit or None, Cut(depth, share) if tree else None, annotate, flame_graph)
+        for cell in missing:
+            print(f"not compared: {cell.id}: {outcome(cell)}", file=sys.stderr)
+        if not pairs:  # of stored cells there are some
+            raise LabError("no cell has a number on both kernels")
+        raise typer.Exit(1 if any(cell.status == "failed" for cell in missing) else 0)
+    profiles = _profiles(first, second)
     if written:
         for kind, file in files.items():
             if file is not None:
@@ -121,6 +171,18 @@ def profile(
         )
 
 
+def _is_other(first: str, second: str) -> bool:
+    """Whether the second name is that of a run, or of a cell of one, and not of a cell of the first."""
+    if ":" in first and not Path(first).is_dir():  # it names its own cells
+        return True
+    is_cell = ":" in second and not Path(second).is_dir()
+    try:
+        find_run(second.rpartition(":")[0] if is_cell else second, lab_dir())
+    except LabError:
+        return False
+    return True
+
+
 def _write(profiles: Sequence[CellProfile], kind: str, file: Path) -> None:
     """Write the profile of the only cell in one of the formats for other programs."""
     if len(profiles) != 1:
@@ -139,69 +201,25 @@ def _profiles(run: str, cell: str | None) -> Sequence[CellProfile]:
     return [load_profile(chosen.run.directory, one) for one in wanted]
 
 
-# ``orchestrator diff``: what differs between two cells, the cells of two runs, or two kernels.
-
-_HELP = "A run, or one of its cells: RUN:CELL, such as latest:kprobe. With --config a kernel."
-
-
-@options.expected_failures
-def diff(
-    before: Annotated[str, typer.Argument(metavar="A", help=_HELP, autocompletion=options.runs)],
-    after: Annotated[str, typer.Argument(metavar="B", help=_HELP, autocompletion=options.runs)],
-    form: options.FormOption = options.Form.TABLE,
-    limit: options.Limit = 20,
-    symbol: Annotated[
-        str | None, typer.Option(metavar="FUNCTION", help="Compare this function by instruction.")
-    ] = None,
-    tree: Annotated[
-        bool, typer.Option("--tree", help="Compare calls, each with all that it calls; profiles need stacks.")
-    ] = False,
-    depth: options.Depth = 24,
-    share: options.Share = 1.0,
-    flame_graph: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Draw calls as SVG, red where B executes more; profiles need stacks."),
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            readable=False, metavar="CONFIG", help="Measure this experiment on the kernels A and B, compare those."
-        ),
-    ] = None,
-    overrides: options.ConfigOverrides = None,
-    only: Annotated[
-        list[str] | None, typer.Option(metavar="FILTER", help="With --config: only these cells, as run does.")
-    ] = None,
-    offline: options.Offline = False,
-    verbose: options.Verbose = False,
+def _print_differences(
+    pairs: Sequence[tuple[Side, Side]],
+    form: options.Form,
+    limit: int | None,
+    cut: Cut | None,
+    symbol: str | None,
+    picture: Path | None,
 ) -> None:
-    """Print what B's calls execute more than A's, by symbol, the largest change first.
-
-    With --config, exits with 1 when a cell failed.
-    """
-    options.check_one({"--symbol": symbol is not None, "--tree": tree, "--flame-graph": flame_graph is not None})
-    options.check_one({"--flame-graph": flame_graph is not None, f"--format {form}": form is not options.Form.TABLE})
-    options.check_writable(flame_graph)
-    if config is None and (only or overrides):
-        what = "--only and --set are for what --config measures"
-        raise UsageError(what, hint="of stored cells RUN:CELL names one")
-    missing: Sequence[CellRecord] = ()
-    if config is None:
-        pairs = stored_pairs(before, after)
-    else:
-        parts = ["stacks"] if tree or flame_graph is not None else ["symbols"]
-        wanted = TwoKernels(config, (before, after), overrides or [], only or [])
-        pairs, missing = wanted.measured(parts, Measuring(offline=offline, verbose=verbose))
+    """What differs between the cells of each pair: as trees of calls that are ``cut``, in one function, or drawn."""
     differences = [difference_of(*pair) for pair in pairs]
-    if flame_graph is not None:
-        _draw(differences, flame_graph)
-    elif tree:
+    if picture is not None:
+        _draw(differences, picture)
+    elif cut is not None:
         trees = [(one, compared_trees(call_tree(one.before), call_tree(one.after))) for one in differences]
         options.print_profiles(
             "Differences",
             form,
             trees,
-            lambda both: [tree_difference_sheet(*both, Cut(depth, share))],
+            lambda both: [tree_difference_sheet(*both, cut)],
             lambda both: tree_difference_json(*both),
         )
     elif symbol is not None:
@@ -212,13 +230,8 @@ def diff(
     else:
         compared = [with_code(one) for one in differences]
         options.print_profiles(
-            "Differences", form, compared, lambda one: [difference_sheet(one, limit or None)], difference_json
+            "Differences", form, compared, lambda one: [difference_sheet(one, limit)], difference_json
         )
-    for cell in missing:
-        print(f"not compared: {cell.id}: {outcome(cell)}", file=sys.stderr)
-    if not pairs:  # of stored cells there are some
-        raise LabError("no cell has a number on both kernels")
-    raise typer.Exit(1 if any(cell.status == "failed" for cell in missing) else 0)
 
 
 def _functions(
@@ -273,7 +286,10 @@ def disasm(
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Print a function's instructions, and which probes a guest's kernel takes at each."""
+    """Print a function's instructions and the probes each can take.
+
+    A guest of the kernel is asked which.
+    """
     symbol, bounds = _place(function)
     spec = kernel_spec(name)
     context = options.open_context(offline=offline)

@@ -80,7 +80,10 @@ def run(
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Run experiments, one file after the other, and print their tables. Exits with 1 when a cell failed."""
+    """Run experiments, one after the other, and print their tables.
+
+    Exits with 1 when a cell failed.
+    """
     # All files are checked before the first one runs.
     experiments = [load_experiment(config, kinds(), overrides or [], qemu_cpu_names) for config in configs]
     if profile:
