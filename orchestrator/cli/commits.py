@@ -23,7 +23,7 @@ from orchestrator.artifacts.sources import included, read_c_source
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.cli import options
-from orchestrator.cli.compared import Side, compared_kernels, compared_runs, difference_of, first_of
+from orchestrator.cli.compared import Side, compared_kernels, compared_runs, difference_of, shown_ids
 from orchestrator.cli.measuring import Measuring
 from orchestrator.comparison.comparison import ComparedRuns, pairs_by_kernel
 from orchestrator.errors import ConfigError, HostError, LabError, UsageError
@@ -239,7 +239,7 @@ def compared_anew(wanted: Wanted, names: tuple[str, str], kconfig: Path | None, 
     if kconfig or make:
         raise UsageError("--kconfig and --make are for two commits of a kernel's tree", hint="leave them out")
     # With the instructions by symbol wherever they can be proved.
-    return compared_kernels(wanted.on_kernels(names, with_symbols), kernel_names(names), [])
+    return compared_kernels(wanted.on_kernels(names, with_symbols), _kernel_names(names), [])
 
 
 def profiled_on_kernels(
@@ -250,13 +250,13 @@ def profiled_on_kernels(
     Pairs of cells that have a number on both kernels, and the cells that have none.
     """
     run = wanted.on_kernels(kernels, lambda whole: only_profiled(with_profile(whole, parts)))
-    pairs = [(one.before, one.after) for one in pairs_by_kernel(run.record.cells, *kernel_names(kernels))]
+    pairs = [(one.before, one.after) for one in pairs_by_kernel(run.record.cells, *_kernel_names(kernels))]
     both = [(one, other) for one, other in pairs if one is not None and other is not None]
     numbers = [(Side(run, one), Side(run, other)) for one, other in both if one.status == other.status == "ok"]
     return numbers, [cell for cell in run.record.cells if cell.status != "ok"]
 
 
-def kernel_names(kernels: tuple[str, str]) -> tuple[str, str]:
+def _kernel_names(kernels: tuple[str, str]) -> tuple[str, str]:
     before, after = (kernel_spec(kernel_name(name)).name for name in kernels)
     return before, after
 
@@ -312,7 +312,7 @@ class MeasuredCommits:
             found = found or [cell for cell in cells if parts <= set(cell.id.split("/"))]
         if len(found) == 1:
             return found[0]
-        shown = first_of([cell.id for cell in found or cells])
+        shown = shown_ids([cell.id for cell in found or cells])
         what = f"--cell: {len(found) or 'no'} cells are named" + ("" if self.name is None else f" '{self.name}'")
         hint = f"name one of them: --cell {shown[0]}" if shown else "the experiment has no cell"
         raise UsageError(what, where=str(self.runs.config), detail=shown, hint=hint)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -91,12 +92,11 @@ def compare(
     """
     given = names or []
     options.check_one({"--set-baseline": set_baseline is not None, "--remove-baseline": remove_baseline is not None})
-    if set_baseline is not None or remove_baseline is not None:
-        _check_number(given, 1 if set_baseline is not None else 0)
-        if set_baseline is not None:
-            _set(set_baseline, *given)
-        elif remove_baseline is not None:
-            _remove(remove_baseline)
+    if set_baseline is not None:
+        _set(set_baseline, given)
+        return
+    if remove_baseline is not None:
+        _remove(remove_baseline, given)
         return
     if out is not None:
         if form is not ComparisonForm.HTML:
@@ -112,26 +112,34 @@ def compare(
         measuring = options.loaded("cli.measuring:Measuring")(offline=offline, verbose=verbose, fleet=fleet)
         wanted = options.loaded("cli.commits:Wanted")(config, measuring, overrides or (), only or ())
         compared = options.loaded("cli.commits:compared_anew")(wanted, (given[0], given[1]), kconfig, make or ())
-    elif overrides or kconfig or make:
-        raise UsageError("--set, --kconfig and --make are for what --config measures", hint="leave them out")
-    elif fleet is not None:
-        raise UsageError("--fleet is for what --config measures", hint="leave it out")
-    elif any("@" in name and ":" not in name and is_revision(name) for name in given):  # a cell's id may have a @
-        hint = f"{PROGRAM} compare --config CONFIG TREE@A TREE@B"
-        raise UsageError("commits are compared by measuring them", hint=hint)
-    elif kernels is not None:
-        compared = compared_kernels(find_run(given[0] if given else LATEST, lab_dir()), kernels, only or [])
     else:
-        compared = compared_cells(given or [LATEST], only or [])
+        _check_stored(given, {"--set, --kconfig and --make": overrides or kconfig or make, "--fleet": fleet})
+        if kernels is None:
+            compared = compared_cells(given or [LATEST], only or [])
+        else:
+            compared = compared_kernels(find_run(given[0] if given else LATEST, lab_dir()), kernels, only or [])
     _print(compared, form, limit or None, out)
     # A cell that failed in both of two stored runs is no change; one that was measured just now is a failure.
     has_failed = config is not None and any(cell.status == "failed" for cell in compared.after.record.cells)
     raise typer.Exit(1 if compared.comparison.beyond or has_failed else 0)
 
 
-def _check_number(names: list[str], most: int) -> None:
+def _check_stored(names: Sequence[str], given: Mapping[str, object]) -> None:
+    """Refuse what only ``--config`` has."""
+    for option, value in given.items():
+        if value:
+            is_one = " and " not in option
+            what = f"{option} {'is' if is_one else 'are'} for what --config measures"
+            raise UsageError(what, hint=f"leave {'it' if is_one else 'them'} out")
+    if any("@" in name and ":" not in name and is_revision(name) for name in names):  # a cell's id may have a @
+        hint = f"{PROGRAM} compare --config CONFIG TREE@A TREE@B"
+        raise UsageError("commits are compared by measuring them", hint=hint)
+
+
+def _check_number(names: Sequence[str], most: int) -> None:
     if len(names) > most:
-        raise UsageError(f"{len(names)} runs are named", hint=f"name at most {most}" if most else "leave them out")
+        what = "a run is named" if len(names) == 1 else f"{len(names)} runs are named"
+        raise UsageError(what, hint=f"name at most {most}" if most else "leave them out")
 
 
 def _print(compared: ComparedRuns, form: ComparisonForm, limit: int | None, out: Path | None) -> None:
@@ -151,9 +159,10 @@ def _print(compared: ComparedRuns, form: ComparisonForm, limit: int | None, out:
 # Baselines: names for runs that others are compared with; ``list baselines`` has them.
 
 
-def _set(name: str, run: str = LATEST) -> None:
+def _set(name: str, runs: Sequence[str]) -> None:
+    _check_number(runs, 1)
     check_baseline_name(name)
-    found = find_run(run, lab_dir())
+    found = find_run(runs[0] if runs else LATEST, lab_dir())
     if found.unfinished:
         print(found.unfinished_sentence, file=sys.stderr)
     with Store.open(lab_dir()) as store:
@@ -163,7 +172,8 @@ def _set(name: str, run: str = LATEST) -> None:
     typer.echo(f"{name} is {found.record.run}{was}")
 
 
-def _remove(name: str) -> None:
+def _remove(name: str, runs: Sequence[str]) -> None:
+    _check_number(runs, 0)
     with options.opened_store() as store:
         if store is None:
             raise unknown_baseline(name, {})

@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from orchestrator.cli.options import opened_store
@@ -43,21 +44,25 @@ def named(name: str) -> NamedCells:
     """What ``RUN`` or ``RUN:CELL`` names; a directory with a colon in its name is a run. Raises UsageError."""
     run, colon, cell = name.rpartition(":")
     if not colon or Path(name).is_dir():
-        try:
-            return NamedCells(find_run(name, lab_dir()), None)
-        except UnknownRun as error:
-            if error.guess is not None:
-                raise  # a misspelt run, not a cell
-            hint = f"{error.hint or ''} A cell is named RUN:CELL: latest:{name}".strip()
-            raise UsageError(error.what, where=error.where, detail=error.detail, hint=hint) from None
+        return NamedCells(_run(name), None)
     if not run:
         raise UsageError(f"'{name}' names no run", hint="a cell is named RUN:CELL, such as latest:kprobe")
     return cells_of_run(run, cell)
 
 
+def _run(name: str) -> Run:
+    try:
+        return find_run(name, lab_dir())
+    except UnknownRun as error:
+        if error.guess is not None:
+            raise  # a misspelt run, not a cell
+        hint = f"{error.hint or ''} A cell is named RUN:CELL: latest:{name}".strip()
+        raise UsageError(error.what, where=error.where, detail=error.detail, hint=hint) from None
+
+
 def cells_of_run(run: str, cell: str) -> NamedCells:
     """The cells of a run that ``cell``, an id or parts of it, names. Raises UsageError."""
-    found = find_run(run, lab_dir())
+    found = _run(run)
     return NamedCells(found, cells_named(found.record, cell))
 
 
@@ -203,10 +208,8 @@ def _origin(run: Run) -> Origin:
 # The stored cells that ``profile A B`` compares, and what to say where A and B name none.
 
 _SHOWN_PAIRS = 20
-
-
-def first_of(names: Sequence[str]) -> list[str]:
-    return shown(names, _SHOWN_PAIRS, "...")
+shown_ids = partial(shown, most=_SHOWN_PAIRS, rest="...")
+"""The first of many ids, as an error lists them."""
 
 
 @dataclass(frozen=True)
@@ -253,14 +256,14 @@ def stored_pairs(before: str, after: str) -> Sequence[tuple[Side, Side]]:
     every_cell = dict.fromkeys(cell.id for side in (one, other) for cell in side.run.record.cells)
     left_out = [cell for cell in every_cell if not (cell in first and cell in second)]
     if left_out:
-        print(f"not compared, without a profile in both runs: {', '.join(first_of(left_out))}", file=sys.stderr)
+        print(f"not compared, without a profile in both runs: {', '.join(shown_ids(left_out))}", file=sys.stderr)
     return pairs
 
 
 def _only(run: Run, cells: Sequence[CellRecord], name: str) -> Side:
     if len(cells) > 1:
         hint = f"give more parts of the id: {name.rpartition(':')[0]}:{cells[0].id}"
-        raise UsageError(f"'{name}' names {len(cells)} cells", detail=first_of([one.id for one in cells]), hint=hint)
+        raise UsageError(f"'{name}' names {len(cells)} cells", detail=shown_ids([one.id for one in cells]), hint=hint)
     return Side(run, cells[0])
 
 

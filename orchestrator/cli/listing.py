@@ -148,9 +148,6 @@ def doctor(
 
     Exits with 3 when something is missing.
     """
-    if fleet is None:
-        findings = examine()
-    else:
-        findings = options.loaded("cli.fleet:examine_fleet")(target(fleet))
+    findings = examine() if fleet is None else options.loaded("cli.fleet:examine_fleet")(target(fleet))
     render(findings, Console())
     raise typer.Exit(exit_status(findings))

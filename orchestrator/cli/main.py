@@ -72,9 +72,10 @@ def _listed() -> Mapping[str, Mapping[str, Any]]:
 
 def _with_present_name(words: list[str]) -> list[str]:
     for former, present in _own("commands.yaml")["former"].items():
-        names = former.split()
+        names, rest = former.split(), words[len(former.split()) :]
         if words[: len(names)] == names:
-            return [*present.split(), *words[len(names) :]]
+            is_help = not {"-h", "--help"}.isdisjoint(rest)
+            return [*(word for word in present.split() if not (is_help and word.startswith("-"))), *rest]
     return words
 
 

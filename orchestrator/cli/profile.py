@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -131,33 +131,45 @@ def profile(
     if config is None and (only or overrides):
         what = "--only and --set are for what --config measures"
         raise UsageError(what, hint="of stored cells RUN:CELL names one")
-    if config is not None and other is None:
-        raise UsageError("--config needs two kernels", hint=f"{PROGRAM} profile --config CONFIG A B")
-    if other is not None:
-        if callgrind or folded:
-            raise UsageError(f"{' and '.join(written)}: of one cell, not of two", hint="draw both: --flame-graph FILE")
-        missing: Sequence[CellRecord] = ()
-        if config is None:
-            pairs = stored_pairs(first, other)
-        else:
-            wanted = Wanted(config, Measuring(offline=offline, verbose=verbose), overrides or (), only or ())
-            parts = ["stacks"] if tree or flame_graph is not None else ["symbols"]
-            pairs, missing = profiled_on_kernels(wanted, (first, other), parts)
-        _print_differences(pairs, form, limit or None, Cut(depth, share) if tree else None, annotate, flame_graph)
-        for cell in missing:
-            print(f"not compared: {cell.id}: {outcome(cell)}", file=sys.stderr)
-        if not pairs:  # of stored cells there are some
-            raise LabError("no cell has a number on both kernels")
-        raise typer.Exit(1 if any(cell.status == "failed" for cell in missing) else 0)
-    profiles = _profiles(first, second)
-    if written:
+    cut = Cut(depth, share) if tree else None
+    if other is None:
+        if config is not None:
+            raise UsageError("--config needs two kernels", hint=f"{PROGRAM} profile --config CONFIG A B")
+        _print_profiles(_profiles(first, second), form, limit or None, cut, annotate, files)
+        return
+    if callgrind or folded:
+        raise UsageError(f"{' and '.join(written)}: of one cell, not of two", hint="draw both: --flame-graph FILE")
+    missing: Sequence[CellRecord] = ()
+    if config is None:
+        pairs = stored_pairs(first, other)
+    else:
+        wanted = Wanted(config, Measuring(offline=offline, verbose=verbose), overrides or (), only or ())
+        pairs, missing = profiled_on_kernels(wanted, (first, other), ["stacks" if tree or flame_graph else "symbols"])
+    _print_differences(pairs, form, limit or None, cut, annotate, flame_graph)
+    for cell in missing:
+        print(f"not compared: {cell.id}: {outcome(cell)}", file=sys.stderr)
+    if not pairs:  # of stored cells there are some
+        raise LabError("no cell has a number on both kernels")
+    raise typer.Exit(1 if any(cell.status == "failed" for cell in missing) else 0)
+
+
+def _print_profiles(
+    profiles: Sequence[CellProfile],
+    form: options.Form,
+    limit: int | None,
+    cut: Cut | None,
+    function: str | None,
+    files: Mapping[str, Path | None],
+) -> None:
+    """Where the instructions of each cell went: as trees of calls that are ``cut``, in one function, or in files."""
+    if any(files.values()):
         for kind, file in files.items():
             if file is not None:
                 _write(profiles, kind, file)
-    elif annotate is not None:
-        typer.echo(annotated(profiles, annotate))
-    elif tree:
-        trees, cut = [(one, call_tree(one)) for one in profiles], Cut(depth, share)
+    elif function is not None:
+        typer.echo(annotated(profiles, function))
+    elif cut is not None:
+        trees = [(one, call_tree(one)) for one in profiles]
         options.print_profiles(
             "Profiles", form, trees, lambda one: [tree_sheet(one[1], cut)], lambda one: tree_json(*one)
         )
@@ -166,7 +178,7 @@ def profile(
             "Profiles",
             form,
             [(one, per_call(one)) for one in profiles],
-            lambda both: [profile_sheet(*both, limit or None), *cache_sheets(both[0])],
+            lambda both: [profile_sheet(*both, limit), *cache_sheets(both[0])],
             lambda both: profile_json(*both),
         )
 

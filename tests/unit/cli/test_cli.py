@@ -48,7 +48,7 @@ COMMANDS += ["model", "model fit", "model show"]
 COMMANDS += ["fleet", "fleet keys", "fleet up", "fleet worker", "fleet status", "fleet down"]
 FORMER = {
     "diff": "profile",
-    "baseline": "compare",
+    "baseline": "list",
     "baseline set": "compare",
     "baseline list": "list",
     "kernel": "build",
