@@ -179,10 +179,11 @@ def _explained(error: Any, name: str, command: Any, words: Sequence[str]) -> Usa
         if param is not None:
             return UsageError(_takes(param), where=option, hint=hint)
     elif type(error).__name__ == "MissingParameter" and param is not None:
-        return UsageError(f"{_named(param)} is missing", hint=f"{_example(name)}{hint}")
+        example = "".join(f"for example {PROGRAM} {one}; " for one in examples().get(name, ())[:1])
+        return UsageError(f"{_named(param)} is missing", hint=f"{example}{hint}")
     elif param is not None:
-        meaning = "" if error.__cause__ is None else _meaning(param)  # our own words say what is expected
-        return UsageError(_refused(error, param), where=_named(param), hint=f"{meaning}{hint}")
+        what, meaning = _refused(error, param)
+        return UsageError(what, where=_named(param), hint=f"{meaning}{hint}")
     elif hasattr(command, "commands"):
         word = next((word for word in words[len(name.split()) :] if not word.startswith("-")), "")
         return UsageError(f"unknown command '{word}'; {choices_sentence(word, command.commands)}", hint=hint)
@@ -210,51 +211,31 @@ def _takes(option: Any) -> str:
     return f"its value is missing{value}" if option.nargs == 1 else f"expected {option.nargs} values{value}"
 
 
-def _refused(error: Any, param: Any) -> str:
+def _refused(error: Any, param: Any) -> tuple[str, str]:
+    """What was found and what is allowed; what a number stands for, since a choice among words explains itself."""
     from pydantic import ValidationError
 
     from orchestrator.catalog.data import choices_sentence
     from orchestrator.experiment.problems import shown
 
+    kind = getattr(param, "type_descriptor", None)  # versions of typer without one do not say it
+    annotation, choices = getattr(kind, "annotation", None), getattr(kind, "choices", None)
+    number = "a whole number" if annotation is int else "a number" if annotation is float else ""
+    meaning = f"{param.help.rstrip('.')}; " if number and param.help and error.__cause__ is not None else ""
     if not isinstance(error.__cause__, ValidationError):
-        return str(error.message)
-    details = error.__cause__.errors(include_url=False)[0]
-    choices = getattr(param.type_descriptor, "choices", None)
+        return str(error.message), meaning
+    found = error.__cause__.errors(include_url=False)[0]["input"]
     if choices:
-        expected = choices_sentence(str(details["input"]), map(str, choices))
-    elif number := _number(param):
-        expected = f"expected {number}{_range(param.min, param.max)}"
-    elif _annotation(param) is datetime:
+        expected = choices_sentence(str(found), map(str, choices))
+    elif number and param.max is not None:
+        expected = f"expected {number} from {param.min or 0:g} to {param.max:g}"
+    elif number:
+        expected = f"expected {number}" + ("" if param.min is None else f" from {param.min:g} on")
+    elif annotation is datetime:
         expected = f"expected a day, such as {_EXAMPLE_DAY}"
     else:
         expected = "expected text in UTF-8"  # of text, pydantic refuses no other kind
-    return f"found {shown(details['input'])}; {expected}"
-
-
-def _meaning(param: Any) -> str:
-    """What a number stands for, and its unit; a choice among words explains itself."""
-    return f"{param.help.rstrip('.')}; " if param.help and _number(param) else ""
-
-
-def _number(param: Any) -> str:
-    """The kind of number that a parameter is; empty for another one, and with versions of typer that do not say it."""
-    annotation = _annotation(param)
-    return "a whole number" if annotation is int else "a number" if annotation is float else ""
-
-
-def _annotation(param: Any) -> object:
-    return getattr(getattr(param, "type_descriptor", None), "annotation", None)
-
-
-def _range(low: float | None, high: float | None) -> str:
-    if high is not None:
-        return f" from {low or 0:g} to {high:g}"
-    return "" if low is None else f" from {low:g} on"
-
-
-def _example(name: str) -> str:
-    example = next(iter(examples().get(name, ())), "")
-    return f"for example {PROGRAM} {example}; " if example else ""
+    return f"found {shown(found)}; {expected}", meaning
 
 
 # Expected failures as a sentence on stderr and an exit status, never as a traceback.
