@@ -166,13 +166,12 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Paths:
-    """A function's code by path, in bytes, and its listing.
+    """Bytes of a function's unlikely path, and its listing.
 
     ``marker`` is the marker's own bytes in the likely path, ``flag`` the bytes of memory that it reads; both are 0
     without a marker.
     """
 
-    likely: int
     unlikely: int
     marker: int
     flag: int
@@ -200,7 +199,6 @@ def paths(found: ObjectFile, name: str) -> Paths:
     end = next((n for n, one in enumerate(way) if n > start and one.is_conditional), start - 1)
     marker = way[start : end + 1]
     return Paths(
-        likely=sum(len(one.code) for one in way),
         unlikely=sum(len(code[at].code) for at in unlikely) + sum(len(one.code) for one in beyond),
         marker=sum(len(one.code) for one in marker),
         flag=sum(one.reads for one in marker if one.refers == MARKER_DATA),

@@ -107,10 +107,7 @@ class MarkerLoops:
 
         An address where what it calls is no probe of the module's.
         """
-        (text, *more) = self._lines("probe") or [""]
-        if more or not re.fullmatch(r"-|\w{1,40}", text):
-            raise EvidenceError(f"the module reports probe={text[:40]!r}")
-        return text
+        return self._reported("probe", r"-|\w{1,40}")
 
     def disconnect(self) -> None:
         self._put("armed", "-")
@@ -150,10 +147,13 @@ class MarkerLoops:
         return kernel_value(self.guest, self._file(parameter)).splitlines()
 
     def _number(self, parameter: str) -> int:
+        return int(self._reported(parameter, r"\d{1,18}"))
+
+    def _reported(self, parameter: str, pattern: str) -> str:
         (text, *more) = self._lines(parameter) or [""]
-        if more or not re.fullmatch(r"\d{1,18}", text):
+        if more or not re.fullmatch(pattern, text):
             raise EvidenceError(f"the module reports {parameter}={text[:40]!r}")
-        return int(text)
+        return text
 
     def _file(self, parameter: str) -> str:
         return f"/sys/module/{self.module_name}/parameters/{parameter}"
