@@ -82,7 +82,8 @@ def compared(names: Sequence[str], only: Sequence[str]) -> ComparedRuns:
     before, after = (first, named(names[1])) if len(names) > 1 else (NamedCells(run_before(first.run), None), first)
     found = _compared(before.run, after.run, _pairs(before, after), only)
     run = after.run.record.run
-    if before.run.record.run == run and all(_is_one_cell(one.pair) for one in found.comparison.cells):
+    pairs = [(one.pair.before, one.pair.after) for one in found.comparison.cells]
+    if before.run.record.run == run and all(one and other and one.id == other.id for one, other in pairs):
         print(f"note: both sides are run {run}, so that nothing can differ", file=sys.stderr)
     return found
 
@@ -124,10 +125,6 @@ def run_before(run: Run) -> Run:
         what = f"there is no complete run of experiment '{run.record.experiment}' before {run.record.run}"
         raise UsageError(what, hint=_SET_A_BASELINE)
     return find_run(wanted[0], lab_dir())
-
-
-def _is_one_cell(pair: CellPair) -> bool:
-    return pair.before is not None and pair.after is not None and pair.before.id == pair.after.id
 
 
 def _pairs(before: NamedCells, after: NamedCells) -> Sequence[CellPair]:

@@ -61,9 +61,6 @@ def _name(ctx: Any) -> str:
 TypersError: Any = typer.BadParameter.__base__
 """The class of all usage errors. Typer has it from click, or, as 0.29 does, from a copy that it does not export."""
 
-_TOO_MANY = "Got unexpected extra argument"
-_EXAMPLE_DAY = "2026-11-01"
-
 
 def _listed() -> Mapping[str, Mapping[str, Any]]:
     commands: Mapping[str, Mapping[str, Any]] = _own("commands.yaml")["commands"]
@@ -187,7 +184,7 @@ def _explained(error: Any, name: str, command: Any, words: Sequence[str]) -> Usa
     elif hasattr(command, "commands"):
         word = next((word for word in words[len(name.split()) :] if not word.startswith("-")), "")
         return UsageError(f"unknown command '{word}'; {choices_sentence(word, command.commands)}", hint=hint)
-    elif message.startswith(_TOO_MANY):
+    elif message.startswith("Got unexpected extra argument"):
         return UsageError(f"too many arguments: {message.rpartition('(')[2].rstrip(')')}", hint=hint)
     return UsageError(message[:1].lower() + message[1:].removesuffix("."), hint=hint)
 
@@ -232,7 +229,7 @@ def _refused(error: Any, param: Any) -> tuple[str, str]:
     elif number:
         expected = f"expected {number}" + ("" if param.min is None else f" from {param.min:g} on")
     elif annotation is datetime:
-        expected = f"expected a day, such as {_EXAMPLE_DAY}"
+        expected = "expected a day, such as 2026-11-01"
     else:
         expected = "expected text in UTF-8"  # of text, pydantic refuses no other kind
     return f"found {shown(found)}; {expected}", meaning
@@ -309,9 +306,6 @@ def stop_on_signals() -> None:
 
 # The program's own options, and its start.
 
-_COMPLETION = f"_{NAME}_COMPLETE".upper()
-"""The variable in which a shell's completion script asks for names."""
-
 app = typer.Typer(
     name=NAME,
     cls=Commands,
@@ -352,4 +346,4 @@ def main() -> None:
     stop_on_signals()
     # A shell completes a command by its name, not by a path that was typed once.
     is_completed = {"--install-completion", "--show-completion"} & set(sys.argv[1:])
-    app(prog_name=NAME if is_completed else PROGRAM, complete_var=_COMPLETION)
+    app(prog_name=NAME if is_completed else PROGRAM, complete_var=f"_{NAME}_COMPLETE".upper())

@@ -296,8 +296,10 @@ class _Marker:
         self.check_probe(probe, "after the exchange")
         return hits, int3
 
-    def check_same(self, before: bytes, when: str) -> None:
-        _check_same(self.look(), before, when)
+    def check_same(self, before: bytes, when: str, live: bytes | None = None) -> None:
+        live = self.look() if live is None else live
+        if live != before:
+            raise EvidenceError(f"{when}, the marker's bytes changed from {before.hex(' ')} to {live.hex(' ')}")
 
     def check_probe(self, probe: str | None, when: str) -> None:
         """The marker must call this probe; None: nothing is connected."""
@@ -316,7 +318,7 @@ class _Marker:
     def check_patched(self, probe: str | None, live: bytes, original: bytes, when: str) -> None:
         """The place must be patched where a probe is connected, and original without one."""
         if probe is None:
-            _check_same(live, original, when)
+            self.check_same(original, when, live)
             return
         right = {
             "immediate": live == b"\xb0\x01",
@@ -328,11 +330,6 @@ class _Marker:
         }[self.row.place]
         if not right:
             raise EvidenceError(f"{when}, nothing is connected to {self.row.loop}: its bytes are {live.hex(' ')}")
-
-
-def _check_same(live: bytes, original: bytes, when: str) -> None:
-    if live != original:
-        raise EvidenceError(f"{when}, the marker's bytes changed from {original.hex(' ')} to {live.hex(' ')}")
 
 
 def _samples(
@@ -406,7 +403,8 @@ class MarkersKind(BenchmarkKind):
         return {f"{PREFIX}{row}": BENCHMARK for row in marker_benchmarks().rows}
 
     def lists(self) -> Mapping[str, Listing]:
-        return {"markers": Listing(("name", "loop", "rounds"), _rows)}
+        rows = [(f"{PREFIX}{name}", row.title, row.rounds) for name, row in marker_benchmarks().rows.items()]
+        return {"markers": Listing(("name", "loop", "rounds"), lambda: rows)}
 
     def cells(self, name: str | None, table: MarkersTable) -> Generator[MarkerCell, None, None]:
         for place, rows in table.places(name):
@@ -471,10 +469,6 @@ def unsupported_reason(kernel: Kernel, cell: MarkerCell) -> str | None:
         other = "lab-x86_64-smp-preempt" if kernel.spec.arch == "x86_64" else "lab-i386-smp-preempt"
         return f"this kernel has no preemption to disable; take a preemptible one, such as {other}"
     return None
-
-
-def _rows() -> Sequence[Sequence[object]]:
-    return [(f"{PREFIX}{name}", row.title, row.rounds) for name, row in marker_benchmarks().rows.items()]
 
 
 KIND = MarkersKind()

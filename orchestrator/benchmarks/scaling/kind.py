@@ -322,9 +322,8 @@ class ScalingBenchmark(BenchmarkChoice):
 
 
 def _with_sizes(benchmark: ScalingBenchmark) -> ScalingBenchmark:
-    return benchmark.model_copy(
-        update={"sizes": benchmark.sizes or tuple(kprobe_cache().benchmarks[benchmark.name].sizes)}
-    )
+    sizes = benchmark.sizes or tuple(kprobe_cache().benchmarks[benchmark.name].sizes)
+    return benchmark.model_copy(update={"sizes": sizes})
 
 
 class ScalingTable(RowsTable):
@@ -370,7 +369,9 @@ class ScalingKind(BenchmarkKind):
         return {f"{name}.{row}": name for name, one in kprobe_cache().benchmarks.items() for row in one.rows}
 
     def lists(self) -> Mapping[str, Listing]:
-        return {"kpcache": Listing(("name", "what", "each"), _rows)}
+        known = {row: scaling_row(row) for row in self.rows()}
+        rows = [(name, row.title, row.each) for name, row in known.items() if row is not None]
+        return {"kpcache": Listing(("name", "what", "each"), lambda: rows)}
 
     def cells(self, name: str | None, table: ScalingTable) -> Generator[ScalingCell, None, None]:
         benchmark = table.benchmark
@@ -413,10 +414,6 @@ def _prepared(context: BuildContext, kernel: Kernel, cell: ScalingCell) -> Prepa
     if isinstance(module, BuildError):
         return failed(module)
     return Ready(module, (module,), (*smp_note(kernel, cell.smp), *compiler_note(kernel, module)))
-
-
-def _rows() -> Sequence[Sequence[object]]:
-    return [(row, title.title, title.each) for row in KIND.rows() if (title := scaling_row(row)) is not None]
 
 
 KIND = ScalingKind()
