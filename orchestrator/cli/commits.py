@@ -23,7 +23,7 @@ from orchestrator.artifacts.sources import included, read_c_source
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.cli import options
-from orchestrator.cli.compared import Side, compared_kernels, compared_runs, difference_of, shown_ids
+from orchestrator.cli.compared import RunCell, compared_kernels, compared_runs, difference_of, shown_ids
 from orchestrator.cli.measuring import Measuring
 from orchestrator.comparison.comparison import ComparedRuns, pairs_by_kernel
 from orchestrator.errors import ConfigError, HostError, LabError, UsageError
@@ -244,7 +244,7 @@ def compared_anew(wanted: Wanted, names: tuple[str, str], kconfig: Path | None, 
 
 def profiled_on_kernels(
     wanted: Wanted, kernels: tuple[str, str], parts: Sequence[str]
-) -> tuple[Sequence[tuple[Side, Side]], Sequence[CellRecord]]:
+) -> tuple[Sequence[tuple[RunCell, RunCell]], Sequence[CellRecord]]:
     """Measure each cell that can have a profile on both kernels, with these parts of it.
 
     Pairs of cells that have a number on both kernels, and the cells that have none.
@@ -252,7 +252,7 @@ def profiled_on_kernels(
     run = wanted.on_kernels(kernels, lambda whole: only_profiled(with_profile(whole, parts)))
     pairs = [(one.before, one.after) for one in pairs_by_kernel(run.record.cells, *_kernel_names(kernels))]
     both = [(one, other) for one, other in pairs if one is not None and other is not None]
-    numbers = [(Side(run, one), Side(run, other)) for one, other in both if one.status == other.status == "ok"]
+    numbers = [(RunCell(run, one), RunCell(run, other)) for one, other in both if one.status == other.status == "ok"]
     return numbers, [cell for cell in run.record.cells if cell.status != "ok"]
 
 
@@ -273,7 +273,7 @@ class MeasuredCommits:
 
     runs: CommitRuns
     name: str | None
-    sides: dict[str, Side] = field(default_factory=dict)
+    sides: dict[str, RunCell] = field(default_factory=dict)
     """What was measured, by commit."""
 
     def measure(self, commit: Commit) -> Measured:
@@ -286,7 +286,7 @@ class MeasuredCommits:
         low, high = median_interval(cell.samples)
         return Measured(cell.value, (high - low) / 2)
 
-    def _side(self, commit: Commit) -> Side:
+    def _side(self, commit: Commit) -> RunCell:
         try:
             experiment, whole = self.runs.planned(commit)
             wanted = self._cell(whole.cells).id
@@ -300,7 +300,7 @@ class MeasuredCommits:
             run = self.runs.run(commit, experiment, select(whole, [f"id={wanted}"]))
         except LabError as error:
             raise _skipping(error) from None
-        return Side(run, next(cell for cell in run.record.cells if cell.id == wanted))
+        return RunCell(run, next(cell for cell in run.record.cells if cell.id == wanted))
 
     def _cell(self, cells: Sequence[Cell[Any]]) -> Cell[Any]:
         """The cell that is meant; what it is compared with is measured too."""

@@ -210,7 +210,7 @@ shown_ids = partial(shown, most=_SHOWN_PAIRS, rest="...")
 
 
 @dataclass(frozen=True)
-class Side:
+class RunCell:
     """A cell of a run."""
 
     run: Run
@@ -224,8 +224,8 @@ class Side:
         return load_profile(self.run.directory, self.cell)
 
 
-def difference_of(before: Side, after: Side) -> ProfileDifference:
-    """What differs between two cells, with what is to be said of comparing them. Raises as ``Side.profile`` does."""
+def difference_of(before: RunCell, after: RunCell) -> ProfileDifference:
+    """What differs between two cells, with what is to be said of comparing them. Raises as ``RunCell.profile`` does."""
     one, other = before.profile(), after.profile()
     said = list(notes((before.cell, one), (after.cell, other)))
     if before.cell.id == after.cell.id and before.run.record.run != after.run.record.run:
@@ -233,7 +233,7 @@ def difference_of(before: Side, after: Side) -> ProfileDifference:
     return replace(difference(one, other), notes=said)
 
 
-def stored_pairs(before: str, after: str) -> Sequence[tuple[Side, Side]]:
+def stored_pairs(before: str, after: str) -> Sequence[tuple[RunCell, RunCell]]:
     """Two cells that ``RUN:CELL`` names; or, of two runs, the cells of one id that both have a profile of.
 
     The other cells of two runs are named on stderr. Raises UsageError where there are none to compare.
@@ -247,7 +247,7 @@ def stored_pairs(before: str, after: str) -> Sequence[tuple[Side, Side]]:
             f"'{what}' names a cell and '{whole}' a run", hint=f"name a cell of both: {whole}:{what.rpartition(':')[2]}"
         )
     first, second = ({cell.id: cell for cell in side.run.record.cells if cell.profile} for side in (one, other))
-    pairs = [(Side(one.run, first[cell]), Side(other.run, second[cell])) for cell in first if cell in second]
+    pairs = [(RunCell(one.run, first[cell]), RunCell(other.run, second[cell])) for cell in first if cell in second]
     if not pairs:
         raise _nothing_in_common((before, after), (list(first), list(second)))
     every_cell = dict.fromkeys(cell.id for side in (one, other) for cell in side.run.record.cells)
@@ -257,11 +257,11 @@ def stored_pairs(before: str, after: str) -> Sequence[tuple[Side, Side]]:
     return pairs
 
 
-def _only(run: Run, cells: Sequence[CellRecord], name: str) -> Side:
+def _only(run: Run, cells: Sequence[CellRecord], name: str) -> RunCell:
     if len(cells) > 1:
         hint = f"give more parts of the id: {name.rpartition(':')[0]}:{cells[0].id}"
         raise UsageError(f"'{name}' names {len(cells)} cells", detail=shown_ids([one.id for one in cells]), hint=hint)
-    return Side(run, cells[0])
+    return RunCell(run, cells[0])
 
 
 def _nothing_in_common(names: Sequence[str], profiled: Sequence[Sequence[str]]) -> UsageError:

@@ -20,7 +20,7 @@ from orchestrator.artifacts.modules import build_modules
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.cli import one_guest, options
 from orchestrator.cli.commits import Wanted, profiled_on_kernels
-from orchestrator.cli.compared import Side, cells_of_run, difference_of, named, stored_pairs
+from orchestrator.cli.compared import RunCell, cells_of_run, difference_of, named, stored_pairs
 from orchestrator.cli.measuring import Measuring, outcome
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
 from orchestrator.files import ScratchFolder
@@ -214,7 +214,7 @@ def _profiles(run: str, cell: str | None) -> Sequence[CellProfile]:
 
 
 def _print_differences(
-    pairs: Sequence[tuple[Side, Side]],
+    pairs: Sequence[tuple[RunCell, RunCell]],
     form: options.Form,
     limit: int | None,
     cut: Cut | None,

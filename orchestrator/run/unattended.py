@@ -281,7 +281,7 @@ class Work(Generic[FiguresT]):
 
 
 @contextmanager
-def worked(session: Session, work: Work[Any], what: str, time_limit: int) -> Iterator[Worked]:
+def unattended_guest(session: Session, work: Work[Any], what: str, time_limit: int) -> Iterator[FinishedGuest]:
     """A guest that has ended its work well, for as long as results are read from it; it is killed at the end.
 
     ``what`` is the work's name for a person, ``time_limit`` in seconds without progress. Raises EvidenceError with the
@@ -321,7 +321,7 @@ def worked(session: Session, work: Work[Any], what: str, time_limit: int) -> Ite
                 raise EvidenceError("the work in the guest did not end well", detail=detail)
             if not before:
                 raise EvidenceError("the guest did not stop before its work, so what it changed is not known")
-            yield Worked(guest, before[0], span)
+            yield FinishedGuest(guest, before[0], span)
         finally:
             guest.kill()
     except GuestError as error:
@@ -342,7 +342,7 @@ def output_of(guest: Guest) -> str:
 
 
 @dataclass(frozen=True)
-class Worked:
+class FinishedGuest:
     """A guest that has worked, and the kernel's text before that: QEMU read it at ``span``."""
 
     guest: Guest
@@ -358,12 +358,12 @@ class Ending:
     text: TextEvidence
 
 
-def close(worked: Worked) -> Ending:
+def collect_proof(finished: FinishedGuest) -> Ending:
     """What the work has left. Raises EvidenceError where something went wrong beside it, or changed text is left.
 
     Raises UnsupportedError where the kernel is of another build than its symbols.
     """
-    guest = worked.guest
+    guest = finished.guest
     guest.check_console()
     # The kernel takes it a second of its own time after it has booted, and a short work may have ended before. On an
     # idle host that second passes while the guest waits for us; on a busy one it had not.
@@ -372,4 +372,4 @@ def close(worked: Worked) -> Ending:
     check_clocksource(guest)
     taint = permitted_taint(guest)
     with step("compare the kernel's text with what it was"), valid_result():
-        return Ending(taint, text_since(guest, worked.text, worked.span))
+        return Ending(taint, text_since(guest, finished.text, finished.span))

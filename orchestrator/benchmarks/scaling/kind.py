@@ -59,7 +59,7 @@ from orchestrator.run.boot import (
     unsupported,
 )
 from orchestrator.run.guests import CLOCKSOURCE, KernelFunctions, kernel_functions
-from orchestrator.run.unattended import Ending, Work, WorkCounts, close, output_of, worked
+from orchestrator.run.unattended import Ending, Work, WorkCounts, collect_proof, output_of, unattended_guest
 from orchestrator.steps import step
 
 # The profile of the steps of one row, and what the functions that find a kprobe missed in models of caches.
@@ -217,8 +217,8 @@ def measure_rows(session: Session, cells: Sequence[ScalingCell]) -> Generator[Ce
     rehearse = kernel.config.get("CONFIG_KPROBES_ON_FTRACE") != "y"
     settings = {"probes": task.size, "seed": task.seed, "rehearse": int(rehearse)}
     work = Work(benchmark.script, settings, files, read)
-    with worked(session, work, f"{task.size} probes", cell.time_limit) as worker:
-        guest = worker.guest
+    with unattended_guest(session, work, f"{task.size} probes", cell.time_limit) as finished:
+        guest = finished.guest
         if functions(guest.get(KALLSYMS, largest=KALLSYMS_MAX)) != functions(lists.symbols):
             raise EvidenceError("the guest's kernel has its functions elsewhere than in the boot that listed them")
         figures = work.read(output_of(guest))
@@ -231,7 +231,7 @@ def measure_rows(session: Session, cells: Sequence[ScalingCell]) -> Generator[Ce
                     if file is not None and steps is not None:
                         with step(f"profile {one.id}"):
                             profiles[one.task.name] = _profiled_steps(counts, steps, one.id, file)
-        ending = close(worker)
+        ending = collect_proof(finished)
     facts = {**_kernel_facts(kernel, lists.symbols), **figures.facts}
     for one in cells:
         yield _record(one, session.setup(one).notes, figures, facts, ending, profiles.get(one.task.name, (None, {})))

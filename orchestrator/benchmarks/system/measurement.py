@@ -51,7 +51,7 @@ from orchestrator.run.boot import (
     with_parameters,
 )
 from orchestrator.run.guests import CLOCKSOURCE
-from orchestrator.run.unattended import WorkCounts, close, output_of, worked
+from orchestrator.run.unattended import WorkCounts, collect_proof, output_of, unattended_guest
 from orchestrator.steps import step
 
 
@@ -301,12 +301,12 @@ def measure_work(session: Session, cell: SystemCell) -> CellRecord:
 
     inputs = {"name": f"{cell.benchmark} {task.scope} {task.image or ''}".strip(), **work.inputs}
     what = f"{cell.benchmark} ({task.scope})" if task.scope else cell.benchmark
-    with worked(session, replace(work, inputs=inputs), what, cell.time_limit) as worker:
-        guest = worker.guest
+    with unattended_guest(session, replace(work, inputs=inputs), what, cell.time_limit) as finished:
+        guest = finished.guest
         figures = work.read(output_of(guest))
         recorded = read_recorded(guest, kind, task.warm) if kind else None
         profile, own = _profiled_runs(session, cell, guest, figures)
-        ending = close(worker)
+        ending = collect_proof(finished)
     samples = tuple(run.real for run in figures.warm)
     is_baseline = not cell.compared_with
     with valid_result():
