@@ -47,9 +47,7 @@ def compare(
             help="table: for people; markdown: the same for GitHub; json: for programs; html: a page with all of it.",
         ),
     ] = ComparisonForm.TABLE,
-    only: Annotated[
-        list[str] | None, typer.Option(metavar="FILTER", help="Only these cells, as run does: probe=djprobe.")
-    ] = None,
+    only: options.Only = None,
     limit: Annotated[
         int, typer.Option(min=0, metavar="N", help="List N changed cells, and count the rest; 0: all of them.")
     ] = 20,

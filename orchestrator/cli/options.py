@@ -106,6 +106,10 @@ Overrides = Annotated[
 ConfigOverrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="With --config: replace a value, as run does.")
 ]
+Only = Annotated[
+    list[str] | None,
+    typer.Option(metavar="FILTER", help="Only these cells: list12, probe=djprobe, or another name or pattern."),
+]
 Jobs = Annotated[
     int | None, typer.Option("--jobs", "-j", min=1, max=64, metavar="N", help="Guests side by side; default: 1.")
 ]

@@ -109,9 +109,7 @@ def profile(
         ),
     ] = None,
     overrides: options.ConfigOverrides = None,
-    only: Annotated[
-        list[str] | None, typer.Option(metavar="FILTER", help="With --config: only these cells, as run does.")
-    ] = None,
+    only: options.Only = None,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:

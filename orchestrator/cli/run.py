@@ -49,10 +49,7 @@ def run(
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value: machines.0.cpu=athlon.")
     ] = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILTER", help="Only these cells: list12, probe=djprobe, or another name or pattern."),
-    ] = None,
+    only: options.Only = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The run's directory; of several files, a folder for theirs.")
     ] = None,
