@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // A BPF program at a place of the kernel's, pinned below a folder of the BPF file system so that it outlives this one.
 //
-//   bpfprobe attach FOLDER PROGRAM KIND TARGET OFFSET SEMAPHORE   makes FOLDER/program, FOLDER/link, and its maps
+//   bpfprobe attach FOLDER PROGRAM TYPE ATTACH_TYPE LINK FLAGS CONTEXT TARGET OFFSET SEMAPHORE
+//                               makes FOLDER/program, FOLDER/link, and its maps
 //   PROGRAM: noop, count, record, witness
-//   KIND, TARGET: kprobe, kretprobe FUNCTION; kprobe-multi, kretprobe-multi FUNCTION; tracepoint ID;
-//                 raw-tracepoint NAME; fentry, fexit FUNCTION; uprobe, uretprobe FILE
+//   TYPE, ATTACH_TYPE: the program's, as the kernel numbers them
+//   LINK, TARGET: kprobe, multi, trampoline FUNCTION; tracepoint ID; raw NAME; uprobe FILE
+//   FLAGS: 1 at a function's return; CONTEXT: a number of enum context
 //   FUNCTION: its name, or of a kprobe its address, as 0xffffffff811234a0
 //   OFFSET: in the function or the file; SEMAPHORE: where the file has the counter of a static probe point, or 0
 //   bpfprobe info FOLDER        type=2 jited=57 runs=1234 missed=0
@@ -105,23 +107,23 @@ static int make_counts(const char *folder)
 // --- places ------------------------------------------------------------------------------------------
 
 struct place {
-	const char *kind, *target;
+	const char *link, *target;
 	unsigned long address;		// of the target, where it is no name
-	long offset, semaphore;
+	long offset, semaphore, flags;
 	uint32_t type, attach_type;	// the program's
 	enum context context;
 	uint32_t words;
 	struct btf_function function;
 };
 
-static int is_kind(const struct place *place, const char *kind)
+static int is_linked(const struct place *place, const char *link)
 {
-	return text_equal(place->kind, kind);
+	return text_equal(place->link, link);
 }
 
-static int is_in_program(const struct place *place)
+static long number(const char *word)
 {
-	return is_kind(place, "uprobe") || is_kind(place, "uretprobe");
+	return checked(parse_number(word), "no number: ", word);
 }
 
 // 0 for a name.
@@ -141,35 +143,15 @@ static unsigned long address_of(const char *target)
 
 static struct place place_of(char **given)
 {
-	const char *kind = given[0], *target = given[1];
 	struct place place = {
-		.kind = kind, .target = target, .offset = parse_number(given[2]), .semaphore = parse_number(given[3]),
-		.address = address_of(target),
+		.type = number(given[0]), .attach_type = number(given[1]), .link = given[2],
+		.flags = number(given[3]), .context = number(given[4]), .target = given[5],
+		.offset = number(given[6]), .semaphore = number(given[7]), .address = address_of(given[5]), .words = 1,
 	};
 
-	if (place.offset < 0 || place.semaphore < 0)
-		fail("no offset: ", place.offset < 0 ? given[2] : given[3], 0);
-	if (is_kind(&place, "kprobe") || is_kind(&place, "kretprobe") || is_in_program(&place)) {
-		place.type = BPF_PROG_TYPE_KPROBE;
-	} else if (is_kind(&place, "kprobe-multi") || is_kind(&place, "kretprobe-multi")) {
-		place.type = BPF_PROG_TYPE_KPROBE;
-		place.attach_type = BPF_TRACE_KPROBE_MULTI;
-	} else if (is_kind(&place, "tracepoint")) {
-		place.type = BPF_PROG_TYPE_TRACEPOINT;
-		place.context = RECORD;
-		place.words = 1;
-	} else if (is_kind(&place, "raw-tracepoint")) {
-		place.type = BPF_PROG_TYPE_RAW_TRACEPOINT;
-		place.context = WORDS;
-		place.words = 1;
-	} else if (is_kind(&place, "fentry") || is_kind(&place, "fexit")) {
-		place.type = BPF_PROG_TYPE_TRACING;
-		place.attach_type = is_kind(&place, "fentry") ? BPF_TRACE_FENTRY : BPF_TRACE_FEXIT;
-		place.context = WORDS;
-		checked(find_function(target, &place.function), "no type information about ", target);
+	if (is_linked(&place, "trampoline")) {
+		checked(find_function(place.target, &place.function), "no type information about ", place.target);
 		place.words = place.function.arguments;
-	} else {
-		fail("no such kind: ", kind, 0);
 	}
 	return place;
 }
@@ -190,13 +172,13 @@ static int open_event(const struct place *place)
 {
 	struct event_request event = {.size = sizeof(event)};
 
-	if (is_kind(place, "tracepoint")) {
+	if (is_linked(place, "tracepoint")) {
 		event.type = PERF_TYPE_TRACEPOINT;
 		event.config = checked(parse_number(place->target), "no tracepoint's number: ", place->target);
 	} else {
-		event.type = probe_type(is_in_program(place) ? "/sys/bus/event_source/devices/uprobe/type" :
+		event.type = probe_type(is_linked(place, "uprobe") ? "/sys/bus/event_source/devices/uprobe/type" :
 							       "/sys/bus/event_source/devices/kprobe/type");
-		event.config = is_kind(place, "kretprobe") || is_kind(place, "uretprobe");
+		event.config = place->flags;
 		event.config |= (aligned_u64)place->semaphore << SEMAPHORE_SHIFT;
 		event.config1 = place->address ? 0 : (unsigned long)place->target;
 		event.config2 = place->address ?: (unsigned long)place->offset;
@@ -211,16 +193,16 @@ static int link_to(const struct place *place, int program)
 	aligned_u64 symbol = (unsigned long)place->target;
 	unsigned long native = symbol;
 
-	if (place->type == BPF_PROG_TYPE_TRACING || place->type == BPF_PROG_TYPE_RAW_TRACEPOINT) {
-		request.raw.name = place->type == BPF_PROG_TYPE_TRACING ? 0 : (unsigned long)place->target;
+	if (is_linked(place, "trampoline") || is_linked(place, "raw")) {
+		request.raw.name = is_linked(place, "raw") ? (unsigned long)place->target : 0;
 		request.raw.program = program;
 		return checked(bpf(BPF_RAW_TRACEPOINT_OPEN, &request, sizeof(request.raw)), "cannot attach to ",
 			       place->target);
 	}
 	request.link.program = program;
-	if (place->attach_type == BPF_TRACE_KPROBE_MULTI) {
-		request.link.type = BPF_TRACE_KPROBE_MULTI;
-		request.link.multi.flags = is_kind(place, "kretprobe-multi") ? BPF_F_KPROBE_MULTI_RETURN : 0;
+	if (is_linked(place, "multi")) {
+		request.link.type = place->attach_type;
+		request.link.multi.flags = place->flags;
 		request.link.multi.count = 1;
 		if (place->address)
 			request.link.multi.addresses = (unsigned long)&place->address;
@@ -474,7 +456,7 @@ int program(int argc, char **argv, char **environment)
 	const char *command = argc > 2 ? argv[1] : "";
 
 	(void)environment;
-	if (text_equal(command, "attach") && argc == 8) {
+	if (text_equal(command, "attach") && argc == 12) {
 		struct place place = place_of(argv + 4);
 
 		return attach(argv[2], argv[3], &place);

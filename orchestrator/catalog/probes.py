@@ -18,7 +18,7 @@ from orchestrator.catalog.kernels import Arch, version_numbers
 from orchestrator.errors import ConfigError
 from orchestrator.paths import user_path
 
-# Which releases of Linux have a feature: from the change that added it on, until the one that removed it.
+# Which releases of Linux have a feature.
 
 _NUMBERS = re.compile(r"\d+(?:\.\d+)+")
 
@@ -90,7 +90,7 @@ def may_be_one_liner(name: str) -> bool:
 
 
 def one_liner(name: str) -> str:
-    """The text that bpftrace gets. Raises ConfigError for one that is empty, too long or not of printable ASCII."""
+    """The text that bpftrace gets. Raises ConfigError for one that cannot be."""
     text = name.removeprefix(PREFIX).strip()
     if not text:
         raise ConfigError(
@@ -137,12 +137,13 @@ BPF_SOURCE = ".bpf.c"
 BPF_SUFFIXES = (BPF_SOURCE, ".o")
 
 _FORMS = "a module of your own is a template (.c.j2), a C file (.c) or a .ko"
+_PROGRAM_FORMS = ", and BPF programs of your own are a C file (.bpf.c) or an object (.o)"
 _UNPACK = {".zst": "zstd -dk", ".xz": "unxz -k", ".gz": "gunzip -k"}
 _CPLUSPLUS = (".cpp", ".cc", ".cxx", ".C", ".c++")
 
 
 def is_path(name: str) -> bool:
-    """Whether a probe's name is a path: it has a slash in it, as no kind of the catalogue and some one-liners have."""
+    """Whether a probe's name is a path: it has a slash in it, as no kind of the catalogue has."""
     return "/" in name and not is_one_liner(name)
 
 
@@ -151,21 +152,17 @@ def has_programs(path: Path) -> bool:
     return path.name.endswith(BPF_SUFFIXES)
 
 
-def find_probe(name: str) -> Path:
+def find_probe(name: str, *, forms: str = _PROGRAM_FORMS) -> Path:
     """Return the file at a path. Raises ConfigError for a file that is missing or is no probe."""
     path = user_path(name)
-    if not path.name.endswith((*SUFFIXES, *BPF_SUFFIXES)):
-        what = f"found {name!r}; {_FORMS}, and BPF programs of your own are a C file (.bpf.c) or an object (.o)"
-        raise ConfigError(what, hint=_way(path))
+    if not path.name.endswith((*SUFFIXES, *BPF_SUFFIXES)) or (has_programs(path) and not forms):
+        raise ConfigError(f"found {name!r}; {_FORMS}{forms}", hint=_way(path))
     return existing_file(name, (*SUFFIXES, *BPF_SUFFIXES))
 
 
 def find_module(name: str) -> Path:
     """Return the file at a path. Raises ConfigError for a file that is missing or is no module."""
-    path = user_path(name)
-    if has_programs(path) or not path.name.endswith(SUFFIXES):
-        raise ConfigError(f"found {name!r}; {_FORMS}", hint=_way(path))
-    return existing_file(name, (*SUFFIXES, *BPF_SUFFIXES))
+    return find_probe(name, forms="")
 
 
 def unpacking(path: Path) -> str:
@@ -197,10 +194,7 @@ def probe_name(path: Path) -> str:
     return re.sub(r"[^A-Za-z0-9._+-]", "_", path.name).lstrip("._+-") or "module"
 
 
-# The parameters that a user gives a module: how they are written behind its path, checked, and shown in results.
-#
-# Among the probes of an experiment they stand behind a module's path: ``./mine.c size=64 mode=fast``, with quotes as
-# in a shell: ``./mine.c 'label=two words'``.
+# The parameters that a user gives a module: behind its path, ``./mine.c size=64``, with quotes as in a shell.
 
 VALUE_MAX = 1024
 """Characters of a value (STRING_MAX of param_set_charp(), kernel/params.c)."""
@@ -296,19 +290,27 @@ Handler = Literal["noop", "count", "record"]
 _TRACEPOINT_NAME = re.compile(r"\w{1,100}", re.ASCII)
 _EVENT_NAME = re.compile(r"\w{1,100}\.\w{1,100}", re.ASCII)
 
-Program = Literal[
-    "kprobe",
-    "kretprobe",
-    "kprobe-multi",
-    "kretprobe-multi",
-    "fentry",
-    "fexit",
-    "tracepoint",
-    "raw-tracepoint",
-    "uprobe",
-    "uretprobe",
-]
-"""What a BPF program is attached to, as ``images/bpf/bpfprobe.c`` has it."""
+Context = Literal["registers", "words", "record"]
+"""What a BPF program finds in its context, in the order of ``enum context`` of ``images/bpf/programs.h``."""
+
+
+class Program(Fact):
+    """How a BPF program is loaded and linked, in the words of ``probes.yaml``: ``images/bpf/bpfprobe.c`` gets it.
+
+    ``runs`` are of a hit. Events have the address ``behind`` bytes behind the probe point, or none. The kind of probe
+    ``entries`` counts the entries of a function whose returns the kernel may miss: threads that are in it use up its
+    instances (``maxactive``), and it counts none of the returns that it then misses where anybody could ask.
+    """
+
+    type: int
+    attach_type: int = 0
+    link: Literal["kprobe", "uprobe", "tracepoint", "raw", "trampoline", "multi"]
+    flags: int = 0
+    context: Context
+    behind: int | None = None
+    runs: int = 1
+    entries: str | None = None
+    is_compiled: bool = True
 
 
 class OtherTraps(Fact):
@@ -320,37 +322,31 @@ class OtherTraps(Fact):
 
 
 class ProbeKind(KernelFeature):
-    """A kind of probe: a mechanism at a point.
+    """A kind of probe, a mechanism at a point: a row of ``probes.yaml``, which says what each field means.
 
-    ``title`` heads its column in a report, ``column`` is its key in the published tables (None: not published),
-    ``int3_per_hit`` its breakpoint traps, ``site`` the place that is read for evidence. What arms it is a ``template``
-    of ``kmods``, an ``event`` of tracefs, or a BPF ``program``, which the kernel compiles or not (``is_compiled``);
-    with none of them nothing of the lab's does. ``fprobe`` is the side of its fprobe's handler: the function tracer
-    must call fprobes' function, else kprobes' or the module's own. ``tracepoint`` is the one that it is at, as
-    SYSTEM.NAME where it is an event there. ``optimisation`` is the value of ``debug.kprobes-optimization`` while it is
-    armed. ``extras`` is what becomes of the aggregator and the post-handler that its hits would pass: kept and
-    measured, or removed; none where there are none to speak of. A user's module has a ``file`` and is loaded with
-    ``parameters``, a user's BPF programs have a ``bpf_file``, those that bpftrace makes of a text a ``one_liner``;
-    their traps are not known in advance.
-    ``since`` and ``until`` are about what it is made of. A kind that only verifies one
+    A user's module has a ``file`` and is loaded with ``parameters``, a user's BPF programs have a ``bpf_file``, those
+    that bpftrace makes of a text a ``one_liner``; their traps are not known in advance. A kind that only verifies one
     capability (List 15 of the djprobe document) has a ``capability``.
     """
 
     name: str
     title: str
-    column: str | None
+    column: str | None = None
     template: str | None = None
-    event: Literal["kprobe", "kretprobe", "trace", "uprobe", "uretprobe"] | None = None
+    records: str | None = None
+    event: Literal["kprobe", "uprobe", "trace"] | None = None
     program: Program | None = None
-    is_compiled: bool = True
-    fprobe: Literal["entry", "return"] | None = None
+    at_return: bool = False
+    fprobe: bool = False
     tracepoint: str | None = None
+    calls: str = ""
+    needs: list[str] = Field(default_factory=list)
     site: Site
     mechanism: Mechanism
-    int3_per_hit: int | None
+    int3_per_hit: int | None = 0
     other_traps: OtherTraps | None = None
     at: Literal["entry", "after-ftrace-nop"]
-    optimisation: bool
+    optimisation: bool = False
     extras: Literal["kept", "removed", "none"] = "none"
     file: Path | None = None
     parameters: dict[str, str] = Field(default_factory=dict)
@@ -361,6 +357,11 @@ class ProbeKind(KernelFeature):
     @property
     def has_own_programs(self) -> bool:
         return self.bpf_file is not None or self.one_liner is not None
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether the function tracer's site is patched for it."""
+        return self.mechanism in ("ftrace", "direct")
 
     def on(self, release: str, arch: Arch) -> ProbeKind:
         """The kind on a kernel, where a hit may take other traps."""
@@ -398,11 +399,7 @@ def published_column(probe: str) -> str | None:
 
 
 def probe_kind(name: str) -> ProbeKind:
-    """Return the kind of probe, or the user's own where the name is a path (with a slash in it) or a one-liner.
-
-    Behind the path of a module its parameters may stand. Raises ConfigError for an unknown name, a missing file, wrong
-    parameters or a wrong one-liner.
-    """
+    """The kind of probe, or the user's own where the name is a path or a one-liner. Raises ConfigError."""
     if is_one_liner(name):
         text = one_liner(name)
         return _own(one_liner_name(text), f"bpftrace: {text}", one_liner=text)
@@ -424,11 +421,21 @@ def probe_kind(name: str) -> ProbeKind:
     return _own(shown + in_name(parameters), title, file=file, parameters=parameters)
 
 
+_NEEDED_BY_MODULES = ["CONFIG_OPTPROBES"]
+_NEEDED_BY_PROGRAMS = [
+    *("CONFIG_BPF_EVENTS", "CONFIG_BPF_JIT", "CONFIG_KPROBE_EVENTS"),
+    *("CONFIG_DEBUG_INFO_BTF", "CONFIG_DYNAMIC_FTRACE", "CONFIG_X86_64"),
+]
+
+
 def _own(name: str, title: str, **fields: object) -> ProbeKind:
     is_module = "file" in fields
-    site, at = ("kprobe", "after-ftrace-nop") if is_module else ("ftrace", "entry")
-    common = {"name": name, "title": title, "column": None, "site": site, "mechanism": "own", "int3_per_hit": None}
-    return ProbeKind.model_validate({**common, "at": at, "optimisation": is_module, **fields})
+    common: dict[str, object] = {"name": name, "title": title, "mechanism": "own", "int3_per_hit": None}
+    if is_module:
+        where = {"site": "kprobe", "at": "after-ftrace-nop", "optimisation": True, "needs": _NEEDED_BY_MODULES}
+    else:
+        where = {"site": "ftrace", "at": "entry", "needs": _NEEDED_BY_PROGRAMS}
+    return ProbeKind.model_validate({**common, **where, **fields})
 
 
 # The standard kernel events, and where in the kernel each of them is.
@@ -483,6 +490,7 @@ class RecorderKind(Fact):
     live: str
     optimisation: bool
     missed: float
+    needs: list[str]
 
 
 @lru_cache(maxsize=1)

@@ -44,7 +44,6 @@ from orchestrator.guest.machine import qemu_cpu_names, qemu_version
 from orchestrator.paths import cache_dir, lab_dir
 from orchestrator.profile.difference import with_code
 from orchestrator.report.history_sheets import bisection_json, bisection_sheet
-from orchestrator.report.profile_json import difference_json
 from orchestrator.report.profile_sheets import difference_sheet
 from orchestrator.results.contract import CellRecord, all_ok
 from orchestrator.results.origin import Commit, Found, Measured, OriginDifference
@@ -243,13 +242,13 @@ def compared_anew(wanted: Wanted, names: tuple[str, str], kconfig: Path | None, 
 
 
 def profiled_on_kernels(
-    wanted: Wanted, kernels: tuple[str, str], parts: Sequence[str]
+    wanted: Wanted, kernels: tuple[str, str]
 ) -> tuple[Sequence[tuple[RunCell, RunCell]], Sequence[CellRecord]]:
-    """Measure each cell that can have a profile on both kernels, with these parts of it.
+    """Measure each cell that can have a profile on both kernels, by symbol.
 
     Pairs of cells that have a number on both kernels, and the cells that have none.
     """
-    run = wanted.on_kernels(kernels, lambda whole: only_profiled(with_profile(whole, parts)))
+    run = wanted.on_kernels(kernels, lambda whole: only_profiled(with_profile(whole, ["symbols"])))
     pairs = [(one.before, one.after) for one in pairs_by_kernel(run.record.cells, *_kernel_names(kernels))]
     both = [(one, other) for one, other in pairs if one is not None and other is not None]
     numbers = [(RunCell(run, one), RunCell(run, other)) for one, other in both if one.status == other.status == "ok"]
@@ -375,7 +374,7 @@ def _difference(parent: str, found: Found, measured: MeasuredCommits) -> Profile
 def _print_bisection(found: Found, difference: ProfileDifference | None, form: options.Form, limit: int | None) -> None:
     by_symbol = [] if difference is None else [with_code(difference)]
     if form is options.Form.JSON:
-        differences = [difference_json(one) for one in by_symbol]
+        differences = [one.as_json() for one in by_symbol]
         typer.echo(json.dumps({**bisection_json(found), "differences": differences}, indent=2))
         return
     sheets = [bisection_sheet(found), *(difference_sheet(one, limit) for one in by_symbol)]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +23,6 @@ from orchestrator.paths import cache_dir, lab_dir
 from orchestrator.plain_text import plain_line, plain_text
 from orchestrator.program import PROGRAM
 from orchestrator.report.html.frame import Page, beside, write_page
-from orchestrator.report.profile_json import text
 from orchestrator.report.sheet import Sheet
 from orchestrator.report.text import print_sheets, render_sheets
 from orchestrator.results.history import metrics as known_metrics
@@ -206,7 +206,7 @@ def print_profiles(
     tables = [] if form is Form.JSON else [sheet for one in found for sheet in sheets(one)]
     match form:
         case Form.JSON:
-            typer.echo(text([content(one) for one in found]), nl=False)
+            typer.echo(json.dumps([content(one) for one in found], indent=2))
         case Form.MARKDOWN:
             typer.echo(render_sheets(title, tables), nl=False)
         case Form.TABLE:

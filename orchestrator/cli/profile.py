@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -30,23 +29,7 @@ from orchestrator.probes.point import wrong_point_reason
 from orchestrator.profile.difference import ComparedCode, annotated, per_call, with_code
 from orchestrator.profile.probe_places import Disassembly
 from orchestrator.program import PROGRAM
-from orchestrator.report.flames import callgrind_text, difference_flame_graph, flame_graph, folded_text
-from orchestrator.report.profile_json import (
-    difference_json,
-    function_json,
-    profile_json,
-    tree_difference_json,
-    tree_json,
-)
-from orchestrator.report.profile_sheets import (
-    Cut,
-    cache_sheets,
-    difference_sheet,
-    function_sheet,
-    profile_sheet,
-    tree_difference_sheet,
-    tree_sheet,
-)
+from orchestrator.report import flames, profile_sheets
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.runs import find_run
@@ -55,7 +38,6 @@ from orchestrator.results.stored_profile import (
     FunctionDifference,
     ProfileDifference,
     call_tree,
-    compared_trees,
     load_profile,
 )
 from orchestrator.run.guests import started
@@ -100,7 +82,7 @@ def profile(
     ] = None,
     folded: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the folded stacks of one cell.")] = None,
     flame_graph: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the stacks of one cell, or of two, red where B has more.")
+        Path | None, typer.Option(metavar="FILE", help="Draw the stacks of one cell, as SVG.")
     ] = None,
     config: Annotated[
         Path | None,
@@ -118,67 +100,41 @@ def profile(
     By symbol, by class of instruction, and what missed in caches; of two by symbol, the largest change first. With
     --config, exits with 1 when a cell failed.
     """
-    files = {"callgrind": callgrind, "folded": folded, "flame_graph": flame_graph}
-    written = [f"--{kind.replace('_', '-')}" for kind, file in files.items() if file is not None]
-    others = {"--annotate": annotate is not None, ", ".join(written): bool(written)}
+    given = {"--callgrind": (callgrind, flames.callgrind_text), "--folded": (folded, flames.folded_text)}
+    given["--flame-graph"] = (flame_graph, flames.flame_graph)
+    files = {option: (file, text) for option, (file, text) in given.items() if file is not None}
+    others = {"--annotate": annotate is not None, ", ".join(files): bool(files)}
     options.check_one({"--tree": tree, **others})
     other = second if second is not None and (config is not None or _is_other(first, second)) else None
-    if other is None or written:  # the instructions of two have all forms
+    if other is None:  # the instructions of two have all forms
         options.check_one({f"--format {form}": form is not options.Form.TABLE, **others})
-    options.check_writable(*files.values())
+    options.check_writable(*(file for file, _ in files.values()))
     if config is None and (only or overrides):
         what = "--only and --set are for what --config measures"
         raise UsageError(what, hint="of stored cells RUN:CELL names one")
-    cut = Cut(depth, share) if tree else None
     if other is None:
         if config is not None:
             raise UsageError("--config needs two kernels", hint=f"{PROGRAM} profile --config CONFIG A B")
-        _print_profiles(_profiles(first, second), form, limit or None, cut, annotate, files)
+        profiles = _profiles(first, second)
+        if files:
+            _write(profiles, files)
+        else:
+            _print_profiles(profiles, form, limit or None, profile_sheets.Cut(depth, share) if tree else None, annotate)
         return
-    if callgrind or folded:
-        raise UsageError(f"{' and '.join(written)}: of one cell, not of two", hint="draw both: --flame-graph FILE")
+    if tree or files:
+        raise UsageError(f"{', '.join(files) or '--tree'}: of one cell, not of two", hint="name RUN:CELL alone")
     missing: Sequence[CellRecord] = ()
     if config is None:
         pairs = stored_pairs(first, other)
     else:
         wanted = Wanted(config, Measuring(offline=offline, verbose=verbose), overrides or (), only or ())
-        pairs, missing = profiled_on_kernels(wanted, (first, other), ["stacks" if tree or flame_graph else "symbols"])
-    _print_differences(pairs, form, limit or None, cut, annotate, flame_graph)
+        pairs, missing = profiled_on_kernels(wanted, (first, other))
+    _print_differences(pairs, form, limit or None, annotate)
     for cell in missing:
         print(f"not compared: {cell.id}: {outcome(cell)}", file=sys.stderr)
     if not pairs:  # of stored cells there are some
         raise LabError("no cell has a number on both kernels")
     raise typer.Exit(1 if any(cell.status == "failed" for cell in missing) else 0)
-
-
-def _print_profiles(
-    profiles: Sequence[CellProfile],
-    form: options.Form,
-    limit: int | None,
-    cut: Cut | None,
-    function: str | None,
-    files: Mapping[str, Path | None],
-) -> None:
-    """Where the instructions of each cell went: as trees of calls that are ``cut``, in one function, or in files."""
-    if any(files.values()):
-        for kind, file in files.items():
-            if file is not None:
-                _write(profiles, kind, file)
-    elif function is not None:
-        typer.echo(annotated(profiles, function))
-    elif cut is not None:
-        trees = [(one, call_tree(one)) for one in profiles]
-        options.print_profiles(
-            "Profiles", form, trees, lambda one: [tree_sheet(one[1], cut)], lambda one: tree_json(*one)
-        )
-    else:
-        options.print_profiles(
-            "Profiles",
-            form,
-            [(one, per_call(one)) for one in profiles],
-            lambda both: [profile_sheet(*both, limit), *cache_sheets(both[0])],
-            lambda both: profile_json(*both),
-        )
 
 
 def _is_other(first: str, second: str) -> bool:
@@ -193,15 +149,42 @@ def _is_other(first: str, second: str) -> bool:
     return True
 
 
-def _write(profiles: Sequence[CellProfile], kind: str, file: Path) -> None:
-    """Write the profile of the only cell in one of the formats for other programs."""
+def _write(profiles: Sequence[CellProfile], files: Mapping[str, tuple[Path, Callable[[CellProfile], str]]]) -> None:
     if len(profiles) != 1:
         cells = [one.cell for one in profiles[:20]]
         raise UsageError(f"{len(profiles)} cells do not go into one file", detail=cells, hint="name one of them: CELL")
-    formats = {"callgrind": callgrind_text, "folded": folded_text, "flame_graph": flame_graph}
-    text = formats[kind](profiles[0])
-    with storage_faults(file):
-        file.write_text(text)
+    for file, text in files.values():
+        with storage_faults(file):
+            file.write_text(text(profiles[0]))
+
+
+def _print_profiles(
+    profiles: Sequence[CellProfile],
+    form: options.Form,
+    limit: int | None,
+    cut: profile_sheets.Cut | None,
+    function: str | None,
+) -> None:
+    """Where the instructions of each cell went: as trees of calls that are ``cut``, or in one function."""
+    if function is not None:
+        typer.echo(annotated(profiles, function))
+    elif cut is not None:
+        trees = [(one.cell, one.calls, call_tree(one)) for one in profiles]
+        options.print_profiles(
+            "Profiles",
+            form,
+            trees,
+            lambda one: [profile_sheets.tree_sheet(one[2], cut)],
+            lambda one: {"cell": one[0], "calls": one[1], **one[2].as_json()},
+        )
+    else:
+        options.print_profiles(
+            "Profiles",
+            form,
+            [(one, per_call(one)) for one in profiles],
+            lambda both: [profile_sheets.profile_sheet(*both, limit), *profile_sheets.cache_sheets(both[0])],
+            lambda both: both[0].as_json(both[1]),
+        )
 
 
 def _profiles(run: str, cell: str | None) -> Sequence[CellProfile]:
@@ -212,36 +195,17 @@ def _profiles(run: str, cell: str | None) -> Sequence[CellProfile]:
 
 
 def _print_differences(
-    pairs: Sequence[tuple[RunCell, RunCell]],
-    form: options.Form,
-    limit: int | None,
-    cut: Cut | None,
-    symbol: str | None,
-    picture: Path | None,
+    pairs: Sequence[tuple[RunCell, RunCell]], form: options.Form, limit: int | None, symbol: str | None
 ) -> None:
-    """What differs between the cells of each pair: as trees of calls that are ``cut``, in one function, or drawn."""
+    """What differs between the cells of each pair, or in one function of them."""
     differences = [difference_of(*pair) for pair in pairs]
-    if picture is not None:
-        _draw(differences, picture)
-    elif cut is not None:
-        trees = [(one, compared_trees(call_tree(one.before), call_tree(one.after))) for one in differences]
-        options.print_profiles(
-            "Differences",
-            form,
-            trees,
-            lambda both: [tree_difference_sheet(*both, cut)],
-            lambda both: tree_difference_json(*both),
-        )
-    elif symbol is not None:
+    if symbol is not None:
         functions = _functions(differences, symbol)
-        options.print_profiles(
-            "Differences", form, functions, lambda both: [function_sheet(*both)], lambda both: function_json(*both)
-        )
+        printed = [(profile_sheets.function_sheet(*both), both[0].as_json(both[1])) for both in functions]
     else:
-        compared = [with_code(one) for one in differences]
-        options.print_profiles(
-            "Differences", form, compared, lambda one: [difference_sheet(one, limit)], difference_json
-        )
+        compared = map(with_code, differences)
+        printed = [(profile_sheets.difference_sheet(one, limit), one.as_json()) for one in compared]
+    options.print_profiles("Differences", form, printed, lambda one: one[:1], lambda one: one[1])
 
 
 def _functions(
@@ -249,32 +213,18 @@ def _functions(
 ) -> Sequence[tuple[ProfileDifference, FunctionDifference]]:
     """The function in the pairs of cells that execute it."""
     found: list[tuple[ProfileDifference, FunctionDifference]] = []
-    refusals: list[UsageError] = []
+    refusal: UsageError | None = None
     for one in differences:
         try:
             found.append((one, ComparedCode(one.before, one.after).function(name)))
         except UsageError as error:
-            refusals.append(error)
-    if not found and refusals:
-        raise refusals[0]
+            refusal = refusal or error
+    if not found and refusal is not None:
+        raise refusal
     return found
 
 
-def _draw(differences: Sequence[ProfileDifference], file: Path) -> None:
-    """A picture in ``file``; of several pairs of cells one each, with the cell's id in the file's name."""
-    for one in differences:
-        named = file if len(differences) == 1 else file.with_stem(f"{file.stem}.{one.after.cell.replace('/', '.')}")
-        picture = difference_flame_graph(one.before, one.after)
-        with storage_faults(named):
-            named.write_text(picture)
-        if named != file:
-            print(named, file=sys.stderr)
-
-
 # ``orchestrator disasm``: a function's instructions, and which probes can be at each.
-
-_RANGE = r"(?P<symbol>[^+]*)(?:\+(?P<first>[^.]*)(?:\.\.(?P<last>.*))?)?"
-_OFFSET = r"0x[0-9a-fA-F]{1,6}|[0-9]{1,7}"
 
 
 @options.expected_failures
@@ -287,9 +237,7 @@ def disasm(
             autocompletion=options.kernels,
         ),
     ],
-    function: Annotated[
-        str, typer.Argument(metavar="FUNCTION", help="A function of it, or a part: vfs_read+0x10..0x40.")
-    ],
+    function: Annotated[str, typer.Argument(metavar="FUNCTION", help="A function of it, such as vfs_read.")],
     cpu: one_guest.Cpu = None,
     no_guest: Annotated[bool, typer.Option("--no-guest", help="Start no guest: what only it knows is ?.")] = False,
     form: options.FormOption = options.Form.TABLE,
@@ -300,23 +248,18 @@ def disasm(
 
     A guest of the kernel is asked which.
     """
-    symbol, bounds = _place(function)
+    symbol = function.partition("+")[0]
+    if symbol != function or not symbol:
+        hint = f"name {symbol}" if symbol else ""
+        raise UsageError(f"found '{function}'; expected a kernel function, such as vfs_read", hint=hint)
     spec = kernel_spec(name)
     context = options.open_context(offline=offline)
     with options.printed_steps(verbose=verbose):
         kernel = ready_kernel(context, spec)
-    code = _code(kernel)
-    _check(kernel, code, symbol)
+    code = _code(kernel, symbol)
     places = places_of(code, kernel.config, symbol)
-    assert places is not None  # _check() has asked
+    assert places is not None  # _code() has asked
     found = Disassembly.of(spec.name, kernel.release, code, places)
-    if bounds is not None:
-        found = found.part(*bounds)
-        if not found.text:
-            raise UsageError(
-                f"no instruction of {symbol} begins between +{bounds[0]:#x} and +{bounds[1]:#x}",
-                hint=f"{PROGRAM} disasm {spec.argument} {symbol} lists all of them",
-            )
     if not no_guest:
         try:
             with options.printed_steps(verbose=verbose):
@@ -344,30 +287,8 @@ def _answered(
         return answered(guest, module, function), machine.cpu.name
 
 
-def _place(function: str) -> tuple[str, tuple[int, int] | None]:
-    """The function, and the offsets of the part that is asked for. Raises UsageError."""
-    found = re.fullmatch(_RANGE, function)
-    if found is None or not found["symbol"]:
-        raise UsageError(f"found '{function}'; expected a kernel function, such as vfs_read")
-    symbol, first, last = found.group("symbol", "first", "last")
-    if first is None:
-        return symbol, None
-    if last is None and re.fullmatch(_OFFSET, first):
-        place = int(first, 0)
-        raise UsageError(
-            f"found '{function}', a place in a function; expected the function",
-            hint=f"name {symbol}, or a part of it: {symbol}+{place:#x}..{place + 0x10:#x}",
-        )
-    if last is None or not (re.fullmatch(_OFFSET, first) and re.fullmatch(_OFFSET, last)):
-        raise UsageError(f"found '{function}'; expected a function, or a part of one, such as vfs_read+0x10..0x40")
-    bounds = int(first, 0), int(last, 0)
-    if bounds[0] > bounds[1]:
-        raise UsageError(f"found '{function}', whose part ends before it begins")
-    return symbol, bounds
-
-
-def _code(kernel: Kernel) -> KernelCode:
-    """The kernel's image. Raises HostError where it is not at hand."""
+def _code(kernel: Kernel, symbol: str) -> KernelCode:
+    """The image that has a function. Raises HostError where there is no image, UsageError for no function of it."""
     code = kernel.code
     if code is None:
         raise HostError(
@@ -375,11 +296,6 @@ def _code(kernel: Kernel) -> KernelCode:
             where=str(kernel.spec.tree or kernel.image),
             hint="a build tree of your own needs its vmlinux and System.map, or a bzImage packed by gzip, xz or zstd",
         )
-    return code
-
-
-def _check(kernel: Kernel, code: KernelCode, symbol: str) -> None:
-    """Raise UsageError for what is no function of the kernel's, or several."""
     reason = wrong_point_reason(code, symbol, None)
     if reason is not None:
         types = [one.type for one in code.named(symbol)]
@@ -387,3 +303,4 @@ def _check(kernel: Kernel, code: KernelCode, symbol: str) -> None:
         if sum(one in FUNCTION_TYPES for one in types) > 1:
             hint = "name a function whose name the kernel has once"
         raise UsageError(f"kernel {kernel.spec.name}: {reason}", hint=hint)
+    return code

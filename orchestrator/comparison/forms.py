@@ -21,7 +21,6 @@ from orchestrator.comparison.comparison import (
 )
 from orchestrator.comparison.verdicts import Difference
 from orchestrator.plain_text import counted, shown
-from orchestrator.report.profile_json import symbol_json
 from orchestrator.report.profile_sheets import change_figures, others, signed
 from orchestrator.report.sheet import (
     NOTHING,
@@ -299,7 +298,7 @@ def _cell(change: CellChange, symbols: ProfileDifference | None) -> dict[str, An
             {"figure": one.figure, "allowed": str(one.allowance), "beyond": one.is_beyond} for one in change.held
         ],
         "beyond": change.beyond,
-        "symbols": [symbol_json(one) for one in (symbols.symbols if symbols is not None else ())],
+        "symbols": [one.as_json() for one in (symbols.symbols if symbols is not None else ())],
     }
 
 

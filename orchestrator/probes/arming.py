@@ -14,8 +14,9 @@ from orchestrator.artifacts.bpf_objects import BpfObject
 from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.probes import Extra, Handler, ProbeKind
 from orchestrator.errors import EvidenceError, GuestError, UnsupportedError
-from orchestrator.guest.channel import COMMAND_LIMIT, kernel_value, whole_number
+from orchestrator.guest.channel import COMMAND_LIMIT, kernel_value
 from orchestrator.guest.guest import Guest
+from orchestrator.probes import evidence
 from orchestrator.probes.attachment import (
     OPTIMISATION,
     Attachment,
@@ -25,21 +26,11 @@ from orchestrator.probes.attachment import (
     wait_until_armed,
     wait_until_untouched,
 )
-from orchestrator.probes.bpf_attachment import bpf_attached
-from orchestrator.probes.bpftrace import one_liner_attached, own_attached
-from orchestrator.probes.event_attachment import event_attached, user_event_attached
+from orchestrator.probes.bpf_attachment import bpf_attached, one_liner_attached, own_attached
+from orchestrator.probes.event_attachment import event_attached
 from orchestrator.probes.events import check_events, read_events, write_csv
-from orchestrator.probes.evidence import (
-    MISSED_RETURNS,
-    Observation,
-    check_called,
-    check_step,
-    check_untouched,
-    followed,
-    observe,
-)
+from orchestrator.probes.evidence import MISSED_RETURNS, Observation
 from orchestrator.probes.loading import load
-from orchestrator.probes.place import UserPoint
 from orchestrator.probes.point import ProbePoint, find_hook, find_static_branch
 from orchestrator.probes.symbols import ModuleMemory, Symbols
 from orchestrator.probes.tracefs import Traced
@@ -50,39 +41,68 @@ _WITH_STEP = ("kprobe", "kretprobe", "jprobe")
 _QUOTED = 40
 _NOT_SUPPORTED = ": operation not supported"
 """How a channel's error ends for a write that the kernel refuses with EOPNOTSUPP."""
+_NUMBER = re.compile(r"(\d{1,20})")
+_ADDRESS = re.compile(r"(?:0x)?([0-9a-f]{1,16})")
 _COUNTS = re.compile(r"(\d{1,20}) (\d{1,20}) (\d{1,20})")
+_MEMORY = re.compile(r"(\d{1,6}) (\d{1,6})")
+_DETOUR = re.compile(r"([0-9a-f]{1,16}) (\d{1,6})")
 _TRIAL_LIMIT = 1800.0
 """Seconds in which a module tries its places before it answers; a minute was too short beside twenty busy processes."""
 _PLACES = re.compile(r"(\d{1,6}) of (\d{1,6})")
 _SAMPLE = re.compile(r"(\d{1,6}) of (\d{1,6}) in (\d{1,6})")
 
 
-class ModuleAttachment(Attachment):
-    """A loaded probe module. Made by ``module_attached``.
+class _Parameters:
+    """The parameters of a loaded module."""
 
-    ``symbols`` are the guest's; None reads them when they are needed.
-    """
+    def __init__(self, guest: Guest, module: Module) -> None:
+        self._guest, self._folder = guest, f"/sys/module/{module.name}/parameters"
+
+    def names(self) -> Sequence[str]:
+        """Those that it shows; none where it has not got any."""
+        return self._guest.run(["ls", self._folder]).text.split()
+
+    def file(self, name: str) -> str:
+        return f"{self._folder}/{name}"
+
+    def put(self, name: str, value: str) -> None:
+        self._guest.put(value.encode(), self.file(name))
+
+    def read(self, name: str, *, time_limit: float = COMMAND_LIMIT) -> str:
+        return kernel_value(self._guest, self.file(name), time_limit=time_limit)
+
+    def found(self, name: str, pattern: re.Pattern[str], *, time_limit: float = COMMAND_LIMIT) -> Sequence[str]:
+        """The groups of a ``pattern``. Raises EvidenceError for any other text."""
+        text = self.read(name, time_limit=time_limit)
+        found = pattern.fullmatch(text)
+        if found is None:
+            raise EvidenceError(f"the module reports {name}={text[:_QUOTED]!r}")
+        return found.groups()
+
+    def numbers(self, name: str, pattern: re.Pattern[str] = _NUMBER, *, time_limit: float = COMMAND_LIMIT) -> list[int]:
+        return [int(number) for number in self.found(name, pattern, time_limit=time_limit)]
+
+    def address(self) -> int:
+        return int(self.found("address", _ADDRESS)[0], 16)
+
+
+class ModuleAttachment(Attachment):
+    """A loaded probe module. Made by ``module_attached``."""
 
     def __init__(
         self, guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint, symbols: Symbols | None = None
     ) -> None:
-        self._guest = guest
+        self._guest, self._kind = guest, kind
         self._known_symbols = symbols
-        self._kind = kind
-        self._module = module
+        self.module_name = module.name
         self.point = point
         self._before = 0
         self._handler: Handler | None = None
         self._called: dict[tuple[bytes, Traced], str] = {}
+        self._parameters = _Parameters(guest, module)
         # The lab's own modules have all of them.
-        self._parameters = () if kind.file is None else _parameters(guest, module)
-
-    @property
-    def module_name(self) -> str:
-        return self._module.name
-
-    def parameter(self, name: str, *, time_limit: float = COMMAND_LIMIT) -> str:
-        return _parameter(self._guest, self._module, name, time_limit)
+        self._shown = () if kind.file is None else self._parameters.names()
+        self.parameter = self._parameters.read
 
     @contextmanager
     def one_caller(self) -> Iterator[str | None]:
@@ -90,10 +110,9 @@ class ModuleAttachment(Attachment):
         if not self._has("caller"):
             yield None
             return
-        file = _parameter_file(self._module, "caller")
-        self._guest.put(b"-1", file)
-        yield file
-        self._guest.put(b"0", file)
+        self._parameters.put("caller", "-1")
+        yield self._parameters.file("caller")
+        self._parameters.put("caller", "0")
 
     def handle(self, handler: Handler) -> None:
         """Choose what a hit does; the registration stays as it is.
@@ -113,7 +132,7 @@ class ModuleAttachment(Attachment):
 
     def _select(self, handler: Handler) -> None:
         try:
-            self._guest.put(handler.encode(), _parameter_file(self._module, "handler"))
+            self._parameters.put("handler", handler)
         except GuestError as error:
             # select_handler() of kmods/lib/report.h returns it where the module has no such handler.
             if handler == "record" and error.what.endswith(_NOT_SUPPORTED):
@@ -124,11 +143,7 @@ class ModuleAttachment(Attachment):
         """What the module says of itself, one value for all hits with a user's module without a caller."""
         if not self._has("counts"):
             return self.hits(), self._number("others") if self._has("others") else None
-        counts = self.parameter("counts")
-        found = _COUNTS.fullmatch(counts)
-        if found is None:
-            raise _reported("counts", counts)
-        hits, others, missed = map(int, found.groups())
+        hits, others, missed = self._parameters.numbers("counts", _COUNTS)
         self._check_missed(missed)
         return hits - self._before, others
 
@@ -160,7 +175,10 @@ class ModuleAttachment(Attachment):
         return self._number("hits")
 
     def _has(self, parameter: str) -> bool:
-        return self._kind.file is None or parameter in self._parameters
+        return self._kind.file is None or parameter in self._shown
+
+    def _number(self, name: str) -> int:
+        return self._parameters.numbers(name)[0]
 
     def extras(self) -> Sequence[Extra]:
         return [] if self._kind.extras == "none" else [extra for extra in get_args(Extra) if self._number(extra)]
@@ -168,54 +186,46 @@ class ModuleAttachment(Attachment):
     def take_off(self, extra: Extra) -> None:
         # Without its post-handler the kernel would optimise it.
         self._guest.put(b"0", OPTIMISATION)
-        self._guest.put(b"0", _parameter_file(self._module, extra))
+        self._parameters.put(extra, "0")
         if self._number(extra):
             raise EvidenceError(f"the kernel's {extra} is still at {self.point.name}")
 
     def memory(self) -> tuple[int, int] | None:
         if self._kind.template not in ("kprobe", "kretprobe"):
             return None
-        memory = self.parameter("memory")
-        found = re.fullmatch(r"(\d{1,6}) (\d{1,6})", memory)
-        if found is None:
-            raise _reported("memory", memory)
-        return int(found[1]), int(found[2])
+        own, optimised = self._parameters.numbers("memory", _MEMORY)
+        return own, optimised
 
     def places(self) -> Mapping[str, int]:
         """Of a module that tries many, what it took of the probed function's, and of a sample's functions."""
         if self._kind.capability != "anywhere":
             return {}
-        return {
-            **self._counts("places", _PLACES, "places_taken", "places"),
-            **self._counts("sample", _SAMPLE, "sampled_taken", "sampled", "sampled_functions"),
-        }
-
-    def _counts(self, parameter: str, pattern: re.Pattern[str], *names: str) -> dict[str, int]:
-        reported = self.parameter(parameter, time_limit=_TRIAL_LIMIT)
-        found = pattern.fullmatch(reported)
-        if found is None:
-            raise _reported(parameter, reported)
-        return dict(zip(names, map(int, found.groups()), strict=True))
+        places = self._parameters.numbers("places", _PLACES, time_limit=_TRIAL_LIMIT)
+        sample = self._parameters.numbers("sample", _SAMPLE, time_limit=_TRIAL_LIMIT)
+        names = ("places_taken", "places", "sampled_taken", "sampled", "sampled_functions")
+        return dict(zip(names, (*places, *sample), strict=True))
 
     def observe(self) -> Observation:
-        seen = _observe(self._guest, self._kind, self._module, self.point)
-        return followed(self._guest, lambda: self._symbols, self._kind, self.point, seen, self._called)
+        seen = _observe(self._guest, self._kind, self._parameters, self.point)
+        return evidence.followed(self._guest, lambda: self._symbols, self._kind, self.point, seen, self._called)
 
     def wait_until_armed(self) -> Observation:
         seen = wait_until_armed(self._guest, self._kind, self.point, self.observe, "after loading")
         if self._has("address"):
-            address = _address(self._guest, self._module)
+            address = self._parameters.address()
             if address != self.point.address:
                 raise EvidenceError(f"the module's probe is at {address:x}, not at {self.point.name}")
         if self._kind.mechanism == "pointer":
-            name = self._module.name
-            memory = ModuleMemory.of(self._guest, name)
+            memory = ModuleMemory.of(self._guest, self.module_name)
             if not memory.start <= seen.pointer < memory.end:
-                raise EvidenceError(f"{self.point.name} points to {seen.pointer:#x}, not into module {name}")
-        if self._kind.mechanism in ("ftrace", "direct"):
-            check_called(self._kind, self.point, seen, self.module_name, "after loading", lambda: self._symbols)
+                what = f"{self.point.name} points to {seen.pointer:#x}, not into module {self.module_name}"
+                raise EvidenceError(what)
+        if self._kind.is_traced:
+            evidence.check_called(
+                self._kind, self.point, seen, self.module_name, "after loading", lambda: self._symbols
+            )
         if self._kind.template in _WITH_STEP:
-            check_step(self._kind, self.parameter("step"))
+            evidence.check_step(self._kind, self.parameter("step"))
         return seen
 
     def detour(self, seen: Observation) -> str | None:
@@ -225,31 +235,21 @@ class ModuleAttachment(Attachment):
         """
         if self._kind.mechanism != "jmp":
             return None
-        detour = self.parameter("detour")
-        found = re.fullmatch(r"([0-9a-f]{1,16}) (\d{1,6})", detour)
-        if found is None:
-            raise _reported("detour", detour)
-        start, size = int(found[1], 16), int(found[2])
-        memory = ModuleMemory.of(self._guest, self._module.name)
-        if not memory.start <= start < start + size <= memory.end:
-            raise EvidenceError(f"the detour buffer at {start:#x} is not in module {self._module.name}")
+        begin, size = self._parameters.found("detour", _DETOUR)
+        start, end = int(begin, 16), int(begin, 16) + int(size)
+        memory = ModuleMemory.of(self._guest, self.module_name)
+        if not memory.start <= start < end <= memory.end:
+            raise EvidenceError(f"the detour buffer at {start:#x} is not in module {self.module_name}")
         target = self.point.address + (seen.jump_target or 0)
-        if not start <= target < start + size:
+        if not start <= target < end:
             raise EvidenceError(
                 f"the jump at {self.point.name} leads to {target:#x}, not into the detour at {start:#x}"
             )
-        return f"{start:#x}-{start + size:#x}"
+        return f"{start:#x}-{end:#x}"
 
     @cached_property
     def _symbols(self) -> Symbols:
         return self._known_symbols or Symbols.of(self._guest)
-
-    def _number(self, name: str) -> int:
-        text = self.parameter(name)
-        number = whole_number(text)
-        if number is None:
-            raise _reported(name, text)
-        return number
 
 
 @contextmanager
@@ -270,64 +270,35 @@ def module_attached(
     bytes are not back at the end.
     """
     armed_by_host = kind.site in ("hook", "tracepoint")
+    parameters = _Parameters(guest, module)
+
+    def take_out() -> None:
+        """Disarm what the host has armed, and unload the module; the original bytes are back for the next probe."""
+        if armed_by_host:
+            parameters.put("armed", "0")
+            evidence.check_untouched(point, _observe(guest, kind, parameters, point), "after disarming")
+        guest.succeed(["rmmod", module.name])
+        wait_until_untouched(guest, kind, point, lambda: evidence.observe(guest, point, kind.site), "after unloading")
+
     if not armed_by_host:
-        check_untouched(point, observe(guest, point, kind.site), "before loading")
+        evidence.check_untouched(point, evidence.observe(guest, point, kind.site), "before loading")
     allow_optimisation(guest, kind)
     load(guest, module.name, module.file, parameters=module.parameters, time_limit=time_limit)
-    with removed(lambda: _take_out(guest, kind, module, point)):
+    with removed(take_out):
         if armed_by_host:
-            point = _place_of(guest, kind, module)
-            guest.put(b"1", _parameter_file(module, "armed"))
+            address, name = parameters.address(), kind.tracepoint
+            point = find_hook(guest, address) if name is None else find_static_branch(guest, address, name)
+            evidence.check_untouched(point, _observe(guest, kind, parameters, point), "before arming")
+            parameters.put("armed", "1")
         yield ModuleAttachment(guest, kind, module, point, symbols)
 
 
-def _take_out(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) -> None:
-    """Disarm what the host has armed, and unload the module; the original bytes are back then, for the next probe."""
-    if kind.site in ("hook", "tracepoint"):
-        guest.put(b"0", _parameter_file(module, "armed"))
-        check_untouched(point, _observe(guest, kind, module, point), "after disarming")
-    guest.succeed(["rmmod", module.name])
-    wait_until_untouched(guest, kind, point, lambda: observe(guest, point, kind.site), "after unloading")
-
-
-def _place_of(guest: Guest, kind: ProbeKind, module: Module) -> ProbePoint:
-    """Where a module that is not armed yet is going to put its probe."""
-    address, name = _address(guest, module), kind.tracepoint
-    point = find_hook(guest, address) if name is None else find_static_branch(guest, address, name)
-    check_untouched(point, _observe(guest, kind, module, point), "before arming")
-    return point
-
-
-def _observe(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) -> Observation:
-    seen = observe(guest, point, kind.site)
+def _observe(guest: Guest, kind: ProbeKind, parameters: _Parameters, point: ProbePoint) -> Observation:
+    seen = evidence.observe(guest, point, kind.site)
     if kind.site != "tracepoint":
         return seen
     # Tracepoints that modules probe are in no list; the kernel's own key counts them.
-    return Observation(seen.live, "[ENABLED]" if _parameter(guest, module, "enabled") != "0" else None)
-
-
-def _parameter(guest: Guest, module: Module, name: str, time_limit: float = COMMAND_LIMIT) -> str:
-    return kernel_value(guest, _parameter_file(module, name), time_limit=time_limit)
-
-
-def _address(guest: Guest, module: Module) -> int:
-    address = _parameter(guest, module, "address")
-    if not re.fullmatch(r"(?:0x)?[0-9a-f]{1,16}", address):
-        raise _reported("address", address)
-    return int(address, 16)
-
-
-def _reported(parameter: str, text: str) -> EvidenceError:
-    return EvidenceError(f"the module reports {parameter}={text[:_QUOTED]!r}")
-
-
-def _parameters(guest: Guest, module: Module) -> Sequence[str]:
-    """The parameters that a module shows; none where it has not got any."""
-    return guest.run(["ls", f"/sys/module/{module.name}/parameters"]).text.split()
-
-
-def _parameter_file(module: Module, name: str) -> str:
-    return f"/sys/module/{module.name}/parameters/{name}"
+    return Observation(seen.live, "[ENABLED]" if parameters.read("enabled") != "0" else None)
 
 
 def attached(
@@ -338,14 +309,11 @@ def attached(
     symbols: Symbols,
     time_left: Callable[[], float],
 ) -> AbstractContextManager[Attachment]:
-    """Arm a probe with its ``means``; take it out again at the end.
+    """Arm a probe at a ``point`` with its ``means``; take it out again at the end.
 
     That is a module, bpfprobe for a BPF program or a one-liner, an object of a user's own programs, or nothing for an
-    event, which the kernel has itself.
-
-    ``point`` is the probed function's entry. For a hook and a tracepoint the place is found when it is armed. Raises
-    EvidenceError when the kernel refuses it (with its own reason), or when the original bytes are not back at the end.
-    ``time_left`` is the seconds of the host's time for whatever the guest does by itself meanwhile.
+    event, which the kernel has itself. Raises EvidenceError when the kernel refuses it (with its own reason), or when
+    the original bytes are not back at the end. ``time_left`` is the seconds of the host's time that are left.
     """
     if isinstance(means, Module):
         return module_attached(guest, kind, means, point, symbols, time_limit=time_left())
@@ -355,6 +323,4 @@ def attached(
         return one_liner_attached(guest, kind, means, point, symbols, time_left)
     if means is not None:
         return bpf_attached(guest, kind, means, point, symbols)
-    if isinstance(point, UserPoint):
-        return user_event_attached(guest, kind, point)
     return event_attached(guest, kind, point, symbols)

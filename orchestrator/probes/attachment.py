@@ -46,8 +46,6 @@ def removed(remove: Callable[[], object]) -> Iterator[None]:
     remove()
 
 
-# What system calls returned, as far as it was observed.
-
 MOST_VALUES = 8
 """Different values that are kept, as by ``images/guest/results.h``."""
 
@@ -160,10 +158,7 @@ class Attachment(ABC):
         return ()
 
     def take_off(self, extra: Extra) -> None:
-        """Rid the probe of something that its hits pass; nothing puts it back.
-
-        Raises EvidenceError when the hits still pass it.
-        """
+        """Disable an extra cost of the probe for good. Raises EvidenceError when the hits still pass it."""
         raise AssertionError(f"nothing here has {extra} to take off")
 
     def memory(self) -> tuple[int, int] | None:
@@ -178,9 +173,8 @@ class Attachment(ABC):
         return None
 
 
-# When has a probe its final form? The kernel's optimiser of kprobes works in the background, ticks later.
-#
-# So does the end of a BPF program's link on Linux 6.12, after bpf(2) and the removal of the pinned file have returned.
+# When has a probe its final form? The kernel's optimiser of kprobes works in the background, ticks later, and so does
+# the end of a BPF program's link on Linux 6.12.
 
 OPTIMISATION = "/proc/sys/debug/kprobes-optimization"
 
@@ -248,19 +242,15 @@ def wait_until_same(guest: Guest, kind: ProbeKind, before: Observation, attachme
 def _wait_for(
     guest: Guest, look: Callable[[], Observation], check: Callable[[Observation], None], turns: int
 ) -> Observation:
-    for turn in range(turns):
+    turn = 0
+    while True:
         try:
             seen = look()
             check(seen)
-        except OtherMechanism:
-            # The kernel marks a kprobe that it is going to optimise as it arms it (optimize_kprobe()).
-            if turn == _MARKED:
-                raise
-        except EvidenceError:
-            pass
-        else:
             return seen
+        except EvidenceError as error:
+            # The kernel marks a kprobe that it is going to optimise as it arms it (optimize_kprobe()).
+            if turn == turns or (turn == _MARKED and isinstance(error, OtherMechanism)):
+                raise
         guest.succeed(_TURN)
-    seen = look()
-    check(seen)
-    return seen
+        turn += 1

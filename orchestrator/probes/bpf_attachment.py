@@ -1,37 +1,41 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A BPF program at a probe point of a guest: attached, exchanged for another, detached, proved gone.
+"""BPF programs at a probe point of a guest: attached, counted, detached, proved gone.
 
-While hits are counted the program stays where it is, and a witness beside it counts them by thread. The kernel counts
-the program's own runs: it must have run at every hit that the witness saw.
+They are the lab's, those of a user's object, or what bpftrace makes of a one-liner. While hits are counted a witness
+beside them counts by thread, and the kernel counts their own runs: each must have run at every hit that it saw.
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
 
-from orchestrator.catalog.probes import Handler, ProbeKind
-from orchestrator.errors import EvidenceError
+from orchestrator.artifacts.bpf_objects import BpfObject
+from orchestrator.catalog.probes import IMAGE, Handler, ProbeKind, probes
+from orchestrator.errors import CommandFailed, EvidenceError, GuestError, GuestHang, LabError, UnsupportedError
+from orchestrator.guest.console import plain_lines
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.attachment import Called, allow_optimisation, removed, wait_until_untouched, write_events
-from orchestrator.probes.bpf_program import (
-    BpfEvent,
-    Target,
-    Witness,
-    attach,
-    bring,
-    check_no_statistics,
-    compile_programs,
-    keep_statistics,
+from orchestrator.probes import bpf_program
+from orchestrator.probes.attachment import (
+    Called,
+    allow_optimisation,
+    removed,
+    wait_until_same,
+    wait_until_untouched,
+    write_events,
 )
+from orchestrator.probes.bpf_program import BpfEvent, BpfProgram, Target, Witness, attach
 from orchestrator.probes.events import ARGUMENTS
 from orchestrator.probes.evidence import MISSED_RETURNS, Observation, check_untouched
 from orchestrator.probes.place import Place, PlacedAttachment, UserPoint, place_of
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
-from orchestrator.probes.tracefs import CALL_BYTES, event_number
+from orchestrator.probes.tracefs import event_number
 
 
 @contextlib.contextmanager
@@ -43,24 +47,21 @@ def programs_removed(guest: Guest, kind: ProbeKind, tool: Path, place: Place) ->
     point = place.point
     check_untouched(point, place.observe(), "before attaching")
     allow_optimisation(guest, kind)
-    bring(guest, tool)
-    check_no_statistics(guest)
-    compiled_before = compile_programs(guest, on=kind.is_compiled)
+    bpf_program.bring(guest, tool)
+    bpf_program.check_no_statistics(guest)
+    compiled_before = bpf_program.compile_programs(guest, on=kind.program is None or kind.program.is_compiled)
 
     def remove() -> None:
         guest.succeed(["sh", "-c", "rm -rf /sys/fs/bpf/lab-*"])
-        keep_statistics(guest, on=False)
+        bpf_program.keep_statistics(guest, on=False)
         wait_until_untouched(guest, kind, point, place.observe, "after detaching the program")
-        compile_programs(guest, on=compiled_before)
+        bpf_program.compile_programs(guest, on=compiled_before)
 
     with removed(remove):
         yield
 
 
 _ENTRIES = "lab-entries"
-_ENTERED_BY = {"kretprobe": "kprobe", "kretprobe-multi": "kprobe-multi"}
-"""What counts the entries of a function whose returns are probed: threads that are in it use up the kernel's instances
-(``maxactive``), and it counts none of the returns that it then misses where anybody could ask."""
 _NAMES = ("lab-a", "lab-b")
 """Folders in turn: a program is attached before the one that it replaces is detached."""
 
@@ -70,6 +71,8 @@ class BpfAttachment(PlacedAttachment):
 
     def __init__(self, guest: Guest, kind: ProbeKind, place: Place) -> None:
         super().__init__(guest, kind, place)
+        assert kind.program is not None
+        self._facts = kind.program
         self._target = target_of(guest, kind, place.point)
         self._handler: Handler = "noop"
         self._turn = 0
@@ -80,7 +83,7 @@ class BpfAttachment(PlacedAttachment):
 
     def observe(self) -> Observation:
         info = self._program.info()
-        if (info.jited > 0) != self._kind.is_compiled:
+        if (info.jited > 0) != self._facts.is_compiled:
             raise EvidenceError(
                 f"the BPF program at {self.point.name} is {'compiled' if info.jited else 'interpreted'}, "
                 f"and for {self._kind.name} it must not be"
@@ -106,9 +109,10 @@ class BpfAttachment(PlacedAttachment):
     @contextlib.contextmanager
     def one_caller(self) -> Iterator[None]:
         """A witness counts by thread while the kernel counts the program's runs; of returns also the entries."""
-        entered_by = _ENTERED_BY.get(self._kind.program or "")
-        target = None if entered_by is None else Target(entered_by, *self.point.place(0))
-        entries = None if target is None else attach(self._guest, _ENTRIES, "witness", target)
+        entries = None
+        if self._facts.entries is not None:
+            target = Target(probes()[self._facts.entries], *self.point.place(0))
+            entries = attach(self._guest, _ENTRIES, "witness", target)
         self._witness.begin([("the BPF program", self._program)])
         yield
         self._witness.detach()
@@ -122,7 +126,10 @@ class BpfAttachment(PlacedAttachment):
         self._witness.end()
 
     def counts(self, called: Called) -> tuple[int, int | None]:
-        hits, others = self._witness.counts(called)
+        runs, others = self._witness.counts(called)
+        hits, odd = divmod(runs, self._facts.runs)
+        if odd:
+            raise EvidenceError(f"{runs} runs are of no whole number of hits, which have {self._facts.runs} each")
         entered = sum(self._entries.get(pid, 0) for pid in called.pids)
         if called.calls and entered > hits:
             raise EvidenceError(f"the kernel missed {entered - hits} of {entered} returns", hint=MISSED_RETURNS)
@@ -139,9 +146,9 @@ class BpfAttachment(PlacedAttachment):
         for event in mine:
             self._check(event)
         hits, _ = self.counts(called)
-        if len(mine) != hits:
+        if len(mine) != hits * self._facts.runs:
             raise EvidenceError(f"the ring has {len(mine)} events of the calls, and the witness saw {hits} hits")
-        return len(mine), len(events) - len(mine)
+        return hits, len(events) - len(mine)
 
     def _exchange(self, handler: Handler) -> None:
         self._turn = 1 - self._turn
@@ -177,24 +184,23 @@ class BpfAttachment(PlacedAttachment):
 
     def _check(self, event: BpfEvent) -> None:
         """Events have the point's address; a kprobe's that behind the breakpoint, an fprobe's that behind the call."""
-        behind = {"kprobe": 1, "kprobe-multi": CALL_BYTES, "uprobe": 0}.get(self._kind.program or "")
-        if behind is not None:
-            address = event.args[0] - behind
-            if not self.point.is_at(address):
-                raise EvidenceError(f"an event is of {address:#x}, not of {self.point.name}", detail=[str(event)])
+        address = event.args[0] - (self._facts.behind or 0)
+        if self._facts.behind is not None and not self.point.is_at(address):
+            raise EvidenceError(f"an event is of {address:#x}, not of {self.point.name}", detail=[str(event)])
 
 
 def target_of(guest: Guest, kind: ProbeKind, point: ProbePoint) -> Target:
     """What the guest's side is to attach to. Raises EvidenceError where the kernel has no such event."""
     assert kind.program is not None
     if kind.tracepoint is not None:
-        is_raw = kind.program == "raw-tracepoint"
-        return Target(kind.program, kind.tracepoint if is_raw else str(event_number(guest, kind.tracepoint)))
+        by_number = kind.program.link == "tracepoint"
+        return Target(kind, str(event_number(guest, kind.tracepoint)) if by_number else kind.tracepoint)
     if isinstance(point, UserPoint):
-        return Target(kind.program, point.file, point.file_offset, point.semaphore)
-    if kind.program in ("fentry", "fexit"):
-        return Target(kind.program, point.symbol)  # it is found among the kernel's own by its type
-    return Target(kind.program, *point.place(point.offset if kind.program == "kprobe" else 0))
+        return Target(kind, point.file, point.file_offset, point.semaphore)
+    if kind.program.link == "trampoline":
+        return Target(kind, point.symbol)  # it is found among the kernel's own by its type
+    is_anywhere = kind.program.link == "kprobe" and not kind.at_return
+    return Target(kind, *point.place(point.offset if is_anywhere else 0))
 
 
 @contextlib.contextmanager
@@ -209,3 +215,349 @@ def bpf_attached(
     place = place_of(guest, kind, point, symbols)
     with programs_removed(guest, kind, tool, place):
         yield BpfAttachment(guest, kind, place)
+
+
+# A user's BPF programs in a guest: attached by libbpf as their sections say, counted, detached and proved gone.
+#
+# The guest's side is ``images/bpf/bpfload.c``. While hits are counted a witness of the lab's counts those at the probe
+# point by thread, and each of the user's programs must have run as often.
+
+_LOADER = "/tmp/bpfload"  # noqa: S108 - in the guest
+_OBJECT = "/tmp/own.bpf.o"  # noqa: S108 - in the guest
+_FOLDER = "/sys/fs/bpf/lab-own"
+_ATTACHED = re.compile(r"(\d{1,10}) ([A-Za-z_]\w{0,127}) (\S{1,200})")
+_AT_FUNCTION = re.compile(
+    r"(?:kprobe|kretprobe|kprobe\.multi|kretprobe\.multi|kprobe\.session|fentry|fexit|fmod_ret)(?:\.s)?/([^+]+)(?:\+.*)?"
+)
+_AT_SYSTEM_CALL = re.compile(r"k(?:ret)?syscall/(\w+)")
+_FEWEST = 500
+"""Hits of a program that is at no function: its runs for other processes, some tens, must not pass for them."""
+_QUOTED_WIDTH = 200
+
+
+@dataclass(frozen=True)
+class OwnProgram:
+    """One of the programs that are attached: its number and name, and where its section says that it goes."""
+
+    number: int
+    name: str
+    section: str
+    program: BpfProgram
+
+
+class OwnAttachment(PlacedAttachment):
+    """The programs of a user's object, which do what they do at each hit. Made by ``own_attached``.
+
+    Nothing is waited for: a link is in place when it has been made.
+    """
+
+    def __init__(self, guest: Guest, kind: ProbeKind, place: Place, programs: Sequence[OwnProgram]) -> None:
+        super().__init__(guest, kind, place)
+        self._programs = programs
+        # At the entry, where the object's own kprobes are.
+        self._witness = Witness(guest, Target(probes()["bpf-kprobe"], *self.point.place(0)))
+
+    def observe(self) -> Observation:
+        for own in self._programs:
+            if not own.program.info().jited:
+                raise EvidenceError(f"the BPF program {own.name} is interpreted, and not compiled")
+        return self._place.observe()
+
+    def handle(self, handler: Handler) -> None:
+        """The programs always do the same. Between ``count`` and ``noop`` their runs are compared with the witness."""
+        if handler == "record":
+            raise UnsupportedError("BPF programs of your own have no handlers, so they cannot record")
+        if handler == "noop" and self._witness.is_counting:
+            self._witness.look()
+
+    @contextlib.contextmanager
+    def one_caller(self) -> Iterator[None]:
+        before = self.observe()
+        self._witness.begin([(f"the BPF program {own.name} ({own.section})", own.program) for own in self._programs])
+        yield
+        self._witness.detach()
+        wait_until_same(self._guest, self._kind, before, self, "after the witness")
+        self._witness.end()
+
+    def counts(self, called: Called) -> tuple[int, int | None]:
+        """What the witness saw. Raises EvidenceError where runs for other processes may stand for the hits."""
+        hits, others = self._witness.counts(called)
+        everywhere = [own for own in self._programs if _function_of(own) is None]
+        if everywhere and called.calls and 0 < hits < _FEWEST:
+            raise EvidenceError(
+                f"{hits} hits are too few to prove the BPF program {everywhere[0].name} ({everywhere[0].section}) by: "
+                "it is at no function, and runs for other processes too",
+                hint=f"make {_FEWEST} calls or more",
+            )
+        return hits, others
+
+    def recorded(self, called: Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
+        raise AssertionError("a user's programs do not record")
+
+
+@contextlib.contextmanager
+def own_attached(
+    guest: Guest, kind: ProbeKind, own: BpfObject, point: ProbePoint, symbols: Symbols
+) -> Iterator[OwnAttachment]:
+    """Load and attach a user's object; detach its programs at the end, and prove that the kernel has none of them.
+
+    Raises EvidenceError with libbpf's and the verifier's words where it is refused, where a program is attached to
+    another function than the point's, or where the original bytes are not back at the end.
+    """
+    place = place_of(guest, kind, point, symbols)
+    with programs_removed(guest, kind, own.tool, place):
+        guest.put(own.loader, _LOADER, mode=0o755)
+        guest.put(own.file, _OBJECT)
+        programs = _placed(point, lambda: _attach(guest, kind))
+        yield OwnAttachment(guest, kind, place, programs)
+    bpf_program.wait_until_gone(guest, [one.number for one in programs])
+
+
+def _attach(guest: Guest, kind: ProbeKind) -> Sequence[OwnProgram]:
+    guest.succeed(["mkdir", _FOLDER])
+    finished = guest.run([_LOADER, "attach", _FOLDER, _OBJECT])
+    if finished.status != 0:
+        raise EvidenceError(f"{kind.name} cannot be attached", detail=_last(finished.stderr.decode(errors="replace")))
+    lines = finished.text.splitlines()
+    found = [match for line in lines if (match := _ATTACHED.fullmatch(line))]
+    if not found or len(found) != len(lines):
+        raise EvidenceError(
+            f"the guest does not say which programs of {kind.name} are attached", detail=_last(str(lines))
+        )
+    return [OwnProgram(int(one[1]), one[2], one[3], BpfProgram(guest, f"{_FOLDER}/{one[2]}")) for one in found]
+
+
+def _placed(point: ProbePoint, attach: Callable[[], Sequence[OwnProgram]]) -> Sequence[OwnProgram]:
+    """The programs that ``attach`` attaches by name. Raises EvidenceError where one is at another function.
+
+    Some have no function. Where the name has several, and the kernel refuses it for that, the error says so.
+    """
+    try:
+        programs = attach()
+    except EvidenceError as error:
+        if point.shared_with and not error.hint:
+            error.hint = (
+                f"{point.symbol} is a function of the kernel and of module {' and '.join(point.shared_with)}, and the "
+                "kernel may refuse a name that is not unique: unload the module, or name another function"
+            )
+        raise
+    for own in programs:
+        function = _function_of(own)
+        if function is not None and not any(fnmatchcase(name, function) for name in (point.symbol, *point.aliases)):
+            raise EvidenceError(
+                f"program {own.name} is attached to {function}, and the point is {point.symbol}",
+                hint=f"set points: [{function}], and calls that enter it",
+            )
+    return programs
+
+
+def _function_of(own: OwnProgram) -> str | None:
+    """The function that a program is attached to, or a pattern of its name; None where it is at no function."""
+    call = _AT_SYSTEM_CALL.fullmatch(own.section)
+    if call is not None:
+        return f"__*_sys_{call[1]}"
+    place = _AT_FUNCTION.fullmatch(own.section)
+    return None if place is None else place[1]
+
+
+def _last(text: str) -> list[str]:
+    return [line[:_QUOTED_WIDTH] for line in text.splitlines() if line.strip()][-_QUOTED_LINES:]
+
+
+# A bpftrace one-liner in a guest whose image has bpftrace: started, looked at in the kernel, stopped, ended.
+#
+# What bpftrace attached is asked of the kernel, not of bpftrace. While calls are timed its process is stopped: it would
+# wake ten times a second to read what its programs print. Where they print more than there is room for, or fill a map,
+# a hit comes to cost something else, and the cell fails.
+
+_OUTPUT = "/tmp/bpftrace.out"  # noqa: S108 - in the guest
+_LARGEST_OUTPUT = 8 << 20
+_MOST_KEYS = 4096
+"""Of each map: bpftrace's own default, in the variables of its versions before and after 0.20."""
+_START = f"""ulimit -f {_LARGEST_OUTPUT // 512}
+export BPFTRACE_MAP_KEYS_MAX={_MOST_KEYS} BPFTRACE_MAX_MAP_KEYS={_MOST_KEYS}
+setsid bpftrace -e "$1" >"$0" 2>&1 </dev/null & echo $!"""
+"""Prints the process's number."""
+
+_PAUSE = ("sleep", "0.1")
+_IDLE_TURNS = 100
+"""Pauses without a tick of processor time after which bpftrace is given up."""
+_LOOKS = 3
+"""Looks in a row at a process that waits for events: it has read all that there was."""
+_WAITING = ("232", "281", "441")
+"""epoll_wait, epoll_pwait and epoll_pwait2 of x86_64: where bpftrace waits for events, once all is attached."""
+_PROCESS = re.compile(r"(\d{1,7})\n")
+_STATE = re.compile(r"(\S+)[^\n]*\n\d+ \(.*\) (\S) (?:-?\d+ ){10}(\d{1,15}) (\d{1,15}) ", re.DOTALL)
+"""Its system call; of /proc/PID/stat its state, and ticks of processor time for itself and in the kernel (proc(5))."""
+_LONGEST_STATE = 2048
+_ENDED = "Z"
+_LOST = re.compile(r"Lost \d+ events")
+_QUOTED_LINES = 20
+_QUOTED_BYTES = 4096
+
+
+class _Process:
+    """bpftrace with a one-liner."""
+
+    def __init__(self, guest: Guest, text: str, time_left: Callable[[], float]) -> None:
+        self._guest, self._time_left = guest, time_left
+        started = _PROCESS.fullmatch(guest.succeed(["sh", "-c", _START, _OUTPUT, text]).text)
+        if started is None:
+            raise EvidenceError("the guest does not say which process bpftrace is")
+        self.pid = int(started[1])
+
+    def attach(self) -> None:
+        """Wait until it has attached everything, and stop it. Raises EvidenceError with its words where it ends."""
+        if not self._wait(1, "neither attaches the one-liner nor ends"):
+            raise EvidenceError("bpftrace ends instead of attaching the one-liner", detail=self.words())
+        self.signal("STOP")
+
+    def read(self) -> None:
+        """Let it read all that its programs have sent. Raises EvidenceError where it finds no end, or has ended."""
+        self.signal("CONT")
+        if not self._wait(_LOOKS, "finds no end of what its programs print"):
+            raise self._ended()
+        self.signal("STOP")
+
+    def end(self) -> None:
+        """Let it detach and print its maps. Raises EvidenceError where it does not end, or something got lost."""
+        self.read()
+        self.signal("INT", "CONT")
+        self._wait(None, "does not end")
+        check_all_kept(self._guest.get(_OUTPUT, largest=_LARGEST_OUTPUT))
+
+    def kill(self) -> None:
+        self.signal("KILL")
+        self._wait(None, "does not end")
+
+    def signal(self, *names: str) -> None:
+        for name in names:
+            if self._guest.run(["kill", f"-{name}", str(self.pid)]).status != 0:
+                raise self._ended()
+
+    def words(self) -> Sequence[str]:
+        printed = self._guest.run(["tail", "-c", str(_QUOTED_BYTES), _OUTPUT]).stdout
+        return [line for line in plain_lines(printed) if line.strip()][-_QUOTED_LINES:]
+
+    def _ended(self) -> EvidenceError:
+        return EvidenceError("bpftrace ended while its probes were measured", detail=self.words())
+
+    def _wait(self, looks: int | None, what_else: str) -> bool:
+        """Wait until it has ended (False), or is seen so many times in a row to wait for events.
+
+        One that is busy has the cell's time: each pause asks what is left of it.
+        """
+        ticks, idle, waiting = -1, 0, 0
+        while idle < _IDLE_TURNS:
+            state = self._state()
+            if state is None:
+                return False
+            taken, is_waiting = state
+            ticks, idle = taken, idle + 1 if taken == ticks else 0
+            waiting = waiting + 1 if is_waiting else 0
+            if waiting == looks:
+                return True
+            self._guest.succeed(_PAUSE, time_limit=self._time_left())
+        raise EvidenceError(f"bpftrace {what_else}", detail=self.words())
+
+    def _state(self) -> tuple[int, bool] | None:
+        """The ticks of processor time that it took, and whether it waits for events."""
+        finished = self._guest.run(["cat", f"/proc/{self.pid}/syscall", f"/proc/{self.pid}/stat"])
+        found = _STATE.match(finished.text[:_LONGEST_STATE])
+        if found is None or found[2] == _ENDED:
+            return None
+        return int(found[3]) + int(found[4]), found[1] in _WAITING
+
+
+_AT = "AT_"
+"""What the kernel has for the @ of a map's name."""
+_FEWER = "make fewer calls: benchmark: {calls: 1000, repeats: 2}"
+
+
+def check_all_kept(printed: bytes) -> None:
+    """Raise EvidenceError where a buffer had no room for what programs print: such a hit costs something else.
+
+    bpftrace says so wherever its output stands, also in the middle of a line.
+    """
+    if len(printed) == _LARGEST_OUTPUT:
+        raise EvidenceError(f"bpftrace printed more than {_LARGEST_OUTPUT >> 20} MB")
+    lost = _LOST.search(printed.decode(errors="replace"))
+    if lost is not None:
+        raise EvidenceError(f"bpftrace's buffer had no room for what its programs print: {lost[0]}", hint=_FEWER)
+
+
+class OneLinerAttachment(OwnAttachment):
+    """The programs of a one-liner. Made by ``one_liner_attached``."""
+
+    def __init__(
+        self, guest: Guest, kind: ProbeKind, place: Place, programs: Sequence[OwnProgram], process: _Process
+    ) -> None:
+        super().__init__(guest, kind, place, programs)
+        self._process = process
+
+    @contextlib.contextmanager
+    def one_caller(self) -> Iterator[None]:
+        """Before hits are counted, bpftrace reads what the timed calls have sent.
+
+        The kernel says that something was lost with the next event for which there is room.
+        """
+        self._process.read()
+        with super().one_caller():
+            yield
+
+
+@contextlib.contextmanager
+def one_liner_attached(
+    guest: Guest, kind: ProbeKind, tool: Path, point: ProbePoint, symbols: Symbols, time_left: Callable[[], float]
+) -> Iterator[OneLinerAttachment]:
+    """Let bpftrace attach a one-liner; end it, and prove that the kernel has none of its programs. ``tool``: bpfprobe.
+
+    ``time_left`` is the seconds of the host's time that the cell has left; it raises GuestHang when there are none.
+    Raises EvidenceError with bpftrace's words where it refuses the one-liner or the guest has none, where a program is
+    attached to another function than the point's, or where the original bytes are not back at the end.
+    """
+    assert kind.one_liner is not None
+    place = place_of(guest, kind, point, symbols)
+    with programs_removed(guest, kind, tool, place):
+        if guest.run(["sh", "-c", "command -v bpftrace"]).status != 0:
+            hint = f"set image: {IMAGE}, or add the package to your recipe"
+            raise EvidenceError("the guest's image has no bpftrace", hint=hint)
+        process = _Process(guest, kind.one_liner, time_left)
+        try:
+            programs = _placed(point, lambda: _attached(guest, process))
+            yield OneLinerAttachment(guest, kind, place, programs, process)
+            for program in {one.number: one.program for one in programs}.values():
+                for name, keys in program.full_maps().items():
+                    # A hit with a new key costs something else.
+                    named = name.replace(_AT, "@", 1)
+                    raise EvidenceError(f"bpftrace's map {named} is full with {keys} keys", hint=_FEWER)
+        except LabError as error:
+            # The first error is the one to report. A guest in trouble gets no commands.
+            if not isinstance(error, GuestError):
+                with contextlib.suppress(CommandFailed, EvidenceError, GuestHang):
+                    process.kill()
+            raise
+        process.end()
+    bpf_program.wait_until_gone(guest, [one.number for one in programs])
+
+
+def _attached(guest: Guest, process: _Process) -> Sequence[OwnProgram]:
+    process.attach()
+    found = bpf_program.attached_by(guest, process.pid)
+    if not found:
+        raise EvidenceError("bpftrace has attached nothing", detail=process.words())
+    # A program may be at several places.
+    if any(one.kind in ("fentry", "fexit") and not one.name for one in found):
+        raise EvidenceError("the kernel's type information has no name for a function that bpftrace has attached to")
+    programs = {
+        number: bpf_program.pinned(guest, f"lab-own-{number}", number) for number in {one.number for one in found}
+    }
+    return [
+        OwnProgram(
+            one.number,
+            f"{one.kind}:{one.name}",
+            f"{one.kind}/{one.name}" + (f"+{one.offset:#x}" if one.offset else ""),
+            programs[one.number],
+        )
+        for one in found
+    ]

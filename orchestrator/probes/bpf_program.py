@@ -11,7 +11,9 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple, get_args
 
+from orchestrator.catalog.probes import Context, ProbeKind
 from orchestrator.errors import CommandFailed, EvidenceError, PlaceRefused
 from orchestrator.guest.channel import kernel_value
 from orchestrator.guest.guest import Guest
@@ -24,33 +26,41 @@ _FILE_SYSTEM = "/sys/fs/bpf"
 _JIT = "/proc/sys/net/core/bpf_jit_enable"
 _STATISTICS = "/proc/sys/kernel/bpf_stats_enabled"
 
-_INFO = re.compile(r"type=(\d{1,3}) jited=(\d{1,6}) runs=(\d{1,20}) missed=(\d{1,20})\n")
+_INFO = re.compile(r"type=\d{1,3} jited=(\d{1,6}) runs=(\d{1,20}) missed=(\d{1,20})\n")
 _COUNTS = re.compile(r"count=(\d{1,20}) dropped=(\d{1,20})\n")
 _FULL = re.compile(r"([\w.-]{1,15}) (\d{1,10})")
 _HITS = re.compile(r"(\d{1,10}) (\d{1,20})")
 _ATTACHED = re.compile(r"(\d{1,10}) ([a-z-]{1,20}) (\S{1,255}) (\d{1,20})")
 _MOST_THREADS = 4096
 """MOST_THREADS of bpfprobe.c."""
-_MOST_ATTACHED = 1 << 18
+_LONGEST = 1 << 18
 """Characters: MOST_FILES of attached.c, 1024, with a line of at most 256 each."""
 _EVENT = struct.Struct(f"<QII{ARGUMENTS}Q")
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where a program is attached: ``kind`` as bpfprobe has it, a function, event or file, an offset in bytes.
+    """Where a program of a ``kind`` is attached: a function, event or file, an offset in bytes.
 
     ``semaphore`` is the place in the file of a static probe point's counter, or 0.
     """
 
-    kind: str
+    kind: ProbeKind
     name: str
     offset: int = 0
     semaphore: int = 0
 
+    @property
+    def words(self) -> Sequence[str]:
+        """What bpfprobe is told."""
+        program = self.kind.program
+        assert program is not None
+        context = get_args(Context).index(program.context)
+        facts = program.type, program.attach_type, program.link, program.flags, context
+        return list(map(str, (*facts, self.name, self.offset, self.semaphore)))
 
-@dataclass(frozen=True)
-class Attached:
+
+class Attached(NamedTuple):
     """A program's number and where it is: ``kind`` and ``name`` as ``images/bpf/attached.h`` has them, in bytes."""
 
     number: int
@@ -59,8 +69,7 @@ class Attached:
     offset: int
 
 
-@dataclass(frozen=True)
-class ProgramInfo:
+class ProgramInfo(NamedTuple):
     """What the kernel says of a program: bytes of machine code (0: interpreted), runs while it kept statistics."""
 
     jited: int
@@ -68,8 +77,7 @@ class ProgramInfo:
     missed: int
 
 
-@dataclass(frozen=True)
-class BpfEvent:
+class BpfEvent(NamedTuple):
     """An event of the ring: nanoseconds of the guest's clock, the thread's number, and what the context had."""
 
     nanoseconds: int
@@ -85,22 +93,17 @@ class BpfProgram:
         self._folder = folder
 
     def info(self) -> ProgramInfo:
-        found = _INFO.fullmatch(self._said("info"))
-        if found is None:
-            raise EvidenceError("the guest does not say what its BPF program is")
-        return ProgramInfo(jited=int(found[2]), runs=int(found[3]), missed=int(found[4]))
+        return ProgramInfo(*self._numbers("info", _INFO, "is"))
 
     def counts(self) -> tuple[int, int]:
-        found = _COUNTS.fullmatch(self._said("counts"))
-        if found is None:
-            raise EvidenceError("the guest does not say what its BPF program has counted")
-        return int(found[1]), int(found[2])
+        count, dropped = self._numbers("counts", _COUNTS, "has counted")
+        return count, dropped
 
     def hits(self) -> Mapping[int, int]:
-        said = self._said("hits")
-        hits = {int(one[1]): int(one[2]) for one in _matched(said, _HITS, "who hit the BPF program")}
-        if len(hits) != len(said.splitlines()) or len(hits) >= _MOST_THREADS:
-            raise _unsaid("who hit the BPF program", said)
+        found = _matched(self._said("hits"), _HITS, "who hit the BPF program")
+        hits = {int(one[1]): int(one[2]) for one in found}
+        if len(hits) != len(found) or len(hits) >= _MOST_THREADS:
+            raise _unsaid("who hit the BPF program", [one[0] for one in found])
         return hits
 
     def events(self) -> Sequence[BpfEvent]:
@@ -110,8 +113,7 @@ class BpfProgram:
         return [BpfEvent(ns, pid, tuple(args)) for ns, _, pid, *args in _EVENT.iter_unpack(content)]
 
     def full_maps(self) -> Mapping[str, int]:
-        said = self._said("full")[:_MOST_ATTACHED]
-        return {one[1]: int(one[2]) for one in _matched(said, _FULL, "which maps are full")}
+        return {one[1]: int(one[2]) for one in _matched(self._said("full"), _FULL, "which maps are full")}
 
     def empty(self) -> None:
         self._guest.succeed([_TOOL, "empty", self._folder])
@@ -122,17 +124,24 @@ class BpfProgram:
     def _said(self, command: str) -> str:
         return self._guest.succeed([_TOOL, command, self._folder]).text
 
+    def _numbers(self, command: str, line: re.Pattern[str], what: str) -> list[int]:
+        found = line.fullmatch(self._said(command))
+        if found is None:
+            raise EvidenceError(f"the guest does not say what its BPF program {what}")
+        return [int(number) for number in found.groups()]
+
 
 def _matched(said: str, line: re.Pattern[str], what: str) -> Sequence[re.Match[str]]:
     """The lines of an answer. Raises EvidenceError where one is not as it must be."""
-    found = [one for one in map(line.fullmatch, said.splitlines()) if one]
-    if len(found) != len(said.splitlines()):
-        raise _unsaid(what, said)
+    lines = said[:_LONGEST].splitlines()
+    found = [one for one in map(line.fullmatch, lines) if one]
+    if len(found) != len(lines) or len(said) > _LONGEST:
+        raise _unsaid(what, lines)
     return found
 
 
-def _unsaid(what: str, said: str) -> EvidenceError:
-    return EvidenceError(f"the guest does not say {what}: {said.splitlines()[:3]}"[:200])
+def _unsaid(what: str, lines: Sequence[str]) -> EvidenceError:
+    return EvidenceError(f"the guest does not say {what}: {lines[:3]}"[:200])
 
 
 def bring(guest: Guest, tool: Path) -> None:
@@ -146,9 +155,8 @@ def attach(guest: Guest, name: str, program: str, target: Target) -> BpfProgram:
     """Load one of bpfprobe's programs and attach it. Raises EvidenceError or PlaceRefused with the kernel's words."""
     folder = f"{_FILE_SYSTEM}/{name}"
     guest.succeed(["mkdir", folder])
-    numbers = [target.offset, target.semaphore]
     try:
-        guest.succeed([_TOOL, "attach", folder, program, target.kind, target.name, *map(str, numbers)])
+        guest.succeed([_TOOL, "attach", folder, program, *target.words])
     except CommandFailed as error:
         guest.succeed(["rm", "-r", folder])
         said = str(error)
@@ -174,10 +182,7 @@ def pinned(guest: Guest, name: str, number: int) -> BpfProgram:
 
 def attached_by(guest: Guest, process: int) -> Sequence[Attached]:
     """What a process has attached. Raises EvidenceError for an answer that is none."""
-    said = guest.succeed([_TOOL, "attached", str(process)]).text
-    found = _matched(said[:_MOST_ATTACHED], _ATTACHED, "what is attached")
-    if len(said) > _MOST_ATTACHED:
-        raise _unsaid("what is attached", said)
+    found = _matched(guest.succeed([_TOOL, "attached", str(process)]).text, _ATTACHED, "what is attached")
     return [Attached(int(one[1]), one[2], "" if one[3] == "-" else one[3], int(one[4])) for one in found]
 
 
@@ -228,6 +233,7 @@ class Witness:
 
     def __init__(self, guest: Guest, target: Target) -> None:
         self._guest, self._target = guest, target
+        self._may_miss = target.kind.program is not None and target.kind.program.entries is not None
         self._program: BpfProgram | None = None
         self._watched: Sequence[tuple[str, BpfProgram]] = ()
         self._runs: Sequence[int] = ()
@@ -257,7 +263,7 @@ class Witness:
             if info.missed:
                 raise EvidenceError(f"the kernel skipped {name} {info.missed} times")
             runs = info.runs - before
-            if runs < seen and ("kretprobe" in name or self._target.kind.startswith("kretprobe")):
+            if runs < seen and (self._may_miss or "kretprobe" in name):
                 missed = f"the kernel missed {seen - runs} of {seen} returns: {name} ran {runs} times"
                 raise EvidenceError(missed, hint=MISSED_RETURNS)
             if runs < seen:

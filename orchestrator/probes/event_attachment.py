@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,13 +21,12 @@ from orchestrator.guest.guest import Guest
 from orchestrator.probes import tracefs
 from orchestrator.probes.attachment import Called, allow_optimisation, removed, wait_until_untouched, write_events
 from orchestrator.probes.evidence import MISSED_RETURNS, Observation, check_untouched
-from orchestrator.probes.place import EVENTS, Place, PlacedAttachment, UserPlace, UserPoint, observe_program, place_of
+from orchestrator.probes.place import Place, PlacedAttachment, UserPoint, place_of
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 
 _STATES: dict[Handler, str] = {"noop": "1", "count": "0*", "record": "1"}
 _ADDRESS = re.compile(r"<0*([0-9a-f]{1,16})>")
-_DEFINED_AS = {"kprobe": "p", "kretprobe": "r", "uprobe": "p", "uretprobe": "r"}
 
 
 class EventAttachment(PlacedAttachment):
@@ -55,11 +53,11 @@ class EventAttachment(PlacedAttachment):
         if self._handler == "count":
             self._event.switch(on=True)
             self._counted = self._event.counts()
-            self._event.stop_counting()
+            self._event.count(on=False)
         elif self._handler == "record":
             self._event.record(on=False)
         if handler == "count":
-            self._event.count()
+            self._event.count(on=True)
             self._event.switch(on=False)
         elif handler == "record":
             self._event.empty()
@@ -70,10 +68,9 @@ class EventAttachment(PlacedAttachment):
         """The buffer has pages, and the event that begins one costs more (some 7 instructions of 20 bytes each)."""
         return self._event.empty if self._handler == "record" else None
 
-    @contextlib.contextmanager
-    def one_caller(self) -> Iterator[None]:
+    def one_caller(self) -> contextlib.nullcontext[None]:
         """The histogram and the buffer have each hit's thread."""
-        yield
+        return contextlib.nullcontext()
 
     def counts(self, called: Called) -> tuple[int, int | None]:
         counts = self._counted
@@ -101,7 +98,7 @@ class EventAttachment(PlacedAttachment):
                 raise EvidenceError(f"an event is not of {self._kind.tracepoint}", detail=[str(event)])
             return
         addresses = [int(found, 16) for found in _ADDRESS.findall(event.said)]
-        if self._kind.event == "kretprobe":
+        if self._kind.at_return:
             function = self.point.address - self.point.offset
             is_return = len(addresses) == 2 and self.point.is_callers(addresses[0], symbols)
             # With an endbr newer kernels name the function by the tracer's place behind that: "<- vfs_read <...794>".
@@ -117,7 +114,7 @@ class EventAttachment(PlacedAttachment):
             return
         _, number = tracefs.profiled(self._guest, "kprobe")
         if number:
-            hint = MISSED_RETURNS if self._kind.event == "kretprobe" else ""
+            hint = MISSED_RETURNS if self._kind.at_return else ""
             raise EvidenceError(f"the kernel skipped the event {number} times", hint=hint)
 
 
@@ -134,9 +131,15 @@ def _words_of(event: str) -> tuple[str, ...]:
 
 
 def definition_of(kind: ProbeKind, point: ProbePoint) -> tracefs.Definition:
-    """The event that a kind has at a point; a kretprobe's is of the function alone."""
+    """The event that a kind has at a point; of the kernel's functions a return is probed at their entry alone."""
     assert kind.event is not None
-    return tracefs.Definition(_DEFINED_AS[kind.event], *point.place(0 if kind.event == "kretprobe" else point.offset))
+    if isinstance(point, UserPoint):
+        counter = f"({point.semaphore:#x})" if point.semaphore else ""
+        place = f"{point.file}:{point.file_offset:#x}{counter}"
+    else:
+        symbol, offset = point.place(0 if kind.at_return else point.offset)
+        place = f"{symbol}+{offset}" if offset else symbol
+    return tracefs.Definition(kind.event, "r" if kind.at_return else "p", place)
 
 
 @contextlib.contextmanager
@@ -144,27 +147,25 @@ def event_attached(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Sy
     """Make an event at the point, or take the kernel's own, and enable it; disable and remove it at the end.
 
     Raises EvidenceError when the kernel refuses it (with its own reason), or when the original bytes are not back at
-    the end.
+    the end: those of a program in a process that is started behind it.
     """
     place = place_of(guest, kind, point, symbols)
-    point = place.point
-    check_untouched(point, place.observe(), "before enabling")
-    allow_optimisation(guest, kind)
+    definition = definition_of(kind, place.point) if kind.tracepoint is None else None
+
+    def remove() -> None:
+        tracefs.remove(guest, definition)
+        wait_until_untouched(guest, kind, place.point, place.observe, "after removing the event")
+
+    check_untouched(place.point, place.observe(), "before enabling")
+    if kind.site != "program":
+        allow_optimisation(guest, kind)
     tracefs.make_instance(guest)
-    with removed(lambda: _remove(guest, kind, place)):
-        if kind.tracepoint is None:
-            event = tracefs.define(guest, definition_of(kind, point))
-        else:
-            event = tracefs.own_event(guest, kind.tracepoint)
+    with removed(remove):
+        event = (
+            tracefs.own_event(guest, kind.tracepoint or "") if definition is None else tracefs.define(guest, definition)
+        )
         event.switch(on=True)
-        yield EventAttachment(guest, kind, event, place)
-
-
-def _remove(guest: Guest, kind: ProbeKind, place: Place) -> None:
-    tracefs.remove_instance(guest)
-    if kind.tracepoint is None:
-        tracefs.undefine(guest, definition_of(kind, place.point))
-    wait_until_untouched(guest, kind, place.point, place.observe, "after removing the event")
+        yield (UserEventAttachment if kind.site == "program" else EventAttachment)(guest, kind, event, place)
 
 
 # An event of tracefs in the program that makes the calls: a uprobe or a uretprobe, as ``perf probe -x`` makes it.
@@ -176,32 +177,10 @@ _AT_ENTRY = re.compile(r"probe: \(0x([0-9a-f]{1,16})\)")
 _AT_RETURN = re.compile(r"probe: \(0x[0-9a-f]{1,16} <- 0x([0-9a-f]{1,16})\)")
 
 
-@dataclass(frozen=True)
-class UserDefinition(tracefs.Definition):
-    """A uprobe (``p``) or a uretprobe (``r``) as an event, at a place in a file of the guest's: the ``offset``.
-
-    ``semaphore`` is the place of the counter that a static probe point has, or 0.
-    """
-
-    semaphore: int
-
-    @property
-    def listing(self) -> str:
-        return EVENTS
-
-    @property
-    def place(self) -> str:
-        counter = f"({self.semaphore:#x})" if self.semaphore else ""
-        return f"{self.symbol}:{self.offset:#x}{counter}"
-
-
 class UserEventAttachment(EventAttachment):
-    """A uprobe's event that is enabled. Made by ``user_event_attached``."""
+    """A uprobe's event that is enabled. Made by ``event_attached``."""
 
-    def __init__(self, guest: Guest, kind: ProbeKind, event: tracefs.TraceEvent, place: Place) -> None:
-        super().__init__(guest, kind, event, place)
-        self._before = 0
-        self._hits = 0
+    _before = _hits = 0
 
     def handle(self, handler: Handler) -> None:
         (hits,) = tracefs.profiled(self._guest, "uprobe")
@@ -224,32 +203,9 @@ class UserEventAttachment(EventAttachment):
 
     def _check(self, event: tracefs.TracedEvent, symbols: Symbols) -> None:
         """Raise EvidenceError unless an event is of this probe point, or of a return from its function."""
-        said = (_AT_RETURN if self._kind.event == "uretprobe" else _AT_ENTRY).fullmatch(event.said)
+        said = (_AT_RETURN if self._kind.at_return else _AT_ENTRY).fullmatch(event.said)
         if said is None or not self.point.is_at(int(said[1], 16)):
             raise EvidenceError(f"an event is not of {self.point.name}", detail=[str(event)])
 
     def _check_none_missed(self) -> None:
         """The kernel counts no missed hits of uprobes; those that it counted are compared."""
-
-
-@contextlib.contextmanager
-def user_event_attached(guest: Guest, kind: ProbeKind, point: UserPoint) -> Iterator[UserEventAttachment]:
-    """Make an event at the point of the program and enable it; disable and remove it at the end.
-
-    Raises EvidenceError when the kernel refuses it (with its own reason), or when a process that is started behind it
-    has not the original bytes.
-    """
-    assert kind.event is not None
-    check_untouched(point, observe_program(guest, point), "before enabling")
-    tracefs.make_instance(guest)
-    definition = UserDefinition(_DEFINED_AS[kind.event], point.file, point.file_offset, point.semaphore)
-    with removed(lambda: _remove_from_program(guest, definition, point)):
-        event = tracefs.define(guest, definition)
-        event.switch(on=True)
-        yield UserEventAttachment(guest, kind, event, UserPlace(guest, kind, point))
-
-
-def _remove_from_program(guest: Guest, definition: tracefs.Definition, point: UserPoint) -> None:
-    tracefs.remove_instance(guest)
-    tracefs.undefine(guest, definition)
-    check_untouched(point, observe_program(guest, point), "after removing the event")

@@ -55,13 +55,8 @@ class EventKind(IntEnum):
 
     @classmethod
     def of(cls, kind: ProbeKind) -> EventKind:
-        """What a kind of probe records: a boosted kprobe the same as any other."""
-        if kind.tracepoint not in (None, _SYSTEM_CALLS):
-            return cls.TRACEPOINT
-        if kind.template == "fprobe_exit":
-            return cls.KRETPROBE
-        family = kind.name.partition("-")[0]
-        return cls.SYSCALL if family in ("hook", "tracepoint") else cls[family.upper()]
+        """What the module of a kind of probe records."""
+        return cls.TRACEPOINT if kind.tracepoint not in (None, _SYSTEM_CALLS) else cls[(kind.records or "").upper()]
 
 
 _INTERRUPTIBLE = frozenset({EventKind.DJPROBE, EventKind.KRETPROBE, EventKind.FTRACE, EventKind.FPROBE})
@@ -94,10 +89,6 @@ class Ring:
     written: int
     word_size: int
 
-    @property
-    def lost(self) -> int:
-        return self.written - len(self.events)
-
 
 @dataclass(frozen=True)
 class Events:
@@ -121,7 +112,7 @@ class Events:
 
     @property
     def lost(self) -> int:
-        return sum(ring.lost for ring in self.rings)
+        return sum(ring.written - len(ring.events) for ring in self.rings)
 
 
 def read_events(guest: Guest, module_name: str) -> Events:
@@ -216,13 +207,13 @@ def check_order(ring: Ring) -> None:
         while open_events and open_events[-1].tsc < event.tsc:
             complete = open_events.pop()
         outer = open_events[-1] if open_events else None
-        if complete is not None and event.tsc <= complete.tsc:
-            raise _out_of_order(event, complete)
-        if outer is not None:
+        wrong = complete if complete is not None and event.tsc <= complete.tsc else None
+        if outer is not None and wrong is None:
             nested = event.event in _INTERRUPTIBLE and event.pid == outer.pid and event.tsc < outer.tsc
-            if not nested or len(open_events) >= _CONTEXTS:
-                raise _out_of_order(event, outer)
+            wrong = None if nested and len(open_events) < _CONTEXTS else outer
             interrupted.add(outer.tsc)
+        if wrong is not None:
+            raise _wrong(event, f"an event follows one of TSC {wrong.tsc} on its CPU: they are out of order")
         open_events.append(event)
     if len(interrupted) > 1 + len(ring.events) // _INTERRUPTED:
         raise EvidenceError(
@@ -230,10 +221,6 @@ def check_order(ring: Ring) -> None:
             "next: they are out of order",
             hint="an interrupt may come between an event's slot and its TSC, but not so often",
         )
-
-
-def _out_of_order(event: Event, before: Event) -> EvidenceError:
-    return _wrong(event, f"an event follows one of TSC {before.tsc} on its CPU: they are out of order")
 
 
 def _check_arguments(event: Event, word_size: int, called: Called, point: ProbePoint, symbols: Symbols) -> None:

@@ -9,7 +9,7 @@ place.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.catalog.probes import Mechanism, ProbeKind, Site
@@ -25,10 +25,7 @@ UNSIGNED = 1 << 13
 """The kernel's taint bits for modules that are not part of it and not signed (Documentation/admin-guide)."""
 
 JUMP_BYTES = 5
-_JUMPS = frozenset({0xE9, 0xEB})
-
-
-_INT3, _JMP = 0xCC, 0xE9
+_INT3, _CALL, _JMP, _SHORT = 0xCC, 0xE8, 0xE9, 0xEB
 
 MISSED_RETURNS = (
     "the kernel follows the returns of a limited number of threads at a time (maxactive): probe a function in which "
@@ -42,21 +39,21 @@ class _Look:
     """What an armed place looks like: its first byte (None: any but the original), and the kernel's flags for it."""
 
     described: str
-    first: frozenset[int] | None
-    flags: str
+    first: Sequence[int] | None
+    flags: str = ""
 
 
 _LOOKS: dict[tuple[Site, Mechanism], _Look] = {
-    ("kprobe", "int3"): _Look("int3", frozenset({0xCC}), ""),
-    ("kprobe", "jump"): _Look("the kernel's jump optimisation", frozenset({0xE9}), "[OPTIMIZED]"),
-    ("kprobe", "detour"): _Look("int3, waiting to be optimised", frozenset({0xCC}), "[OPTIMIZED]"),
-    ("kprobe", "ftrace"): _Look("the function tracer", frozenset({0xE8}), "[FTRACE]"),
-    ("kprobe", "jmp"): _Look("a djprobe's own jump", frozenset({0xE9}), ""),
-    ("ftrace", "ftrace"): _Look("the function tracer", frozenset({0xE8}), "[TRACED]"),
-    ("ftrace", "direct"): _Look("a direct call", frozenset({0xE8, 0xE9}), "[TRACED]"),
-    ("tracepoint", "tracepoint"): _Look("a static branch that is taken", _JUMPS, "[ENABLED]"),
-    ("hook", "pointer"): _Look("a pointer", None, ""),
-    ("program", "int3"): _Look("a uprobe's int3", frozenset({0xCC}), ""),
+    ("kprobe", "int3"): _Look("int3", [_INT3]),
+    ("kprobe", "jump"): _Look("the kernel's jump optimisation", [_JMP], "[OPTIMIZED]"),
+    ("kprobe", "detour"): _Look("int3, waiting to be optimised", [_INT3], "[OPTIMIZED]"),
+    ("kprobe", "ftrace"): _Look("the function tracer", [_CALL], "[FTRACE]"),
+    ("kprobe", "jmp"): _Look("a djprobe's own jump", [_JMP]),
+    ("ftrace", "ftrace"): _Look("the function tracer", [_CALL], "[TRACED]"),
+    ("ftrace", "direct"): _Look("a direct call", [_CALL, _JMP], "[TRACED]"),
+    ("tracepoint", "tracepoint"): _Look("a static branch that is taken", [_JMP, _SHORT], "[ENABLED]"),
+    ("hook", "pointer"): _Look("a pointer", None),
+    ("program", "int3"): _Look("a uprobe's int3", [_INT3]),
 }
 
 
@@ -76,7 +73,7 @@ class Observation:
 
     @property
     def jump_target(self) -> int | None:
-        if self.live[0] not in (0xE8, 0xE9):
+        if self.live[0] not in (_CALL, _JMP):
             return None
         return JUMP_BYTES + int.from_bytes(self.live[1:JUMP_BYTES], "little", signed=True)
 
@@ -114,17 +111,16 @@ def followed(
     ``known`` keeps what was called directly, by the bytes at the point and the kernel's line: all symbols are read to
     find it, which takes 0.4 s. It is for one attachment, as trampolines come and go.
     """
-    if kind.mechanism not in ("ftrace", "direct", "own") or seen.traced is None or seen.jump_target is None:
+    if seen.traced is None or seen.jump_target is None:
         return seen
-    if kind.mechanism == "own" and seen.traced.direct is None:
+    target, place = point.address + seen.jump_target, (seen.live, seen.traced)
+    if kind.mechanism == "ftrace":
+        return replace(seen, called=tracefs.called_by_tracer(guest, symbols(), seen.traced, target))
+    if kind.mechanism != "direct" and (kind.mechanism != "own" or seen.traced.direct is None):
         return seen
-    target = point.address + seen.jump_target
-    if kind.mechanism in ("direct", "own"):
-        place = (seen.live, seen.traced)
-        if place not in known:
-            known[place] = tracefs.direct_trampoline(guest, target)
-        return replace(seen, called=known[place])
-    return replace(seen, called=tracefs.called_by_tracer(guest, symbols(), seen.traced, target))
+    if place not in known:
+        known[place] = tracefs.direct_trampoline(guest, target)
+    return replace(seen, called=known[place])
 
 
 def _traced(guest: Guest, point: ProbePoint) -> tracefs.Traced | None:
@@ -153,9 +149,8 @@ def check_armed(kind: ProbeKind, point: ProbePoint, seen: Observation, when: str
     # Some capabilities are shown by several probes at one place.
     if kind.site == "kprobe" and seen.probes != 1 and kind.capability is None:
         raise EvidenceError(f"{when}, the kernel lists {seen.probes} kprobes at {point.name}, not one")
-    if kind.mechanism in ("ftrace", "direct") and (seen.traced is None or seen.traced.users != 1):
-        users = seen.traced.users if seen.traced else 0
-        raise EvidenceError(f"{when}, the function tracer has {users} users of {point.symbol}, not one")
+    if kind.is_traced and (seen.traced is None or seen.traced.users != 1):
+        raise EvidenceError(f"{when}, the function tracer has {_users(seen)} users of {point.symbol}, not one")
     # BPF trampolines that call the function are jumped to since Linux 6.19 (DYNAMIC_FTRACE_WITH_JMP).
     if kind.mechanism == "direct" and seen.traced is not None and seen.traced.jumps != (seen.live[0] == _JMP):
         listed = "a jump" if seen.traced.jumps else "a call"
@@ -184,12 +179,12 @@ def check_same(kind: ProbeKind, before: Observation, after: Observation, point: 
             f"{when}, {point.name} changed from {before.live[:6].hex(' ')} ({_described(kind, before)}) "
             f"to {after.live[:6].hex(' ')} ({_described(kind, after)})"
         )
-    if before.probes != after.probes:
-        raise EvidenceError(f"{when}, the kprobes at {point.name} became {after.probes}, from {before.probes}")
-    if _users(before) != _users(after):
-        raise EvidenceError(
-            f"{when}, the function tracer's users of {point.symbol} became {_users(after)}, from {_users(before)}"
-        )
+    for what, was, became in (
+        (f"kprobes at {point.name}", before.probes, after.probes),
+        (f"function tracer's users of {point.symbol}", _users(before), _users(after)),
+    ):
+        if was != became:
+            raise EvidenceError(f"{when}, the {what} became {became}, from {was}")
     if before.called != after.called:
         raise EvidenceError(
             f"{when}, the function tracer came to call {after.called} at {point.symbol}, and no longer {before.called}"
@@ -207,18 +202,17 @@ def check_called(
     """
     assert seen.traced is not None
     is_sole_user = seen.called == tracefs.ALL_USERS and seen.traced.functions == 1
-    if kind.fprobe is not None:
-        expected = tracefs.called_for_fprobe(symbols(), kind.fprobe)
+    is_modules = str(seen.called).endswith(f" [{module}]")
+    if kind.fprobe:
+        expected = tracefs.called_for_fprobe(symbols(), at_return=kind.at_return)
         right = seen.called == expected or is_sole_user
-    elif kind.mechanism == "direct" and kind.template is None:
-        right, expected = seen.called == tracefs.BPF_TRAMPOLINE, tracefs.BPF_TRAMPOLINE
-    elif kind.mechanism == "direct":
-        right, expected = str(seen.called).endswith(f" [{module}]"), f"a trampoline of {module}"
-    elif kind.site == "ftrace":
-        right = str(seen.called).endswith(f" [{module}]") or is_sole_user
-        expected = f"a handler of {module} alone"
+    elif kind.mechanism == "direct" and kind.template is not None:
+        right, expected = is_modules, f"a trampoline of {module}"
+    elif kind.site == "ftrace" and kind.mechanism != "direct":
+        right, expected = is_modules or is_sole_user, f"a handler of {module} alone"
     else:
-        right, expected = seen.called == tracefs.KPROBES_HANDLER, tracefs.KPROBES_HANDLER
+        expected = tracefs.BPF_TRAMPOLINE if kind.mechanism == "direct" else tracefs.KPROBES_HANDLER
+        right = seen.called == expected
     if not right:
         raise EvidenceError(
             f"{when}, the function tracer calls {seen.called} at {point.symbol}, not {expected}",

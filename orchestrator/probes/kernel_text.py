@@ -16,10 +16,8 @@ from orchestrator.guest.guest import Guest, at_rest
 from orchestrator.probes.symbols import ModuleMemory, Symbols
 from orchestrator.results.contract import SwitchedBranch, TextEvidence
 
-# Was a changed place of the kernel's text a static branch, and whose? The kernel switches these itself.
-#
-# Its table has an entry for each: two words that lead to the place and to the branch's target. An entry is found by
-# its content, since kernels without CONFIG_KALLSYMS_ALL (Debian's for i386) do not list where the table is.
+# Was a changed place of the kernel's text a static branch, and whose? The kernel switches these itself. An entry of its
+# table is found by its content, since kernels without CONFIG_KALLSYMS_ALL do not list where the table is.
 
 LONGEST = 5
 
@@ -96,11 +94,8 @@ def tracepoint_of(guest: Guest, symbols: Symbols, key: int) -> str | None:
     """The name of the tracepoint that a static key is part of; None where it is part of none."""
     size, code = (8, "Q") if key >> 32 else (4, "I")
     words = struct.unpack(f"<{_TRACEPOINT_WORDS}{code}", guest.read_memory(key, _TRACEPOINT_WORDS * size))
-    for name in (symbols.at(word) for word in words if word):
-        for prefix in _TRACEPOINT_FUNCTIONS:
-            if name.startswith(prefix) and "+" not in name:
-                return name.removeprefix(prefix)
-    return None
+    names = [name for name in map(symbols.at, filter(None, words)) if "+" not in name]
+    return next((name.removeprefix(by) for name in names for by in _TRACEPOINT_FUNCTIONS if name.startswith(by)), None)
 
 
 # The addresses of the text of a guest's kernel and of its loaded modules, and of their data.
@@ -229,11 +224,8 @@ def differing(before: bytes | bytearray, after: bytes) -> Iterator[tuple[int, in
                 yield block + run.start(), block + run.end()
 
 
-# What differs in the text of a guest's kernel, and of its modules, from what it should be? QEMU reads it from outside.
-#
-# A running kernel patches its own text at static branches only. Alternatives, lock prefixes, the function tracer's
-# sites and static calls are patched at boot, or on behalf of a tracer or a probe: what has changed there was left
-# behind.
+# What differs in the text of a guest's kernel, and of its modules, from what it should be? A running kernel patches its
+# own text at static branches only: what has changed elsewhere was left behind by a tracer or a probe.
 
 _TURNS = 10
 _TURN = "0.3"
@@ -251,7 +243,7 @@ Content = Sequence[bytes]
 
 
 @dataclass(frozen=True)
-class Look:
+class _Look:
     """The text as it is, the branches that the kernel has switched, and the addresses of ``others`` that differ."""
 
     content: Content
@@ -259,56 +251,67 @@ class Look:
     others: Mapping[int, str]
 
 
-class GuestText:
-    """The text of one guest, where ``layout`` has it."""
+class KernelText:
+    """The text of one guest's kernel and of the modules loaded in it, as it was when it was looked at last.
 
-    def __init__(self, guest: Guest, symbols: Symbols, layout: TextLayout) -> None:
-        self._guest, self._symbols, self._layout = guest, symbols, layout
+    ``layout`` says where it is, ``content`` what it was; None reads either. Modules that are loaded later do not count.
+    Raises EvidenceError, GuestError.
+    """
 
-    def read(self) -> Content:
-        with at_rest(self._guest):
-            return self._spans()
+    def __init__(
+        self, guest: Guest, symbols: Symbols, layout: TextLayout | None = None, content: Content | None = None
+    ) -> None:
+        self._guest, self._symbols = guest, symbols
+        self._layout = layout or TextLayout.of(guest, symbols)
+        if content is None:
+            with at_rest(guest):
+                content = self._spans()
+        self._content, self._digest = content, _digest(content)
 
-    def settled(self, expected: Content) -> Look:
-        """The text, compared with what it should be; nothing else differs than switched branches.
+    def unchanged(self) -> TextEvidence:
+        """Compare the text with what it was, and keep it as it is now.
 
-        Raises EvidenceError for every difference that is not a static branch which the kernel has switched for itself,
-        and for a tracepoint that is enabled on one side only.
+        Static branches that the kernel has switched for itself are in the evidence. Raises EvidenceError for every
+        other difference, and for a tracepoint that is not as it was.
         """
-        look = self._look(expected)
+        look = self._look()
         for _ in range(_TURNS):
             if not look.others:
                 break
             self._guest.succeed(["sleep", _TURN])
-            look = self._look(expected, look)
+            look = self._look(look)
         if look.others:
-            lines = list(islice(self._shown(expected, look.content, look.others), _MOST_SHOWN + 1))
+            lines = list(islice(self._shown(look.content, look.others), _MOST_SHOWN + 1))
             if len(lines) > _MOST_SHOWN:
                 lines[_MOST_SHOWN] = "and more"
             raise EvidenceError("the cell left the kernel's text changed", detail=lines)
-        return look
+        if look.switched:
+            self._content, self._digest = look.content, _digest(look.content)
+        modules = tuple(span.name for span in self._layout.text[1:])
+        size = sum(len(text) for text in self._content)
+        return TextEvidence(digest=self._digest, size=size, modules=modules, switched=look.switched)
 
-    def _look(self, expected: Content, last: Look | None = None) -> Look:
+    def _look(self, last: _Look | None = None) -> _Look:
         """The text now; where it is what it was at the ``last`` look, the same again."""
         # A resting guest lets QEMU read the text of a Debian kernel (10 MB) in 5 ms instead of 20.
         with at_rest(self._guest):
             content = self._spans()
             if last is not None and content == last.content:
                 return last
-            return Look(content, *self._differences(expected, content))
+            return _Look(content, *self._differences(content))
 
     def _spans(self) -> Content:
         return [self._guest.read_memory(span.start, span.size) for span in self._layout.text]
 
-    def _differences(self, expected: Content, content: Content) -> tuple[tuple[SwitchedBranch, ...], dict[int, str]]:
+    def _differences(self, content: Content) -> tuple[tuple[SwitchedBranch, ...], dict[int, str]]:
         """The kernel's own switched branches, and the addresses of all other bytes that differ, each with a remark."""
         changed = {
             address: ""
-            for span, before, after in zip(self._layout.text, expected, content, strict=True)
+            for span, before, after in zip(self._layout.text, self._content, content, strict=True)
             for address in islice(_changed(span.start, before, after), _MOST_CHANGED)
         }
         looks = [
-            switched_at(address, self._at(expected, address, LONGEST), self._at(content, address, LONGEST))
+            switched_at(address, self._at(self._content, address, LONGEST), self._at(content, address, LONGEST))
             for address in changed
         ]
         keys = keys_of(self._guest, self._layout.data, [look for look in looks if look is not None])
@@ -321,7 +324,7 @@ class GuestText:
                 continue
             for address in place:
                 changed.pop(address, None)
-            before, after = (self._at(one, branch.address, branch.size).hex() for one in (expected, content))
+            before, after = (self._at(one, branch.address, branch.size).hex() for one in (self._content, content))
             name = self._symbols.at(branch.address)
             switched.append(SwitchedBranch(place=name, key=self._symbols.data_at(key), before=before, after=after))
         return tuple(switched), changed
@@ -332,10 +335,10 @@ class GuestText:
                 return text[address - span.start : address - span.start + size]
         return b""
 
-    def _shown(self, expected: Content, content: Content, changed: Mapping[int, str]) -> Iterator[str]:
+    def _shown(self, content: Content, changed: Mapping[int, str]) -> Iterator[str]:
         for first, last in _near(sorted(changed)):
             size = min(last - first + 1, _SHOWN_BYTES)
-            before, after = (self._at(one, first, size).hex(" ") for one in (expected, content))
+            before, after = (self._at(one, first, size).hex(" ") for one in (self._content, content))
             yield f"{first:#x} {self._symbols.at(first)}: {before} became {after}{changed[first]}"
 
 
@@ -355,27 +358,11 @@ def _near(addresses: Sequence[int]) -> Iterator[tuple[int, int]]:
     yield first, last
 
 
-class KernelText:
-    """The text of one guest's kernel and of the modules loaded in it, as it was when it was looked at last."""
-
-    def __init__(self, guest: Guest, symbols: Symbols) -> None:
-        """Read the text. Modules that are loaded later do not count. Raises EvidenceError, GuestError."""
-        self._layout = TextLayout.of(guest, symbols)
-        self._text = GuestText(guest, symbols, self._layout)
-        self._content = self._text.read()
-        self._digest = _digest(self._content)
-
-    def unchanged(self) -> TextEvidence:
-        """Compare the text with what it was, and keep it as it is now.
-
-        Static branches that the kernel has switched for itself are in the evidence. Raises EvidenceError for every
-        other difference, and for a tracepoint that is not as it was.
-        """
-        found = self._text.settled(self._content)
-        if found.switched:
-            self._content, self._digest = found.content, _digest(found.content)
-        modules = tuple(span.name for span in self._layout.text[1:])
-        return TextEvidence(digest=self._digest, size=_size(self._content), modules=modules, switched=found.switched)
+def _digest(content: Content) -> str:
+    digest = hashlib.sha256()
+    for text in content:
+        digest.update(text)
+    return digest.hexdigest()
 
 
 def text_since(guest: Guest, before: bytes, span: Span) -> TextEvidence:
@@ -391,16 +378,4 @@ def text_since(guest: Guest, before: bytes, span: Span) -> TextEvidence:
             "whether the kernel's text is what it was is not known: its vmlinux is of another build",
             hint="build the kernel again, and boot the image of that build",
         )
-    found = GuestText(guest, symbols, layout).settled([before])
-    return TextEvidence(digest=_digest(found.content), size=_size(found.content), switched=found.switched)
-
-
-def _size(content: Content) -> int:
-    return sum(len(text) for text in content)
-
-
-def _digest(content: Content) -> str:
-    digest = hashlib.sha256()
-    for text in content:
-        digest.update(text)
-    return digest.hexdigest()
+    return KernelText(guest, symbols, layout, [before]).unchanged()

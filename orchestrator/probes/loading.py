@@ -30,7 +30,6 @@ _ENDLESS = (
     "slow gets more time by `time_limit:` of an experiment, --timeout of exec"
 )
 
-_INSMOD = ("insmod",)
 WATCHED = ("sh", "-c", 'insmod "$@"; exit $?', "insmod")
 """Calls insmod so that the agent answers although the init function does not return: the shell can be killed. It is one
 process more, which cells of an experiment do without."""
@@ -41,7 +40,6 @@ _RUNNING = "echo l >/proc/sysrq-trigger"
 _INVALID = re.compile(r"`(.*)' invalid for parameter `(.*)'")
 _TIME = re.compile(r"^\[[ .0-9]+\] ")
 _LOADER = re.compile(r"\b(ELF|module|Module|Lockdown)\b")
-_NO_PARAMETERS: Mapping[str, str | int] = MappingProxyType({})
 
 
 class RefusedError(EvidenceError):
@@ -57,9 +55,9 @@ def load(
     name: str,
     file: Path,
     *,
-    parameters: Mapping[str, str | int] = _NO_PARAMETERS,
+    parameters: Mapping[str, str | int] = MappingProxyType({}),
     time_limit: float = COMMAND_LIMIT,
-    insmod: Sequence[str] = _INSMOD,
+    insmod: Sequence[str] = ("insmod",),
 ) -> None:
     """Load a module from a file of the host's. Raises RefusedError with its own message from the log, or GuestOops.
 
@@ -125,8 +123,7 @@ def _of_list(reason: str, parameters: Mapping[str, str | int]) -> str:
 
 def _once(lines: Sequence[str]) -> list[str]:
     """Lines of a kernel's log, each with other words: busybox tries to load a module twice."""
-    by_words = {_TIME.sub("", line): line for line in lines}
-    return list(by_words.values())
+    return list({_TIME.sub("", line): line for line in lines}.values())
 
 
 def unload(guest: Guest, name: str, *, time_limit: float = COMMAND_LIMIT) -> None:

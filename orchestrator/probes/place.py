@@ -243,12 +243,6 @@ def observe_program(
 
 # Where the kernel itself puts a probe that it has been asked for: at a function, at a tracepoint, in a program.
 
-_CALLED = {
-    "trace": re.compile(r"trace_event_raw_event_\w+|ftrace_syscall_(enter|exit)"),
-    "tracepoint": re.compile(r"perf_trace_\w+|perf_syscall_(enter|exit)"),
-    "raw-tracepoint": re.compile(r"__bpf_trace_\w+"),
-}
-"""What a tracepoint calls for an event of tracefs, for perf's, and for a BPF program (include/trace)."""
 _SYSTEM_CALL = re.compile(r"syscalls\.(sys_(?:enter|exit))_\w+")
 
 
@@ -293,14 +287,14 @@ class _Function(Place):
         return followed(self._guest, lambda: self._symbols, self._kind, self.point, seen, self._called)
 
     def check_called(self, seen: Observation, when: str) -> None:
-        if self._kind.mechanism in ("ftrace", "direct"):
+        if self._kind.is_traced:
             check_called(self._kind, self.point, seen, "", when, lambda: self._symbols)
 
 
 class _Tracepoint(Place):
     def __init__(self, guest: Guest, kind: ProbeKind, name: str, symbols: Symbols) -> None:
         self._guest, self._symbols = guest, symbols
-        self._called = _CALLED[kind.event or kind.program or ""]
+        self._called = re.compile(kind.calls)
         self._tracepoint = find_tracepoint(guest, symbols, name)
         self.point = self._tracepoint.branch
 

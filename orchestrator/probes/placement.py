@@ -60,7 +60,12 @@ class RefusedPlaces:
 
         One without CONFIG_KALLSYMS_ALL does not say where its list is: its boot answers.
         """
-        marked = [(range(one, code.following(one) or one), _MARKED) for one in _unprobed(code)]
+        marked = []
+        first, behind = (code.address(name) for name in _LISTED)
+        if first is not None and behind is not None:
+            places = range(first, min(behind, first + _MOST_LISTED * code.word), code.word)
+            functions = filter(None, map(code.number, places))
+            marked = [(range(one, code.following(one) or one), _MARKED) for one in functions]
         first, behind = (code.address(f"__kprobes_text_{edge}") for edge in ("start", "end"))
         if first is not None and behind is not None:
             marked.append((range(first, behind), _MARKED))
@@ -77,16 +82,6 @@ def _sections(find: Callable[[str], int | None]) -> Iterator[tuple[range, str]]:
         start, end = (find(f"__{name}_text_{edge}") for edge in ("start", "end"))
         if start is not None and end is not None:
             yield range(start, end), reason
-
-
-def _unprobed(code: KernelCode) -> Iterator[int]:
-    """The functions of the image's list, as far as its symbols say where that is."""
-    first, behind = (code.address(name) for name in _LISTED)
-    if first is not None and behind is not None:
-        for place in range(first, min(behind, first + _MOST_LISTED * code.word), code.word):
-            address = code.number(place)
-            if address:
-                yield address
 
 
 # Which kinds of probe can be at each instruction of a function: as far as the image says, and as a guest answers.
@@ -162,7 +157,12 @@ def places_of(code: KernelCode, config: Mapping[str, str], symbol: str) -> Funct
     instructions = list(decoded(code.read(start, end - start), start, code.word))
     while instructions and is_padding(instructions[-1]):
         instructions.pop()
-    known = _Known.of(code, config, symbol, start)
+    # A part of a function that was split off is refused as the rest is.
+    refused, whole = RefusedPlaces.of_image(code), code.function(symbol.partition(".")[0])
+    refusal = refused.reason(start) or (None if whole is None else refused.reason(whole))
+    behind = entry_offset(code, symbol) or 0
+    is_traced = behind >= TRACER_BYTES and config.get("CONFIG_DYNAMIC_FTRACE") == "y"
+    known = _Known(refusal, start, start + behind, start + behind - TRACER_BYTES if is_traced else None, config)
     places = [
         ProbePlace(
             offset=one.address - start,
@@ -185,17 +185,6 @@ class _Known:
     entry: int
     traced: int | None
     config: Mapping[str, str]
-
-    @classmethod
-    def of(cls, code: KernelCode, config: Mapping[str, str], symbol: str, start: int) -> _Known:
-        refused = RefusedPlaces.of_image(code)
-        # A part of a function that was split off is refused as the rest is.
-        whole = code.function(symbol.partition(".")[0])
-        refusal = refused.reason(start) or (None if whole is None else refused.reason(whole))
-        behind = entry_offset(code, symbol) or 0
-        is_traced = behind >= TRACER_BYTES and config.get("CONFIG_DYNAMIC_FTRACE") == "y"
-        entry = start + behind
-        return cls(refusal, start, entry, entry - TRACER_BYTES if is_traced else None, config)
 
     def verdicts(self, one: Instruction) -> Mapping[Means, Verdict]:
         kprobe = self._kprobe(one)
@@ -236,14 +225,14 @@ def answered(guest: Guest, module: Module, function: FunctionPlaces) -> Function
 
     ``module`` is ``places`` of ``kmods``. Raises EvidenceError for an answer that is none.
     """
-    addresses = [function.address + one.offset for one in function.places]
-    guest.put("".join(f"{one:x}\n" for one in addresses).encode(), "/tmp/places")  # noqa: S108 - in the guest
+    addresses = [f"{function.address + one.offset:x}" for one in function.places]
+    guest.put("".join(f"{one}\n" for one in addresses).encode(), "/tmp/places")  # noqa: S108 - in the guest
     load(guest, module.name, module.file)
     script = ["sh", "-c", _ASK, f"/sys/module/{module.name}/parameters"]
     said = guest.succeed(script, time_limit=_LIMIT).text.splitlines()
     unload(guest, module.name)
     answers = [line.split(";", 2) for line in said]
-    if [one[0] for one in answers] != [f"{one:x}" for one in addresses] or any(len(one) != 3 for one in answers):
+    if [one[0] for one in answers] != addresses or any(len(one) != 3 for one in answers):
         raise EvidenceError("the guest does not answer for each instruction", detail=said[:3])
     places = []
     for place, (_, flags, answer) in zip(function.places, answers, strict=True):
@@ -274,19 +263,19 @@ def is_at_entry(kind: ProbeKind) -> bool:
     return kind.template in ("kretprobe", "jprobe")
 
 
+_BY_MECHANISM: Mapping[str, Means] = {
+    "int3": "kprobe",
+    "jump": "optimised",
+    "detour": "optimised",
+    "ftrace": "tracer",
+    "direct": "tracer",
+    "jmp": "djprobe",
+}
+
+
 def means_of(kind: ProbeKind) -> Means | None:
     """What a kind of probe of the catalogue's is made of; None for what is at no instruction of a kernel's function."""
-    if kind.site in ("program", "hook", "tracepoint"):
-        return None
-    by_mechanism: dict[str, Means] = {
-        "int3": "kprobe",
-        "jump": "optimised",
-        "detour": "optimised",
-        "ftrace": "tracer",
-        "direct": "tracer",
-        "jmp": "djprobe",
-    }
-    return by_mechanism.get(kind.mechanism)
+    return None if kind.site in ("program", "hook", "tracepoint") else _BY_MECHANISM.get(kind.mechanism)
 
 
 _NOT_OPTIMISED_LISTED = re.compile(r"^([0-9a-f]{8,16}) +[krj] +(\S{1,200})", re.MULTILINE)

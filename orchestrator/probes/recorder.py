@@ -3,23 +3,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NoReturn, get_args
+from typing import NamedTuple, get_args
 
 from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import Value
-from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.data import unknown
 from orchestrator.catalog.kernels import Arch, without_option
-from orchestrator.catalog.probes import RecorderName, standard_events
+from orchestrator.catalog.probes import RecorderKind, RecorderName, standard_events
 from orchestrator.errors import EvidenceError, UsageError
-from orchestrator.guest.guest import Guest
-from orchestrator.probes.attachment import OPTIMISATION, removed
-from orchestrator.probes.loading import load
 
 # A recorder's report, parsed and checked: the lines of ``kmods/recorder/places.c``.
 
@@ -36,18 +31,20 @@ _NAME = r"[A-Za-z_][A-Za-z0-9_.]{0,127}"
 _COUNT = r"0|[1-9][0-9]{0,19}"
 _BYTES = r"(?:[0-9a-f]{2}){1,5}"
 _COUNTS = rf"recorded=({_COUNT}) missed=({_COUNT})"
-_HEAD = re.compile(r"recorder format=(\d{1,4}) mechanism=([a-z_]{1,40}) state=(recording|stopped) restored=(-|yes|no)")
-_RINGS = re.compile(
-    rf"rings cpus=({_COUNT}) slots=({_COUNT}) event-size=({_COUNT}) written=({_COUNT}) overwritten=({_COUNT})"
+_EVENT = rf"event ({_NAME}) {_COUNTS}\n"
+_PLACE = rf"place ({_NAME}) ({_NAME}) {_COUNTS}\n"
+_SITE = rf"site ({_NAME}) ([0-9a-f]{{1,16}}) original=({_BYTES}) live=({_BYTES})\n"
+_REPORT = re.compile(
+    r"recorder format=(?P<format>\d{1,4}) mechanism=(?P<mechanism>[a-z_]{1,40}) state=(?P<state>recording|stopped) "
+    rf"restored=(?P<restored>-|yes|no)\nrings cpus=(?P<cpus>{_COUNT}) slots=(?P<slots>{_COUNT}) "
+    rf"event-size=(?P<size>{_COUNT}) written=(?P<written>{_COUNT}) overwritten=(?P<overwritten>{_COUNT})\n"
+    rf"(?P<events>(?:{_EVENT}){{0,{MOST_EVENTS}}})(?P<places>(?:{_PLACE}){{0,{MOST_PLACES}}})"
+    rf"(?P<sites>(?:{_SITE}){{0,{MOST_SITES}}})"
+    rf"end events=(?P<all_events>{_COUNT}) places=(?P<all_places>{_COUNT}) sites=(?P<all_sites>{_COUNT})\n"
 )
-_EVENT = re.compile(rf"event ({_NAME}) {_COUNTS}")
-_PLACE = re.compile(rf"place ({_NAME}) ({_NAME}) {_COUNTS}")
-_SITE = re.compile(rf"site ({_NAME}) ([0-9a-f]{{1,16}}) original=({_BYTES}) live=({_BYTES})")
-_END = re.compile(rf"end events=({_COUNT}) places=({_COUNT}) sites=({_COUNT})")
 
 
-@dataclass(frozen=True)
-class EventCount:
+class EventCount(NamedTuple):
     """How often an event was recorded, and how often its handler was left out. Modulo 2^32 on i386."""
 
     event: str
@@ -55,8 +52,7 @@ class EventCount:
     missed: int
 
 
-@dataclass(frozen=True)
-class PlaceCount:
+class PlaceCount(NamedTuple):
     """The same for one place: a function, or the markers of one name."""
 
     event: str
@@ -65,8 +61,7 @@ class PlaceCount:
     missed: int
 
 
-@dataclass(frozen=True)
-class Site:
+class Site(NamedTuple):
     """Where bytes change for a place: what they were before, and what they are."""
 
     symbol: str
@@ -112,124 +107,74 @@ def parse_report(content: bytes) -> RecorderReport:
 
     While it records, counts are of slightly different moments, so only what holds at any time is compared.
     """
-    lines = _Lines(content)
-    head = lines.take(_HEAD)
-    if int(head[0]) != FORMAT:
-        raise EvidenceError(f"the recorder's report has format {head[0]}, not {FORMAT}")
-    recording = head[2] == "recording"
-    if recording != (head[3] == "-"):
-        lines.refuse("it is restored while it records, or neither when it does not")
-    cpus, slots, event_size, written, overwritten = map(int, lines.take(_RINGS))
-    if not (0 < cpus <= MOST_CPUS and slots and event_size):
-        lines.refuse("its rings cannot be such")
-    # Between all events in one CPU's ring and the same number in each.
-    if not max(0, written - cpus * slots) <= overwritten <= max(0, written - slots):
-        lines.refuse(f"{overwritten} of {written} events cannot have been overwritten in {cpus} rings of {slots}")
-    events = [EventCount(name, int(a), int(b)) for name, a, b in lines.while_they_match(_EVENT, MOST_EVENTS)]
-    places = [PlaceCount(e, s, int(a), int(b)) for e, s, a, b in lines.while_they_match(_PLACE, MOST_PLACES)]
+    if len(content) > _LONGEST:
+        raise _unreadable(f"it has {len(content)} bytes")
+    try:
+        text = content.decode("ascii")
+    except UnicodeDecodeError:
+        raise _unreadable("it is not all ASCII") from None
+    found = _REPORT.match(text)
+    if found is None:
+        raise _unreadable("a line of another kind was expected", text)
+    if found["format"] != str(FORMAT):
+        raise EvidenceError(f"the recorder's report has format {found['format']}, not {FORMAT}")
+    if found.end() != len(text):
+        raise _unreadable("more follows its end", text[found.end() :])
+    cpus, slots, event_size, written, overwritten = map(
+        int, found.group("cpus", "slots", "size", "written", "overwritten")
+    )
+    recording, is_restored = found["state"] == "recording", found["restored"] == "yes"
+    events = [EventCount(name, int(a), int(b)) for name, a, b in re.findall(_EVENT, found["events"])]
+    places = [PlaceCount(e, s, int(a), int(b)) for e, s, a, b in re.findall(_PLACE, found["places"])]
     sites = [
         Site(name, int(address, 16), bytes.fromhex(original), bytes.fromhex(live))
-        for name, address, original, live in lines.while_they_match(_SITE, MOST_SITES)
+        for name, address, original, live in re.findall(_SITE, found["sites"])
     ]
-    if tuple(map(int, lines.take(_END))) != (len(events), len(places), len(sites)):
-        lines.refuse("it does not hold as many lines as it says")
-    lines.end()
-    _check_names(lines, events, places, sites)
-    if not recording:
-        _check_sums(lines, events, places)
-        if (head[3] == "yes") != all(site.live == site.original for site in sites):
-            lines.refuse("what it says of its sites is not what it shows")
-    report = RecorderReport(
-        mechanism=head[1].replace("_", "-"),
-        recording=recording,
-        restored=None if recording else head[3] == "yes",
-        cpus=cpus,
-        slots=slots,
-        event_size=event_size,
-        written=written,
-        overwritten=overwritten,
-        events=tuple(events),
-        places=tuple(places),
-        sites=tuple(sites),
-    )
-    _check_written(report)
-    return report
-
-
-def _check_written(report: RecorderReport) -> None:
-    """Compare the places' own counters with the heads of the rings, which count independently.
-
-    A hit is counted before its slot is reserved, and the report reads the rings first: while it records, the places
-    may be ahead, and never behind.
-    """
-    recorded = sum(event.recorded for event in report.events)
-    ahead = (recorded - report.written) % _WRAP
-    if ahead if not report.recording else ahead >= _WRAP // 2:
-        raise EvidenceError(
-            f"{report.written} events were written to the recorder's rings, and its places counted {recorded} hits"
-        )
-
-
-def _check_names(
-    lines: _Lines, events: Sequence[EventCount], places: Sequence[PlaceCount], sites: Sequence[Site]
-) -> None:
-    names = {event.event for event in events}
-    if len(names) != len(events) or not names or {place.event for place in places} - names:
-        lines.refuse("its events are not listed once each")
-    if len({place.symbol for place in places}) != len(places):
-        lines.refuse("a place is listed twice")
-    if {place.symbol for place in places} != {site.symbol for site in sites}:
-        lines.refuse("its places and sites are not the same")
-    if any(len(site.original) != len(site.live) for site in sites):
-        lines.refuse("a site's bytes are not as many as they were")
-
-
-def _check_sums(lines: _Lines, events: Sequence[EventCount], places: Sequence[PlaceCount]) -> None:
-    for event in events:
+    names, said = {event.event for event in events}, found.group("all_events", "all_places", "all_sites")
+    # Between all events in one CPU's ring and the same number in each.
+    possible = range(max(0, written - cpus * slots), max(0, written - slots) + 1)
+    wrong = {
+        "it is restored while it records, or neither when it does not": recording != (found["restored"] == "-"),
+        "its rings cannot be such": not (0 < cpus <= MOST_CPUS and slots and event_size),
+        f"{overwritten} of {written} events cannot have been overwritten in {cpus} rings of {slots}": (
+            overwritten not in possible
+        ),
+        "it does not hold as many lines as it says": tuple(map(int, said)) != (len(events), len(places), len(sites)),
+        "its events are not listed once each": (
+            len(names) != len(events) or not names or {place.event for place in places} - names != set()
+        ),
+        "a place is listed twice": len({place.symbol for place in places}) != len(places),
+        "its places and sites are not the same": {one.symbol for one in places} != {one.symbol for one in sites},
+        "a site's bytes are not as many as they were": any(len(one.original) != len(one.live) for one in sites),
+        "what it says of its sites is not what it shows": (
+            not recording and is_restored != all(one.live == one.original for one in sites)
+        ),
+    }
+    for event in [] if recording else events:
         mine = [place for place in places if place.event == event.event]
-        if (event.recorded, event.missed) != (sum(p.recorded for p in mine), sum(p.missed for p in mine)):
-            lines.refuse(f"the places of {event.event} do not add up to it")
+        sums = sum(one.recorded for one in mine), sum(one.missed for one in mine)
+        wrong[f"the places of {event.event} do not add up to it"] = event[1:] != sums
+    for why, is_wrong in wrong.items():
+        if is_wrong:
+            raise _unreadable(why)
+    # The rings count what was written independently of the places. A hit is counted before its slot is reserved, and a
+    # report reads the rings first: while it records, the places may be ahead, and never behind.
+    recorded = sum(event.recorded for event in events)
+    ahead = (recorded - written) % _WRAP
+    if ahead >= _WRAP // 2 if recording else ahead:
+        what = f"{written} events were written to the recorder's rings, and its places counted {recorded} hits"
+        raise EvidenceError(what)
+    restored, rings = None if recording else is_restored, (cpus, slots, event_size, written, overwritten)
+    mechanism = found["mechanism"].replace("_", "-")
+    return RecorderReport(mechanism, recording, restored, *rings, tuple(events), tuple(places), tuple(sites))
 
 
-class _Lines:
-    """A report's lines, taken one after the other."""
-
-    def __init__(self, content: bytes) -> None:
-        self._lines: list[str] = []
-        self._next = 0
-        if len(content) > _LONGEST:
-            self.refuse(f"it has {len(content)} bytes")
-        try:
-            text = content.decode("ascii")
-        except UnicodeDecodeError:
-            self.refuse("it is not all ASCII")
-        if not text.endswith("\n"):
-            self.refuse("it is cut off")
-        self._lines = text[:-1].split("\n")
-
-    def take(self, pattern: re.Pattern[str]) -> tuple[str, ...]:
-        found = pattern.fullmatch(self._lines[self._next]) if self._next < len(self._lines) else None
-        if found is None:
-            self.refuse("a line of another kind was expected")
-        self._next += 1
-        return tuple(found.groups())
-
-    def while_they_match(self, pattern: re.Pattern[str], most: int) -> Iterator[tuple[str, ...]]:
-        for _ in range(most):
-            if self._next >= len(self._lines) or not pattern.fullmatch(self._lines[self._next]):
-                return
-            yield self.take(pattern)
-
-    def end(self) -> None:
-        if self._next != len(self._lines):
-            self.refuse("more follows its end")
-
-    def refuse(self, why: str) -> NoReturn:
-        line = self._lines[self._next] if self._next < len(self._lines) else ""
-        raise EvidenceError(f"the recorder's report cannot be read: {why}", detail=[line[:200]] if line else [])
+def _unreadable(why: str, text: str = "") -> EvidenceError:
+    detail = [line[:200] for line in text.splitlines()[:1]]
+    return EvidenceError(f"the recorder's report cannot be read: {why}", detail=detail)
 
 
-# A module that records the standard kernel events by one mechanism: rendered, loaded, read, stopped.
+# A module that records the standard kernel events by one mechanism.
 
 Mechanism = RecorderName
 MECHANISMS: Sequence[Mechanism] = get_args(Mechanism)
@@ -239,17 +184,6 @@ MODULE = "lab_recorder"
 REPORT = f"/sys/kernel/debug/{MODULE}/report"
 STOP = f"/sys/module/{MODULE}/parameters/stop"
 """In the guest: the report of a loaded recorder, and the file that stops it when a 1 is written to it."""
-_LIMIT = 600.0
-"""Host seconds: a djprobe goes in and out in a tenth of a second, in a guest that is busy or preemptible in seconds."""
-
-_NEEDS: Mapping[Mechanism, Sequence[str]] = {
-    "marker": ("CONFIG_LAB_MARKERS", "CONFIG_DEBUG_FS"),
-    "djprobe": ("CONFIG_KPROBES", "CONFIG_DEBUG_FS"),
-    "kprobe": ("CONFIG_KPROBES", "CONFIG_KALLSYMS_ALL", "CONFIG_DEBUG_FS"),
-    "kprobe-boosted": ("CONFIG_KPROBES", "CONFIG_KALLSYMS_ALL", "CONFIG_DEBUG_FS"),
-    "kprobe-optimized": ("CONFIG_OPTPROBES", "CONFIG_KALLSYMS_ALL", "CONFIG_DEBUG_FS"),
-    "jprobe": ("CONFIG_KPROBES", "CONFIG_DEBUG_FS"),
-}
 
 
 def recorder_values(
@@ -286,54 +220,11 @@ def recorder_values(
     }
 
 
-def unsupported_reason(kernel: Kernel, mechanism: Mechanism) -> str | None:
-    """Why this kernel cannot have a recorder of this mechanism, by its own configuration; None when it can."""
-    for option in _NEEDS[mechanism]:
+def unsupported_reason(kernel: Kernel, kind: RecorderKind) -> str | None:
+    """Why this kernel cannot have such a recorder, by its own configuration; None when it can."""
+    for option in kind.needs:
         if kernel.config.get(option) != "y":
-            return without_option(option, _NEEDS[mechanism], kernel.spec.arch)
-    if mechanism == "kprobe-boosted" and kernel.config.get("CONFIG_PREEMPTION") == "y":
+            return without_option(option, kind.needs, kernel.spec.arch)
+    if kind.module == "kprobe-boosted" and kernel.config.get("CONFIG_PREEMPTION") == "y":
         return "this kernel is preemptible, and such a kernel boosts no kprobe"
     return None
-
-
-class Recorder:
-    """A loaded recorder. Made by ``recording``."""
-
-    def __init__(self, guest: Guest) -> None:
-        self._guest = guest
-
-    def report(self) -> RecorderReport:
-        return parse_report(self._guest.get(REPORT))
-
-    def stop(self) -> RecorderReport:
-        """Take everything out, once; what it recorded is final then.
-
-        Places are removed one after the other: to compare events with each other, read the report before.
-        Raises EvidenceError where any original byte is not back.
-        """
-        self._guest.put(b"1", STOP, time_limit=_LIMIT)
-        report = self.report()
-        if report.recording:
-            raise EvidenceError("the recorder still records after it was stopped")
-        if not report.restored:
-            wrong = [f"{site.symbol} at {site.address:#x}" for site in report.sites if site.live != site.original]
-            raise EvidenceError("the kernel's original bytes are not back after recording", detail=wrong[:10])
-        return report
-
-
-@contextlib.contextmanager
-def recording(guest: Guest, mechanism: Mechanism, module: Module) -> Iterator[Recorder]:
-    """Load a recorder, which records from then on; stop and unload it at the end.
-
-    Raises EvidenceError when the module is refused (with its own reason from the kernel's log), when it is another
-    mechanism's, or when the original bytes are not back.
-    """
-    guest.put(b"1" if mechanism == "kprobe-optimized" else b"0", OPTIMISATION)
-    load(guest, module.name, module.file, time_limit=_LIMIT)
-    recorder = Recorder(guest)
-    with removed(lambda: guest.succeed(["rmmod", module.name], time_limit=_LIMIT)):
-        report = recorder.report()
-        if report.mechanism != mechanism:
-            raise EvidenceError(f"the recorder's mechanism is {report.mechanism}, not {mechanism}")
-        yield recorder
-        recorder.stop()

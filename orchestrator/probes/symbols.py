@@ -19,7 +19,6 @@ from orchestrator.artifacts.machine_code import decoded
 from orchestrator.catalog.data import nearest
 from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.errors import EvidenceError
-from orchestrator.guest.channel import kernel_value
 from orchestrator.guest.guest import Guest
 
 KALLSYMS = "/proc/kallsyms"
@@ -82,7 +81,7 @@ class Symbols:
         return sorted({module for _, module in self._in_modules.get(symbol, ())})
 
     def functions(self, name: str) -> int:
-        """How many functions of the kernel itself have a name, or else of the modules: static ones may share it."""
+        """How many functions have a name, of the kernel itself or else of the modules: static ones may share it."""
         return len(self._functions(name))
 
     def names(self, address: int) -> frozenset[str]:
@@ -133,13 +132,11 @@ class Symbols:
 
     def function_at(self, address: int) -> tuple[int, str, str | None] | None:
         """The last function that begins at an address or before it: where, its name, its module (None: the kernel)."""
-        place = bisect_right(self._all, (address, _BEHIND_NAMES)) - 1
-        while place >= 0:
-            start, name, kind, module = self._all[place]
-            if kind in _FUNCTION:
-                return start, name, _module_of(module)
-            place -= 1
-        return None
+        last = bisect_right(self._all, (address, _BEHIND_NAMES)) - 1
+        before = (self._all[place] for place in range(last, -1, -1))
+        return next(
+            ((start, name, _module_of(module)) for start, name, kind, module in before if kind in _FUNCTION), None
+        )
 
     def data_at(self, address: int) -> str:
         """The same for data, which kernels without CONFIG_KALLSYMS_ALL do not list: the address itself there."""
@@ -170,26 +167,25 @@ class Symbols:
 
     @cached_property
     def _by_name(self) -> Mapping[str, Sequence[tuple[int, str]]]:
-        found: dict[str, list[tuple[int, str]]] = {}
-        for address, name, kind, module in self._all:
-            if not module:
-                found.setdefault(name, []).append((address, kind))
-        return found
+        return _grouped((name, (address, kind)) for address, name, kind, module in self._all if not module)
 
     @cached_property
     def _in_modules(self) -> Mapping[str, Sequence[tuple[int, str]]]:
-        found: dict[str, list[tuple[int, str]]] = {}
-        for address, name, kind, text in self._all:
-            module = _module_of(text)
-            if module is not None and kind in _FUNCTION:
-                found.setdefault(name, []).append((address, module))
-        return found
+        functions = ((name, address, _module_of(text)) for address, name, kind, text in self._all if kind in _FUNCTION)
+        return _grouped((name, (address, module)) for name, address, module in functions if module is not None)
 
     def _nearest(self, symbol: str) -> str | None:
         """The function most like it; matching all of them would take seconds."""
         names = [name for _, name, kind, module in self._all if kind in _FUNCTION and not module]
         alike = [name for name in names if name[:4] == symbol[:4] or symbol in name]
         return nearest(symbol, alike[:_MOST_GUESSES])
+
+
+def _grouped(pairs: Iterable[tuple[str, tuple[int, str]]]) -> Mapping[str, Sequence[tuple[int, str]]]:
+    found: dict[str, list[tuple[int, str]]] = {}
+    for name, one in pairs:
+        found.setdefault(name, []).append(one)
+    return found
 
 
 def _module_of(text: str) -> str | None:
@@ -245,17 +241,11 @@ class ModuleCode:
     end: int
 
 
-def module_code(guest: Guest, name: str, file: Path) -> ModuleCode:
-    """Where a loaded module's functions are. Raises EvidenceError where its file has none."""
-
-    def shown(section: str) -> str:
-        return kernel_value(guest, f"/sys/module/{name}/sections/{section}")
-
-    return code_at(name, file, shown)
-
-
 def code_at(name: str, file: Path, shown: Callable[[str], str]) -> ModuleCode:
-    """The same of a module whose sections are where ``shown`` says: addresses as the guest writes them."""
+    """Where a module's functions are: ``shown`` says where its sections are, addresses as the guest writes them.
+
+    Raises EvidenceError where its file has none.
+    """
     try:
         with file.open("rb") as opened:
             elf = ELFFile(opened)
@@ -263,17 +253,16 @@ def code_at(name: str, file: Path, shown: Callable[[str], str]) -> ModuleCode:
             sizes = {section.name: section["sh_size"] for section in elf.iter_sections()}
     except (OSError, *DAMAGED):
         raise EvidenceError(f"the symbols of module {name} cannot be read", where=str(file)) from None
-    starts = {section: _address(shown(section), name, section) for section in {section for _, section, _ in found}}
+    starts = {}
+    for section in {section for _, section, _ in found}:
+        address = shown(section)
+        if not _ADDRESS.fullmatch(address):
+            raise EvidenceError(f"section {section} of module {name} is at {address[:40]!r}")
+        starts[section] = int(address, 16)
     return ModuleCode(
         {function: starts[section] + offset for function, section, offset in found},
         max((start + sizes[section] for section, start in starts.items()), default=0),
     )
-
-
-def _address(shown: str, module: str, section: str) -> int:
-    if not _ADDRESS.fullmatch(shown):
-        raise EvidenceError(f"section {section} of module {module} is at {shown[:40]!r}")
-    return int(shown, 16)
 
 
 def _functions(elf: ELFFile) -> Iterator[tuple[str, str, int]]:

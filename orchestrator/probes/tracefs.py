@@ -22,7 +22,6 @@ TRACEFS = "/sys/kernel/tracing"
 INSTANCE = f"{TRACEFS}/instances/lab"
 
 _GROUP, _NAME = "lab", "probe"
-_DEFINITIONS = f"{TRACEFS}/kprobe_events"
 _REASONS = f"{TRACEFS}/error_log"
 _EVENTS = f"{TRACEFS}/available_events"
 _HISTOGRAM = "hist:keys=common_pid:size=4096"
@@ -47,19 +46,15 @@ _LOST = ("overrun", "commit overrun", "dropped events")
 
 @dataclass(frozen=True)
 class Definition:
-    """A kprobe (``p``) or a kretprobe (``r``) as an event, at a function's symbol and an offset in bytes."""
+    """An event of ``kprobe_events`` or ``uprobe_events``: ``p`` at a place, as these write it, or ``r`` at a return."""
 
+    listed: str
     kind: str
-    symbol: str
-    offset: int
+    place: str
 
     @property
     def listing(self) -> str:
-        return _DEFINITIONS
-
-    @property
-    def place(self) -> str:
-        return f"{self.symbol}+{self.offset}" if self.offset else self.symbol
+        return f"{TRACEFS}/{self.listed}_events"
 
     @property
     def text(self) -> str:
@@ -94,15 +89,9 @@ class TraceEvent:
     def record(self, *, on: bool) -> None:
         self._guest.put(b"1" if on else b"0", f"{INSTANCE}/tracing_on")
 
-    def count(self) -> None:
-        self._trigger(_HISTOGRAM)
-
-    def stop_counting(self) -> None:
-        """Count no more, and forget what was counted: a histogram that is paused does as well (Linux 6.1)."""
-        self._trigger(f"!{_HISTOGRAM}")
-
-    def _trigger(self, text: str) -> None:
-        self._guest.put(text.encode(), f"{self._folder}/trigger")
+    def count(self, *, on: bool) -> None:
+        """Count anew, or no more: then what was counted is gone. A histogram that is paused counts on (Linux 6.1)."""
+        self._guest.put((_HISTOGRAM if on else f"!{_HISTOGRAM}").encode(), f"{self._folder}/trigger")
 
     def counts(self) -> dict[int, int]:
         text = self._guest.get(f"{self._folder}/hist", largest=_HISTOGRAM_MAX).decode("ascii", errors="replace")
@@ -121,7 +110,8 @@ class TraceEvent:
         events: list[TracedEvent] = []
         for cpu in range(self._guest.machine.smp):
             folder = f"{INSTANCE}/per_cpu/cpu{cpu}"
-            stats = dict(_fields(self._guest.get(f"{folder}/stats").decode("ascii", errors="replace")))
+            lines = self._guest.get(f"{folder}/stats").decode("ascii", errors="replace").splitlines()
+            stats = {key: whole_number(value) for key, _, value in (line.partition(": ") for line in lines)}
             if any(stats.get(key) != 0 for key in _LOST):
                 raise EvidenceError(f"the buffer of CPU {cpu} has lost events", detail=[str(stats)])
             text = self._guest.get(f"{folder}/trace", largest=_TRACE_MAX).decode("ascii", errors="replace")
@@ -143,11 +133,6 @@ def make_instance(guest: Guest) -> None:
     # local, which costs 30 more an event, on x86_64.
     guest.put(b"counter", f"{INSTANCE}/trace_clock")
     guest.put(b"1", f"{INSTANCE}/options/sym-addr")
-
-
-def remove_instance(guest: Guest) -> None:
-    """Remove the instance with what it has recorded. Raises CommandFailed where it is in use."""
-    guest.succeed(["rmdir", INSTANCE])
 
 
 def define(guest: Guest, definition: Definition) -> TraceEvent:
@@ -186,9 +171,11 @@ def _check_event(guest: Guest, name: str) -> None:
         raise EvidenceError(f"the guest's kernel has no event {name}", hint=f"did you mean {guess}?" if guess else "")
 
 
-def undefine(guest: Guest, definition: Definition) -> None:
-    """Remove the event, which nothing may use. Raises CommandFailed."""
-    guest.succeed(["sh", "-c", 'echo "$0" >> "$1"', f"-:{_GROUP}/{_NAME}", definition.listing])
+def remove(guest: Guest, definition: Definition | None) -> None:
+    """Remove the instance with what it has recorded, and an event that was made. Raises CommandFailed."""
+    guest.succeed(["rmdir", INSTANCE])
+    if definition is not None:
+        guest.succeed(["sh", "-c", 'echo "$0" >> "$1"', f"-:{_GROUP}/{_NAME}", definition.listing])
 
 
 def profiled(guest: Guest, kind: Literal["kprobe", "uprobe"]) -> list[int]:
@@ -210,10 +197,6 @@ def traced_event(line: str) -> TracedEvent:
         raise EvidenceError(f"a line of the trace is no event: {line[:200]!r}")
     pid, cpu, number, said = found.groups()
     return TracedEvent(int(cpu), int(number), int(pid), said)
-
-
-def _fields(text: str) -> Sequence[tuple[str, int | None]]:
-    return [(key, whole_number(value)) for key, _, value in (line.partition(": ") for line in text.splitlines())]
 
 
 # What does the function tracer call at a function? Its own list and the code that it has patched must agree.
@@ -288,7 +271,7 @@ def find_traced(listing: str, names: Collection[str], module: str | None = None)
     graph = tuple(_OFFSET.sub("", user) for _, rest, *_ in mine for user in _GRAPH.findall(rest))
     ((address, *callees),) = trampolines
     trampoline = int(address, 16) if address.startswith("0x") else address
-    called = frozenset(map(_without_offset, filter(None, callees)))
+    called = frozenset(_OFFSET.sub("", callee) for callee in callees if callee)
     return Traced(users, functions, trampoline, called, direct, jumps, graph)
 
 
@@ -324,14 +307,14 @@ def direct_trampoline(guest: Guest, target: int) -> str:
     return BPF_TRAMPOLINE if is_bpf else f"{symbol} [{owner}]"
 
 
-def called_for_fprobe(symbols: Symbols, side: str) -> str:
+def called_for_fprobe(symbols: Symbols, *, at_return: bool) -> str:
     """What ``called_by_tracer`` must find for an fprobe with a handler at that side, by a kernel's functions.
 
     Linux 6.14 put fprobes on the function graph tracer (commit 4346ba160409), 6.19 those without a return back.
     """
     if symbols.functions("fprobe_handler"):
         return "fprobe_handler"
-    if symbols.functions("fprobe_ftrace_entry") and side == "entry":
+    if symbols.functions("fprobe_ftrace_entry") and not at_return:
         return "fprobe_ftrace_entry"
     entry = "fprobe_fgraph_entry" if symbols.functions("fprobe_fgraph_entry") else "fprobe_entry"
     return f"ftrace_graph_func for ent:{entry} ret:fprobe_return"
@@ -359,9 +342,3 @@ def _called_at(guest: Guest, symbols: Symbols, address: int) -> str:
     if code[0] != 0xE8 or not names:
         raise EvidenceError(f"the function tracer's own call at {address:#x} is {code.hex(' ')}, and leads nowhere")
     return next((name for name in (KPROBES_HANDLER, ALL_USERS) if name in names), min(names))
-
-
-def _without_offset(function: str) -> str:
-    name, _, rest = function.partition("+")
-    _, bracket, module = rest.partition(" [")
-    return name + bracket + module

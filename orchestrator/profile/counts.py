@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,8 +23,6 @@ _LARGEST_FILE = 65 << 20
 
 _REGION = re.compile(r"region (\d{1,19}) (\d{1,9})")
 _ENTRY = re.compile(r"([0-9a-f]{1,16}) ((?:[0-9a-f]{2}){0,15}) (\d{1,19}) (\d{1,19}) (\d{1,19}) (\d{1,19})")
-
-
 _CACHE = re.compile(r"cache (l1i|l1d|l2|itlb|dtlb) (\d{1,19}) (\d{1,19})")
 _MISSED = re.compile(r"missed ([0-9a-f]{1,16}) ((?:[0-9a-f]{2}){1,15})((?: \d{1,19}){6})")
 _STACK = re.compile(r"stack (\d{1,19}) ([0-9a-f]{1,16}(?: [0-9a-f]{1,16}){0,128})")
@@ -74,36 +72,36 @@ class Region:
 
     total: int
     counts: Mapping[Code, Counts]
-    stacks: Mapping[Stack, int] = field(default_factory=dict)
-    lookups: Mapping[str, Lookups] = field(default_factory=dict, compare=False)
-    misses: Mapping[Code, Misses] = field(default_factory=dict, compare=False)
+    stacks: dict[Stack, int] = field(default_factory=dict)
+    lookups: dict[str, Lookups] = field(default_factory=dict, compare=False)
+    misses: dict[Code, Misses] = field(default_factory=dict, compare=False)
 
     def less(self, other: Region, times: int) -> Region:
         """Without another region, so many times; what is left of nothing is left out."""
-        left = {}
-        for code in {**self.counts, **other.counts}:
-            mine, theirs = self.counts.get(code, NONE), other.counts.get(code, NONE)
-            left[code] = Counts(*(one - times * its for one, its in zip(mine, theirs, strict=True)))
-        stacks = dict(self.stacks)
-        for stack, count in other.stacks.items():
-            stacks[stack] = stacks.get(stack, 0) - times * count
+        left = together([self, other], (1, -times))
         return Region(
-            self.total - times * other.total,
-            {code: one for code, one in left.items() if one != NONE},
-            {stack: count for stack, count in stacks.items() if count},
+            left.total,
+            {code: one for code, one in left.counts.items() if one != NONE},
+            {stack: count for stack, count in left.stacks.items() if count},
         )
 
 
-def together(regions: Sequence[Region]) -> Region:
-    """The sum of regions."""
-    sums: dict[Code, Counts] = {}
-    for region in regions:
+def together(regions: Sequence[Region], times: Iterable[int] | None = None) -> Region:
+    """The sum of regions, each so many ``times``."""
+    total, sums, stacks = 0, dict[Code, Counts](), Counter[Stack]()
+    for region, factor in zip(regions, times or repeat(1), strict=False):
+        total += factor * region.total
         for code, counts in region.counts.items():
-            sums[code] = Counts(*(one + other for one, other in zip(sums.get(code, NONE), counts, strict=True)))
-    stacks: Counter[Stack] = Counter()
-    for region in regions:
-        stacks.update(region.stacks)
-    return Region(sum(region.total for region in regions), sums, dict(stacks))
+            one, two, three, four = sums.get(code, NONE)
+            sums[code] = Counts(
+                one + factor * counts.executed,
+                two + factor * counts.loads,
+                three + factor * counts.stores,
+                four + factor * counts.taken,
+            )
+        for stack, count in region.stacks.items():
+            stacks[stack] += factor * count
+    return Region(total, sums, dict(stacks))
 
 
 def read_regions(file: Path, start: int) -> list[Region]:
@@ -117,38 +115,26 @@ def read_regions(file: Path, start: int) -> list[Region]:
             text = opened.read(_LARGEST_FILE).decode("ascii", errors="replace")
     except OSError as error:
         raise EvidenceError(f"QEMU's counts cannot be read: {error.strerror}", where=str(file)) from None
-    regions: list[_Read] = []
+    regions: list[Region] = []
     lines = iter(text.splitlines())
     for line in lines:
-        if not regions or not regions[-1].takes(line):
-            regions.append(_Read(_region(line, lines, file)))
-    return [one.region for one in regions]
+        if not regions or not _takes(regions[-1], line):
+            regions.append(_region(line, lines, file))
+    return regions
 
 
-class _Read:
-    """A region, and what follows its instructions."""
-
-    def __init__(self, counted: Region) -> None:
-        self._counted = counted
-        self._stacks: dict[Stack, int] = {}
-        self._lookups: dict[str, Lookups] = {}
-        self._misses: dict[Code, Misses] = {}
-
-    @property
-    def region(self) -> Region:
-        return Region(self._counted.total, self._counted.counts, self._stacks, self._lookups, self._misses)
-
-    def takes(self, line: str) -> bool:
-        if stack := _STACK.fullmatch(line):
-            block, *frames = (int(word, 16) for word in stack[2].split())
-            self._stacks[(*frames, block)] = int(stack[1])
-        elif missed := _MISSED.fullmatch(line):
-            self._misses[Code(int(missed[1], 16), missed[2])] = Misses(*map(int, missed[3].split()))
-        elif cache := _CACHE.fullmatch(line):
-            self._lookups[cache[1]] = Lookups(int(cache[2]), int(cache[3]))
-        else:
-            return False
-        return True
+def _takes(region: Region, line: str) -> bool:
+    """Add what follows a region's instructions to it. False for any other line."""
+    if stack := _STACK.fullmatch(line):
+        block, *frames = (int(word, 16) for word in stack[2].split())
+        region.stacks[(*frames, block)] = int(stack[1])
+    elif missed := _MISSED.fullmatch(line):
+        region.misses[Code(int(missed[1], 16), missed[2])] = Misses(*map(int, missed[3].split()))
+    elif cache := _CACHE.fullmatch(line):
+        region.lookups[cache[1]] = Lookups(int(cache[2]), int(cache[3]))
+    else:
+        return False
+    return True
 
 
 def _region(heading: str, lines: Iterable[str], file: Path) -> Region:
@@ -174,10 +160,8 @@ def _damaged(line: str, file: Path) -> EvidenceError:
     return EvidenceError("QEMU's counts are not what its plugin writes", where=str(file), detail=[line[:200]])
 
 
-# The instructions of one sample, and the proof that the plugin counted what the clock did.
-#
-# The plugin keeps two empty batches and then every batch that counts, in their order. A region is one instruction
-# longer than the clock says: it has both readings in it.
+# The instructions of one sample, and the proof that the plugin counted what the clock did: a region is one instruction
+# longer than the clock says, since it has both readings in it.
 
 EMPTY_BATCHES = 2
 """Empty batches that ``bench.c`` keeps before its samples."""
@@ -304,8 +288,6 @@ def _executed(region: Region, wanted: Callable[[Code], bool]) -> int:
 
 
 # What the calls of a sample miss in the models of caches, and the proof that the models have seen all of them.
-#
-# Instructions that only the clock executes are left out, as they are of the counts.
 
 _PAGE = 4096
 
@@ -327,7 +309,7 @@ def cache_misses(regions: Sequence[Region], timed: Timed, sample: Region, cpu: C
     for region in regions:
         check_lookups(region, cpu)
     empty, samples = batches_of(regions, timed)
-    found = [_missed(batches, sample) for batches in samples]
+    found = [{code: one for code, one in _missed(batches).items() if code in sample.counts} for batches in samples]
     totals = [sum_of(misses.values()) for misses in found]
     accesses: dict[CacheName, int] = {
         name: sum(sum(batch.lookups[name]) for batch in samples[0]) - len(samples[0]) * sum(empty.lookups[name])
@@ -346,16 +328,12 @@ def work_misses(regions: Sequence[Region], again: Region, cpu: CpuCaches) -> Cac
     """
     for region in (*regions, again):
         check_lookups(region, cpu)
-    missed: dict[Code, list[Misses]] = {}
-    for region in regions:
-        for code, one in region.misses.items():
-            missed.setdefault(code, []).append(one)
     caches = []
     for name in cpu.all:
         lookups = [region.lookups[name] for region in regions]
         misses = sum(one.misses for one in lookups)
         caches.append(_cache(cpu, name, sum(map(sum, lookups)), misses, again.lookups[name].misses))
-    return CacheMisses(tuple(caches), {code: sum_of(found) for code, found in missed.items()})
+    return CacheMisses(tuple(caches), _missed(regions))
 
 
 def _cache(cpu: CpuCaches, name: CacheName, accesses: int, misses: int, repeated: int) -> CacheProfile:
@@ -365,9 +343,12 @@ def _cache(cpu: CpuCaches, name: CacheName, accesses: int, misses: int, repeated
     )
 
 
-def _missed(batches: Sequence[Region], sample: Region) -> Mapping[Code, Misses]:
-    codes = {code: None for batch in batches for code in batch.misses if code in sample.counts}
-    return {code: sum_of(batch.misses[code] for batch in batches if code in batch.misses) for code in codes}
+def _missed(regions: Iterable[Region]) -> Mapping[Code, Misses]:
+    missed: dict[Code, list[Misses]] = {}
+    for region in regions:
+        for code, one in region.misses.items():
+            missed.setdefault(code, []).append(one)
+    return {code: sum_of(found) for code, found in missed.items()}
 
 
 def check_lookups(region: Region, cpu: CpuCaches) -> None:

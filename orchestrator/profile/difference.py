@@ -195,12 +195,8 @@ class ComparedCode:
         if len(wanted) > 1:
             titles = [pair.title for pair in wanted]
             raise UsageError(f"{len(wanted)} functions have the name '{name}'", detail=titles, hint="name one of these")
-        return self._compared(wanted[0])
-
-    def _compared(self, pair: SymbolPair) -> FunctionDifference:
-        first, second = self._executed(pair)
-        symbol = symbol_difference(pair, self._before.calls, self._after.calls)
-        both = list(_aligned(first, second))
+        symbol = symbol_difference(wanted[0], self._before.calls, self._after.calls)
+        both = list(_aligned(*self._executed(wanted[0])))
         differing = [one for one in both if one.before != one.after]
         return FunctionDifference(symbol, differing, len(both) - len(differing))
 
@@ -210,10 +206,8 @@ class ComparedCode:
 
     def _executed(self, pair: SymbolPair) -> tuple[Sequence[_Executed], Sequence[_Executed]]:
         before, after = self._code
-        return (
-            _instructions(pair.before, before, self._before.calls),
-            _instructions(pair.after, after, self._after.calls),
-        )
+        first = _instructions(pair.before, before, self._before.calls)
+        return first, _instructions(pair.after, after, self._after.calls)
 
 
 def with_code(difference: ProfileDifference) -> ProfileDifference:
@@ -224,12 +218,8 @@ def with_code(difference: ProfileDifference) -> ProfileDifference:
     before, after = difference.before, difference.after
     if before.arch != after.arch:
         return difference
-    compared = ComparedCode(before, after)
-    equal = (
-        pair
-        for pair in symbol_pairs(before, after)
-        if (one := symbol_difference(pair, before.calls, after.calls)).before == one.after
-    )
+    compared, differing = ComparedCode(before, after), {one.title for one in difference.symbols}
+    equal = (pair for pair in symbol_pairs(before, after) if pair.title not in differing)
     other = sorted(pair.title for pair in equal if not compared.is_same(pair))
     return replace(difference, equal=difference.equal - len(other), other_code=other)
 
@@ -264,15 +254,14 @@ def _aligned(before: Sequence[_Executed], after: Sequence[_Executed]) -> Iterato
     ]
     at_first = at_second = 0
     for first, second, size in blocks:
-        yield from (_one_side(one, None) for one in before[at_first:first])
-        yield from (_one_side(None, one) for one in after[at_second:second])
+        yield from (_difference(one, None) for one in before[at_first:first])
+        yield from (_difference(None, one) for one in after[at_second:second])
         at_first, at_second = first + size, second + size
-        for one, other in zip(before[first:at_first], after[second:at_second], strict=True):
-            yield InstructionDifference(other.code.text, one.executed, other.executed, one.offset, other.offset)
+        yield from map(_difference, before[first:at_first], after[second:at_second])
 
 
-def _one_side(before: _Executed | None, after: _Executed | None) -> InstructionDifference:
-    one = before or after
+def _difference(before: _Executed | None, after: _Executed | None) -> InstructionDifference:
+    one = after or before
     assert one is not None
     return InstructionDifference(
         one.code.text,

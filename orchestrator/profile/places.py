@@ -7,27 +7,15 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.kernels import Arch
 from orchestrator.errors import EvidenceError
-from orchestrator.guest.guest import Guest
-from orchestrator.guest.machine import CountingPlugin
-from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, ModuleCode, ModuleMemory, Symbols, module_code
-from orchestrator.profile.counts import CacheMisses, Code, Counts, Region, Stack
+from orchestrator.probes.symbols import ModuleCode, ModuleMemory, Symbols
+from orchestrator.profile.counts import Code, Counts, Stack
 from orchestrator.profile.difference import WORDS, operands
-from orchestrator.results.contract import valid_result
-from orchestrator.results.stored_profile import (
-    CellProfile,
-    Instruction,
-    InstructionMisses,
-    Misses,
-    Place,
-    SymbolProfile,
-    Unit,
-)
+from orchestrator.results.stored_profile import Instruction, InstructionMisses, Misses, Place, SymbolProfile
 
 _RETPOLINE = "__x86_indirect_thunk"
 GENERATED = "generated code"
@@ -36,8 +24,7 @@ _HALF = 1 << 63
 """64-bit kernels are above it."""
 
 
-@dataclass(frozen=True)
-class Function:
+class Function(NamedTuple):
     """A function: its address, its name, and its module's name (None for the kernel itself)."""
 
     address: int
@@ -45,8 +32,7 @@ class Function:
     module: str | None = None
 
 
-@dataclass(frozen=True)
-class Owner:
+class Owner(NamedTuple):
     """Whose code it is. The address of a program, and of generated code, is 0; ``start`` is that of a module's text."""
 
     function: Function
@@ -71,23 +57,6 @@ class Places:
     @property
     def arch(self) -> Arch:
         return "x86_64" if self.kernel_start >= _HALF else "i386"
-
-    def profile(
-        self, counted: Region, missed: CacheMisses, counter: CountingPlugin, *, cell: str, calls: int, unit: Unit
-    ) -> CellProfile:
-        """The profile of a cell whose ``calls`` calls, or other units, have executed what was counted."""
-        with valid_result():
-            return CellProfile(
-                cell=cell,
-                arch=self.arch,
-                calls=calls,
-                unit=unit,
-                has_details=counter.is_detailed,
-                symbols=self.symbols(counted.counts, missed.by_code),
-                stacks=self.stacks(counted.stacks),
-                caches=missed.caches,
-                names=self.names(counted.counts),
-            )
 
     def owner(self, address: int) -> Owner:
         if address < self.kernel_start:
@@ -145,13 +114,13 @@ class Places:
     ) -> tuple[SymbolProfile, ...]:
         """The instructions by symbol: the largest symbol first, its instructions in the order of their addresses."""
         found: dict[Owner, list[Instruction]] = defaultdict(list)
+        missed: dict[Owner, list[InstructionMisses]] = defaultdict(list)
         for (address, code), one in sorted(counts.items()):
             owner = self.owner(address)
-            found[owner].append(Instruction(address - owner.function.address, code, *one))
-        missed: dict[Owner, list[InstructionMisses]] = defaultdict(list)
-        for (address, code), one_missed in sorted((misses or {}).items()):
-            owner = self.owner(address)
-            missed[owner].append(InstructionMisses(address - owner.function.address, code, one_missed))
+            offset = address - owner.function.address
+            found[owner].append(Instruction(offset, code, *one))
+            if misses and Code(address, code) in misses:
+                missed[owner].append(InstructionMisses(offset, code, misses[Code(address, code)]))
         made = [
             SymbolProfile(
                 name=owner.function.name,
@@ -166,7 +135,7 @@ class Places:
         return tuple(sorted(made, key=lambda one: (-one.executed, one.title, one.address)))
 
 
-# The code of a running guest, with the module that is or was loaded in it.
+# The code of a guest, with the module that is or was loaded in it.
 
 _BEHIND_NAMES = "\x7f"
 _SPLITS = 0xF0000000
@@ -195,20 +164,6 @@ class OwnModule:
     code: ModuleCode
 
 
-def code_of(guest: Guest, symbols: Symbols, module: Module | None, program: str) -> Places:
-    """Its functions: those of ``symbols``, and of the ``module`` that was loaded since they were read.
-
-    Raises EvidenceError where the guest's lists make no sense.
-    """
-    modules = ModuleMemory.all_of(guest)
-    own = None
-    if module is not None and module.name in modules:
-        own = OwnModule(module.name, modules[module.name].start, module_code(guest, module.name, module.file))
-    # Read anew, and only where there is such code: it comes and goes.
-    made = cache(lambda: listed_code(guest.get(KALLSYMS, largest=KALLSYMS_MAX)))
-    return replace(places_of(symbols, modules.values(), own, program), made_at=lambda address: made_at(made(), address))
-
-
 def listed_code(listing: bytes) -> Sequence[tuple[int, str]]:
     """The addresses of code that the kernel has made and lists (``/proc/kallsyms``), and what it is, in order."""
     lines = _OF_KERNEL.findall(listing.decode("ascii", errors="replace"))
@@ -227,7 +182,10 @@ def made_at(made: Sequence[tuple[int, str]], address: int) -> str:
 
 
 def places_of(symbols: Symbols, modules: Iterable[ModuleMemory], own: OwnModule | None, program: str) -> Places:
-    """The functions of ``symbols`` and of ``own``, one of the ``modules``. Raises EvidenceError as ``code_of``."""
+    """The functions of ``symbols`` and of ``own``, one of the ``modules``.
+
+    Raises EvidenceError where the guest's lists make no sense.
+    """
     start, end = symbols.anywhere("_stext"), symbols.anywhere("_etext")
     if start is None or end is None:
         raise EvidenceError("the guest's kernel does not list where its text is (_stext, _etext)")

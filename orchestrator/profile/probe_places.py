@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.artifacts.kernel_code import KernelCode
@@ -44,21 +44,11 @@ class Disassembly:
         names = _Names(code, function)
         return cls(kernel, release, function, [names.text(one) for one in function.places])
 
-    def part(self, first: int, last: int) -> Disassembly:
-        chosen = [number for number, one in enumerate(self.function.places) if first <= one.offset <= last]
-        places = [self.function.places[number] for number in chosen]
-        return replace(
-            self, function=replace(self.function, places=places), text=[self.text[number] for number in chosen]
-        )
-
     def sheet(self) -> Sheet:
-        reasons: dict[str, int] = {}
         places = self.function.places
-        for place in places:
-            for means in MEANS:
-                reason = place.verdicts[means].reason
-                if reason is not None:
-                    reasons.setdefault(reason, len(reasons) + 1)
+        verdicts = [place.verdicts[means] for place in places for means in MEANS]
+        given = dict.fromkeys(one.reason for one in verdicts if one.reason is not None)
+        reasons = {reason: mark for mark, reason in enumerate(given, start=1)}
         offsets = max((len(_offset(one)) for one in places), default=0)
         codes = max((len(one.code) for one in places), default=0) * 2
         rows = [
@@ -101,7 +91,7 @@ class Disassembly:
                         means: {"possible": one.verdicts[means].is_possible, "reason": one.verdicts[means].reason}
                         for means in MEANS
                     },
-                    "kinds": [kind.name for kind in _all_kinds() if _may_be(kind, one)],
+                    "kinds": [kind.name for kind in probes().values() if _may_be(kind, one)],
                 }
                 for one, text in zip(self.function.places, self.text, strict=True)
             ],
@@ -113,7 +103,8 @@ class Disassembly:
 
 def _may_be(kind: ProbeKind, place: ProbePlace) -> bool:
     is_stepped = kind.mechanism == "int3" and kind.int3_per_hit != 1
-    return refusal_of(kind, place) is None and not (is_stepped and place.step == "emulated")
+    is_possible = means_of(kind) is not None and refusal_of(kind, place) is None
+    return is_possible and not (is_stepped and place.step == "emulated")
 
 
 def _offset(place: ProbePlace) -> str:
@@ -128,13 +119,9 @@ def _shown(place: ProbePlace, means: Means, reasons: Mapping[str, int]) -> str:
     return f"no {mark}" if verdict.is_possible is False else f"? {mark}"
 
 
-def _all_kinds() -> Sequence[ProbeKind]:
-    """The catalogue's kinds of probe that are at an instruction of a kernel's function."""
-    return [kind for kind in probes().values() if means_of(kind) is not None]
-
-
 def _kinds() -> Mapping[Means, Sequence[ProbeKind]]:
-    return {means: [kind for kind in _all_kinds() if means_of(kind) == means] for means in MEANS}
+    """The catalogue's kinds of probe that are at an instruction of a kernel's function."""
+    return {means: [kind for kind in probes().values() if means_of(kind) == means] for means in MEANS}
 
 
 def _kind_sentences() -> Iterator[str]:

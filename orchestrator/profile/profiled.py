@@ -1,34 +1,57 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A cell's profile from a guest that counts: what any kind of benchmark that has profiles uses."""
+"""A guest that counts, and the profiles of cells that are made of its counts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
 from pathlib import Path
 
+from orchestrator.artifacts.boot_files import FOLDER
 from orchestrator.artifacts.modules import Module
+from orchestrator.catalog.cpus import CpuCaches
 from orchestrator.errors import EvidenceError
+from orchestrator.guest.channel import kernel_value
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.symbols import Symbols
+from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, MODULES, MODULES_MAX, ModuleMemory, Symbols, code_at
 from orchestrator.profile import counts
-from orchestrator.profile.places import code_of
+from orchestrator.profile.places import OwnModule, Places, listed_code, made_at, places_of
 from orchestrator.results.contract import ProfileEvidence, valid_result
-from orchestrator.results.stored_profile import CellProfile, write_profile
+from orchestrator.results.stored_profile import CellProfile, Unit, write_profile
 
 _INT3 = "cc"
+_MODULES, _SECTIONS = f"{FOLDER}/modules", f"{FOLDER}/sections"
+"""In a guest that works alone: what steps.sh keeps of the module while it is loaded."""
+_SECTIONS_MAX = 64 << 10
+"""Bytes; a module has some forty sections."""
+_SECTION = re.compile(r"^(\.[A-Za-z0-9_.]{1,60}):(0x[0-9a-f]{8,16})$", re.MULTILINE)
+_PROGRAMS = "all programs"
+_BEGIN_AGAIN = re.compile(r"asm_exc_(?!int3|debug|nmi|noist|machine_check|double_fault)\w+|__text_poke")
+"""Entries of exceptions after which an instruction begins again (arch/x86/include/asm/idtentry.h). A store into the
+page that the CPU executes has QEMU begin it again as well: of kernels, what patches code (alternative.c)."""
 
 
 @dataclass(frozen=True)
 class Counter:
     """A guest whose QEMU has the counting plugin.
 
-    ``symbols`` were read when the guest was ready; ``module`` is what was loaded since.
+    ``symbols`` were read when the guest was ready, or had worked; ``module`` is what was loaded meanwhile. ``kept`` is
+    what a guest that worked alone tells of its modules, and of the sections of ``module``, which it has unloaded.
     """
 
     guest: Guest
     symbols: Symbols
     module: Module | None = None
+    kept: tuple[bytes, bytes] | None = None
+
+    @classmethod
+    def after_work(cls, guest: Guest, module: Module | None) -> Counter:
+        """Read all that only a guest that has worked alone knows: from then on it may rest. Raises GuestError."""
+        listing = guest.get(MODULES if module is None else _MODULES, largest=MODULES_MAX)
+        sections = b"" if module is None else guest.get(_SECTIONS, largest=_SECTIONS_MAX)
+        return cls(guest, Symbols.of(guest), module, (listing, sections))
 
     def mark(self) -> int:
         """How much the plugin has written so far. Raises EvidenceError where this guest has none."""
@@ -38,20 +61,20 @@ class Counter:
             why = f"QEMU counts no instructions here: {error.strerror}"
             raise EvidenceError(why, where=str(self.guest.counts_file)) from None
 
+    @cached_property
+    def regions(self) -> Sequence[counts.Region]:
+        """All that the plugin has kept, in order. Raises EvidenceError where it could not count all."""
+        return counts.read_regions(self.guest.counts_file, 0)
+
     def profile(self, mark: int, timed: counts.Timed, *, cell: str, calls: int, program: str) -> CellProfile:
         """The profile of a sample of ``calls`` calls that a program made since the ``mark``, for a ``cell``.
 
         Raises EvidenceError unless the plugin counted what the clock did.
         """
-        counter = self.guest.machine.counter
-        assert counter is not None
         regions = counts.read_regions(self.guest.counts_file, mark)
         sample = counts.sample_of(regions, timed)
-        cpu = counter.caches
-        with valid_result():
-            missed = counts.CacheMisses() if cpu is None else counts.cache_misses(regions, timed, sample, cpu)
-        places = code_of(self.guest, self.symbols, self.module, program)
-        return places.profile(sample, missed, counter, cell=cell, calls=calls, unit="call")
+        missed = partial(counts.cache_misses, regions, timed, sample)
+        return self._profile(sample, cell, calls, "call", program, missed)
 
     def profile_rounds(self, mark: int, timed: Sequence[tuple[int, int]], *, cell: str, rounds: int) -> CellProfile:
         """The profile of ``rounds`` rounds of a loop of the module's, for a ``cell``.
@@ -60,10 +83,82 @@ class Counter:
         says of both. Raises EvidenceError unless the plugin counted the same, and each time the same instructions.
         """
         sample = counts.rounds_of(counts.read_regions(self.guest.counts_file, mark), timed)
-        places = code_of(self.guest, self.symbols, self.module, "user space")
-        counter = self.guest.machine.counter
-        assert counter is not None
-        return places.profile(sample, counts.CacheMisses(), counter, cell=cell, calls=rounds, unit="round")
+        return self._profile(sample, cell, rounds, "round", "user space")
+
+    def work(self, regions: Sequence[counts.Region], ticks: Sequence[int]) -> counts.CountedWork:
+        """Some of the regions, each proved by the ticks of the clock that it took. Raises EvidenceError."""
+        return counts.counted_work(regions, ticks, frozenset(self.symbols.functions_like(_BEGIN_AGAIN).values()))
+
+    def profile_work(
+        self, work: counts.CountedWork, cell: str, *, calls: int, unit: Unit, again: counts.Region | None = None
+    ) -> CellProfile:
+        """The profile of a cell that ``calls`` times did some work, and what it missed in models of caches.
+
+        ``again`` is the same work once more. Raises EvidenceError unless the models have seen all of it.
+        """
+        missed = partial(counts.work_misses, work.regions, work.regions[-1] if again is None else again)
+        return self._profile(work.together, cell, calls, unit, _PROGRAMS, missed)
+
+    def _profile(
+        self,
+        counted: counts.Region,
+        cell: str,
+        calls: int,
+        unit: Unit,
+        program: str,
+        missed: Callable[[CpuCaches], counts.CacheMisses] | None = None,
+    ) -> CellProfile:
+        plugin, places = self.guest.machine.counter, self.places(program)
+        assert plugin is not None
+        with valid_result():
+            found = counts.CacheMisses() if plugin.caches is None or missed is None else missed(plugin.caches)
+            return CellProfile(
+                cell=cell,
+                arch=places.arch,
+                calls=calls,
+                unit=unit,
+                has_details=plugin.is_detailed,
+                symbols=places.symbols(counted.counts, found.by_code),
+                stacks=places.stacks(counted.stacks),
+                caches=found.caches,
+                names=places.names(counted.counts),
+            )
+
+    def places(self, program: str = _PROGRAMS) -> Places:
+        """Whose code is where, or was while it was counted. Raises EvidenceError where the guest's lists do not say."""
+        found = places_of(self.symbols, self._modules.values(), self._own, program)
+        if self.kept is not None:
+            return found
+        # Read anew, and only where there is such code: it comes and goes.
+        made = cache(lambda: listed_code(self.guest.get(KALLSYMS, largest=KALLSYMS_MAX)))
+        return replace(found, made_at=lambda address: made_at(made(), address))
+
+    @property
+    def module_memory(self) -> ModuleMemory | None:
+        """Where the module is, or was."""
+        return None if self._own is None else ModuleMemory(self._own.start, self._own.code.end)
+
+    @cached_property
+    def _modules(self) -> Mapping[str, ModuleMemory]:
+        return ModuleMemory.all_of(self.guest) if self.kept is None else ModuleMemory.all_in(self.kept[0])
+
+    @cached_property
+    def _own(self) -> OwnModule | None:
+        name = "" if self.module is None else self.module.name
+        memory = self._modules.get(name)
+        if self.module is not None and memory is None and self.kept is not None:
+            raise EvidenceError(f"the guest has not kept where module {name} was")
+        if self.module is None or memory is None:
+            return None
+        kept = "" if self.kept is None else self.kept[1].decode("ascii", errors="replace")
+        starts: dict[str, str] = dict(_SECTION.findall(kept))
+
+        def shown(section: str) -> str:
+            if self.kept is not None:
+                return starts.get(section, "")
+            return kernel_value(self.guest, f"/sys/module/{name}/sections/{section}")
+
+        return OwnModule(name, memory.start, code_at(name, self.module.file, shown))
 
 
 def stored(profile: CellProfile, file: Path, work: counts.CountedWork | None = None) -> ProfileEvidence:

@@ -153,9 +153,6 @@ TONES = {"worse": "#d55e00", "better": "#009e73", "open": QUIET_INK}
 USER, MODULE, KERNEL = "#9ec6e6", "#e79d7c", "#f3d98b"
 """Boxes of a flame graph; light enough for ``BOX_INK`` on them, in both themes."""
 
-SAME, MORE, LESS = (226, 226, 226), (232, 86, 64), (88, 148, 222)
-"""Boxes of a difference between two profiles, as red, green and blue."""
-
 BOX_INK = "#111111"
 """Text on a coloured box; it does not follow the theme."""
 

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from orchestrator.catalog.cpus import CacheName
 from orchestrator.plain_text import shown
@@ -14,7 +14,6 @@ from orchestrator.report.sheet import NOTHING, Grid, Row, Sheet, number
 from orchestrator.results.stored_profile import (
     ZERO,
     CacheProfile,
-    CallChange,
     CallCost,
     CellProfile,
     FunctionDifference,
@@ -22,8 +21,6 @@ from orchestrator.results.stored_profile import (
     ProfileDifference,
     SymbolProfile,
 )
-
-# The figures of profiles and of differences, as their tables and pictures print them.
 
 
 def per_call(value: Fraction | None) -> str:
@@ -56,8 +53,6 @@ def others(count: int) -> str:
     return "1 other" if count == 1 else f"{count} others"
 
 
-# Profiles, and differences between two of them, as tables.
-
 _ItemT = TypeVar("_ItemT")
 
 USER = "user space"
@@ -73,12 +68,12 @@ def profile_sheet(profile: CellProfile, classes: Mapping[str, Fraction], limit: 
     unit, all_repetitions = profile.unit, profile.repetitions
 
     def row(name: str, executed: int, repetitions: int, style: str = "") -> Row:
-        figures = [per_call(Fraction(executed, profile.calls)), share(executed, profile.executed)]
-        repeated = per_call(Fraction(repetitions, profile.calls) if repetitions else None)
+        figures = [per_call(profile.per_call(executed)), share(executed, profile.executed)]
+        repeated = per_call(profile.per_call(repetitions) if repetitions else None)
         return Row(name, [*figures, repeated] if all_repetitions else figures, style)
 
     listed, rest = _split(profile.symbols, limit)
-    symbols = [row(symbol_title(one), one.executed, one.repetitions) for one in listed]
+    symbols = [row(_symbol_title(one), one.executed, one.repetitions) for one in listed]
     if rest:
         symbols.append(row(others(len(rest)), sum(one.executed for one in rest), sum(one.repetitions for one in rest)))
     sums = [row("all", profile.executed, all_repetitions, "bold")]
@@ -112,7 +107,7 @@ def difference_sheet(difference: ProfileDifference, limit: int | None = None) ->
         rows.append(Row(others(len(rest)), change_figures(sums_before, sums_after)))
     sums = Row("all", change_figures(before, after), "bold")
     return Sheet(
-        title=difference_title(difference),
+        title=_title_of(difference),
         facts=["instructions per call", *difference.notes],
         grid=Grid(["before", "after", "change", ""], [block for block in (rows, [sums]) if block], together=4),
         sentences=list(_equal(difference)),
@@ -130,15 +125,14 @@ def function_sheet(difference: ProfileDifference, function: FunctionDifference) 
     headings = ["at", "before", "after", "change", ""]
     same = "1 instruction is" if function.equal == 1 else f"{function.equal} instructions are"
     return Sheet(
-        title=f"{symbol.title}: {difference_title(difference)}",
+        title=f"{symbol.title}: {_title_of(difference)}",
         facts=["executions per call of each instruction", *difference.notes],
         grid=Grid(headings, [block for block in (rows, [sums]) if block], together=len(headings)),
         sentences=[f"{same} equal in both."],
     )
 
 
-def difference_title(difference: ProfileDifference) -> str:
-    """Which cells were compared."""
+def _title_of(difference: ProfileDifference) -> str:
     return f"{difference.before.cell} -> {difference.after.cell}"
 
 
@@ -159,15 +153,8 @@ def _split(items: Sequence[_ItemT], limit: int | None) -> tuple[Sequence[_ItemT]
     return items[:limit], items[limit:]
 
 
-def symbol_title(symbol: SymbolProfile) -> str:
-    """A symbol as it is printed."""
+def _symbol_title(symbol: SymbolProfile) -> str:
     return f"{symbol.name} ({USER})" if symbol.place == "user" else symbol.placed_title
-
-
-# Trees of calls with their inclusive cost, and what differs between two, as tables: a row for each call.
-
-
-_Call = TypeVar("_Call", CallCost, CallChange)
 
 
 @dataclass(frozen=True)
@@ -177,70 +164,36 @@ class Cut:
     depth: int
     percent: float
 
-    def rows(
-        self,
-        tree: _Call,
-        weight: Callable[[_Call], Fraction],
-        order: Callable[[_Call], tuple[Any, ...]],
-        figures: Callable[[Sequence[_Call]], Sequence[str]],
-    ) -> list[Row]:
-        """A row for each call that is printed, and one for all others of its caller; ``figures`` are of one or more."""
-        least = Fraction(self.percent) / 100 * weight(tree)
-
-        def below(caller: _Call, depth: int) -> Iterator[Row]:
-            heavy: list[_Call] = []
-            light: list[_Call] = []
-            for one in caller.called:
-                (heavy if weight(one) and weight(one) >= least else light).append(one)
-            for one in sorted(heavy, key=order):
-                yield Row(one.name, figures([one]), depth=depth)
-                if depth < self.depth:
-                    yield from below(one, depth + 1)
-            if light:
-                yield Row(light[0].name if len(light) == 1 else others(len(light)), figures(light), depth=depth)
-
-        return list(below(tree, 0))
-
-    def sentence(self, whole: str) -> str:
-        return f"Others: less than {self.percent:g} % of {whole} each. Calls more than {self.depth} deep are left out."
-
 
 def tree_sheet(tree: CallCost, cut: Cut) -> Sheet:
-    """The calls of a profile; of each caller's the largest comes first."""
+    """The calls of a profile; of each caller's the largest comes first, and all others share a row."""
+    least = Fraction(cut.percent) / 100 * abs(tree.total)
 
-    def figures(calls: Sequence[CallCost]) -> Sequence[str]:
+    def is_heavy(one: CallCost) -> bool:
+        return one.total != 0 and abs(one.total) >= least
+
+    def row(name: str, calls: Sequence[CallCost], depth: int) -> Row:
         total = sum((one.total for one in calls), start=ZERO)
-        return [per_call(total), per_call(calls[0].own) if len(calls) == 1 else "", share(total, tree.total)]
+        own = per_call(calls[0].own) if len(calls) == 1 else ""
+        return Row(name, [per_call(total), own, share(total, tree.total)], depth=depth)
 
-    rows = cut.rows(tree, lambda one: abs(one.total), lambda one: (-one.total, one.name), figures)
+    def below(caller: CallCost, depth: int) -> Iterator[Row]:
+        light = [one for one in caller.called if not is_heavy(one)]
+        for one in sorted(filter(is_heavy, caller.called), key=lambda one: (-one.total, one.name)):
+            yield row(one.name, [one], depth)
+            if depth < cut.depth:
+                yield from below(one, depth + 1)
+        if light:
+            yield row(light[0].name if len(light) == 1 else others(len(light)), light, depth)
+
     return Sheet(
         title=tree.name,
         facts=["instructions per call: of a function with all that it calls, and its own"],
-        grid=Grid(["with calls", "own", "share"], [rows], together=3),
-        sentences=[cut.sentence("all instructions")],
-    )
-
-
-def tree_difference_sheet(difference: ProfileDifference, tree: CallChange, cut: Cut) -> Sheet:
-    """The calls that differ; of each caller's the largest change comes first."""
-
-    def figures(calls: Sequence[CallChange]) -> Sequence[str]:
-        if len(calls) == 1:
-            one = calls[0]
-            sides = (None if side is None else side.total for side in (one.before, one.after))
-            *figures, only = change_figures(*sides)
-            return [*figures, signed(one.own_change), only]
-        before, after = (sum((one.totals[side] for one in calls), start=ZERO) for side in (0, 1))
-        return [*change_figures(before, after), ""]
-
-    rows = cut.rows(tree, lambda one: one.moved, lambda one: (-abs(one.change), -one.moved, one.name), figures)
-    sums = Row("all", [*change_figures(*tree.totals), ""], "bold")
-    what = "instructions per call: of a function with all that it calls; own: the change of its own"
-    return Sheet(
-        title=difference_title(difference),
-        facts=[what, *difference.notes],
-        grid=Grid(["before", "after", "change", "own", ""], [block for block in (rows, [sums]) if block], together=5),
-        sentences=[cut.sentence("all changes")],
+        grid=Grid(["with calls", "own", "share"], [list(below(tree, 0))], together=3),
+        sentences=[
+            f"Others: less than {cut.percent:g} % of all instructions each. "
+            f"Calls more than {cut.depth} deep are left out."
+        ],
     )
 
 
@@ -256,9 +209,11 @@ def cache_sheets(profile: CellProfile) -> Sequence[Sheet]:
         return []
     symbols = [one for one in profile.symbols if any(one.missed)]
     symbols.sort(key=lambda one: -sum(one.missed))
-    rows = [Row(symbol_title(one), [*_cells(profile, one.missed)]) for one in symbols]
+    rows = [Row(_symbol_title(one), [*_cells(profile, one.missed)]) for one in symbols]
     sums = [Row("all", [*_cells(profile, profile.missed)], "bold")]
-    accesses = [Row("accesses", [cell for one in profile.caches for cell in (_per_call(profile, one.accesses), "")])]
+    accesses = [
+        Row("accesses", [cell for c in profile.caches for cell in (per_call(profile.per_call(c.accesses)), "")])
+    ]
     headings = [heading for one in profile.caches for heading in (f"{TITLES[one.name]} misses", "share")]
     return [
         Sheet(
@@ -276,7 +231,7 @@ def cache_sheets(profile: CellProfile) -> Sequence[Sheet]:
 def _cells(profile: CellProfile, missed: Misses) -> Iterator[str]:
     for one in profile.caches:
         count = missed.of(one.name)
-        yield _per_call(profile, count)
+        yield per_call(profile.per_call(count))
         yield share(count, one.misses) if count else NOTHING
 
 
@@ -286,13 +241,10 @@ def _geometry(cache: CacheProfile) -> str:
     return f"{TITLES[cache.name]} {cache.size // _KIB} KiB, {cache.ways} ways of {cache.line} bytes"
 
 
-def _per_call(profile: CellProfile, count: int) -> str:
-    return per_call(Fraction(count, profile.calls))
-
-
 def _repeated(profile: CellProfile) -> Iterator[str]:
     differing = [one for one in profile.caches if one.repeated != one.misses]
     if not differing:
         yield "As many calls again missed equally often."
     for one in differing:
-        yield f"As many calls again missed {_per_call(profile, one.repeated)} times a call in {TITLES[one.name]}."
+        missed = per_call(profile.per_call(one.repeated))
+        yield f"As many calls again missed {missed} times a call in {TITLES[one.name]}."

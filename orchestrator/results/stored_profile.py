@@ -12,12 +12,12 @@ import hashlib
 import re
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, StringConstraints, ValidationError, model_validator
 
@@ -27,7 +27,7 @@ from orchestrator.program import PROGRAM
 from orchestrator.results.contract import CellId, CellRecord, Count, Instructions, Phrase, Record
 from orchestrator.results.faults import storage_faults
 
-# What a cell's calls miss in models of caches: its types, as a profile stores them.
+# What a cell's calls miss in models of caches.
 
 
 class Misses(NamedTuple):
@@ -41,14 +41,7 @@ class Misses(NamedTuple):
     dtlb: Count = 0
 
     def of(self, cache: CacheName) -> int:
-        counts: dict[CacheName, int] = {
-            "l1i": self.l1i,
-            "l1d": self.l1d_loads + self.l1d_stores,
-            "l2": self.l2,
-            "itlb": self.itlb,
-            "dtlb": self.dtlb,
-        }
-        return counts[cache]
+        return self.l1d_loads + self.l1d_stores if cache == "l1d" else int(getattr(self, cache))
 
 
 NO_MISSES = Misses()
@@ -92,7 +85,7 @@ class CacheProfile(Record):
         return self
 
 
-# A cell's profile as it is stored: each instruction that its calls executed, by symbol.
+# Each instruction that a cell's calls executed, by symbol.
 
 FOLDER = "profiles"
 LARGEST_FILE = 16 << 20
@@ -214,22 +207,55 @@ class CellProfile(Record):
         return sum_of(symbol.missed for symbol in self.symbols)
 
     @model_validator(mode="after")
-    def _symbols_miss_what_caches_do(self) -> Self:
+    def _agrees_with_itself(self) -> Self:
         caches = {one.name: one for one in self.caches}
         for name, cache in caches.items():
             if cache.misses != self.missed.of(name):
                 raise ValueError(f"{name} missed {cache.misses} times, and the symbols {self.missed.of(name)} times")
         if caches and caches["l2"].accesses != caches["l1i"].misses + caches["l1d"].misses:
             raise ValueError("level 2 has other accesses than level 1 has misses")
-        return self
-
-    @model_validator(mode="after")
-    def _each_symbol_once(self) -> Self:
         if self.stacks and sum(count for _, count in self.stacks) != self.executed:
             raise ValueError("the stacks and the symbols have different sums")
         if len({(one.name, one.module, one.address) for one in self.symbols}) != len(self.symbols):
             raise ValueError("two symbols have the same name and address")
         return self
+
+    def per_call(self, count: int) -> Fraction:
+        return Fraction(count, self.calls)
+
+    def as_json(self, classes: Mapping[str, Fraction]) -> dict[str, Any]:
+        """For programs, as docs/profiles.md has it: figures per call by symbol, the largest first, and by class."""
+
+        def figure(count: int) -> float:
+            return float(self.per_call(count))
+
+        return {
+            "cell": self.cell,
+            "calls": self.calls,
+            "instructions": figure(self.executed),
+            "repetitions": figure(self.repetitions),
+            "symbols": [
+                {
+                    **one.model_dump(include={"name", "place", "module"}),
+                    "address": f"{one.address:#x}",
+                    "instructions": figure(one.executed),
+                    "repetitions": figure(one.repetitions),
+                    "misses": {kind: figure(n) for kind, n in one.missed._asdict().items()} if self.caches else {},
+                }
+                for one in self.symbols
+            ],
+            "classes": {name: float(value) for name, value in classes.items()},
+            "caches": [
+                {
+                    **one.model_dump(include={"name", "size", "ways", "line"}),
+                    "accesses": figure(one.accesses),
+                    "hits": figure(one.hits),
+                    "misses": figure(one.misses),
+                    "misses_again": figure(one.repeated),
+                }
+                for one in self.caches
+            ],
+        }
 
 
 def file_name(cell: str) -> str:
@@ -271,8 +297,6 @@ def load_profile(directory: Path, record: CellRecord) -> CellProfile:
 
 
 # Which names of two kernels mean one function: a compiler adds ``.isra.0`` to a name in one build and not in another.
-#
-# gcc and clang name what they split off a function, or specialise, after it.
 
 _SUFFIXES = re.compile(r"(\.(isra|constprop|part|cold|lto_priv|localalias|llvm)(\.[0-9]+)*)+(?= \[|\+|$)")
 
@@ -303,8 +327,6 @@ def paired(before: Iterable[str], after: Iterable[str]) -> Sequence[tuple[str | 
     return found
 
 
-# A profile's stacks as a tree of calls with their inclusive cost, and what differs between two such trees.
-
 DEEPEST = 256
 """Names of a stack; the plugin follows 128 calls."""
 
@@ -323,44 +345,16 @@ class CallCost:
     total: Fraction
     called: Sequence[CallCost]
 
+    def as_json(self) -> dict[str, Any]:
+        """For programs: its calls, each behind its caller; ``stack`` has semicolons between them."""
 
-@dataclass(frozen=True)
-class CallChange:
-    """The same call in two profiles; None where one lacks it. What it called is in the order of its names.
+        def calls(caller: CallCost, above: str) -> Iterator[dict[str, Any]]:
+            for one in caller.called:
+                stack = f"{above}{one.name}"
+                yield {"stack": stack, "instructions": float(one.total), "own": float(one.own)}
+                yield from calls(one, f"{stack};")
 
-    ``moved`` is the sum of what it and all that it called changed by, whether more or less.
-    """
-
-    name: str
-    before: CallCost | None
-    after: CallCost | None
-    called: Sequence[CallChange]
-    moved: Fraction
-
-    @property
-    def totals(self) -> tuple[Fraction, Fraction]:
-        """Instructions per call with what it called, before and after."""
-        before, after = self.before, self.after
-        return ZERO if before is None else before.total, ZERO if after is None else after.total
-
-    @property
-    def change(self) -> Fraction:
-        return self.totals[1] - self.totals[0]
-
-    @property
-    def own_change(self) -> Fraction:
-        return own_change(self.before, self.after)
-
-
-@dataclass
-class _Node:
-    own: int = 0
-    called: dict[str, _Node] = field(default_factory=dict)
-
-    def cost(self, name: str, calls: int) -> CallCost:
-        called = [one.cost(other, calls) for other, one in sorted(self.called.items())]
-        own = Fraction(self.own, calls)
-        return CallCost(name, own, sum((one.total for one in called), start=own), called)
+        return {"instructions": float(self.total), "tree": list(calls(self, ""))}
 
 
 def call_tree(profile: CellProfile) -> CallCost:
@@ -369,18 +363,21 @@ def call_tree(profile: CellProfile) -> CallCost:
     Raises UsageError for a profile without stacks, LabError where one is too deep.
     """
     check_stacks(profile)
-    root = _Node()
-    for folded, count in profile.stacks:
-        names = folded.split(";")
-        if len(names) > DEEPEST:
-            raise LabError(
-                f"a stack of cell {profile.cell} has {len(names)} calls, more than the {DEEPEST} there can be"
-            )
-        node = root
-        for name in names:
-            node = node.called.setdefault(name, _Node())
-        node.own += count
-    return root.cost(profile.cell, profile.calls)
+    stacks = [(folded.split(";"), count) for folded, count in profile.stacks]
+    longest = max(len(names) for names, _ in stacks)
+    if longest > DEEPEST:
+        raise LabError(f"a stack of cell {profile.cell} has {longest} calls, more than the {DEEPEST} there can be")
+
+    def cost(name: str, below: Sequence[tuple[Sequence[str], int]], depth: int) -> CallCost:
+        called: dict[str, list[tuple[Sequence[str], int]]] = defaultdict(list)
+        for names, count in below:
+            if len(names) > depth:
+                called[names[depth]].append((names, count))
+        costs = [cost(other, called[other], depth + 1) for other in sorted(called)]
+        own = Fraction(sum(count for names, count in below if len(names) == depth), profile.calls)
+        return CallCost(name, own, sum((one.total for one in costs), start=own), costs)
+
+    return cost(profile.cell, stacks, 0)
 
 
 def check_stacks(profile: CellProfile) -> None:
@@ -390,33 +387,10 @@ def check_stacks(profile: CellProfile) -> None:
         raise UsageError(f"the profile of cell {profile.cell} has no stacks", hint=hint)
 
 
-def compared_trees(before: CallCost | None, after: CallCost | None) -> CallChange:
-    """Two trees as one; calls of one name from one caller are the same call, clones of a compiler's too."""
-    first = {} if before is None else {one.name: one for one in before.called}
-    second = {} if after is None else {one.name: one for one in after.called}
-    called = [
-        compared_trees(None if one is None else first[one], None if other is None else second[other])
-        for one, other in paired(first, second)
-    ]
-    moved = sum((one.moved for one in called), start=abs(own_change(before, after)))
-    either = after or before
-    name = "" if either is None else either.name
-    return CallChange(name, before, after, sorted(called, key=lambda one: one.name), moved)
-
-
-def own_change(before: CallCost | None, after: CallCost | None) -> Fraction:
-    """What a call executes more in the second profile, without what it calls."""
-    return (ZERO if after is None else after.own) - (ZERO if before is None else before.own)
-
-
 # What differs between two cells' profiles: by symbol, and by instruction in one. Code that only moved is equal.
 
 
-@dataclass(frozen=True)
-class SymbolDifference:
-    """A symbol's instructions per call in two profiles; None where it executed nothing."""
-
-    title: str
+class _Sides:
     before: Fraction | None
     after: Fraction | None
 
@@ -424,9 +398,27 @@ class SymbolDifference:
     def change(self) -> Fraction:
         return (self.after or ZERO) - (self.before or ZERO)
 
+    @property
+    def figures(self) -> dict[str, float | None]:
+        sides = {"before": self.before, "after": self.after, "change": self.change}
+        return {name: None if side is None else float(side) for name, side in sides.items()}
+
 
 @dataclass(frozen=True)
-class InstructionDifference:
+class SymbolDifference(_Sides):
+    """A symbol's instructions per call in two profiles; None where it executed nothing."""
+
+    title: str
+    before: Fraction | None
+    after: Fraction | None
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs; null where a side does not execute it."""
+        return {"symbol": self.title, **self.figures}
+
+
+@dataclass(frozen=True)
+class InstructionDifference(_Sides):
     """An instruction of a function, ``text`` with the names of what it jumps to, and its executions per call.
 
     None stands for the side that does not execute it. Offsets are bytes behind the function.
@@ -438,9 +430,9 @@ class InstructionDifference:
     before_offset: int | None
     after_offset: int | None
 
-    @property
-    def change(self) -> Fraction:
-        return (self.after or ZERO) - (self.before or ZERO)
+    def as_json(self) -> dict[str, Any]:
+        offsets = {"before_offset": self.before_offset, "after_offset": self.after_offset}
+        return {"text": self.text, **self.figures, **offsets}
 
 
 @dataclass(frozen=True)
@@ -450,6 +442,10 @@ class FunctionDifference:
     symbol: SymbolDifference
     instructions: Sequence[InstructionDifference]
     equal: int
+
+    def as_json(self) -> dict[str, Any]:
+        instructions = [one.as_json() for one in self.instructions]
+        return {"symbol": self.symbol.as_json(), "equal": self.equal, "instructions": instructions}
 
 
 @dataclass(frozen=True)
@@ -469,7 +465,19 @@ class ProfileDifference:
 
     @property
     def totals(self) -> tuple[Fraction, Fraction]:
-        return Fraction(self.before.executed, self.before.calls), Fraction(self.after.executed, self.after.calls)
+        return self.before.per_call(self.before.executed), self.after.per_call(self.after.executed)
+
+    def as_json(self, function: FunctionDifference | None = None) -> dict[str, Any]:
+        """For programs, as docs/profiles.md has it: by symbol, or of one function by instruction."""
+        before, after = self.totals
+        sides = {
+            "before": {"cell": self.before.cell, "instructions": float(before)},
+            "after": {"cell": self.after.cell, "instructions": float(after)},
+        }
+        if function is not None:
+            return {**sides, "notes": list(self.notes), **function.as_json()}
+        equal = {"equal": self.equal, "other_code": list(self.other_code), "notes": list(self.notes)}
+        return {**sides, "change": float(after - before), **equal, "symbols": [one.as_json() for one in self.symbols]}
 
 
 @dataclass(frozen=True)
@@ -488,10 +496,7 @@ class SymbolPair:
 def symbol_pairs(before: CellProfile, after: CellProfile) -> Sequence[SymbolPair]:
     """The symbols of two profiles by name."""
     first, second = _by_title(before), _by_title(after)
-    return [
-        SymbolPair(() if one is None else first[one], () if other is None else second[other])
-        for one, other in paired(first, second)
-    ]
+    return [SymbolPair(first.get(one or "", ()), second.get(other or "", ())) for one, other in paired(first, second)]
 
 
 def difference(before: CellProfile, after: CellProfile) -> ProfileDifference:
@@ -507,7 +512,7 @@ def symbol_difference(pair: SymbolPair, calls_before: int, calls_after: int) -> 
     return SymbolDifference(pair.title, _per_call(pair.before, calls_before), _per_call(pair.after, calls_after))
 
 
-def _by_title(profile: CellProfile) -> Mapping[str, list[SymbolProfile]]:
+def _by_title(profile: CellProfile) -> Mapping[str, Sequence[SymbolProfile]]:
     found: dict[str, list[SymbolProfile]] = {}
     for symbol in profile.symbols:
         found.setdefault(symbol.title, []).append(symbol)

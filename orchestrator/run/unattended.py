@@ -8,23 +8,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
-from orchestrator.artifacts.boot_files import FOLDER, OUTPUT, STATUS, progress, write_work
+from orchestrator.artifacts.boot_files import OUTPUT, STATUS, progress, write_work
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.modules import Module
 from orchestrator.errors import EvidenceError, GuestError, GuestHang, UnsupportedError
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Machine
 from orchestrator.probes.kernel_text import Span, TextLayout, text_since
-from orchestrator.probes.symbols import MODULES, MODULES_MAX, ModuleMemory, Symbols, code_at
-from orchestrator.profile.counts import CacheMisses, CountedWork, Region, counted_work, read_regions, work_misses
-from orchestrator.profile.places import OwnModule, Places, kernel_start, places_of
+from orchestrator.probes.symbols import Symbols
+from orchestrator.profile.places import kernel_start
 from orchestrator.results.contract import TextEvidence, valid_result
 from orchestrator.results.faults import storage_faults
-from orchestrator.results.stored_profile import CellProfile, Unit
 from orchestrator.run.boot import GuestBooted, Session
 from orchestrator.run.guests import (
     EARLY_CLOCKSOURCE,
@@ -103,19 +99,6 @@ def of_command(steps: Sequence[Step], command: str, count: int) -> list[Step]:
     return found
 
 
-# Where the instructions of a guest's unattended work went, read when the work has ended and its module has gone.
-
-_MODULES, _SECTIONS = f"{FOLDER}/modules", f"{FOLDER}/sections"
-"""In the guest: what steps.sh keeps of the module while it is loaded."""
-_SECTIONS_MAX = 64 << 10
-"""Bytes; a module has some forty sections."""
-_SECTION = re.compile(r"(\.[A-Za-z0-9_.]{1,60}):(0x[0-9a-f]{8,16})")
-_PROGRAMS = "all programs"
-_BEGIN_AGAIN = re.compile(r"asm_exc_(?!int3|debug|nmi|noist|machine_check|double_fault)\w+|__text_poke")
-"""Entries of exceptions after which an instruction begins again (arch/x86/include/asm/idtentry.h). A store into the
-page that the CPU executes has QEMU begin it again as well: of kernels, what patches code (alternative.c)."""
-
-
 def counting_together(machine: Machine, text: int) -> Machine:
     """A machine whose plugin, if it has one, counts user space together; the kernel's ``text`` begins there.
 
@@ -125,80 +108,6 @@ def counting_together(machine: Machine, text: int) -> Machine:
     if machine.counter is None or machine.counter.caches is not None:
         return machine
     return replace(machine, counter=replace(machine.counter, together_below=kernel_start(text)))
-
-
-@dataclass(frozen=True)
-class WorkCounts:
-    """A guest that has done its work, with the ``module`` that was loaded meanwhile, if any, and what was counted.
-
-    ``symbols`` are the kernel's own, and those of modules that are still loaded; ``listing`` and ``sections`` are what
-    the guest tells of its modules.
-    """
-
-    guest: Guest
-    module: Module | None
-    symbols: Symbols
-    listing: bytes
-    sections: bytes
-
-    @classmethod
-    def of(cls, guest: Guest, module: Module | None) -> WorkCounts:
-        """Read all that only the guest knows: from then on it may rest. Raises GuestError."""
-        symbols = Symbols.of(guest)
-        if module is None:
-            return cls(guest, None, symbols, guest.get(MODULES, largest=MODULES_MAX), b"")
-        listing = guest.get(_MODULES, largest=MODULES_MAX)
-        return cls(guest, module, symbols, listing, guest.get(_SECTIONS, largest=_SECTIONS_MAX))
-
-    @cached_property
-    def regions(self) -> Sequence[Region]:
-        """What the plugin has kept, in order. Raises EvidenceError where it could not count all."""
-        return read_regions(self.guest.counts_file, 0)
-
-    @cached_property
-    def places(self) -> Places:
-        """Whose code was where while it was counted. Raises EvidenceError where the guest has not kept that."""
-        return places_of(self.symbols, self._modules.values(), self._own, _PROGRAMS)
-
-    @property
-    def module_memory(self) -> ModuleMemory | None:
-        """Where the module was."""
-        return None if self._own is None else ModuleMemory(self._own.start, self._own.code.end)
-
-    def counted(self, regions: Sequence[Region], ticks: Sequence[int]) -> CountedWork:
-        """Some of the regions, each proved by the ticks of the clock that it took. Raises EvidenceError."""
-        return counted_work(regions, ticks, frozenset(self.symbols.functions_like(_BEGIN_AGAIN).values()))
-
-    def profile(
-        self, work: CountedWork, cell: str, *, calls: int, unit: Unit, again: Region | None = None
-    ) -> CellProfile:
-        """The profile of a cell that ``calls`` times did some work, and what it missed in models of caches.
-
-        ``again`` is the same work once more. Raises EvidenceError unless the models have seen all of it.
-        """
-        counter = self.guest.machine.counter
-        assert counter is not None
-        cpu, missed = counter.caches, CacheMisses()
-        if cpu is not None:
-            with valid_result():
-                missed = work_misses(work.regions, work.regions[-1] if again is None else again, cpu)
-        return self.places.profile(work.together, missed, counter, cell=cell, calls=calls, unit=unit)
-
-    @cached_property
-    def _modules(self) -> dict[str, ModuleMemory]:
-        return dict(ModuleMemory.all_in(self.listing))
-
-    @cached_property
-    def _own(self) -> OwnModule | None:
-        if self.module is None:
-            return None
-        memory = self._modules.get(self.module.name)
-        if memory is None:
-            raise EvidenceError(f"the guest has not kept where module {self.module.name} was")
-        found = [_SECTION.fullmatch(line) for line in self.sections.decode("ascii", errors="replace").splitlines()]
-        starts = {match[1]: match[2] for match in found if match is not None}
-        code = code_at(self.module.name, self.module.file, lambda section: starts.get(section, ""))
-        return OwnModule(self.module.name, memory.start, code)
 
 
 # How far a guest is that works by itself: what it says on its console, and how long its kernel has run by then.
@@ -341,8 +250,7 @@ def output_of(guest: Guest) -> str:
     return guest.get(OUTPUT).decode("ascii", errors="replace")
 
 
-@dataclass(frozen=True)
-class FinishedGuest:
+class FinishedGuest(NamedTuple):
     """A guest that has worked, and the kernel's text before that: QEMU read it at ``span``."""
 
     guest: Guest
@@ -350,8 +258,7 @@ class FinishedGuest:
     span: Span
 
 
-@dataclass(frozen=True)
-class Ending:
+class Ending(NamedTuple):
     """What a guest is after its work: the kernel's taint mask, and its text."""
 
     taint: int

@@ -14,7 +14,7 @@ from orchestrator.artifacts.module_source import ModuleSource, render
 from orchestrator.artifacts.modules import Module, build_modules
 from orchestrator.benchmarks.calls import preparation
 from orchestrator.catalog.kernels import kernels
-from orchestrator.catalog.probes import probes
+from orchestrator.catalog.probes import probes, recorder_kinds
 from orchestrator.paths import data_dir
 from orchestrator.probes import recorder
 
@@ -42,9 +42,9 @@ def sources(kernel: Kernel) -> Iterator[ModuleSource]:
                 yield render(setup.template, setup.values)
     for template in ALONE:
         yield render(template, {})
-    for mechanism in recorder.MECHANISMS:
-        if recorder.unsupported_reason(kernel, mechanism) is None:
-            yield render(recorder.TEMPLATE, recorder.recorder_values(mechanism, kernel.spec.arch))
+    for kind in recorder_kinds().values():
+        if recorder.unsupported_reason(kernel, kind) is None:
+            yield render(recorder.TEMPLATE, recorder.recorder_values(kind.module, kernel.spec.arch))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
 from orchestrator.experiment.plan import Boot
-from orchestrator.probes.event_attachment import UserEventAttachment, user_event_attached
+from orchestrator.probes.event_attachment import EventAttachment, event_attached
 from orchestrator.probes.place import UserPoint, observe_program
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.boot import Ready, ReadyGuest
@@ -106,7 +106,7 @@ def test_static_points(ready: ReadyGuest, workshop: BuildContext, point: str) ->
 
 
 @contextmanager
-def attached(ready: ReadyGuest, workshop: BuildContext, point: str) -> Iterator[tuple[UserEventAttachment, CallSetup]]:
+def attached(ready: ReadyGuest, workshop: BuildContext, point: str) -> Iterator[tuple[EventAttachment, CallSetup]]:
     """A uprobe's event at a point, and what calls it, which is in the guest."""
     boot = boot_with([point], ["uprobe-event"])
     prepared = prepared_for(ready, workshop, boot).artifacts.cells[boot.cells[-1].id]
@@ -115,7 +115,7 @@ def attached(ready: ReadyGuest, workshop: BuildContext, point: str) -> Iterator[
     assert isinstance(setup, CallSetup)
     assert setup.in_program is not None
     setup.workload.prepare(ready.guest)
-    with user_event_attached(ready.guest, probes()["uprobe-event"], setup.in_program) as attachment:
+    with event_attached(ready.guest, probes()["uprobe-event"], setup.in_program, ready.symbols) as attachment:
         yield attachment, setup
 
 

@@ -7,7 +7,6 @@ import json
 import shutil
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 from command_line import QUICKSTART, REDUCED, CommandLine
@@ -35,14 +34,6 @@ def test_a_kprobe_changes_one_instruction_and_adds_the_rest(tmp_path: Path) -> N
     (function,) = answers(command, *both, "--symbol", "__ia32_sys_gettimeofday")
     changes = {(one["text"], one["change"]) for one in function["instructions"]}
     assert changes == {("push ebp", -1), ("int3", 1)}
-    (tree,) = answers(command, *both, "--tree")
-    assert sum(one["own_change"] for one in tree["tree"]) == tree["change"] == 529
-    traps = [one for one in tree["tree"] if one["stack"].endswith("__ia32_sys_gettimeofday;asm_exc_int3")]
-    assert [(one["before"], one["after"], one["change"]) for one in traps] == [(None, 527, 527)]
-    picture = tmp_path / "difference.svg"
-    assert command.run("diff", *both, "--flame-graph", picture).returncode == 0
-    assert "kprobe_int3_handler" in picture.read_text()
-    assert ElementTree.parse(picture).getroot().tag.endswith("svg")
 
 
 @pytest.mark.kernels("lab-i386-up-hook")

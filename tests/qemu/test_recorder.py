@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,17 +20,20 @@ from orchestrator.catalog.kernels import Arch
 from orchestrator.catalog.probes import recorder_kinds, standard_events
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
+from orchestrator.probes.attachment import OPTIMISATION, removed
 from orchestrator.probes.events import EventKind, read_events
 from orchestrator.probes.evidence import check_taint
 from orchestrator.probes.loading import RefusedError, load
 from orchestrator.probes.recorder import (
     MECHANISMS,
     MODULE,
+    REPORT,
+    STOP,
     TEMPLATE,
     Mechanism,
     RecorderReport,
+    parse_report,
     recorder_values,
-    recording,
     unsupported_reason,
 )
 from orchestrator.probes.symbols import Symbols
@@ -51,6 +55,8 @@ COPIED = 3000
 CYCLES_FOR_ONE = 10
 """Each of 64 djprobes waits for every task to have slept: a cycle of them takes a busy guest a quarter of a minute."""
 INTERRUPT_LINE = re.compile(r"^ *\d+: +((?:\d+ +)+)", re.MULTILINE)
+LIMIT = 600.0
+"""Host seconds: a djprobe goes in and out in a tenth of a second, in a guest that is busy or preemptible in seconds."""
 BUSY = "while :; do cat /proc/self/maps; dd if=/dev/zero of=/dev/null bs=64 count=50; done >/dev/null 2>&1"
 
 
@@ -64,6 +70,39 @@ EVERYWHERE = [
     for name, mechanisms in MECHANISMS_ON.items()
     for mechanism in mechanisms
 ]
+
+
+class Recorder:
+    """A loaded recorder. Made by ``recording``."""
+
+    def __init__(self, guest: Guest) -> None:
+        self._guest = guest
+
+    def report(self) -> RecorderReport:
+        return parse_report(self._guest.get(REPORT))
+
+    def stop(self) -> RecorderReport:
+        """Take everything out, once; what it recorded is final then.
+
+        Places are removed one after the other: to compare events with each other, read the report before.
+        """
+        self._guest.put(b"1", STOP, time_limit=LIMIT)
+        report = self.report()
+        assert not report.recording
+        assert report.restored
+        return report
+
+
+@contextlib.contextmanager
+def recording(guest: Guest, mechanism: Mechanism, module: Module) -> Iterator[Recorder]:
+    """Load a recorder, which records from then on; stop and unload it at the end."""
+    guest.put(b"1" if mechanism == "kprobe-optimized" else b"0", OPTIMISATION)
+    load(guest, module.name, module.file, time_limit=LIMIT)
+    recorder = Recorder(guest)
+    with removed(lambda: guest.succeed(["rmmod", module.name], time_limit=LIMIT)):
+        assert recorder.report().mechanism == mechanism
+        yield recorder
+        recorder.stop()
 
 
 @dataclass(frozen=True)
@@ -85,7 +124,8 @@ def trial(
     request: pytest.FixtureRequest, shared_guest: Guest, guest_kernel: Kernel, modules: ModuleMaker
 ) -> Iterator[Trial]:
     mechanism: Mechanism = request.param
-    assert unsupported_reason(guest_kernel, mechanism) is None
+    (kind,) = [kind for kind in recorder_kinds().values() if kind.module == mechanism]
+    assert unsupported_reason(guest_kernel, kind) is None
     arch = guest_kernel.spec.arch
     mark = shared_guest.console.length()
     values = recorder_values(mechanism, arch, code=guest_kernel.code)
@@ -310,7 +350,7 @@ def test_a_hit_whose_handler_is_left_out_fails_a_cell(trial: Trial, modules: Mod
 @pytest.mark.parametrize("trial", [one for one in MECHANISMS if one != "kprobe-boosted"], indirect=True)
 def test_a_preemptible_kernel_has_all_but_the_booster(trial: Trial, guest_kernel: Kernel) -> None:
     assert (
-        unsupported_reason(guest_kernel, "kprobe-boosted")
+        unsupported_reason(guest_kernel, recorder_kinds()["kprobe-boosted"])
         == "this kernel is preemptible, and such a kernel boosts no kprobe"
     )
     with recording(trial.guest, trial.mechanism, trial.module) as recorder:

@@ -146,10 +146,6 @@ class KernelPlaces:
         return self._functions[symbol].get(offset)
 
 
-_NEEDED_BY_OWN_PROGRAMS = (
-    *("CONFIG_BPF_EVENTS", "CONFIG_BPF_JIT", "CONFIG_KPROBE_EVENTS"),
-    *("CONFIG_DEBUG_INFO_BTF", "CONFIG_DYNAMIC_FTRACE", "CONFIG_X86_64"),
-)
 SITES_WITHOUT_POINT = ("hook", "tracepoint")
 """Sites that are where the kernel has them, whatever a table's points are."""
 
@@ -181,9 +177,9 @@ def unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
     why_not = why_not or kind.lacking_in(kernel.release, kernel.spec.arch)
     if why_not is not None:
         return why_not
-    for option in _needs(kind):
+    for option in kind.needs:
         if kernel.config.get(option) != "y":
-            return without_option(option, _needs(kind), kernel.spec.arch)
+            return without_option(option, kind.needs, kernel.spec.arch)
     single_stepped_return = kind.template == "kretprobe" and _breakpoints(kind) == 2
     if single_stepped_return and has_booster(kernel) and not _behind_nop(kernel, kind):
         other = "lab-x86_64-smp-preempt" if kernel.spec.arch == "x86_64" else "lab-i386-smp-preempt"
@@ -291,7 +287,7 @@ def _program_unsupported_reason(place: ProgramPoint, kind: ProbeKind) -> str | N
         return "BPF programs of your own are measured at functions of the kernel only"
     if kind.mechanism != "none" and kind.site != "program":
         return "it probes the kernel, and the point is in a program: take a uprobe"
-    if "uretprobe" in (kind.event, kind.program) and (place.offset or ":" in place.symbol):
+    if kind.at_return and (place.offset or ":" in place.symbol):
         return "a return is probed at a function's entry: name the function, without an offset"
     return None
 
@@ -302,58 +298,6 @@ def has_booster(kernel: Kernel) -> bool:
     can_boost() of arch/x86/kernel/kprobes/core.c is compiled in without CONFIG_PREEMPTION only.
     """
     return kernel.config.get("CONFIG_PREEMPTION") != "y"
-
-
-# No trampoline is made for i386: arch_prepare_bpf_trampoline() is in arch/x86/net/bpf_jit_comp.c alone.
-_TRAMPOLINE = ("CONFIG_DEBUG_INFO_BTF", "CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS", "CONFIG_X86_64")
-# On 32 bits bpf_kprobe_multi_link_attach() of kernel/trace/bpf_trace.c takes nothing.
-_MULTI = ("CONFIG_FPROBE", "CONFIG_X86_64")
-# On i386 a direct call stands only as long as it is the tracer's one user of the function: ftrace_regs_caller() of
-# arch/x86/kernel/ftrace_32.S calls no trampoline that arch_ftrace_set_direct_caller() has left.
-_DIRECT = ("CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS", "CONFIG_X86_64")
-_BY_EVENT = {
-    "trace": "CONFIG_EVENT_TRACING",
-    **dict.fromkeys(("uprobe", "uretprobe"), "CONFIG_UPROBE_EVENTS"),
-}
-_BY_PROGRAM: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("fentry", "fexit"), _TRAMPOLINE),
-    **dict.fromkeys(("tracepoint", "raw-tracepoint"), ("CONFIG_PERF_EVENTS",)),
-    **dict.fromkeys(("kprobe-multi", "kretprobe-multi"), _MULTI),
-    **dict.fromkeys(("uprobe", "uretprobe"), ("CONFIG_UPROBE_EVENTS",)),
-}
-_BY_TEMPLATE: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("fprobe", "fprobe_exit"), ("CONFIG_FPROBE",)),
-    "ftrace_direct": _DIRECT,
-}
-_BY_SITE: Mapping[str, tuple[str, ...]] = {
-    "ftrace": ("CONFIG_DYNAMIC_FTRACE",),
-    "hook": ("CONFIG_LAB_SYSCALL_HOOK",),
-    "tracepoint": ("CONFIG_TRACEPOINTS", "CONFIG_JUMP_LABEL"),
-}
-_BY_MECHANISM: Mapping[str, tuple[str, ...]] = {
-    "ftrace": ("CONFIG_KPROBES_ON_FTRACE",),
-    "detour": ("CONFIG_OPTPROBES", "CONFIG_KALLSYMS_ALL"),  # the optimiser's work is data, found by its name
-}
-
-
-def _needs(kind: ProbeKind) -> tuple[str, ...]:
-    """The options that a kernel needs for a kind of probe."""
-    if kind.has_own_programs:
-        return _NEEDED_BY_OWN_PROGRAMS
-    by_mechanism = (
-        _BY_TEMPLATE.get(kind.template or "")
-        or _BY_SITE.get(kind.site)
-        or _BY_MECHANISM.get(kind.mechanism)
-        or (("CONFIG_OPTPROBES",) if kind.optimisation else ())
-    )
-    if kind.event is not None:
-        events = _BY_EVENT.get(kind.event, "CONFIG_KPROBE_EVENTS")
-        return (events, "CONFIG_HIST_TRIGGERS", *by_mechanism)
-    if kind.program is not None:
-        compiler = ("CONFIG_BPF_JIT",) if kind.is_compiled else ()
-        by_program = _BY_PROGRAM.get(kind.program, ("CONFIG_KPROBE_EVENTS",))
-        return ("CONFIG_BPF_EVENTS", *compiler, *by_program, *by_mechanism)
-    return by_mechanism
 
 
 def _breakpoints(kind: ProbeKind) -> int:

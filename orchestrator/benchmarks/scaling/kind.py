@@ -43,7 +43,7 @@ from orchestrator.experiment.problems import Problem, mismatch
 from orchestrator.experiment.table import BenchmarkChoice, BenchmarkEntry, Listing, RowsTable
 from orchestrator.guest.guest import at_rest
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, Symbols
-from orchestrator.profile.profiled import stored
+from orchestrator.profile.profiled import Counter, stored
 from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence, valid_result
 from orchestrator.results.statistics import mean
 from orchestrator.results.stored_profile import CellProfile
@@ -59,7 +59,7 @@ from orchestrator.run.boot import (
     unsupported,
 )
 from orchestrator.run.guests import CLOCKSOURCE, KernelFunctions, kernel_functions
-from orchestrator.run.unattended import Ending, Work, WorkCounts, collect_proof, output_of, unattended_guest
+from orchestrator.run.unattended import Ending, Work, collect_proof, output_of, unattended_guest
 from orchestrator.steps import step
 
 # The profile of the steps of one row, and what the functions that find a kprobe missed in models of caches.
@@ -69,13 +69,13 @@ _Profile = tuple[ProfileEvidence | None, Mapping[str, int]]
 """The proof, and misses as a cell's parameters: of each cache in all, and of each function."""
 
 
-def _profiled_steps(counts: WorkCounts, steps: MarkedSteps, cell: str, file: Path) -> _Profile:
+def _profiled_steps(counts: Counter, steps: MarkedSteps, cell: str, file: Path) -> _Profile:
     last = max(*steps.numbers, steps.again or 0)
     if last >= len(counts.regions):
         raise EvidenceError(f"QEMU has kept {len(counts.regions)} steps, and not step {last}")
-    work = counts.counted([counts.regions[number] for number in steps.numbers], steps.ticks)
+    work = counts.work([counts.regions[number] for number in steps.numbers], steps.ticks)
     again = None if steps.again is None else counts.regions[steps.again]
-    profile = counts.profile(work, cell, calls=steps.count, unit=steps.unit, again=again)
+    profile = counts.profile_work(work, cell, calls=steps.count, unit=steps.unit, again=again)
     return stored(profile, file, work), dict(_misses(profile))
 
 
@@ -224,7 +224,7 @@ def measure_rows(session: Session, cells: Sequence[ScalingCell]) -> Generator[Ce
         figures = work.read(output_of(guest))
         profiles = {}
         if guest.machine.counter is not None:
-            counts = WorkCounts.of(guest, module)
+            counts = Counter.after_work(guest, module)
             with at_rest(guest):
                 for one in cells:
                     file, steps = session.profile_file(one), figures.marked.get(one.task.name)

@@ -32,7 +32,7 @@ from orchestrator.probes.recorder import RecorderReport, Site, parse_report
 from orchestrator.probes.symbols import ModuleMemory, marker_code
 from orchestrator.profile.counts import Code, Region
 from orchestrator.profile.places import Places
-from orchestrator.profile.profiled import stored
+from orchestrator.profile.profiled import Counter, stored
 from orchestrator.results.contract import CellRecord, Clock, ProfileEvidence, WorkEvidence, valid_result
 from orchestrator.results.statistics import median
 from orchestrator.run.boot import (
@@ -51,7 +51,7 @@ from orchestrator.run.boot import (
     with_parameters,
 )
 from orchestrator.run.guests import CLOCKSOURCE
-from orchestrator.run.unattended import WorkCounts, collect_proof, output_of, unattended_guest
+from orchestrator.run.unattended import collect_proof, output_of, unattended_guest
 from orchestrator.steps import step
 
 
@@ -116,7 +116,7 @@ def unsupported_reason(kernel: Kernel, cell: SystemCell) -> str | None:
     kind = _recorder(cell)
     if cell.smp > 1 and not kernel.smp:
         return f"this kernel is for one CPU, and the machine has {cell.smp}"
-    sentence = None if kind is None else recorder.unsupported_reason(kernel, kind.module)
+    sentence = None if kind is None else recorder.unsupported_reason(kernel, kind)
     if sentence is None or kind is None or kind.module != "marker":
         return sentence
     base, at, version = kernel.spec.name.partition("@")
@@ -232,7 +232,7 @@ def _profiled_runs(
     file, kernel = session.profile_file(cell), session.artifacts.kernel
     if file is None:
         return None, ()
-    counts = WorkCounts.of(guest, next(iter(session.setup(cell).modules), None))
+    counts = Counter.after_work(guest, next(iter(session.setup(cell).modules), None))
     sites = parse_report(guest.get(REPORT)).sites if _recorder(cell) is not None else ()
     for run in figures.warm:
         if not 0 <= run.ticks - run.real <= _MOST_AROUND:
@@ -241,10 +241,10 @@ def _profiled_runs(
     # 80,000 instructions a run take the host as long as some runs take the guest.
     with step("profile the runs"), at_rest(guest):
         warm = counts.regions[1:]  # the first is the cold run's
-        work = counts.counted(warm, [run.ticks for run in figures.warm])
+        work = counts.work(warm, [run.ticks for run in figures.warm])
         markers = () if kernel.code is None else marker_code(kernel.code)
-        own = Instrumentation(counts.places, markers, counts.module_memory, sites)
-        profile = counts.profile(work, cell.id, calls=len(work.regions), unit="run")
+        own = Instrumentation(counts.places(), markers, counts.module_memory, sites)
+        profile = counts.profile_work(work, cell.id, calls=len(work.regions), unit="run")
         proof = stored(profile, file, work)
         return proof, [float(own.executed(region)) for region in work.regions]
 

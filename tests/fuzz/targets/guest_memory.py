@@ -8,7 +8,7 @@ from typing import cast
 
 from orchestrator.guest.channel import CommandResult
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.kernel_text import GuestText, Span, TextLayout
+from orchestrator.probes.kernel_text import KernelText, Span, TextLayout
 from orchestrator.probes.symbols import MODULES, Symbols
 
 _START = 0xC1000000
@@ -58,5 +58,4 @@ def read_text_layout(data: bytes) -> None:
 def read_changed_text(data: bytes) -> None:
     """The kernel's text, and behind it the table that says what it may have changed there."""
     layout = TextLayout([Span("kernel", _START, _END)], [Span("kernel", _END, _END + _DATA_BYTES)])
-    text = GuestText(cast(Guest, _Memory(b"", b"", data)), Symbols(_LISTING.encode()), layout)
-    text.settled([_TEXT])
+    KernelText(cast(Guest, _Memory(b"", b"", data)), Symbols(_LISTING.encode()), layout, [_TEXT]).unchanged()

@@ -23,7 +23,6 @@ from orchestrator.nightly import NightNote
 from orchestrator.profile.difference import annotated, per_call
 from orchestrator.report.claims import all_claims
 from orchestrator.report.exports import render_csv, render_junit
-from orchestrator.report.profile_json import profile_json
 from orchestrator.report.text import print_table, render_markdown
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.history import metrics, recent_histories
@@ -99,7 +98,7 @@ def read_profile(data: bytes) -> None:
     (directory / FOLDER / file_name(_CELL)).write_bytes(content)
     profile = load_profile(directory, _record(hashlib.sha256(content).hexdigest()))
     classes = per_call(profile)
-    profile_json(profile, classes)
+    profile.as_json(classes)
     shown: Sequence[Callable[[], object]] = (
         lambda: call_tree(profile),
         *((lambda name=symbol.name: annotated([profile], name)) for symbol in profile.symbols[:10]),

@@ -11,7 +11,7 @@ import pytest
 from orchestrator.errors import EvidenceError, GuestHang
 from orchestrator.guest.channel import CommandResult
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.bpftrace import _Process, check_all_kept
+from orchestrator.probes.bpf_attachment import _Process, check_all_kept
 
 
 @pytest.mark.parametrize("printed", [b"Lost 5 events\n", b"Attaching 1 probe...\n123 123 Lost 12 events\n123 "])

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.catalog.probes import ProbeKind, probes
+from orchestrator.catalog.probes import ProbeKind, probe_kind, probes
 from orchestrator.errors import EvidenceError
 from orchestrator.paths import data_dir
 from orchestrator.probes.attachment import Called
@@ -48,7 +48,7 @@ def ring_bytes(events: Sequence[Recorded], *, cpu: int = 0, slots: int = 8, word
 def test_the_newest_events_are_read_in_their_order(events: Sequence[Recorded], slots: int, cpu: int, word: int) -> None:
     ring = parse_ring(ring_bytes(events, cpu=cpu, slots=slots, word=word), cpu)
     assert ring.events == tuple(Event(cpu, *event) for event in events[-slots:])
-    assert (ring.written, ring.lost, ring.word_size) == (len(events), max(0, len(events) - slots), word)
+    assert (ring.written, Events((ring,)).lost, ring.word_size) == (len(events), max(0, len(events) - slots), word)
 
 
 ONE = [(7, EventKind.JPROBE, 28, (1, 2, 3, 4, 5, 6))]
@@ -115,8 +115,8 @@ def test_every_kind_of_probe_has_its_event() -> None:
     assert found["fprobe"] is EventKind.FPROBE
     assert found["fprobe-exit"] is EventKind.KRETPROBE
     assert found["ftrace-direct"] is EventKind.FTRACE
-    hook = probes()["djprobe"].model_copy(update={"name": "hook"})
-    assert EventKind.of(hook) is EventKind.SYSCALL
+    assert found["hook"] is found["tracepoint"] is EventKind.SYSCALL
+    assert EventKind.of(probe_kind("tracepoint.sched_switch")) is EventKind.TRACEPOINT
 
 
 # --- checking -------------------------------------------------------------------------------------
@@ -138,8 +138,7 @@ FIRST: dict[EventKind, Args] = {
 
 def probe(event: EventKind) -> ProbeKind:
     """A kind of probe that records such events, whether or not the catalogue has it."""
-    name = "tracepoint" if event is EventKind.SYSCALL else event.name.lower()
-    return probes()["kprobe"].model_copy(update={"name": name})
+    return probes()["kprobe"].model_copy(update={"records": event.name.lower()})
 
 
 def recorded(event: EventKind, *, word: int = 4) -> Events:

@@ -4,14 +4,18 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 import pytest
 from guest_with_files import guest_with
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
-from orchestrator.probes.tracefs import INSTANCE, Definition, TracedEvent, TraceEvent, profiled, traced_event
+from orchestrator.probes.event_attachment import definition_of
+from orchestrator.probes.point import ProbePoint
+from orchestrator.probes.tracefs import INSTANCE, TracedEvent, TraceEvent, profiled, traced_event
 
 FOLDER = f"{INSTANCE}/events/lab/probe"
 HISTOGRAM = """\
@@ -103,5 +107,7 @@ def test_hits_that_the_kernel_skipped_are_read() -> None:
 
 
 def test_a_definition_is_what_perf_probe_writes() -> None:
-    assert Definition("p", "vfs_read", 0).text == "p:lab/probe vfs_read"
-    assert Definition("p", "vfs_read", 5).text == "p:lab/probe vfs_read+5"
+    entry = ProbePoint("vfs_read", 5, 0xC1000005, b"")
+    assert definition_of(probes()["kprobe-event"], replace(entry, offset=0)).text == "p:lab/probe vfs_read"
+    assert definition_of(probes()["kprobe-event"], entry).text == "p:lab/probe vfs_read+5"
+    assert definition_of(probes()["kretprobe-event"], entry).text == "r:lab/probe vfs_read"

@@ -9,6 +9,7 @@ from typing import cast
 
 import pytest
 
+from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes import bpf_program as module
@@ -53,7 +54,7 @@ def own(monkeypatch: pytest.MonkeyPatch) -> Program:
 
 def beside(*programs: Program) -> tuple[Witness, Switches]:
     guest = Switches()
-    witness = Witness(cast(Guest, guest), Target("kprobe", "vfs_read"))
+    witness = Witness(cast(Guest, guest), Target(probes()["bpf-kprobe"], "vfs_read"))
     # Two programs may have one name.
     witness.begin([("the BPF program f", cast(BpfProgram, program)) for program in programs])
     return witness, guest
@@ -91,12 +92,16 @@ def test_programs_that_ran_less_often(runs: int, missed: int, said: str) -> None
 @pytest.mark.usefixtures("own")
 @pytest.mark.parametrize(
     ("at", "name"),
-    [("kretprobe", "the BPF program"), ("kretprobe-multi", "f"), ("kprobe", "the BPF program f (kretprobe/schedule)")],
+    [
+        ("bpf-kretprobe", "the BPF program"),
+        ("bpf-kretprobe-multi", "f"),
+        ("bpf-kprobe", "the BPF program f (kretprobe/schedule)"),
+    ],
 )
 def test_returns_that_were_missed_are_named(at: str, name: str) -> None:
     """Those of a user's own program, too, beside which the witness counts entries."""
     lazy = Program()
-    witness = Witness(cast(Guest, Switches()), Target(at, "schedule"))
+    witness = Witness(cast(Guest, Switches()), Target(probes()[at], "schedule"))
     witness.begin([(name, cast(BpfProgram, lazy))])
     lazy.runs = 3
     with pytest.raises(EvidenceError) as raised:

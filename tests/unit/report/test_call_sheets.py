@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stored_profiles import stacked
 
-from orchestrator.report.profile_sheets import Cut, tree_difference_sheet, tree_sheet
+from orchestrator.report.profile_sheets import Cut, tree_sheet
 from orchestrator.report.sheet import Row, Sheet
 from orchestrator.report.text import render_sheets
-from orchestrator.results.stored_profile import call_tree, compared_trees, difference
+from orchestrator.results.stored_profile import call_tree
 
 BEFORE = {"callbench": 10, "callbench;entry": 100, "callbench;entry;read": 50}
 AFTER = BEFORE | {
@@ -35,11 +35,6 @@ def rows(sheet: Sheet) -> list[Row]:
     return list(sheet.grid.blocks[0])
 
 
-def compared(before: dict[str, int], after: dict[str, int], cut: Cut) -> Sheet:
-    one, other = stacked("a/none", before), stacked("a/kprobe", after)
-    return tree_difference_sheet(difference(one, other), compared_trees(call_tree(one), call_tree(other)), cut)
-
-
 def test_a_tree_is_printed_the_largest_call_first() -> None:
     found = [(one.depth, one.label, *one.cells) for one in rows(tree_sheet(call_tree(stacked("a", AFTER)), Cut(9, 1)))]
     assert found == [
@@ -52,43 +47,8 @@ def test_a_tree_is_printed_the_largest_call_first() -> None:
     ]
 
 
-def test_a_difference_is_printed_the_largest_change_first() -> None:
-    found = [(one.depth, one.label, *one.cells) for one in rows(compared(BEFORE, AFTER, Cut(9, 1)))]
-    assert found == [
-        (0, "callbench", "160", "498", "+338", "0", ""),
-        (1, "entry", "150", "488", "+338", "0", ""),
-        (2, "int3", "-", "343", "+343", "+300", "new"),
-        (3, "get_kprobe", "-", "40", "+40", "+40", "new"),
-        (3, "2 others", "0", "3", "+3", "", ""),
-        (2, "read", "50", "45", "-5", "-5", ""),
-    ]
-
-
-def test_a_small_change_of_much_code_is_shown() -> None:
-    before = {"callbench": 10_000, "callbench;f": 10_000, "callbench;g": 5}
-    found = [one.label for one in rows(compared(before, before | {"callbench;g": 6}, Cut(9, 1)))]
-    assert found == ["callbench", "g", "f"]
-
-
 def test_what_is_deeper_is_left_out() -> None:
-    assert [one.label for one in rows(compared(BEFORE, AFTER, Cut(1, 1)))] == ["callbench", "entry"]
-
-
-@given(STACKS, STACKS, CUTS)
-def test_each_caller_s_change_is_that_of_the_lines_below(
-    before: dict[str, int], after: dict[str, int], cut: Cut
-) -> None:
-    """Its own, and each line's; a line for others has the sum of what it stands for."""
-    found = rows(compared(before, after, cut))
-    for at, row in enumerate(found):
-        below = []
-        for one in found[at + 1 :]:
-            if one.depth <= row.depth:
-                break
-            if one.depth == row.depth + 1:
-                below.append(one)
-        if below:
-            assert Fraction(row.cells[2]) == Fraction(row.cells[3]) + sum(Fraction(one.cells[2]) for one in below)
+    assert [one.label for one in rows(tree_sheet(call_tree(stacked("a", AFTER)), Cut(1, 1)))] == ["callbench", "entry"]
 
 
 @given(STACKS, CUTS)
@@ -104,5 +64,5 @@ def test_each_caller_s_cost_is_that_of_the_lines_below(stacks: dict[str, int], c
 
 @pytest.mark.parametrize("depth", [0, 3])
 def test_markdown_keeps_the_indentation(depth: int) -> None:
-    text = render_sheets("Differences", [compared(BEFORE, AFTER, Cut(depth, 1))])
-    assert ("| &nbsp;&nbsp;int3 | - | 343 |" in text) == (depth == 3)
+    text = render_sheets("Profiles", [tree_sheet(call_tree(stacked("a", AFTER)), Cut(depth, 1))])
+    assert ("| &nbsp;&nbsp;int3 | 343 | 300 |" in text) == (depth == 3)

@@ -13,7 +13,6 @@ from rich.console import Console
 
 from orchestrator.errors import UsageError
 from orchestrator.report.flames import callgrind_text, flame_graph, folded_text
-from orchestrator.report.profile_json import difference_json, profile_json
 from orchestrator.report.profile_sheets import cache_sheets, difference_sheet, profile_sheet
 from orchestrator.report.sheet import Sheet
 from orchestrator.report.text import print_sheets, render_sheets
@@ -73,7 +72,7 @@ def test_a_profile_shows_repetitions_apart() -> None:
     assert ["get_kprobe", "17", "3.1", "%", "-"] in lines
     assert ["all", "546.002", "100.0", "%", "512"] in lines
     assert ["without", "repetitions", "34.002", "6.2", "%", "-"] in lines
-    assert profile_json(found, {})["repetitions"] == profile_json(found, {})["symbols"][0]["repetitions"] == 512
+    assert found.as_json({})["repetitions"] == found.as_json({})["symbols"][0]["repetitions"] == 512
 
 
 @pytest.mark.parametrize(
@@ -131,7 +130,7 @@ def test_markdown_has_the_same_rows() -> None:
 
 
 def test_json_has_numbers_per_call() -> None:
-    plain = profile_json(AFTER, {"traps": Fraction(2)})
+    plain = AFTER.as_json({"traps": Fraction(2)})
     assert plain["instructions"] == 33.002
     assert plain["symbols"][0] == {
         "name": "get_kprobe",
@@ -142,7 +141,7 @@ def test_json_has_numbers_per_call() -> None:
         "repetitions": 0.0,
         "misses": {},
     }
-    found = difference_json(difference(BEFORE, AFTER))
+    found = difference(BEFORE, AFTER).as_json()
     assert (found["change"], found["equal"]) == (18.002, 1)
     assert found["symbols"][0] == {"symbol": "get_kprobe", "before": None, "after": 17.0, "change": 17.0}
 
@@ -198,7 +197,7 @@ def test_caches_list_the_symbols_that_miss() -> None:
 
 
 def test_json_has_misses_where_caches_were_modelled() -> None:
-    found = profile_json(cached(), {})
+    found = cached().as_json({})
     assert found["caches"][1] == {
         "name": "l1d",
         "size": 8192,
@@ -211,8 +210,8 @@ def test_json_has_misses_where_caches_were_modelled() -> None:
     }
     handler = found["symbols"][-1]
     assert handler["misses"] == {"l1i": 0, "l1d_loads": 2.0, "l1d_stores": 1.0, "l2": 2.0, "itlb": 0, "dtlb": 0}
-    assert profile_json(AFTER, {})["caches"] == []
-    assert profile_json(AFTER, {})["symbols"][0]["misses"] == {}
+    assert AFTER.as_json({})["caches"] == []
+    assert AFTER.as_json({})["symbols"][0]["misses"] == {}
 
 
 def test_callgrind_has_misses_as_events() -> None:
