@@ -260,7 +260,7 @@ def reproducers(night: Night) -> Iterator[str]:
 def acceptance(night: Night) -> Iterator[str]:
     """The command that makes a night the one that later ones are compared with; none where it is, or has failed."""
     if not (night.is_good or night.failed or night.run.unfinished):
-        yield command("baseline", "set", good_night(night.experiment), night.run.record.run)
+        yield command("compare", "--set-baseline", good_night(night.experiment), night.run.record.run)
 
 
 # A night on a terminal or in a journal: what happened, and where the rest is.

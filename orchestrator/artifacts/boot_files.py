@@ -7,7 +7,6 @@ script by which it enters an image.
 
 from __future__ import annotations
 
-import io
 import re
 import shlex
 import shutil
@@ -146,16 +145,6 @@ def progress(line: str) -> str | None:
     return words if mark else None
 
 
-def with_work(initramfs: Path, script: str, settings: Mapping[str, int], files: Mapping[str, bytes]) -> bytes:
-    """The initramfs with ``images/unattended/SCRIPT.sh`` as its work, and what that needs, in ``/sealed``.
-
-    ``settings`` are the shell variables that the script finds in ``/sealed/settings``.
-    """
-    whole = io.BytesIO()
-    write_work(whole, initramfs, script, settings, files)
-    return whole.getvalue()
-
-
 def write_work(
     target: BinaryIO,
     initramfs: Path,
@@ -163,7 +152,10 @@ def write_work(
     settings: Mapping[str, int | str],
     files: Mapping[str, bytes | Path],
 ) -> None:
-    """Write what ``with_work`` returns, piece by piece: its files may be hundreds of megabytes on the host's disk."""
+    """Write the initramfs with ``images/unattended/SCRIPT.sh`` as its work, and what that needs, in ``/sealed``.
+
+    ``settings`` are the script's shell variables. Files may be hundreds of megabytes on the host's disk.
+    """
     scripts = unattended_scripts()
     text = "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in settings.items())
     folder = FOLDER.removeprefix("/")

@@ -135,7 +135,7 @@ def prebuilt(file: Path, kernel: Kernel) -> Module:
         raise UnsupportedError(
             f"{file.name} was built for kernel {built_for[:80] or 'unknown'}, and this one is {kernel.release}",
             hint=f"give its source, {source}, and the lab builds it for this kernel; "
-            f"or build it first: {PROGRAM} kmod build {source} --kernel {kernel.spec.argument} --out .",
+            f"or build it first: {PROGRAM} build module {source} --kernel {kernel.spec.argument} --out .",
         )
     return Module(info["name"], file, sha256_of(file), None)
 

@@ -68,7 +68,7 @@ class WrittenRecipe(Fact):
     """A recipe as written: missing keys are its base's, and its packages are added to the base's."""
 
     title: str = Field(min_length=1, max_length=200)
-    """What ``./lab image list`` shows, up to 200 characters."""
+    """What ``./lab build images`` shows, up to 200 characters."""
     base: str | None = None
     """One of the lab's own recipes, to which this one adds."""
     arch: Arch | None = None
@@ -136,7 +136,7 @@ def _read(path: Path) -> ImageRecipe:
     if written.base is not None:
         if "/" in written.base:
             what = f"base: found {written.base!r}; a base is one of the lab's images, by its name"
-            raise ConfigError(what, where=where("base"), hint=f"see: {PROGRAM} image list")
+            raise ConfigError(what, where=where("base"), hint=f"see: {PROGRAM} build images")
         try:
             base = image(written.base)
         except ConfigError as error:

@@ -24,7 +24,9 @@ from orchestrator.program import PROGRAM
 # What a module that the user has built says of itself: whether it is one, and its name.
 
 _NAME = re.compile(r"[A-Za-z0-9_]{1,55}")
-_NOT_BUILT = f"it is text: name C code NAME.c, and the lab builds it; or build it first: {PROGRAM} kmod build ./NAME.c"
+_NOT_BUILT = (
+    f"it is text: name C code NAME.c, and the lab builds it; or build it first: {PROGRAM} build module ./NAME.c"
+)
 _PACKED = {b"\x28\xb5\x2f\xfd": ".zst", b"\xfd7zXZ": ".xz", b"\x1f\x8b": ".gz"}
 """How packed files begin, and what they are called."""
 

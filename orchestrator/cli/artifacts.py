@@ -210,7 +210,9 @@ kernel_app = typer.Typer(help="Kernels: build them, see what they can do.", no_a
 def build_kernel(
     names: Annotated[
         list[str],
-        typer.Argument(metavar="NAME...", help=f"Kernels; see: {PROGRAM} kernel list.", autocompletion=options.kernels),
+        typer.Argument(
+            metavar="NAME...", help=f"Kernels; see: {PROGRAM} build kernels.", autocompletion=options.kernels
+        ),
     ],
     offline: options.Offline = False,
     verbose: options.Verbose = False,
@@ -264,7 +266,7 @@ def build_image(
         list[str],
         typer.Argument(
             metavar="NAME...",
-            help=f"Images (see: {PROGRAM} image list), or recipes of your own by their paths.",
+            help=f"Images (see: {PROGRAM} build images), or recipes of your own by their paths.",
             autocompletion=options.images,
         ),
     ],
@@ -298,7 +300,7 @@ def show_images(
         recipe = image(packages)
         found = cached_image(context, recipe)
         if found is None:
-            hint = f"{PROGRAM} image build {packages}"
+            hint = f"{PROGRAM} build image {packages}"
             raise HostError(f"image {recipe.name} is not here yet, and its packages are not chosen", hint=hint)
         print_columns(["package", "version"], sorted(found.packages.items()))
         return

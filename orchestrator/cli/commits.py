@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""An experiment at commits of a tree, or on two kernels: measured where that was not done before, and compared."""
+"""``orchestrator bisect``, and an experiment that is measured at several commits or on several kernels to compare."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from uuid import uuid4
+
+import typer
 
 from orchestrator import __version__
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.git_tree import GitTree, revisions
+from orchestrator.artifacts.git_tree import GitTree, is_revision, revisions
 from orchestrator.artifacts.kernel_build import TreeBuild, is_kernel_source
 from orchestrator.artifacts.kernels import UnusableTreeError
 from orchestrator.artifacts.sources import included, read_c_source
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.cli import options
-from orchestrator.cli.compared import Side, compared_runs, first_of
+from orchestrator.cli.compared import RunCell, compared_kernels, compared_runs, difference_of, shown_ids
 from orchestrator.cli.measuring import Measuring
 from orchestrator.comparison.comparison import ComparedRuns, pairs_by_kernel
 from orchestrator.errors import ConfigError, HostError, LabError, UsageError
@@ -40,11 +42,15 @@ from orchestrator.experiment.source import read_source
 from orchestrator.files import write_whole
 from orchestrator.guest.machine import qemu_cpu_names, qemu_version
 from orchestrator.paths import cache_dir, lab_dir
+from orchestrator.profile.difference import with_code
+from orchestrator.report.history_sheets import bisection_json, bisection_sheet
+from orchestrator.report.profile_sheets import difference_sheet
 from orchestrator.results.contract import CellRecord, all_ok
-from orchestrator.results.origin import Commit, Measured, OriginDifference
+from orchestrator.results.origin import Commit, Found, Measured, OriginDifference
 from orchestrator.results.runs import Run, find_run
 from orchestrator.results.statistics import median_interval
-from orchestrator.run.bisection import NotMeasured
+from orchestrator.results.stored_profile import ProfileDifference
+from orchestrator.run.bisection import Bisection, NotMeasured
 
 _KNOWN = Path(".git") / "lab-measured.json"
 
@@ -128,7 +134,6 @@ class CommitRuns:
         return ConfigError(error.what.replace(ours, own), where=error.where, detail=detail, hint=hint)
 
     def _key(self, experiment: Experiment, planned: Plan) -> str:
-        """What numbers depend on beside the commit."""
         plain = replace(experiment, heading=experiment.heading.model_copy(update={"description": None}))
         config = self.build.config.read_bytes() if self.build.config.is_file() else b""
         cells = [cell.id for cell in planned.cells]
@@ -137,7 +142,6 @@ class CommitRuns:
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def _known(self) -> dict[str, dict[str, str]]:
-        """The runs that were made earlier, by what numbers depend on and by commit."""
         try:
             known = json.loads((self.tree.folder / _KNOWN).read_text())
         except (OSError, ValueError):
@@ -165,62 +169,98 @@ def _stamps(path: Path) -> Iterator[str]:
             yield f"{file} {status.st_size} {status.st_mtime_ns}"
 
 
-SUFFIX = "-commits"
-"""Of the runs' experiment."""
+# What ``compare --config`` and ``profile --config`` measure first: two commits, or two kernels.
 
 
 @dataclass(frozen=True)
-class TwoCommits:
-    """An experiment at two commits, ``TREE@REV`` each; ``overrides`` replace its values, ``only`` selects its cells.
-
-    ``kconfig`` and ``make`` say how a kernel's tree is built: see ``TreeBuild``.
-    """
+class Wanted:
+    """An experiment to measure: ``overrides`` replace its values, ``only`` selects its cells."""
 
     config: Path
-    names: tuple[str, str]
+    measuring: Measuring
     overrides: Sequence[str] = ()
     only: Sequence[str] = ()
-    kconfig: Path | None = None
-    make: Sequence[str] = ()
 
-    def compared(self, measuring: Measuring) -> ComparedRuns:
-        """Measure at both commits, where that was not done before, and compare.
+    def on_kernels(self, kernels: Sequence[str], adapted: Callable[[Experiment], Experiment]) -> Run:
+        """The run of the ``adapted`` experiment on kernels: names of the catalogue, or paths of a user's."""
+        experiment = adapted(load_experiment(self.config, kinds(), self.overrides, qemu_cpu_names))
+        wanted = self.measuring.found(on_kernels(experiment, kernels))
+        planned = select(plan(wanted), self.only)
+        entry, record = self.measuring.done(lambda runner: runner.run(wanted, planned, None))
+        print(f"run {entry.id}: {entry.directory}", file=sys.stderr)
+        return Run(record, entry.directory)
+
+    def at_commits(self, names: tuple[str, str], kconfig: Path | None, make: Sequence[str]) -> ComparedRuns:
+        """Both commits compared, measured where that was not done before; see ``TreeBuild`` for a kernel's tree.
 
         Raises UsageError where there is no such commit, both are one, or the experiment is wrong; BuildError where a
         kernel does not build.
         """
         read_source(self.config)
-        ends = revisions(*self.names)
+        ends = revisions(*names)
         if ends[0].commit == ends[1].commit:
-            raise UsageError(f"{' and '.join(self.names)} are the same commit", hint="name two different ones")
-        build = TreeBuild.of(ends[0].top, self.kconfig, self.make)
-        with GitTree.open(Cache(cache_dir()), ends[0].top, offline=measuring.offline) as tree:
+            raise UsageError(f"{' and '.join(names)} are the same commit", hint="name two different ones")
+        build, found = TreeBuild.of(ends[0].top, kconfig, make), []
+        with GitTree.open(Cache(cache_dir()), ends[0].top, offline=self.measuring.offline) as tree:
             tree.check_out(*(end.commit for end in ends))
-            runs = CommitRuns(tree, self.config, tuple(self.overrides), build, measuring, SUFFIX)
+            runs = CommitRuns(tree, self.config, tuple(self.overrides), build, self.measuring, "-commits")
             commits = [tree.commit(end.commit) for end in ends]
-            before, after = (self._run(runs, commit) for commit in commits)
-        compared = compared_runs(before, after)
+            for commit in commits:
+                print(f"measuring {commit.short} {commit.subject}", file=sys.stderr, flush=True)
+                tree.check_out(commit.hash)
+                experiment, planned = runs.planned(commit)
+                found.append(runs.run(commit, experiment, select(planned, self.only)))
+                print(f"run {found[-1].record.run}: {found[-1].directory}", file=sys.stderr, flush=True)
+        compared = compared_runs(*found)
+        given = {
+            "--set": self.overrides,
+            "--only": self.only,
+            "--kconfig": [kconfig] if kconfig else [],
+            "--make": make,
+        }
+        again = [str(word) for option, values in given.items() for value in values for word in (option, value)]
         one, other = (f"{commit.short} {commit.subject}" for commit in commits)
-        return replace(compared, origin=[OriginDifference("commit", one, other), *compared.origin], again=self._command)
+        return replace(
+            compared,
+            origin=[OriginDifference("commit", one, other), *compared.origin],
+            again=["compare", "--config", str(self.config), *names, *again],
+        )
 
-    def _run(self, runs: CommitRuns, commit: Commit) -> Run:
-        print(f"measuring {commit.short} {commit.subject}", file=sys.stderr, flush=True)
-        runs.tree.check_out(commit.hash)
-        experiment, planned = runs.planned(commit)
-        run = runs.run(commit, experiment, select(planned, self.only))
-        print(f"run {run.record.run}: {run.directory}", file=sys.stderr, flush=True)
-        return run
 
-    @property
-    def _command(self) -> Sequence[str]:
-        options = [
-            *(("--set", override) for override in self.overrides),
-            *(("--only", wanted) for wanted in self.only),
-            *([("--kconfig", str(self.kconfig))] if self.kconfig is not None else []),
-            *(("--make", variable) for variable in self.make),
-        ]
-        words = [word for option in options for word in option]
-        return ["compare", "--config", str(self.config), *self.names, *words]
+def compared_anew(wanted: Wanted, names: tuple[str, str], kconfig: Path | None, make: Sequence[str]) -> ComparedRuns:
+    """The experiment at two commits, or on two kernels, as they are named. Raises UsageError for one of each."""
+    wanted.measuring.check()
+    are_commits = [is_revision(name) for name in names]
+    if all(are_commits):
+        return wanted.at_commits(names, kconfig, make)
+    if any(are_commits):
+        raise UsageError("one is a kernel, the other a commit", hint="name two kernels, or two commits of one tree")
+    if kconfig or make:
+        raise UsageError("--kconfig and --make are for two commits of a kernel's tree", hint="leave them out")
+    # With the instructions by symbol wherever they can be proved.
+    return compared_kernels(wanted.on_kernels(names, with_symbols), _kernel_names(names), [])
+
+
+def profiled_on_kernels(
+    wanted: Wanted, kernels: tuple[str, str]
+) -> tuple[Sequence[tuple[RunCell, RunCell]], Sequence[CellRecord]]:
+    """Measure each cell that can have a profile on both kernels, by symbol.
+
+    Pairs of cells that have a number on both kernels, and the cells that have none.
+    """
+    run = wanted.on_kernels(kernels, lambda whole: only_profiled(with_profile(whole, ["symbols"])))
+    pairs = [(one.before, one.after) for one in pairs_by_kernel(run.record.cells, *_kernel_names(kernels))]
+    both = [(one, other) for one, other in pairs if one is not None and other is not None]
+    numbers = [(RunCell(run, one), RunCell(run, other)) for one, other in both if one.status == other.status == "ok"]
+    return numbers, [cell for cell in run.record.cells if cell.status != "ok"]
+
+
+def _kernel_names(kernels: tuple[str, str]) -> tuple[str, str]:
+    before, after = (kernel_spec(kernel_name(name)).name for name in kernels)
+    return before, after
+
+
+# ``orchestrator bisect``: the commit that has changed a cost.
 
 
 @dataclass
@@ -232,7 +272,7 @@ class MeasuredCommits:
 
     runs: CommitRuns
     name: str | None
-    sides: dict[str, Side] = field(default_factory=dict)
+    sides: dict[str, RunCell] = field(default_factory=dict)
     """What was measured, by commit."""
 
     def measure(self, commit: Commit) -> Measured:
@@ -245,7 +285,7 @@ class MeasuredCommits:
         low, high = median_interval(cell.samples)
         return Measured(cell.value, (high - low) / 2)
 
-    def _side(self, commit: Commit) -> Side:
+    def _side(self, commit: Commit) -> RunCell:
         try:
             experiment, whole = self.runs.planned(commit)
             wanted = self._cell(whole.cells).id
@@ -259,7 +299,7 @@ class MeasuredCommits:
             run = self.runs.run(commit, experiment, select(whole, [f"id={wanted}"]))
         except LabError as error:
             raise _skipping(error) from None
-        return Side(run, next(cell for cell in run.record.cells if cell.id == wanted))
+        return RunCell(run, next(cell for cell in run.record.cells if cell.id == wanted))
 
     def _cell(self, cells: Sequence[Cell[Any]]) -> Cell[Any]:
         """The cell that is meant; what it is compared with is measured too."""
@@ -271,7 +311,7 @@ class MeasuredCommits:
             found = found or [cell for cell in cells if parts <= set(cell.id.split("/"))]
         if len(found) == 1:
             return found[0]
-        shown = first_of([cell.id for cell in found or cells])
+        shown = shown_ids([cell.id for cell in found or cells])
         what = f"--cell: {len(found) or 'no'} cells are named" + ("" if self.name is None else f" '{self.name}'")
         hint = f"name one of them: --cell {shown[0]}" if shown else "the experiment has no cell"
         raise UsageError(what, where=str(self.runs.config), detail=shown, hint=hint)
@@ -287,44 +327,55 @@ def _skipping(error: LabError) -> LabError:
     return NotMeasured(error.what, where=error.where, detail=error.detail)
 
 
-@dataclass(frozen=True)
-class TwoKernels:
-    """An experiment on two kernels: names of the catalogue, or paths of a user's.
+@options.expected_failures
+def bisect(
+    config: Annotated[
+        Path, typer.Argument(readable=False, metavar="CONFIG", help="Experiment file that names something in the tree.")
+    ],
+    good: Annotated[str, typer.Option(metavar="TREE@REV", help="A commit of the tree before the change.")],
+    bad: Annotated[str, typer.Option(metavar="TREE@REV", help="A commit behind it.")],
+    cell: Annotated[
+        str | None, typer.Option(metavar="ID", help="The cell that is looked at: its id, or parts such as kprobe.")
+    ] = None,
+    overrides: options.Overrides = None,
+    kconfig: options.KernelConfig = None,
+    make: options.MakeVariables = None,
+    form: options.FormOption = options.Form.TABLE,
+    limit: options.Limit = 20,
+    offline: options.Offline = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Find the commit from which on a cell costs as much as at --bad.
 
-    ``overrides`` replace its values, ``only`` selects its cells.
+    What that executes differently is printed too. A commit that does not build or boot is skipped. Exits with 1 where
+    skipped commits hide the one that is looked for.
     """
+    read_source(config)  # a file that cannot be read is found before a tree is cloned and built
+    ends = revisions(good, bad)
+    build = TreeBuild.of(ends[0].top, kconfig, make or ())
+    measuring = Measuring(offline=offline, verbose=verbose)
+    with GitTree.open(Cache(cache_dir()), ends[0].top, offline=offline) as tree:
+        runs = CommitRuns(tree, config, tuple(overrides or ()), build, measuring, "-bisect")
+        measured = MeasuredCommits(runs, cell)
+        found = Bisection(tree, measured.measure, options.say).between(*ends)
+        difference = _difference(tree.parent(found.candidates[-1].hash), found, measured)
+    _print_bisection(found, difference, form, limit or None)
+    raise typer.Exit(0 if len(found.candidates) == 1 else 1)
 
-    config: Path
-    kernels: tuple[str, str]
-    overrides: Sequence[str]
-    only: Sequence[str]
 
-    @property
-    def names(self) -> tuple[str, str]:
-        before, after = (kernel_spec(kernel_name(name)).name for name in self.kernels)
-        return before, after
+def _difference(parent: str, found: Found, measured: MeasuredCommits) -> ProfileDifference | None:
+    """What the newest candidate executes differently than the last good commit, where both have a profile."""
+    before, after = measured.sides.get(parent), measured.sides.get(found.candidates[0].hash)
+    if before is None or after is None or not (before.cell.profile and after.cell.profile):
+        return None
+    return difference_of(before, after)
 
-    def measured(
-        self, parts: Sequence[str], measuring: Measuring
-    ) -> tuple[Sequence[tuple[Side, Side]], Sequence[CellRecord]]:
-        """Measure each cell that can have a profile on both kernels, with these parts of it.
 
-        Pairs of cells that have a number on both kernels, and the cells that have none.
-        """
-        run = self._run(lambda whole: only_profiled(with_profile(whole, parts)), measuring)
-        pairs = [(one.before, one.after) for one in pairs_by_kernel(run.record.cells, *self.names)]
-        both = [(one, other) for one, other in pairs if one is not None and other is not None]
-        numbers = [(Side(run, one), Side(run, other)) for one, other in both if one.status == other.status == "ok"]
-        return numbers, [cell for cell in run.record.cells if cell.status != "ok"]
-
-    def run(self, measuring: Measuring) -> Run:
-        """Measure each cell on both kernels, with its instructions by symbol wherever they can be proved."""
-        return self._run(with_symbols, measuring)
-
-    def _run(self, measured: Callable[[Experiment], Experiment], measuring: Measuring) -> Run:
-        experiment = measured(load_experiment(self.config, kinds(), self.overrides, qemu_cpu_names))
-        wanted = measuring.found(on_kernels(experiment, self.kernels))
-        planned = select(plan(wanted), self.only)
-        entry, record = measuring.done(lambda runner: runner.run(wanted, planned, None))
-        print(f"run {entry.id}: {entry.directory}", file=sys.stderr)
-        return Run(record, entry.directory)
+def _print_bisection(found: Found, difference: ProfileDifference | None, form: options.Form, limit: int | None) -> None:
+    by_symbol = [] if difference is None else [with_code(difference)]
+    if form is options.Form.JSON:
+        differences = [one.as_json() for one in by_symbol]
+        typer.echo(json.dumps({**bisection_json(found), "differences": differences}, indent=2))
+        return
+    sheets = [bisection_sheet(found), *(difference_sheet(one, limit) for one in by_symbol)]
+    options.print_profiles("Bisection", form, sheets, lambda sheet: [sheet], str)

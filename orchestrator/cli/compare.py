@@ -1,48 +1,30 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""``orchestrator compare``, ``baseline`` and ``bisect``: what became dearer between runs, kernels or commits."""
+"""``orchestrator compare``: what became dearer between runs, kernels or commits; and baselines, names of runs."""
 
 from __future__ import annotations
 
-import json
 import sys
-from datetime import datetime
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.git_tree import GitTree, is_revision, revisions
-from orchestrator.artifacts.kernel_build import TreeBuild
+from orchestrator.artifacts.git_tree import is_revision
 from orchestrator.cli import options
 from orchestrator.cli.compared import compared as compared_cells
-from orchestrator.cli.compared import compared_kernels, difference_of
+from orchestrator.cli.compared import compared_kernels
 from orchestrator.comparison.comparison import ComparedRuns
 from orchestrator.comparison.forms import comparison_page, comparison_sheet, comparison_text, render_comparison
 from orchestrator.errors import UsageError
-from orchestrator.experiment.source import read_source
-from orchestrator.paths import cache_dir, lab_dir
-from orchestrator.profile.difference import with_code
+from orchestrator.paths import lab_dir
 from orchestrator.program import PROGRAM
-from orchestrator.report.history_sheets import bisection_json, bisection_sheet
 from orchestrator.report.html.frame import COMPARISON_PAGE, Page
-from orchestrator.report.profile_sheets import difference_sheet
 from orchestrator.report.text import print_sheets
-from orchestrator.results.origin import Found
 from orchestrator.results.runs import find_run
-from orchestrator.results.store import Baseline, Store, check_baseline_name, unknown_baseline
-from orchestrator.results.stored_profile import ProfileDifference
-
-if TYPE_CHECKING:
-    from orchestrator.cli.commits import MeasuredCommits, TwoCommits
-    from orchestrator.cli.measuring import Measuring
-
-# Guests and kinds of benchmark are loaded where something is measured: stored runs are compared at once.
-
-# ``orchestrator compare``: what became dearer, cheaper, appeared, vanished or failed between two runs or kernels.
-
+from orchestrator.results.store import LATEST, Store, check_baseline_name, unknown_baseline
 
 ComparisonForm = StrEnum("ComparisonForm", "TABLE MARKDOWN JSON HTML")
 
@@ -64,9 +46,7 @@ def compare(
             help="table: for people; markdown: the same for GitHub; json: for programs; html: a page with all of it.",
         ),
     ] = ComparisonForm.TABLE,
-    only: Annotated[
-        list[str] | None, typer.Option(metavar="FILTER", help="Only these cells, as run does: probe=djprobe.")
-    ] = None,
+    only: options.Only = None,
     limit: Annotated[
         int, typer.Option(min=0, metavar="N", help="List N changed cells, and count the rest; 0: all of them.")
     ] = 20,
@@ -90,74 +70,73 @@ def compare(
         Path | None,
         typer.Option(metavar="FILE", help="Where --format html goes; default: stdout, of a terminal comparison.html."),
     ] = None,
+    set_baseline: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Compare nothing: call run A this.", autocompletion=options.baselines),
+    ] = None,
+    remove_baseline: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Compare nothing: forget a name.", autocompletion=options.baselines),
+    ] = None,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Compare two runs cell by cell, the largest change first, with the symbols that explain it.
+    """Compare two runs cell by cell, the largest change first.
 
-    Exits with 0 within the budgets of B's experiment, with 1 beyond them or where a cell failed or vanished, and with 2
-    where nothing can be compared.
+    A cell's profile explains its change by symbol. A baseline is a run with a name; 'default' is what B alone is
+    compared with. Exits with 0 within the budgets of B's experiment, with 1 beyond them or where a cell failed or
+    vanished, and with 2 where nothing can be compared.
     """
-    if out is not None:
-        _check_page(form, out)
     given = names or []
-    most = 1 if kernels is not None else 2
-    if len(given) > most:
-        raise UsageError(f"{len(given)} runs are named", hint=f"name at most {most}")
+    options.check_one({"--set-baseline": set_baseline is not None, "--remove-baseline": remove_baseline is not None})
+    if set_baseline is not None:
+        _set(set_baseline, given)
+        return
+    if remove_baseline is not None:
+        _remove(remove_baseline, given)
+        return
+    if out is not None:
+        if form is not ComparisonForm.HTML:
+            hint = f"--format {form} >FILE, or --format html"
+            raise UsageError(f"{form} goes to stdout", where="--out", hint=hint)
+        options.check_page_file(out)
+    _check_number(given, 1 if kernels is not None else 2)
     if config is not None:
         if len(given) != 2 or kernels is not None:
             hint = f"{PROGRAM} compare --config CONFIG A B, or TREE@A TREE@B"
             raise UsageError("--config needs two kernels, or two commits", hint=hint)
-        from orchestrator.cli.commits import TwoCommits
-        from orchestrator.cli.measuring import Measuring
-
-        wanted = TwoCommits(config, (given[0], given[1]), overrides or (), only or (), kconfig, make or ())
-        measuring = Measuring(offline=offline, verbose=verbose, fleet=fleet)
-        measuring.check()
-        compared = _measured(wanted, measuring)
-    elif overrides or kconfig or make:
-        raise UsageError("--set, --kconfig and --make are for what --config measures", hint="leave them out")
-    elif fleet is not None:
-        raise UsageError("--fleet is for what --config measures", hint="leave it out")
-    elif any(_is_commit(name) for name in given):
-        hint = f"{PROGRAM} compare --config CONFIG TREE@A TREE@B"
-        raise UsageError("commits are compared by measuring them", hint=hint)
-    elif kernels is not None:
-        run = find_run(given[0] if given else "latest", lab_dir())
-        compared = compared_kernels(run, kernels, only or [])
+        # Guests and kinds of benchmark are loaded where something is measured: stored runs are compared at once.
+        measuring = options.loaded("cli.measuring:Measuring")(offline=offline, verbose=verbose, fleet=fleet)
+        wanted = options.loaded("cli.commits:Wanted")(config, measuring, overrides or (), only or ())
+        compared = options.loaded("cli.commits:compared_anew")(wanted, (given[0], given[1]), kconfig, make or ())
     else:
-        compared = compared_cells(given or ["latest"], only or [])
+        _check_stored(given, {"--set, --kconfig and --make": overrides or kconfig or make, "--fleet": fleet})
+        if kernels is None:
+            compared = compared_cells(given or [LATEST], only or [])
+        else:
+            compared = compared_kernels(find_run(given[0] if given else LATEST, lab_dir()), kernels, only or [])
     _print(compared, form, limit or None, out)
     # A cell that failed in both of two stored runs is no change; one that was measured just now is a failure.
     has_failed = config is not None and any(cell.status == "failed" for cell in compared.after.record.cells)
     raise typer.Exit(1 if compared.comparison.beyond or has_failed else 0)
 
 
-def _check_page(form: ComparisonForm, out: Path) -> None:
-    """Refuse a file for another form, or one that a page cannot replace, before anything is measured for it."""
-    if form is not ComparisonForm.HTML:
-        raise UsageError(f"{form} goes to stdout", where="--out", hint=f"--format {form} >FILE, or --format html")
-    options.check_page_file(out)
+def _check_stored(names: Sequence[str], given: Mapping[str, object]) -> None:
+    """Refuse what only ``--config`` has."""
+    for option, value in given.items():
+        if value:
+            is_one = " and " not in option
+            what = f"{option} {'is' if is_one else 'are'} for what --config measures"
+            raise UsageError(what, hint=f"leave {'it' if is_one else 'them'} out")
+    if any("@" in name and ":" not in name and is_revision(name) for name in names):  # a cell's id may have a @
+        hint = f"{PROGRAM} compare --config CONFIG TREE@A TREE@B"
+        raise UsageError("commits are compared by measuring them", hint=hint)
 
 
-def _is_commit(name: str) -> bool:
-    """Whether a name is no run's, but a commit's; a cell's id may have a ``@`` in it."""
-    return "@" in name and ":" not in name and is_revision(name)
-
-
-def _measured(wanted: TwoCommits, measuring: Measuring) -> ComparedRuns:
-    """The experiment at two commits, or on two kernels, as they are named. Raises UsageError for one of each."""
-    from orchestrator.cli.commits import TwoKernels
-
-    are_commits = [is_revision(name) for name in wanted.names]
-    if all(are_commits):
-        return wanted.compared(measuring)
-    if any(are_commits):
-        raise UsageError("one is a kernel, the other a commit", hint="name two kernels, or two commits of one tree")
-    if wanted.kconfig or wanted.make:
-        raise UsageError("--kconfig and --make are for two commits of a kernel's tree", hint="leave them out")
-    kernels = TwoKernels(wanted.config, wanted.names, wanted.overrides, wanted.only)
-    return compared_kernels(kernels.run(measuring), kernels.names, [])
+def _check_number(names: Sequence[str], most: int) -> None:
+    if len(names) > most:
+        what = "a run is named" if len(names) == 1 else f"{len(names)} runs are named"
+        raise UsageError(what, hint=f"name at most {most}" if most else "leave them out")
 
 
 def _print(compared: ComparedRuns, form: ComparisonForm, limit: int | None, out: Path | None) -> None:
@@ -174,19 +153,13 @@ def _print(compared: ComparedRuns, form: ComparisonForm, limit: int | None, out:
             print_sheets([comparison_sheet(compared, limit)], Console())
 
 
-# ``orchestrator baseline``: names for runs that others are compared with.
-
-baseline_app = typer.Typer(no_args_is_help=True, help="Names for runs that others are compared with.")
-
-_Name = Annotated[str, typer.Argument(metavar="NAME", help="The baseline's name.", autocompletion=options.baselines)]
+# Baselines: names for runs that others are compared with; ``list baselines`` has them.
 
 
-@baseline_app.command("set")
-@options.expected_failures
-def set_(name: _Name, run: options.Run = "latest") -> None:
-    """Give a run a name. 'default' is what ``compare`` takes where no other run is named."""
+def _set(name: str, runs: Sequence[str]) -> None:
+    _check_number(runs, 1)
     check_baseline_name(name)
-    found = find_run(run, lab_dir())
+    found = find_run(runs[0] if runs else LATEST, lab_dir())
     if found.unfinished:
         print(found.unfinished_sentence, file=sys.stderr)
     with Store.open(lab_dir()) as store:
@@ -196,87 +169,9 @@ def set_(name: _Name, run: options.Run = "latest") -> None:
     typer.echo(f"{name} is {found.record.run}{was}")
 
 
-@baseline_app.command("list")
-@options.expected_failures
-def list_() -> None:
-    """List the baselines with their runs."""
-    with options.opened_store() as store:
-        rows = [] if store is None else [_row(store, one) for one in store.baselines().values()]
-    options.print_columns(("baseline", "run", "experiment", "status", "since"), rows)
-
-
-@baseline_app.command("remove")
-@options.expected_failures
-def remove(name: _Name) -> None:
-    """Remove a name; its run stays."""
+def _remove(name: str, runs: Sequence[str]) -> None:
+    _check_number(runs, 0)
     with options.opened_store() as store:
         if store is None:
             raise unknown_baseline(name, {})
         store.remove_baseline(name)
-
-
-def _row(store: Store, baseline: Baseline) -> tuple[str, ...]:
-    entry = store.entry(baseline.run)
-    since = f"{datetime.fromisoformat(baseline.since).astimezone():%Y-%m-%d %H:%M}"
-    return baseline.name, entry.id, entry.experiment, entry.status, since
-
-
-# ``orchestrator bisect``: the commit that has changed a cost.
-
-
-@options.expected_failures
-def bisect(
-    config: Annotated[
-        Path, typer.Argument(readable=False, metavar="CONFIG", help="Experiment file that names something in the tree.")
-    ],
-    good: Annotated[str, typer.Option(metavar="TREE@REV", help="A commit of the tree before the change.")],
-    bad: Annotated[str, typer.Option(metavar="TREE@REV", help="A commit behind it.")],
-    cell: Annotated[
-        str | None, typer.Option(metavar="ID", help="The cell that is looked at: its id, or parts such as kprobe.")
-    ] = None,
-    overrides: options.Overrides = None,
-    kconfig: options.KernelConfig = None,
-    make: options.MakeVariables = None,
-    form: options.FormOption = options.Form.TABLE,
-    limit: options.Limit = 20,
-    offline: options.Offline = False,
-    verbose: options.Verbose = False,
-) -> None:
-    """Find the commit from which on a cell costs as much as at --bad, and what that executes differently.
-
-    A commit that does not build or boot is skipped. Exits with 1 where skipped commits hide the one that is looked for.
-    """
-    from orchestrator.cli.commits import CommitRuns, MeasuredCommits
-    from orchestrator.cli.measuring import Measuring
-    from orchestrator.run.bisection import Bisection
-
-    read_source(config)  # a file that cannot be read is found before a tree is cloned and built
-    ends = revisions(good, bad)
-    build = TreeBuild.of(ends[0].top, kconfig, make or ())
-    measuring = Measuring(offline=offline, verbose=verbose)
-    with GitTree.open(Cache(cache_dir()), ends[0].top, offline=offline) as tree:
-        runs = CommitRuns(tree, config, tuple(overrides or ()), build, measuring, "-bisect")
-        measured = MeasuredCommits(runs, cell)
-        found = Bisection(tree, measured.measure, options.say).between(*ends)
-        difference = _difference(tree.parent(found.candidates[-1].hash), found, measured)
-    _print_bisection(found, difference, form, limit or None)
-    raise typer.Exit(0 if len(found.candidates) == 1 else 1)
-
-
-def _difference(parent: str, found: Found, measured: MeasuredCommits) -> ProfileDifference | None:
-    """What the newest candidate executes differently than the last good commit, where both have a profile."""
-    before, after = measured.sides.get(parent), measured.sides.get(found.candidates[0].hash)
-    if before is None or after is None or not (before.cell.profile and after.cell.profile):
-        return None
-    return difference_of(before, after)
-
-
-def _print_bisection(found: Found, difference: ProfileDifference | None, form: options.Form, limit: int | None) -> None:
-
-    by_symbol = [] if difference is None else [with_code(difference)]
-    if form is options.Form.JSON:
-        differences = [one.as_json() for one in by_symbol]
-        typer.echo(json.dumps({**bisection_json(found), "differences": differences}, indent=2))
-        return
-    sheets = [bisection_sheet(found), *(difference_sheet(one, limit) for one in by_symbol)]
-    options.print_profiles("Bisection", form, sheets, lambda sheet: [sheet], str)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from orchestrator.cli.options import opened_store
@@ -21,6 +22,7 @@ from orchestrator.comparison.comparison import (
 from orchestrator.errors import LabError, UsageError
 from orchestrator.experiment.source import stored_budgets
 from orchestrator.paths import lab_dir
+from orchestrator.plain_text import shown
 from orchestrator.program import PROGRAM
 from orchestrator.results.budgets import CellFilter, FilterError, cells_named, names_of
 from orchestrator.results.contract import CellRecord
@@ -42,21 +44,25 @@ def named(name: str) -> NamedCells:
     """What ``RUN`` or ``RUN:CELL`` names; a directory with a colon in its name is a run. Raises UsageError."""
     run, colon, cell = name.rpartition(":")
     if not colon or Path(name).is_dir():
-        try:
-            return NamedCells(find_run(name, lab_dir()), None)
-        except UnknownRun as error:
-            if error.guess is not None:
-                raise  # a misspelt run, not a cell
-            hint = f"{error.hint or ''} A cell is named RUN:CELL: latest:{name}".strip()
-            raise UsageError(error.what, where=error.where, detail=error.detail, hint=hint) from None
+        return NamedCells(_run(name), None)
     if not run:
         raise UsageError(f"'{name}' names no run", hint="a cell is named RUN:CELL, such as latest:kprobe")
     return cells_of_run(run, cell)
 
 
+def _run(name: str) -> Run:
+    try:
+        return find_run(name, lab_dir())
+    except UnknownRun as error:
+        if error.guess is not None:
+            raise  # a misspelt run, not a cell
+        hint = f"{error.hint or ''} A cell is named RUN:CELL: latest:{name}".strip()
+        raise UsageError(error.what, where=error.where, detail=error.detail, hint=hint) from None
+
+
 def cells_of_run(run: str, cell: str) -> NamedCells:
     """The cells of a run that ``cell``, an id or parts of it, names. Raises UsageError."""
-    found = find_run(run, lab_dir())
+    found = _run(run)
     return NamedCells(found, cells_named(found.record, cell))
 
 
@@ -64,7 +70,7 @@ def cells_of_run(run: str, cell: str) -> NamedCells:
 
 _SHOWN = 10
 _NAME_CELLS = f"name one cell of each: {PROGRAM} compare RUN:CELL RUN:CELL"
-_SET_A_BASELINE = f"name both: {PROGRAM} compare A B; or once: {PROGRAM} baseline set default RUN"
+_SET_A_BASELINE = f"name both: {PROGRAM} compare A B; or once: {PROGRAM} compare --set-baseline default RUN"
 
 
 def compared(names: Sequence[str], only: Sequence[str]) -> ComparedRuns:
@@ -76,7 +82,8 @@ def compared(names: Sequence[str], only: Sequence[str]) -> ComparedRuns:
     before, after = (first, named(names[1])) if len(names) > 1 else (NamedCells(run_before(first.run), None), first)
     found = _compared(before.run, after.run, _pairs(before, after), only)
     run = after.run.record.run
-    if before.run.record.run == run and all(_is_one_cell(one.pair) for one in found.comparison.cells):
+    pairs = [(one.pair.before, one.pair.after) for one in found.comparison.cells]
+    if before.run.record.run == run and all(one and other and one.id == other.id for one, other in pairs):
         print(f"note: both sides are run {run}, so that nothing can differ", file=sys.stderr)
     return found
 
@@ -120,10 +127,6 @@ def run_before(run: Run) -> Run:
     return find_run(wanted[0], lab_dir())
 
 
-def _is_one_cell(pair: CellPair) -> bool:
-    return pair.before is not None and pair.after is not None and pair.before.id == pair.after.id
-
-
 def _pairs(before: NamedCells, after: NamedCells) -> Sequence[CellPair]:
     """One cell with one other, whatever they are called; otherwise cells of one id, of those that were named."""
     if before.cells is not None and after.cells is not None and len(before.cells) == len(after.cells) == 1:
@@ -165,22 +168,14 @@ def _selected(pairs: Sequence[CellPair], only: Sequence[str]) -> Sequence[CellPa
         found = {
             place
             for place, pair in enumerate(pairs)
-            if any(_matches(cells, cell) for cell in (pair.before, pair.after))
+            if any(cell is not None and cells.matches(names_of(cell)) for cell in (pair.before, pair.after))
         }
         if not found:
             hint = cells.remark or "choose among these cells, by parts of their names"
-            raise UsageError("no cell matches", where=f"--only {text!r}", detail=_listed(pairs), hint=hint)
+            cells_there = ["cells:", *shown([pair.title for pair in pairs], _SHOWN)]
+            raise UsageError("no cell matches", where=f"--only {text!r}", detail=cells_there, hint=hint)
         wanted |= found
     return [pair for place, pair in enumerate(pairs) if place in wanted]
-
-
-def _matches(wanted: CellFilter, cell: CellRecord | None) -> bool:
-    return cell is not None and wanted.matches(names_of(cell))
-
-
-def _listed(pairs: Sequence[CellPair]) -> Sequence[str]:
-    more = [f"... and {len(pairs) - _SHOWN} more"] if len(pairs) > _SHOWN else []
-    return ["cells:", *(pair.title for pair in pairs[:_SHOWN]), *more]
 
 
 def _nothing(before: Run, after: Run, pairs: Sequence[CellPair], refused: Sequence[str]) -> UsageError:
@@ -195,14 +190,11 @@ def _nothing(before: Run, after: Run, pairs: Sequence[CellPair], refused: Sequen
         return UsageError(what, detail=refused[:_SHOWN], hint=_NAME_CELLS)
     detail = []
     for run, cells in ((before, [pair.before for pair in pairs]), (after, [pair.after for pair in pairs])):
-        ids = [cell.id for cell in cells if cell is not None]
-        detail += [f"{run.record.run}:{one}" for one in ids[: _SHOWN // 2]]
-        detail += [f"... and {len(ids) - _SHOWN // 2} more"] if len(ids) > _SHOWN // 2 else []
+        detail += shown([f"{run.record.run}:{cell.id}" for cell in cells if cell is not None], _SHOWN // 2)
     return UsageError(f"{what}: no two cells have one id", detail=detail, hint=_NAME_CELLS)
 
 
 def _origin(run: Run) -> Origin:
-    """What a run was made with: its own file, or what this lab's store has of it."""
     facts = None
     with opened_store() as store:
         if store is not None and any(entry.id == run.record.run for entry in store.runs()):
@@ -210,18 +202,15 @@ def _origin(run: Run) -> Origin:
     return origin_of(run.directory, facts)
 
 
-# The stored cells that ``diff A B`` compares, and what to say where A and B name none.
+# The stored cells that ``profile A B`` compares, and what to say where A and B name none.
 
 _SHOWN_PAIRS = 20
-
-
-def first_of(names: Sequence[str]) -> list[str]:
-    """The first of many names, as an error lists them."""
-    return [*names[:_SHOWN_PAIRS], *(["..."] if len(names) > _SHOWN_PAIRS else [])]
+shown_ids = partial(shown, most=_SHOWN_PAIRS, rest="...")
+"""The first of many ids, as an error lists them."""
 
 
 @dataclass(frozen=True)
-class Side:
+class RunCell:
     """A cell of a run."""
 
     run: Run
@@ -235,8 +224,8 @@ class Side:
         return load_profile(self.run.directory, self.cell)
 
 
-def difference_of(before: Side, after: Side) -> ProfileDifference:
-    """What differs between two cells, with what is to be said of comparing them. Raises as ``Side.profile`` does."""
+def difference_of(before: RunCell, after: RunCell) -> ProfileDifference:
+    """What differs between two cells, with what is to be said of comparing them. Raises as ``RunCell.profile`` does."""
     one, other = before.profile(), after.profile()
     said = list(notes((before.cell, one), (after.cell, other)))
     if before.cell.id == after.cell.id and before.run.record.run != after.run.record.run:
@@ -244,7 +233,7 @@ def difference_of(before: Side, after: Side) -> ProfileDifference:
     return replace(difference(one, other), notes=said)
 
 
-def stored_pairs(before: str, after: str) -> Sequence[tuple[Side, Side]]:
+def stored_pairs(before: str, after: str) -> Sequence[tuple[RunCell, RunCell]]:
     """Two cells that ``RUN:CELL`` names; or, of two runs, the cells of one id that both have a profile of.
 
     The other cells of two runs are named on stderr. Raises UsageError where there are none to compare.
@@ -258,21 +247,21 @@ def stored_pairs(before: str, after: str) -> Sequence[tuple[Side, Side]]:
             f"'{what}' names a cell and '{whole}' a run", hint=f"name a cell of both: {whole}:{what.rpartition(':')[2]}"
         )
     first, second = ({cell.id: cell for cell in side.run.record.cells if cell.profile} for side in (one, other))
-    pairs = [(Side(one.run, first[cell]), Side(other.run, second[cell])) for cell in first if cell in second]
+    pairs = [(RunCell(one.run, first[cell]), RunCell(other.run, second[cell])) for cell in first if cell in second]
     if not pairs:
         raise _nothing_in_common((before, after), (list(first), list(second)))
     every_cell = dict.fromkeys(cell.id for side in (one, other) for cell in side.run.record.cells)
     left_out = [cell for cell in every_cell if not (cell in first and cell in second)]
     if left_out:
-        print(f"not compared, without a profile in both runs: {', '.join(first_of(left_out))}", file=sys.stderr)
+        print(f"not compared, without a profile in both runs: {', '.join(shown_ids(left_out))}", file=sys.stderr)
     return pairs
 
 
-def _only(run: Run, cells: Sequence[CellRecord], name: str) -> Side:
+def _only(run: Run, cells: Sequence[CellRecord], name: str) -> RunCell:
     if len(cells) > 1:
         hint = f"give more parts of the id: {name.rpartition(':')[0]}:{cells[0].id}"
-        raise UsageError(f"'{name}' names {len(cells)} cells", detail=first_of([one.id for one in cells]), hint=hint)
-    return Side(run, cells[0])
+        raise UsageError(f"'{name}' names {len(cells)} cells", detail=shown_ids([one.id for one in cells]), hint=hint)
+    return RunCell(run, cells[0])
 
 
 def _nothing_in_common(names: Sequence[str], profiled: Sequence[Sequence[str]]) -> UsageError:

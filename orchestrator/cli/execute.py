@@ -55,9 +55,10 @@ def shell(
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Start a guest and give its console to the terminal. `exit` or Ctrl-] ends it.
+    """Start a guest and give its console to the terminal.
 
-    Where its kernel has reported trouble or become tainted by it, or the console shows such a report, the status is 1.
+    `exit` or Ctrl-] ends it. Where its kernel has reported trouble or become tainted by it, or the console shows such a
+    report, the status is 1.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("a shell needs a terminal", hint=f"for a command and its output: {PROGRAM} exec -- COMMAND...")
@@ -286,9 +287,9 @@ def execute(
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Start a guest, run a command in it, print its output as it comes, and exit with its status.
+    """Start a guest, run a command in it, and exit with its status.
 
-    /scratch is an empty folder in the guest that the command may write to.
+    Its output is printed as it comes. /scratch is an empty folder in the guest that the command may write to.
 
     A kernel that reports trouble, or is tainted by it, is a failure as well, and a file that --get does not find: with
     status 1 where the command ended with 0.

@@ -53,9 +53,10 @@ def history(
         Form, typer.Option("--format", help="table: for people; json: for programs, whole; csv: a row for each run.")
     ] = Form.TABLE,
 ) -> None:
-    """Print what a cell has cost from run to run: each step, and what the runs on either side were not made with alike.
+    """Print what a cell has cost from run to run.
 
-    METRIC may name several cells, or an experiment: then each has a line.
+    Each step, and what the runs on either side were not made with alike. METRIC may name several cells, or an
+    experiment: then each has a line.
     """
     quantity: Quantity = "overhead" if overhead else "value"
     with opened_store() as store:
@@ -120,7 +121,6 @@ def _print(store: Store, histories: Sequence[Steps], form: Form, title: str) -> 
 
 
 def _console() -> tuple[Console, str]:
-    """The terminal, and the characters of sparklines that its encoding has."""
     console = Console()
     return console, ASCII if console.options.ascii_only else BLOCKS
 

@@ -25,15 +25,12 @@ from orchestrator.doctor import examine, exit_status, render
 from orchestrator.errors import UsageError
 from orchestrator.experiment.table import Listing
 
-# ``orchestrator list``: what an experiment can name, and the runs there are.
-
 _MORE = {
     "cpus": "... and any model of QEMU's own, by QEMU's name",
     "kernels": "... and any build tree of your own, by its path",
     "probes": "... and any module of your own, by its path; see capabilities, markers and kpcache as well",
     "benchmarks": "... see scopes and events for whole systems",
 }
-_ALIASES = {"abilities": "capabilities"}
 
 
 @expected_failures
@@ -43,8 +40,11 @@ def show(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: an array of objects.")] = False,
 ) -> None:
-    """List what an experiment can name, the published tables, or this lab's runs."""
-    name = _ALIASES.get(what or "", what)
+    """List what an experiment can name, or this lab's runs.
+
+    Published tables, and baselines, which are names of runs, have lists too.
+    """
+    name = what
     lists = all_lists()
     if name is None:
         typer.echo("\n".join(lists))
@@ -65,7 +65,7 @@ def show(
 def all_lists() -> Mapping[str, Listing]:
     """What can be listed, by name: the catalogue, what each kind of benchmark adds, and the runs."""
     of_kinds = {name: listing for kind in kinds() for name, listing in kind.lists().items()}
-    return {**_CATALOGUE, **of_kinds, "runs": _RUNS}
+    return {**_CATALOGUE, **of_kinds, "runs": _RUNS, "baselines": _BASELINES}
 
 
 def _text(value: object) -> str:
@@ -94,7 +94,15 @@ def _runs() -> Sequence[Sequence[object]]:
     return rows
 
 
+def _baselines() -> Sequence[Sequence[object]]:
+    with opened_store() as store:
+        known = () if store is None else store.baselines().values()
+        runs = [(one, store.entry(one.run)) for one in known] if store is not None else []
+    return [(one.name, run.id, run.experiment, run.status, datetime.fromisoformat(one.since)) for one, run in runs]
+
+
 _RUNS = Listing(("run", "experiment", "started", "status", "ok", "failed", "other", "open", "directory"), _runs)
+_BASELINES = Listing(("baseline", "run", "experiment", "status", "since"), _baselines)
 _CATALOGUE: Mapping[str, Listing] = {
     "cpus": Listing(
         ("name", "title", "modes"),
@@ -126,7 +134,10 @@ _CATALOGUE: Mapping[str, Listing] = {
 
 @expected_failures
 def doctor() -> None:
-    """Examine this host: programs, packages, KVM's real speed, disk. Exits with 3 when something is missing."""
+    """Examine this host: programs, packages, KVM's real speed, disk.
+
+    Exits with 3 when something is missing.
+    """
     findings = examine()
     render(findings, Console())
     raise typer.Exit(exit_status(findings))

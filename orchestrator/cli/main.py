@@ -4,33 +4,40 @@
 from __future__ import annotations
 
 import copy
+import errno
 import functools
 import importlib
 import os
+import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, ParamSpec, TypeVar
 
 import typer
 import yaml
 from typer.core import TyperCommand, TyperGroup
 
 from orchestrator import __version__
-from orchestrator.cli.options import stop_on_signals
-from orchestrator.errors import UsageError
+from orchestrator.errors import HostError, Interrupted, LabError, UsageError
+from orchestrator.files import found_no_room, full_one, room_left, temporary_folder
+from orchestrator.paths import cache_dir, lab_dir
 from orchestrator.program import CHECKOUT_SCRIPT, NAME, PROGRAM
 
 
+@functools.cache
+def _own(name: str) -> Mapping[str, Any]:
+    """A file beside this one: it is not checked, which would cost each start 0.1 s of pydantic."""
+    content: Mapping[str, Any] = yaml.safe_load(resources.files(__package__).joinpath(name).read_text("utf-8"))
+    return content
+
+
 def examples() -> Mapping[str, Sequence[str]]:
-    """The examples by command, ``kmod build``, without the program's name."""
-    from pydantic import TypeAdapter
-
-    from orchestrator.catalog.data import read
-
-    return TypeAdapter(dict[str, list[str]]).validate_python(read("examples.yaml", __package__))
+    """The examples by command, ``build module``, without the program's name."""
+    return _own("examples.yaml")
 
 
 class WithExamples(TyperCommand):
@@ -43,17 +50,8 @@ class WithExamples(TyperCommand):
 
 
 def _name(ctx: Any) -> str:
-    """A command by its name, behind that of its group where it has one."""
     is_in_a_group = ctx.parent is not None and ctx.parent.parent is not None
     return f"{ctx.parent.info_name} {ctx.info_name}" if is_in_a_group else str(ctx.info_name)
-
-
-def with_examples(app: typer.Typer) -> typer.Typer:
-    """``app``, all of whose commands show their examples."""
-    for command in app.registered_commands:
-        if command.cls is None or not issubclass(command.cls, WithExamples):
-            command.cls = WithExamples
-    return app
 
 
 # The commands, each loaded when it is called, and a wrong command line in the words of all other errors.
@@ -63,16 +61,19 @@ def with_examples(app: typer.Typer) -> typer.Typer:
 TypersError: Any = typer.BadParameter.__base__
 """The class of all usage errors. Typer has it from click, or, as 0.29 does, from a copy that it does not export."""
 
-_TOO_MANY = "Got unexpected extra argument"
-_EXAMPLE_DAY = "2026-11-01"
 
-
-@functools.cache
-def _listed() -> Mapping[str, Mapping[str, str]]:
-    """``commands.yaml``, the program's own: not checked, which would cost each start 0.1 s of pydantic."""
-    text = resources.files(__package__).joinpath("commands.yaml").read_text("utf-8")
-    commands: Mapping[str, Mapping[str, str]] = yaml.safe_load(text)
+def _listed() -> Mapping[str, Mapping[str, Any]]:
+    commands: Mapping[str, Mapping[str, Any]] = _own("commands.yaml")["commands"]
     return commands
+
+
+def _with_present_name(words: list[str]) -> list[str]:
+    for former, present in _own("commands.yaml")["former"].items():
+        names, rest = former.split(), words[len(former.split()) :]
+        if words[: len(names)] == names:
+            is_help = not {"-h", "--help"}.isdisjoint(rest)
+            return [*(word for word in present.split() if not (is_help and word.startswith("-"))), *rest]
+    return words
 
 
 class _Loaded(Mapping[str, Any]):
@@ -83,12 +84,17 @@ class _Loaded(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._made:
-            module, _, attribute = _listed()[name]["calls"].partition(":")
-            found = getattr(importlib.import_module(f"{__package__}.{module}"), attribute)
-            app = found if isinstance(found, typer.Typer) else typer.Typer()
+            one = _listed()[name]
+            found = loaded(f"cli.{one['calls']}") if "calls" in one else None
+            app = found if isinstance(found, typer.Typer) else typer.Typer(help=one["summary"], no_args_is_help=True)
             if found is not app:
-                app.command(name)(found)
-            group = typer.main.get_group(with_examples(app))
+                calls = {name: one["calls"]} if "calls" in one else one["commands"]
+                for own, function in calls.items():
+                    app.command(own)(loaded(f"cli.{function}"))
+            for command in app.registered_commands:
+                if command.cls is None or not issubclass(command.cls, WithExamples):
+                    command.cls = WithExamples
+            group = typer.main.get_group(app)
             self._made[name] = group.commands.get(name, group)
             self._made[name].name = name
         return self._made[name]
@@ -98,6 +104,12 @@ class _Loaded(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(_listed())
+
+
+def loaded(source: str) -> Any:
+    """``MODULE:NAME`` of the package, loaded only now: most calls of the program need little of it."""
+    module, _, name = source.partition(":")
+    return getattr(importlib.import_module(f"orchestrator.{module}"), name)
 
 
 class Commands(TyperGroup):
@@ -119,7 +131,7 @@ class Commands(TyperGroup):
         return listing
 
     def main(self, args: Sequence[str] | None = None, *names: Any, standalone_mode: bool = True, **others: Any) -> Any:
-        words = list(sys.argv[1:] if args is None else args)
+        words = _with_present_name(list(sys.argv[1:] if args is None else args))
         called = functools.partial(super().main, words, *names, **others)
         if not standalone_mode:
             return called(standalone_mode=False)
@@ -135,7 +147,6 @@ class Commands(TyperGroup):
 
 
 def _command(group: Any, words: Sequence[str]) -> tuple[str, Any]:
-    """The command that the words call, or the group as far as they lead, with its name."""
     name, command = "", group
     for word in words:
         if not hasattr(command, "commands") or (found := command.commands.get(word)) is None:
@@ -165,92 +176,135 @@ def _explained(error: Any, name: str, command: Any, words: Sequence[str]) -> Usa
         if param is not None:
             return UsageError(_takes(param), where=option, hint=hint)
     elif type(error).__name__ == "MissingParameter" and param is not None:
-        return UsageError(f"{_named(param)} is missing", hint=f"{_example(name)}{hint}")
+        example = "".join(f"for example {PROGRAM} {one}; " for one in examples().get(name, ())[:1])
+        return UsageError(f"{_named(param)} is missing", hint=f"{example}{hint}")
     elif param is not None:
-        meaning = "" if error.__cause__ is None else _meaning(param)  # our own words say what is expected
-        return UsageError(_refused(error, param), where=_named(param), hint=f"{meaning}{hint}")
+        what, meaning = _refused(error, param)
+        return UsageError(what, where=_named(param), hint=f"{meaning}{hint}")
     elif hasattr(command, "commands"):
         word = next((word for word in words[len(name.split()) :] if not word.startswith("-")), "")
         return UsageError(f"unknown command '{word}'; {choices_sentence(word, command.commands)}", hint=hint)
-    elif message.startswith(_TOO_MANY):
+    elif message.startswith("Got unexpected extra argument"):
         return UsageError(f"too many arguments: {message.rpartition('(')[2].rstrip(')')}", hint=hint)
     return UsageError(message[:1].lower() + message[1:].removesuffix("."), hint=hint)
 
 
 def _named(param: Any) -> str:
-    """An option, or an argument as the help calls it."""
     if param.param_type_name == "option":
         return str(param.opts[0])
     return str(param.metavar or param.name).removeprefix("-- ")
 
 
 def _argument(command: Any, option: str) -> str:
-    """What to say of an argument that was given as an option of its name."""
     named = (_named(one).strip("[]") for one in command.params if one.param_type_name == "argument")
     name = next((one for one in named if one.casefold() == option.lstrip("-").casefold()), None)
     return "" if name is None else f"{name} is an argument: give it without {option}; "
 
 
 def _takes(option: Any) -> str:
-    """What an option takes, where it was given something else."""
     if option.is_flag:
         return "it is a switch, and takes no value"
     value = f": {option.metavar}" if option.metavar else ""
     return f"its value is missing{value}" if option.nargs == 1 else f"expected {option.nargs} values{value}"
 
 
-def _refused(error: Any, param: Any) -> str:
-    """What is wrong with a value: what was found, and what is allowed."""
+def _refused(error: Any, param: Any) -> tuple[str, str]:
+    """What was found and what is allowed; what a number stands for, since a choice among words explains itself."""
     from pydantic import ValidationError
 
     from orchestrator.catalog.data import choices_sentence
     from orchestrator.experiment.problems import shown
 
+    kind = getattr(param, "type_descriptor", None)  # versions of typer without one do not say it
+    annotation, choices = getattr(kind, "annotation", None), getattr(kind, "choices", None)
+    number = "a whole number" if annotation is int else "a number" if annotation is float else ""
+    meaning = f"{param.help.rstrip('.')}; " if number and param.help and error.__cause__ is not None else ""
     if not isinstance(error.__cause__, ValidationError):
-        return str(error.message)
-    details = error.__cause__.errors(include_url=False)[0]
-    choices = getattr(param.type_descriptor, "choices", None)
+        return str(error.message), meaning
+    found = error.__cause__.errors(include_url=False)[0]["input"]
     if choices:
-        expected = choices_sentence(str(details["input"]), map(str, choices))
-    elif number := _number(param):
-        expected = f"expected {number}{_range(param.min, param.max)}"
-    elif _annotation(param) is datetime:
-        expected = f"expected a day, such as {_EXAMPLE_DAY}"
+        expected = choices_sentence(str(found), map(str, choices))
+    elif number and param.max is not None:
+        expected = f"expected {number} from {param.min or 0:g} to {param.max:g}"
+    elif number:
+        expected = f"expected {number}" + ("" if param.min is None else f" from {param.min:g} on")
+    elif annotation is datetime:
+        expected = "expected a day, such as 2026-11-01"
     else:
         expected = "expected text in UTF-8"  # of text, pydantic refuses no other kind
-    return f"found {shown(details['input'])}; {expected}"
+    return f"found {shown(found)}; {expected}", meaning
 
 
-def _meaning(param: Any) -> str:
-    """What a number stands for, and its unit; a choice among words explains itself."""
-    return f"{param.help.rstrip('.')}; " if param.help and _number(param) else ""
+# Expected failures as a sentence on stderr and an exit status, never as a traceback.
+
+_LIMITS = {
+    errno.EMFILE: "allow more open files: ulimit -n 1024",
+    errno.ENFILE: "the host has too many files open: end other programs",
+    errno.EAGAIN: "allow more processes (ulimit -u), or more memory (ulimit -v)",
+    errno.ENOMEM: "allow more memory (ulimit -v), or end other programs",
+}
+"""What to do where a limit of the user's or of the host's is reached."""
+
+_NO_THREAD = "can't start new thread"
+"""What Python says with a RuntimeError, for a limit on processes or on memory."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-def _number(param: Any) -> str:
-    """The kind of number that a parameter is; empty for another one, and with versions of typer that do not say it."""
-    annotation = _annotation(param)
-    return "a whole number" if annotation is int else "a number" if annotation is float else ""
+def expected_failures(command: Callable[P, R]) -> Callable[P, R]:
+    """A command whose LabErrors and interruptions end the program as they should, and what the system refuses too."""
+
+    @functools.wraps(command)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return command(*args, **kwargs)
+        except (LabError, OSError, MemoryError, RuntimeError) as error:
+            failure = error if isinstance(error, LabError) else _of_the_system(error)
+            if failure is None:
+                raise
+            print(f"error: {failure}", file=sys.stderr)
+            raise typer.Exit(failure.exit_status) from None
+        except KeyboardInterrupt as interruption:
+            number = interruption.signal if isinstance(interruption, Interrupted) else signal.SIGINT
+            print(f"stopped by {signal.Signals(number).name}", file=sys.stderr)
+            raise typer.Exit(128 + number) from None
+
+    return guarded
 
 
-def _annotation(param: Any) -> object:
-    return getattr(getattr(param, "type_descriptor", None), "annotation", None)
+def _of_the_system(error: Exception) -> HostError | None:
+    """What the system has refused; None for any other error, and where the reader of our output has closed it."""
+    if isinstance(error, MemoryError):
+        return HostError("there is not enough memory", hint=_LIMITS[errno.ENOMEM])
+    if str(error) == _NO_THREAD:
+        return HostError(_NO_THREAD, hint=_LIMITS[errno.EAGAIN])
+    if not isinstance(error, OSError) or isinstance(error, BrokenPipeError):  # typer ends the program quietly then
+        return None
+    where = str(error.filename) if error.filename is not None else ""
+    if found_no_room(error):
+        # A write does not say which file it was for.
+        temporary = temporary_folder()
+        folder = full_one((cache_dir(), lab_dir(), *(() if temporary is None else (temporary,))))
+        hint = "make room there, then run again, or go on with --resume"
+        return HostError(f"there is no room left: {room_left(folder)}", where=where or str(folder), hint=hint)
+    hint = _LIMITS.get(error.errno or 0, "")
+    return HostError((error.strerror or str(error)).lower(), where=where, hint=hint)
 
 
-def _range(low: float | None, high: float | None) -> str:
-    if high is not None:
-        return f" from {low or 0:g} to {high:g}"
-    return "" if low is None else f" from {low:g} on"
+def stop_on_signals() -> None:
+    """Let SIGTERM and SIGHUP unwind the program like Ctrl-C does, so that guests end and the store is closed."""
 
+    def stop(number: int, _frame: FrameType | None) -> None:
+        raise Interrupted(number)
 
-def _example(name: str) -> str:
-    example = next(iter(examples().get(name, ())), "")
-    return f"for example {PROGRAM} {example}; " if example else ""
+    signal.signal(signal.SIGTERM, stop)
+    # Under nohup, SIGHUP is ignored from the start and stays so.
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        signal.signal(signal.SIGHUP, stop)
 
 
 # The program's own options, and its start.
-
-_COMPLETION = f"_{NAME}_COMPLETE".upper()
-"""The variable in which a shell's completion script asks for names."""
 
 app = typer.Typer(
     name=NAME,
@@ -292,4 +346,4 @@ def main() -> None:
     stop_on_signals()
     # A shell completes a command by its name, not by a path that was typed once.
     is_completed = {"--install-completion", "--show-completion"} & set(sys.argv[1:])
-    app(prog_name=NAME if is_completed else PROGRAM, complete_var=_COMPLETION)
+    app(prog_name=NAME if is_completed else PROGRAM, complete_var=f"_{NAME}_COMPLETE".upper())

@@ -73,7 +73,6 @@ class Measuring:
 
     @contextmanager
     def _watched(self) -> Iterator[tuple[BuildContext, ProgressListener]]:
-        """The user's cache, and who shows what is done in it."""
         with listener(sys.stderr) as watching, options.printed_steps(verbose=self.verbose):
             yield BuildContext(Cache(cache_dir()), self.offline, watching.say, watching.warn), watching
 
@@ -84,30 +83,33 @@ _MOST_DETAILS = 8
 """Lines below the bar: of guests side by side, or of workers, the first ones."""
 
 
-class _Outcomes:
-    """How cells ended, each reason once: the next cell with it has the name of the first one."""
+class _Listening:
+    """How cells ended, each reason once: the next cell with it has the name of the first one; and warnings once."""
 
     def __init__(self) -> None:
         self._said: dict[str, str] = {}
+        self._warned: set[str] = set()
 
-    def text(self, record: CellRecord, name: str) -> str:
+    def _outcome(self, record: CellRecord, name: str) -> str:
         """One line on how a cell ended; ``name`` is what later ones call it."""
         whole = outcome(record)
         first = whole if record.reason is None else self._said.setdefault(shared_key(record.reason), name)
         shorter = f"{record.status}, as {first}"
         return whole if first in (whole, name) or len(shorter) > len(whole) else shorter
 
+    def _is_new(self, warning: str) -> bool:
+        is_new = warning not in self._warned
+        self._warned.add(warning)
+        return is_new
 
-class _Lines:
-    """Plain lines: for logs and pipes."""
 
+class _Lines(_Listening):
     def __init__(self, stream: TextIO) -> None:
+        super().__init__()
         self._stream = stream
-        self._outcomes = _Outcomes()
         self._total = 0
         self._done = 0
         self._left: TimeLeft | None = None
-        self._warned: set[str] = set()
 
     def begin(self, run: str, plan: Plan, done: int, left: TimeLeft) -> None:
         self._total, self._done, self._left = len(plan.cells), done, left
@@ -124,8 +126,7 @@ class _Lines:
         self.say(f"{worker}: {text}")
 
     def warn(self, text: str) -> None:
-        if text not in self._warned:
-            self._warned.add(text)
+        if self._is_new(text):
             self.say(text)
 
     def guest_starts(self, guest: Guest) -> None:
@@ -139,7 +140,7 @@ class _Lines:
         if self._left is not None:
             self._left.ended(record.id)
         number = f"[{self._done}/{self._total}]"
-        self.say(f"{number} {record.id}: {self._outcomes.text(record, number)}{self._time_left()}")
+        self.say(f"{number} {record.id}: {self._outcome(record, number)}{self._time_left()}")
 
     def _time_left(self) -> str:
         text = "" if self._left is None else self._left.text()
@@ -164,14 +165,13 @@ class _Display(Progress):
             yield Text(f"  {line}", style="dim", no_wrap=True, overflow="ellipsis")
 
 
-class _Live:
+class _Live(_Listening):
     """A bar that knows what is going on, with finished cells scrolling by above it."""
 
     def __init__(self, progress: _Display) -> None:
+        super().__init__()
         self._progress = progress
-        self._outcomes = _Outcomes()
         self._task = progress.add_task("preparing", total=None)
-        self._warned: set[str] = set()
 
     def begin(self, run: str, plan: Plan, done: int, left: TimeLeft) -> None:
         self._progress.console.print(f"run {run}", highlight=False)
@@ -187,8 +187,7 @@ class _Live:
         self._progress.workers = {**self._progress.workers, worker: plain_line(text)}
 
     def warn(self, text: str) -> None:
-        if text not in self._warned:
-            self._warned.add(text)
+        if self._is_new(text):
             self._progress.console.print(plain_text(text), markup=False, highlight=False, soft_wrap=True)
 
     def guest_starts(self, guest: Guest) -> None:
@@ -201,8 +200,8 @@ class _Live:
     def cell_ends(self, record: CellRecord) -> None:
         style = {"ok": "green", "failed": "bold red"}.get(record.status, "yellow")
         self._progress.console.print(f"[{style}]{record.status:>6}[/] ", end="")
-        said = self._outcomes.text(record, record.id)
-        self._progress.console.print(f"{record.id}: {said}", markup=False, highlight=False)
+        said = f"{record.id}: {self._outcome(record, record.id)}"
+        self._progress.console.print(said, markup=False, highlight=False)
         if self._progress.left is not None:
             self._progress.left.ended(record.id)
         self._progress.advance(self._task)

@@ -185,9 +185,9 @@ def nightly(
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Measure an experiment, compare it with the last good night, and tell how it went.
+    """Measure, compare with the last good night, and tell how it went.
 
-    A night that was interrupted is gone on with. Exits with 0 after a good night, and with 1 where a cell failed or is
+    A night that was interrupted is resumed. Exits with 0 after a good night, and with 1 where a cell failed or is
     beyond its budget.
     """
     report = NightReport.checked(mail, junit, webhook)

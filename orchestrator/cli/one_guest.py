@@ -154,7 +154,7 @@ def _meant(given: str, path: Path) -> str:
     if parameters:
         return f"the parameters of a module are an option of their own: --module {file} --param {parameters}"
     if given in templates():
-        return f"a module of the lab's is built first: {PROGRAM} kmod build {given} --out ."
+        return f"a module of the lab's is built first: {PROGRAM} build module {given} --out ."
     return similar_file(path, SUFFIXES)
 
 
@@ -235,7 +235,7 @@ AccelOption = Annotated[Accel, typer.Option(help="auto: KVM where it is really f
 Image = Annotated[
     str | None,
     typer.Option(
-        help=f"Root file system: an image ({PROGRAM} image list), or the path of a recipe or a disk of your own. "
+        help=f"Root file system: an image ({PROGRAM} build images), or the path of a recipe or a disk of your own. "
         "The guest writes to an overlay that is thrown away.",
         autocompletion=options.images,
     ),

@@ -1,107 +1,35 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What commands share: options, completion, the forms they print in, and how expected failures end them."""
+"""What commands share: options, completion, and the forms they print in."""
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import functools
-import importlib
 import json
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
+from rich.console import Console
 
-from orchestrator.errors import HostError, Interrupted, LabError, UsageError
-from orchestrator.files import found_no_room, full_one, room_left, temporary_folder
+from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.cli.main import expected_failures as expected_failures
+from orchestrator.cli.main import loaded as loaded
+from orchestrator.errors import LabError, UsageError
 from orchestrator.paths import cache_dir, lab_dir
 from orchestrator.plain_text import plain_line, plain_text
 from orchestrator.program import PROGRAM
+from orchestrator.report.html.frame import Page, beside, write_page
+from orchestrator.report.sheet import Sheet
+from orchestrator.report.text import print_sheets, render_sheets
+from orchestrator.results.history import metrics as known_metrics
+from orchestrator.results.store import FILE_NAME, Store
 from orchestrator.steps import step_echo
 
-if TYPE_CHECKING:
-    from orchestrator.artifacts.cache import BuildContext
-    from orchestrator.report.html.frame import Page
-    from orchestrator.report.sheet import Sheet
-    from orchestrator.results.store import Store
-
-
-# Expected failures as a sentence on stderr and an exit status, never as a traceback.
-
-_LIMITS = {
-    errno.EMFILE: "allow more open files: ulimit -n 1024",
-    errno.ENFILE: "the host has too many files open: end other programs",
-    errno.EAGAIN: "allow more processes (ulimit -u), or more memory (ulimit -v)",
-    errno.ENOMEM: "allow more memory (ulimit -v), or end other programs",
-}
-"""What to do where a limit of the user's or of the host's is reached."""
-
-_NO_THREAD = "can't start new thread"
-"""What Python says with a RuntimeError, for a limit on processes or on memory."""
-
-P = ParamSpec("P")
-R = TypeVar("R")
 T = TypeVar("T")
-
-
-def expected_failures(command: Callable[P, R]) -> Callable[P, R]:
-    """A command whose LabErrors and interruptions end the program as they should, and what the system refuses too."""
-
-    @functools.wraps(command)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return command(*args, **kwargs)
-        except (LabError, OSError, MemoryError, RuntimeError) as error:
-            failure = error if isinstance(error, LabError) else _of_the_system(error)
-            if failure is None:
-                raise
-            print(f"error: {failure}", file=sys.stderr)
-            raise typer.Exit(failure.exit_status) from None
-        except KeyboardInterrupt as interruption:
-            number = interruption.signal if isinstance(interruption, Interrupted) else signal.SIGINT
-            print(f"stopped by {signal.Signals(number).name}", file=sys.stderr)
-            raise typer.Exit(128 + number) from None
-
-    return guarded
-
-
-def _of_the_system(error: Exception) -> HostError | None:
-    """What the system has refused; None for any other error, and where the reader of our output has closed it."""
-    if isinstance(error, MemoryError):
-        return HostError("there is not enough memory", hint=_LIMITS[errno.ENOMEM])
-    if str(error) == _NO_THREAD:
-        return HostError(_NO_THREAD, hint=_LIMITS[errno.EAGAIN])
-    if not isinstance(error, OSError) or isinstance(error, BrokenPipeError):  # typer ends the program quietly then
-        return None
-    where = str(error.filename) if error.filename is not None else ""
-    if found_no_room(error):
-        # A write does not say which file it was for.
-        temporary = temporary_folder()
-        folder = full_one((cache_dir(), lab_dir(), *(() if temporary is None else (temporary,))))
-        hint = "make room there, then run again, or go on with --resume"
-        return HostError(f"there is no room left: {room_left(folder)}", where=where or str(folder), hint=hint)
-    hint = _LIMITS.get(error.errno or 0, "")
-    return HostError((error.strerror or str(error)).lower(), where=where, hint=hint)
-
-
-def stop_on_signals() -> None:
-    """Let SIGTERM and SIGHUP unwind the program like Ctrl-C does, so that guests end and the store is closed."""
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        raise Interrupted(number)
-
-    signal.signal(signal.SIGTERM, stop)
-    # Under nohup, SIGHUP is ignored from the start and stays so.
-    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
-        signal.signal(signal.SIGHUP, stop)
-
 
 # What a shell offers for the beginning of a word; it begins a program each time, so nothing is loaded in advance.
 
@@ -110,9 +38,7 @@ def _words(source: str, words: Callable[[Any], Iterable[str]] = lambda found: fo
     """Complete by the ``words`` of ``MODULE:NAME``, by default a function's."""
 
     def complete(incomplete: str) -> list[str]:
-        module, _, name = source.partition(":")
-        found = getattr(importlib.import_module(f"orchestrator.{module}"), name)
-        return [str(word) for word in words(found) if word.startswith(incomplete)]
+        return [str(word) for word in words(loaded(source)) if word.startswith(incomplete)]
 
     return complete
 
@@ -131,12 +57,6 @@ def _stored(words: Callable[[Store], Iterable[object]]) -> Callable[[str], list[
     return complete
 
 
-def _metrics(store: Store) -> Iterable[object]:
-    from orchestrator.results.history import metrics
-
-    return metrics(store)
-
-
 kernels = _words("catalog.kernels:kernels")
 images = _words("catalog.images:images")
 cpus = _words("catalog.cpus:cpus")
@@ -147,14 +67,12 @@ fleets = _words("fleet.state:known_fleets")
 lists = _words("cli.listing:all_lists")
 runs = _stored(lambda store: ["latest", *store.baselines(), *(entry.id for entry in store.runs())])
 baselines = _stored(lambda store: store.baselines())
-metrics = _stored(_metrics)
+metrics = _stored(known_metrics)
 
 
 @contextlib.contextmanager
 def opened_store() -> Iterator[Store | None]:
     """The lab's store; None before its first run, since a command that only reads makes none."""
-    from orchestrator.results.store import FILE_NAME, Store
-
     if not (lab_dir() / FILE_NAME).exists():
         yield None
         return
@@ -182,12 +100,15 @@ MakeVariables = Annotated[
     list[str] | None,
     typer.Option("--make", metavar="NAME=VALUE", help="A variable for a kernel tree's make: CC=gcc-12."),
 ]
-Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's directory, its id, or 'latest'.", autocompletion=runs)]
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value, as run does.")
 ]
 ConfigOverrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="With --config: replace a value, as run does.")
+]
+Only = Annotated[
+    list[str] | None,
+    typer.Option(metavar="FILTER", help="Only these cells: list12, probe=djprobe, or another name or pattern."),
 ]
 Jobs = Annotated[
     int | None, typer.Option("--jobs", "-j", min=1, max=64, metavar="N", help="Guests side by side; default: 1.")
@@ -208,8 +129,6 @@ Offset = Annotated[int | None, typer.Option(help="Bytes behind the symbol; defau
 
 def open_context(*, offline: bool) -> BuildContext:
     """The context of a command: the user's cache, progress and warnings on stderr."""
-    from orchestrator.artifacts.cache import BuildContext, Cache
-
     return BuildContext(Cache(cache_dir()), offline, say, say)
 
 
@@ -243,9 +162,6 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
 
 # The forms in which profiles and differences are printed, and the options that say how much of them.
 
-_DEEPEST = 256
-
-
 Form = StrEnum("Form", "TABLE MARKDOWN JSON")
 FormOption = Annotated[
     Form, typer.Option("--format", help="table: for people; markdown: the same for GitHub; json: for programs, whole.")
@@ -253,9 +169,7 @@ FormOption = Annotated[
 Limit = Annotated[
     int, typer.Option(min=0, metavar="N", help="List N symbols, and the rest in one line; 0: all of them.")
 ]
-Depth = Annotated[
-    int, typer.Option(min=0, max=_DEEPEST, metavar="N", help="With --tree: calls up to N below the program.")
-]
+Depth = Annotated[int, typer.Option(min=0, max=256, metavar="N", help="With --tree: calls up to N below the program.")]
 Share = Annotated[
     float,
     typer.Option(
@@ -294,14 +208,8 @@ def print_profiles(
         case Form.JSON:
             typer.echo(json.dumps([content(one) for one in found], indent=2))
         case Form.MARKDOWN:
-            from orchestrator.report.text import render_sheets
-
             typer.echo(render_sheets(title, tables), nl=False)
         case Form.TABLE:
-            from rich.console import Console
-
-            from orchestrator.report.text import print_sheets
-
             print_sheets(tables, Console())
 
 
@@ -328,8 +236,6 @@ def show_page(make: Callable[[str | None], Page], out: Path | None, default: Pat
 
 def write_page_to(file: Path, make: Callable[[str | None], Page]) -> None:
     """Make a page, and write it. ``make`` takes the name of the folder beside the page for what is too large for it."""
-    from orchestrator.report.html.frame import beside, write_page
-
     page = make(beside(file))
     write_page(page, file)
     print(f"page: {file}", file=sys.stderr)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""``orchestrator profile``, ``diff`` and ``disasm``: where instructions went, what differs, where probes can be."""
+"""``orchestrator profile`` and ``disasm``: where instructions went, what differs between two, where probes can be."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -18,18 +18,21 @@ from orchestrator.artifacts.module_source import render
 from orchestrator.artifacts.modules import build_modules
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.cli import one_guest, options
-from orchestrator.cli.commits import TwoKernels
-from orchestrator.cli.compared import cells_of_run, difference_of, named, stored_pairs
+from orchestrator.cli.commits import Wanted, profiled_on_kernels
+from orchestrator.cli.compared import RunCell, cells_of_run, difference_of, named, stored_pairs
 from orchestrator.cli.measuring import Measuring, outcome
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
 from orchestrator.files import ScratchFolder
+from orchestrator.paths import lab_dir
 from orchestrator.probes.placement import FunctionPlaces, answered, places_of
 from orchestrator.probes.point import wrong_point_reason
 from orchestrator.profile.difference import ComparedCode, annotated, per_call, with_code
 from orchestrator.profile.probe_places import Disassembly
+from orchestrator.program import PROGRAM
 from orchestrator.report import flames, profile_sheets
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
+from orchestrator.results.runs import find_run
 from orchestrator.results.stored_profile import (
     CellProfile,
     FunctionDifference,
@@ -39,21 +42,27 @@ from orchestrator.results.stored_profile import (
 )
 from orchestrator.run.guests import started
 
-# ``orchestrator profile``: where the instructions of a run's cells went.
+# ``orchestrator profile``: where the instructions of a run's cells went, or what differs between two.
 
 
 @options.expected_failures
 def profile(
-    run: Annotated[
+    first: Annotated[
         str,
         typer.Argument(
-            metavar="RUN",
-            help="A run's directory, its id, or 'latest'; or cells of it, RUN:CELL.",
+            metavar="A",
+            help="A run's directory, its id, or 'latest'; or cells of it, RUN:CELL. With --config a kernel.",
             autocompletion=options.runs,
         ),
     ] = "latest",
-    cell: Annotated[
-        str | None, typer.Argument(metavar="CELL", help="A cell's id, or parts of it, such as kprobe; default: all.")
+    second: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="CELL|B",
+            help="A cell of A, by its id or parts of it, such as kprobe; default: all. "
+            "Or another run, or RUN:CELL, or kernel: what B's calls execute more than A's.",
+            autocompletion=options.runs,
+        ),
     ] = None,
     form: options.FormOption = options.Form.TABLE,
     limit: options.Limit = 20,
@@ -63,7 +72,10 @@ def profile(
     depth: options.Depth = 24,
     share: options.Share = 1.0,
     annotate: Annotated[
-        str | None, typer.Option(metavar="FUNCTION", help="The function's instructions, each with its count per call.")
+        str | None,
+        typer.Option(
+            "--annotate", "--symbol", metavar="FUNCTION", help="The function's instructions, each with its counts."
+        ),
     ] = None,
     callgrind: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the profile of one cell for KCachegrind.")
@@ -72,28 +84,91 @@ def profile(
     flame_graph: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the stacks of one cell, as SVG.")
     ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            readable=False, metavar="CONFIG", help="Measure this experiment on the kernels A and B, compare those."
+        ),
+    ] = None,
+    overrides: options.ConfigOverrides = None,
+    only: options.Only = None,
+    offline: options.Offline = False,
+    verbose: options.Verbose = False,
 ) -> None:
-    """Print where the instructions of each call went: by symbol, by class of instruction, and what missed in caches."""
+    """Print where instructions went, or what B executes more than A.
+
+    By symbol, by class of instruction, and what missed in caches; of two by symbol, the largest change first. With
+    --config, exits with 1 when a cell failed.
+    """
     given = {"--callgrind": (callgrind, flames.callgrind_text), "--folded": (folded, flames.folded_text)}
     given["--flame-graph"] = (flame_graph, flames.flame_graph)
     files = {option: (file, text) for option, (file, text) in given.items() if file is not None}
     others = {"--annotate": annotate is not None, ", ".join(files): bool(files)}
     options.check_one({"--tree": tree, **others})
-    options.check_one({f"--format {form}": form is not options.Form.TABLE, **others})
+    other = second if second is not None and (config is not None or _is_other(first, second)) else None
+    if other is None:  # the instructions of two have all forms
+        options.check_one({f"--format {form}": form is not options.Form.TABLE, **others})
     options.check_writable(*(file for file, _ in files.values()))
-    profiles = _profiles(run, cell)
-    if files:
-        if len(profiles) != 1:
-            cells = [one.cell for one in profiles[:20]]
-            what = f"{len(profiles)} cells do not go into one file"
-            raise UsageError(what, detail=cells, hint="name one of them: CELL")
-        for file, text in files.values():
-            with storage_faults(file):
-                file.write_text(text(profiles[0]))
-    elif annotate is not None:
-        typer.echo(annotated(profiles, annotate))
-    elif tree:
-        cut = profile_sheets.Cut(depth, share)
+    if config is None and (only or overrides):
+        what = "--only and --set are for what --config measures"
+        raise UsageError(what, hint="of stored cells RUN:CELL names one")
+    if other is None:
+        if config is not None:
+            raise UsageError("--config needs two kernels", hint=f"{PROGRAM} profile --config CONFIG A B")
+        profiles = _profiles(first, second)
+        if files:
+            _write(profiles, files)
+        else:
+            _print_profiles(profiles, form, limit or None, profile_sheets.Cut(depth, share) if tree else None, annotate)
+        return
+    if tree or files:
+        raise UsageError(f"{', '.join(files) or '--tree'}: of one cell, not of two", hint="name RUN:CELL alone")
+    missing: Sequence[CellRecord] = ()
+    if config is None:
+        pairs = stored_pairs(first, other)
+    else:
+        wanted = Wanted(config, Measuring(offline=offline, verbose=verbose), overrides or (), only or ())
+        pairs, missing = profiled_on_kernels(wanted, (first, other))
+    _print_differences(pairs, form, limit or None, annotate)
+    for cell in missing:
+        print(f"not compared: {cell.id}: {outcome(cell)}", file=sys.stderr)
+    if not pairs:  # of stored cells there are some
+        raise LabError("no cell has a number on both kernels")
+    raise typer.Exit(1 if any(cell.status == "failed" for cell in missing) else 0)
+
+
+def _is_other(first: str, second: str) -> bool:
+    """Whether the second name is that of a run, or of a cell of one, and not of a cell of the first."""
+    if ":" in first and not Path(first).is_dir():  # it names its own cells
+        return True
+    is_cell = ":" in second and not Path(second).is_dir()
+    try:
+        find_run(second.rpartition(":")[0] if is_cell else second, lab_dir())
+    except LabError:
+        return False
+    return True
+
+
+def _write(profiles: Sequence[CellProfile], files: Mapping[str, tuple[Path, Callable[[CellProfile], str]]]) -> None:
+    if len(profiles) != 1:
+        cells = [one.cell for one in profiles[:20]]
+        raise UsageError(f"{len(profiles)} cells do not go into one file", detail=cells, hint="name one of them: CELL")
+    for file, text in files.values():
+        with storage_faults(file):
+            file.write_text(text(profiles[0]))
+
+
+def _print_profiles(
+    profiles: Sequence[CellProfile],
+    form: options.Form,
+    limit: int | None,
+    cut: profile_sheets.Cut | None,
+    function: str | None,
+) -> None:
+    """Where the instructions of each cell went: as trees of calls that are ``cut``, or in one function."""
+    if function is not None:
+        typer.echo(annotated(profiles, function))
+    elif cut is not None:
         trees = [(one.cell, one.calls, call_tree(one)) for one in profiles]
         options.print_profiles(
             "Profiles",
@@ -103,12 +178,11 @@ def profile(
             lambda one: {"cell": one[0], "calls": one[1], **one[2].as_json()},
         )
     else:
-        classes = [(one, per_call(one)) for one in profiles]
         options.print_profiles(
             "Profiles",
             form,
-            classes,
-            lambda both: [profile_sheets.profile_sheet(*both, limit or None), *profile_sheets.cache_sheets(both[0])],
+            [(one, per_call(one)) for one in profiles],
+            lambda both: [profile_sheets.profile_sheet(*both, limit), *profile_sheets.cache_sheets(both[0])],
             lambda both: both[0].as_json(both[1]),
         )
 
@@ -120,59 +194,18 @@ def _profiles(run: str, cell: str | None) -> Sequence[CellProfile]:
     return [load_profile(chosen.run.directory, one) for one in wanted]
 
 
-# ``orchestrator diff``: what differs between two cells, the cells of two runs, or two kernels.
-
-_HELP = "A run, or one of its cells: RUN:CELL, such as latest:kprobe. With --config a kernel."
-
-
-@options.expected_failures
-def diff(
-    before: Annotated[str, typer.Argument(metavar="A", help=_HELP, autocompletion=options.runs)],
-    after: Annotated[str, typer.Argument(metavar="B", help=_HELP, autocompletion=options.runs)],
-    form: options.FormOption = options.Form.TABLE,
-    limit: options.Limit = 20,
-    symbol: Annotated[
-        str | None, typer.Option(metavar="FUNCTION", help="Compare this function by instruction.")
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            readable=False, metavar="CONFIG", help="Measure this experiment on the kernels A and B, compare those."
-        ),
-    ] = None,
-    overrides: options.ConfigOverrides = None,
-    only: Annotated[
-        list[str] | None, typer.Option(metavar="FILTER", help="With --config: only these cells, as run does.")
-    ] = None,
-    offline: options.Offline = False,
-    verbose: options.Verbose = False,
+def _print_differences(
+    pairs: Sequence[tuple[RunCell, RunCell]], form: options.Form, limit: int | None, symbol: str | None
 ) -> None:
-    """Print what B's calls execute more than A's, by symbol, the largest change first.
-
-    With --config, exits with 1 when a cell failed.
-    """
-    if config is None and (only or overrides):
-        what = "--only and --set are for what --config measures"
-        raise UsageError(what, hint="of stored cells RUN:CELL names one")
-    missing: Sequence[CellRecord] = ()
-    if config is None:
-        pairs = stored_pairs(before, after)
-    else:
-        wanted = TwoKernels(config, (before, after), overrides or [], only or [])
-        pairs, missing = wanted.measured(["symbols"], Measuring(offline=offline, verbose=verbose))
+    """What differs between the cells of each pair, or in one function of them."""
     differences = [difference_of(*pair) for pair in pairs]
     if symbol is not None:
         functions = _functions(differences, symbol)
         printed = [(profile_sheets.function_sheet(*both), both[0].as_json(both[1])) for both in functions]
     else:
         compared = map(with_code, differences)
-        printed = [(profile_sheets.difference_sheet(one, limit or None), one.as_json()) for one in compared]
+        printed = [(profile_sheets.difference_sheet(one, limit), one.as_json()) for one in compared]
     options.print_profiles("Differences", form, printed, lambda one: one[:1], lambda one: one[1])
-    for cell in missing:
-        print(f"not compared: {cell.id}: {outcome(cell)}", file=sys.stderr)
-    if not pairs:  # of stored cells there are some
-        raise LabError("no cell has a number on both kernels")
-    raise typer.Exit(1 if any(cell.status == "failed" for cell in missing) else 0)
 
 
 def _functions(
@@ -211,7 +244,10 @@ def disasm(
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Print a function's instructions, and which probes a guest's kernel takes at each."""
+    """Print a function's instructions and the probes each can take.
+
+    A guest of the kernel is asked which.
+    """
     symbol = function.partition("+")[0]
     if symbol != function or not symbol:
         hint = f"name {symbol}" if symbol else ""

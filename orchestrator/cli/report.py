@@ -85,7 +85,10 @@ def report(
         typer.Option(metavar="FILE", help="Where --format html goes; default: stdout, of a terminal report.html."),
     ] = None,
 ) -> None:
-    """Print a run's results. Exits with 1 when a cell failed or has no outcome yet."""
+    """Print a run's results.
+
+    Exits with 1 when a cell failed or has no outcome yet.
+    """
     options = {"--costs": costs, "--charts": charts, "--claims": claims, "--schema": schema, "--out": out}
     given = [name for name, value in options.items() if value]
     given += ["RUN"] * (run is not None)
@@ -187,9 +190,10 @@ def site(
         int | None, typer.Option(min=1, metavar="N", help="Pages of the N newest runs only; default: of all.")
     ] = None,
 ) -> None:
-    """Make pages of all results that work without a network: each run, and each metric with its history.
+    """Make pages of all results that work without a network.
 
-    Writes the pages that differ from those that are there. Prints the first page's file.
+    Each run has one, and each metric with its history. Writes the pages that differ from those that are there. Prints
+    the first page's file.
     """
     with opened_store() as store, _display() as progress:
         if store is None:

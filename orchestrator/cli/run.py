@@ -49,10 +49,7 @@ def run(
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value: machines.0.cpu=athlon.")
     ] = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILTER", help="Only these cells: list12, probe=djprobe, or another name or pattern."),
-    ] = None,
+    only: options.Only = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The run's directory; of several files, a folder for theirs.")
     ] = None,
@@ -80,7 +77,10 @@ def run(
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Run experiments, one file after the other, and print their tables. Exits with 1 when a cell failed."""
+    """Run experiments, one after the other, and print their tables.
+
+    Exits with 1 when a cell failed.
+    """
     # All files are checked before the first one runs.
     experiments = [load_experiment(config, kinds(), overrides or [], qemu_cpu_names) for config in configs]
     if profile:

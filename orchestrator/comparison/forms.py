@@ -367,7 +367,7 @@ def _commands(compared: ComparedRuns, change: CellChange) -> Iterator[tuple[str,
     if before is not None and after is not None:
         names = [f"{run.record.run}:{cell.id}" for run, cell in ((compared.before, before), (compared.after, after))]
         if before.profile is not None and after.profile is not None:
-            yield "Every symbol that differs", command("diff", *names, "--limit", "0")
+            yield "Every symbol that differs", command("profile", *names, "--limit", "0")
     if compared.again:
         yield "Measure it again", command(*compared.again, *only([change.pair.first]))
         return

@@ -226,7 +226,7 @@ _PATHS = "./linux/build, a build tree of your own or an image in it"
 
 
 def image(value: object) -> object:
-    """An image of ``./lab image list``, or the path, with a slash in it, of a recipe or a disk of your own."""
+    """An image of ``./lab build images``, or the path, with a slash in it, of a recipe or a disk of your own."""
     if not isinstance(value, str) or not value.isprintable():
         raise mismatch(value, "expected an image's name")
     if "/" not in value and value not in images():

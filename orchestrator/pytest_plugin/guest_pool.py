@@ -149,7 +149,7 @@ class GuestOptions:
     timing: str
     """``instructions`` for the exact clock; ``kvm`` or ``tcg`` for a plain one; ``auto``: KVM where it is fast."""
     image: str | None
-    """A Debian on a disk: an image of ``./lab image list``, or the path of a recipe or a disk of your own."""
+    """A Debian on a disk: an image of ``./lab build images``, or the path of a recipe or a disk of your own."""
     channel: ChannelKind
     """How commands get in: ``framed``, the lab's own agent; ``ssh`` or ``serial``, which need an image."""
     data: tuple[Path, ...]

@@ -275,7 +275,9 @@ def check_baseline_name(name: str) -> None:
 def unknown_baseline(name: str, known: Mapping[str, Baseline]) -> UsageError:
     """The error for a baseline that is not there."""
     if not known:
-        return UsageError(f"unknown baseline '{name}'", hint=f"there is none yet: {PROGRAM} baseline set NAME RUN")
+        return UsageError(
+            f"unknown baseline '{name}'", hint=f"there is none yet: {PROGRAM} compare --set-baseline NAME RUN"
+        )
     return UsageError(unknown("baseline", name, known))
 
 

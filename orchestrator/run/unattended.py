@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
-from orchestrator.artifacts.boot_files import OUTPUT, STATUS, progress
+from orchestrator.artifacts.boot_files import OUTPUT, STATUS, progress, write_work
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.errors import EvidenceError, GuestError, GuestHang, UnsupportedError
 from orchestrator.guest.guest import Guest
@@ -79,11 +79,16 @@ def parse_steps(text: str) -> list[Step]:
     for line in text.splitlines():
         match = _STEP.fullmatch(line)
         if match is None or len(steps) == _MOST_STEPS:
-            near = text.splitlines()[max(0, len(steps) - _QUOTED_AROUND) : len(steps) + _QUOTED_AROUND]
-            raise EvidenceError(f"the work in the guest did not go as planned: {line[:200]!r}", detail=near)
+            refuse(text.splitlines(), len(steps), f"{line[:200]!r}")
         values = dict(pair.split("=", 1) for pair in match[3].split())
         steps.append(Step(match[1], tuple(match[2].split()), values))
     return steps
+
+
+def refuse(lines: Sequence[str], at: int, why: str) -> NoReturn:
+    """Raise EvidenceError with the reason why an output is invalid, and the lines around line ``at``."""
+    around = [line[:200] for line in lines[max(0, at - _QUOTED_AROUND) : at + _QUOTED_AROUND]]
+    raise EvidenceError(f"the work in the guest did not go as planned: {why}", detail=around)
 
 
 def of_command(steps: Sequence[Step], command: str, count: int) -> list[Step]:
@@ -167,25 +172,30 @@ def kernel_seconds(guest: Guest, kernel: Kernel) -> int | None:
 _QUOTED_LINES = 10
 
 
-@dataclass(frozen=True)
-class Work:
-    """What a guest does by itself: ``write`` makes the initramfs that has it, ``what`` is its name for a person.
+FiguresT = TypeVar("FiguresT")
 
-    ``inputs`` name the exact content of what it works on; ``time_limit`` is in seconds without progress.
+
+@dataclass(frozen=True)
+class Work(Generic[FiguresT]):
+    """What a guest does by itself: a script of ``images/unattended``, and how its output is read.
+
+    ``inputs`` name the exact content of what it works on.
     """
 
-    write: Callable[[Path], None]
-    what: str
-    time_limit: int
+    script: str
+    settings: Mapping[str, int | str]
+    files: Mapping[str, bytes | Path]
+    read: Callable[[str], FiguresT]
     inputs: Mapping[str, str] = field(default_factory=dict)
 
 
 @contextmanager
-def worked(session: Session, work: Work) -> Iterator[Worked]:
+def unattended_guest(session: Session, work: Work[Any], what: str, time_limit: int) -> Iterator[FinishedGuest]:
     """A guest that has ended its work well, for as long as results are read from it; it is killed at the end.
 
-    Raises EvidenceError with the work's last lines, GuestError with how far it had got, and UnsupportedError where the
-    kernel's symbols are not there to find its text by.
+    ``what`` is the work's name for a person, ``time_limit`` in seconds without progress. Raises EvidenceError with the
+    work's last lines, GuestError with how far it had got, and UnsupportedError where the kernel's symbols are not there
+    to find its text by.
     """
     code = session.artifacts.kernel.code
     if code is None:
@@ -201,18 +211,16 @@ def worked(session: Session, work: Work) -> Iterator[Worked]:
     counting = counting_together(machine, span.start)
     guest = Guest(replace(counting, initramfs=file, works_alone=True), directory, name)
     progress = WorkProgress(
-        session.report, f"{kernel}, {work.what}", lambda: kernel_seconds(guest, session.artifacts.kernel)
+        session.report, f"{kernel}, {what}", lambda: kernel_seconds(guest, session.artifacts.kernel)
     )
     try:
-        with storage_faults(directory):
-            work.write(file)
+        with storage_faults(directory), file.open("wb") as target:
+            write_work(target, machine.initramfs, work.script, work.settings, work.files)
         guest.say = session.report
         session.watch(guest)
-        session.report(f"booting {kernel} on {cpu} with {work.what} to do")
+        session.report(f"booting {kernel} on {cpu} with {what} to do")
         try:
-            guest.boot(
-                work.time_limit, progress.listen, lambda: before.append(guest.read_memory(span.start, span.size))
-            )
+            guest.boot(time_limit, progress.listen, lambda: before.append(guest.read_memory(span.start, span.size)))
             file.unlink(missing_ok=True)
             session.emit(GuestBooted(name, guest.command_line, work.inputs))
             check_cpus(guest)
@@ -222,11 +230,11 @@ def worked(session: Session, work: Work) -> Iterator[Worked]:
                 raise EvidenceError("the work in the guest did not end well", detail=detail)
             if not before:
                 raise EvidenceError("the guest did not stop before its work, so what it changed is not known")
-            yield Worked(guest, before[0], span)
+            yield FinishedGuest(guest, before[0], span)
         finally:
             guest.kill()
     except GuestError as error:
-        slow = f"if it was only slow: --set time_limit={2 * work.time_limit}" if isinstance(error, GuestHang) else ""
+        slow = f"if it was only slow: --set time_limit={2 * time_limit}" if isinstance(error, GuestHang) else ""
         raise GuestError(
             f"{error.what}; the work had got to: {progress.reached}",
             where=error.where,
@@ -242,7 +250,7 @@ def output_of(guest: Guest) -> str:
     return guest.get(OUTPUT).decode("ascii", errors="replace")
 
 
-class Worked(NamedTuple):
+class FinishedGuest(NamedTuple):
     """A guest that has worked, and the kernel's text before that: QEMU read it at ``span``."""
 
     guest: Guest
@@ -257,12 +265,12 @@ class Ending(NamedTuple):
     text: TextEvidence
 
 
-def close(worked: Worked) -> Ending:
+def collect_proof(finished: FinishedGuest) -> Ending:
     """What the work has left. Raises EvidenceError where something went wrong beside it, or changed text is left.
 
     Raises UnsupportedError where the kernel is of another build than its symbols.
     """
-    guest = worked.guest
+    guest = finished.guest
     guest.check_console()
     # The kernel takes it a second of its own time after it has booted, and a short work may have ended before. On an
     # idle host that second passes while the guest waits for us; on a busy one it had not.
@@ -271,4 +279,4 @@ def close(worked: Worked) -> Ending:
     check_clocksource(guest)
     taint = permitted_taint(guest)
     with step("compare the kernel's text with what it was"), valid_result():
-        return Ending(taint, text_since(guest, worked.text, worked.span))
+        return Ending(taint, text_since(guest, finished.text, finished.span))

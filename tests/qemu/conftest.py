@@ -60,7 +60,7 @@ def _kernels_in_the_cache(request: pytest.FixtureRequest) -> None:
     for name in names:
         is_bare = request.config.getoption("bare") and kernels()[name].source is not None
         if name != _BUILT_WHERE_MISSING and (is_bare or not is_in_cache(context, name)):
-            pytest.skip(f"{name} is not built yet; build it once: ./lab kernel build {name}")
+            pytest.skip(f"{name} is not built yet; build it once: ./lab build kernel {name}")
 
 
 @pytest.fixture(autouse=True)

@@ -79,7 +79,7 @@ def disk(
     if found is None and name == BUILT_WHERE_MISSING:
         found = ready_image(workshop, image(name))
     if found is None:
-        pytest.skip(f"{name} is not built yet; build it once: ./lab image build {name}")
+        pytest.skip(f"{name} is not built yet; build it once: ./lab build image {name}")
     raw = tmp_path_factory.mktemp("disk") / "raw"
     subprocess.run(["qemu-img", "convert", "-O", "raw", found.base, raw], check=True)
     yield Disk(found, raw)

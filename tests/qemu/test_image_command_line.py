@@ -111,7 +111,7 @@ def test_a_shell_in_an_image(tmp_path: Path, workshop: BuildContext) -> None:
 @pytest.mark.parametrize("channel", ["framed", "serial"])
 def test_systemd_is_ready_when_the_guest_is(command: CommandLine, workshop: BuildContext, channel: str) -> None:
     if cached_image(workshop, image(SYSTEMD)) is None:
-        pytest.skip(f"{SYSTEMD} is not built yet; build it once: ./lab image build {SYSTEMD}")
+        pytest.skip(f"{SYSTEMD} is not built yet; build it once: ./lab build image {SYSTEMD}")
     options = ("--image", SYSTEMD, "--memory", "512", "--channel", channel)
     done = command.run("exec", *options, "--", "systemctl", "is-system-running")
     assert (done.returncode, done.stdout) == (0, "running\n"), done.stderr

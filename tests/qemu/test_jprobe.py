@@ -159,7 +159,7 @@ def test_a_copy_in_an_unlucky_place_costs_no_instruction_more(
 @pytest.mark.qemu
 def test_an_image_changes_no_exact_value(workshop: BuildContext, tmp_path: Path) -> None:
     if cached_image(workshop, image(IMAGE)) is None:
-        pytest.skip(f"{IMAGE} is not built yet; build it once: ./lab image build {IMAGE}")
+        pytest.skip(f"{IMAGE} is not built yet; build it once: ./lab build image {IMAGE}")
     costs = []
     for name, arguments in (("without", ()), ("with", ("--set", f"image={IMAGE}"))):
         command = CommandLine(tmp_path / name)

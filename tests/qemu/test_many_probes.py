@@ -14,9 +14,7 @@ from command_line import CommandLine, qemus_by_pid
 from module_maker import ModuleMaker
 
 from orchestrator.benchmarks.registry import reports
-from orchestrator.benchmarks.scaling.kind import choose_addresses
-from orchestrator.benchmarks.scaling.report import ScalingCells, row_of, size_of
-from orchestrator.benchmarks.scaling.rows import kprobe_cache
+from orchestrator.benchmarks.scaling.report import ScalingCells, row_of
 from orchestrator.errors import GuestError
 from orchestrator.paths import data_dir
 from orchestrator.probes.loading import load
@@ -204,60 +202,6 @@ def test_more_probes_than_the_kernel_has_functions_are_unsupported(command: Comm
     (reason,) = {cell.reason for cell in records(command)}
     assert reason is not None
     assert "functions that take a kprobe, not 50000" in reason
-
-
-@pytest.mark.kernels("lab-i386-up")
-def test_the_model_finds_every_address(command: CommandLine, tmp_path: Path) -> None:
-    model = kprobe_cache().benchmarks["kpcache-model"]
-    rows = ", ".join(f"kpcache-model.{row}" for row in model.rows)
-    path = tmp_path / "model.yaml"
-    path.write_text(
-        "name: model\nkernels: [lab-i386-up]\nmachines: [{cpu: pentium4}]\n"
-        f"probes: [none, {rows}]\nbenchmark: {{name: kpcache-model, sizes: [500, 30000]}}\n"
-    )
-    finished = command.run("run", path)
-    assert finished.returncode == 0, finished.stderr
-    cells = {(size_of(cell), row_of(cell)): cell for cell in records(command)}
-
-    def cost(size: int, row: str) -> float:
-        overhead = cells[size, row].overhead
-        assert overhead is not None
-        return overhead
-
-    assert cost(30000, "list-6-any") > 20 * cost(500, "list-6-any")
-    # With few addresses asked for, the cache saves most of the walk; with any, it only comes on top.
-    assert cost(30000, "cache-6-few") < 0.6 * cost(30000, "list-6-few")
-    assert cost(30000, "cache-6-any") > cost(30000, "list-6-any")
-    hits = cells[30000, "cache-12-few"].parameters["cache_hits"]
-    assert isinstance(hits, int)
-    assert hits > 0.9 * 8192
-
-
-@pytest.mark.kernels("lab-i386-smp")
-@pytest.mark.guest(kernel="lab-i386-smp", cpu="pentium4", smp=2, timing="tcg")
-def test_what_is_taken_from_the_model_is_forgotten_on_every_cpu(ready: ReadyGuest, modules: ModuleMaker) -> None:
-    guest, module = ready.guest, modules.rendered("kpcache_model", {})
-    load(guest, module.name, module.file)
-    try:
-        parameters = f"/sys/module/{module.name}/parameters"
-
-        def send(command: str) -> str:
-            guest.put(command.encode(), f"{parameters}/do")
-            return guest.get(f"{parameters}/result").decode()
-
-        sites = choose_addresses(guest.get("/proc/kallsyms"), 2000, 1)
-        guest.put(b"".join(site.to_bytes(4, "little") for site in sites), f"/sys/kernel/debug/{module.name}/sites")
-        assert "filled=2000" in send("fill 2000 12")
-        send("access 0 1")
-        assert "wrong=0" in send("walk cache")
-        answer = dict(pair.split("=") for pair in send("remove 200").split())
-        assert (answer["cpus"], answer["wrong"]) == ("2", "0")
-        assert int(answer["asked"]) > 300  # twice two hundred, less those asked for before
-        for wrong in ("walk cache", "fill 2001 12", "fill 10 13", "fill 0 6", "access 101 1", "dance 1"):
-            with pytest.raises(GuestError, match="invalid argument"):
-                send(wrong)
-    finally:
-        guest.run(["rmmod", module.name])
 
 
 @pytest.mark.kernels("lab-i386-up")

@@ -243,12 +243,12 @@ def test_a_probe_that_copies_nothing_is_found_out(ready: ReadyGuest, modules: Mo
     try:
         for loop, probe in (("varargs_copied", "varargs_copy"), ("format_parsed", "format_copy")):
             loops.connect(loop, probe)
-            assert loops.per_round(loop, 10, copies=True) > 0
+            loops.timed(loop, 10, copies=True)
             loops.disconnect()
         # The copies of the run before are no copies of this one.
         loops.connect("varargs_copied", "varargs_empty")
         with pytest.raises(EvidenceError, match=r"the probe of varargs_copied copied '0 0+', and '1 [0-9a-f]+' was"):
-            loops.per_round("varargs_copied", 10, copies=True)
+            loops.timed("varargs_copied", 10, copies=True)
     finally:
         ready.guest.succeed(["rmmod", module.name])
 
@@ -267,7 +267,7 @@ def test_the_module_refuses_what_it_does_not_know(ready: ReadyGuest, modules: Mo
             loops.connect("registers", "fast_empty")
         loops.disconnect()
         with pytest.raises(GuestError):
-            loops.per_round("empty", 0)
+            loops.timed("empty", 0)
         with pytest.raises(EvidenceError, match="reports 0 places of nothing"):
             loops.address("nothing", "flag")
     finally:

@@ -27,7 +27,7 @@ NIGHTLY = pytest.mark.nightly("bpftrace starts anew for each one-liner: five min
 def _image_in_the_cache() -> None:
     """Skip where the image with bpftrace, which has 430 MB, is not there yet."""
     if cached_image(BuildContext(Cache(cache_dir()), offline=True), image(IMAGE)) is None:
-        pytest.skip(f"{IMAGE} is not built yet; build it once: ./lab image build {IMAGE}")
+        pytest.skip(f"{IMAGE} is not built yet; build it once: ./lab build image {IMAGE}")
 
 
 def measured(ready: ReadyGuest, context: BuildContext, text: str, **benchmark: object) -> CellRecord:

@@ -302,7 +302,7 @@ def test_systemd_is_restored_with_its_sshd(workshop: BuildContext, tmp_path: Pat
     """From the user's cache: it is saved the first time only, since it takes twenty seconds to boot."""
     recipe = image("debian-i386-systemd")
     if cached_image(workshop, recipe) is None:
-        pytest.skip(f"{recipe.name} is not built yet; build it once: ./lab image build {recipe.name}")
+        pytest.skip(f"{recipe.name} is not built yet; build it once: ./lab build image {recipe.name}")
     kernel = ready_kernel(workshop, kernels()["debian-686"])
     wanted = machine_for(workshop, kernel, Hardware(cpu("pentium4"), 1, 512, "tcg"), GuestDisks(recipe.name, "ssh"))
     own_facts = set()

@@ -19,7 +19,7 @@ _CODE = re.compile(
 )
 _BUILD = """`make -C kmods KDIR=BUILD_TREE` builds {module}.ko, which exports these functions.
 [kmods/README.md](../../kmods/README.md#with-make-alone) says how a module elsewhere is built with it. A template or a C
-file that `./lab kmod build` builds needs only the `#include`: it gets the implementation within it."""
+file that `./lab build module` builds needs only the `#include`: it gets the implementation within it."""
 
 
 _WITHIN = """A template or a C file that `./lab run`, `exec` or `kmod build` builds needs only the `#include`: it gets

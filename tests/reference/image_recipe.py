@@ -22,7 +22,7 @@ def page() -> str:
         "Recipes of images",
         [
             filled(
-                """A recipe is a YAML file, from which `./lab image build ./mine.yaml` builds a Debian for guests.
+                """A recipe is a YAML file, from which `./lab build image ./mine.yaml` builds a Debian for guests.
                 [Images](../images.md) says how a guest uses it."""
             ),
             fenced(_EXAMPLE, "yaml"),

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import capstone
-from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
 from elftools.elf.sections import SymbolTableSection
@@ -32,14 +31,6 @@ _ARCHITECTURES: Mapping[str, Arch] = {"EM_386": "i386", "EM_X86_64": "x86_64"}
 
 
 @dataclass(frozen=True)
-class Function:
-    """A function's code, and the names that relocations put into it, by their offset in bytes."""
-
-    code: bytes
-    references: Mapping[int, str]
-
-
-@dataclass(frozen=True)
 class Place:
     """A place in a section, by its offset in bytes."""
 
@@ -48,8 +39,8 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Variable:
-    """A variable and its size in bytes."""
+class Symbol:
+    """A function or a variable, and its size in bytes."""
 
     name: str
     place: Place
@@ -57,28 +48,39 @@ class Variable:
 
 
 @dataclass(frozen=True)
+class Reference:
+    """What a relocation refers to by name; its target, which is that of a pointer where the place holds data."""
+
+    name: str
+    target: Place | None
+
+
+@dataclass(frozen=True)
 class ObjectFile:
-    """A relocatable object. ``pointers`` are those that relocations put into the sections of variables."""
+    """A relocatable object; ``references`` are what its relocations put into each place."""
 
     arch: Arch
     compiler: str
-    functions: Mapping[str, Function]
-    variables: Sequence[Variable]
+    functions: Mapping[str, Symbol]
+    variables: Sequence[Symbol]
     sections: Mapping[str, bytes]
-    pointers: Mapping[Place, Place]
+    references: Mapping[Place, Reference]
+
+    def code(self, function: Symbol) -> bytes:
+        start = function.place.at
+        return self.sections.get(function.place.section, b"")[start : start + function.size]
 
     def text(self, place: Place) -> bytes:
         """The string at a place, without its end; empty where there is none."""
         content = self.sections.get(place.section, b"")
         return content[place.at :].split(b"\0")[0] if 0 <= place.at < len(content) else b""
 
-    def pointed(self, variable: Variable) -> Sequence[Place]:
+    def pointed(self, variable: Symbol) -> Sequence[Place]:
         """The targets of the pointers in a variable, in order."""
         start = variable.place.at
-        inside = (
-            Place(variable.place.section, at) for at in range(start, start + min(variable.size, _LARGEST_VARIABLE))
-        )
-        return [self.pointers[place] for place in inside if place in self.pointers]
+        places = (Place(variable.place.section, start + at) for at in range(min(variable.size, _LARGEST_VARIABLE)))
+        found = (self.references[place].target for place in places if place in self.references)
+        return [target for target in found if target is not None]
 
 
 def read_object(file: Path) -> ObjectFile:
@@ -99,50 +101,35 @@ def _read(elf: Any, file: Path) -> ObjectFile:
     table = elf.get_section_by_name(".symtab")
     if arch is None or elf["e_type"] != "ET_REL" or not isinstance(table, SymbolTableSection):
         raise ConfigError("is no relocatable object of x86", where=str(file))
-    references: dict[int, dict[int, str]] = {}
-    for section in elf.iter_sections():
-        if isinstance(section, RelocationSection):
-            references[section["sh_info"]] = {
-                relocation["r_offset"]: symbol.name or elf.get_section(symbol["st_shndx"]).name
-                for relocation in section.iter_relocations()
-                for symbol in [table.get_symbol(relocation["r_info_sym"])]
-            }
-    functions, variables = {}, []
+    found: dict[str, list[Symbol]] = {"STT_FUNC": [], "STT_OBJECT": []}
     for symbol in table.iter_symbols():
-        index = symbol["st_shndx"]
-        if symbol["st_info"]["type"] == "STT_OBJECT" and isinstance(index, int):
+        index, kind = symbol["st_shndx"], symbol["st_info"]["type"]
+        if kind in found and isinstance(index, int):
             place = Place(elf.get_section(index).name, symbol["st_value"])
-            variables.append(Variable(symbol.name, place, symbol["st_size"]))
-        if symbol["st_info"]["type"] == "STT_FUNC" and isinstance(index, int):
-            start, size = symbol["st_value"], symbol["st_size"]
-            code = elf.get_section(index).data()[start : start + size]
-            inside = {at - start: name for at, name in references.get(index, {}).items() if start <= at < start + size}
-            functions[symbol.name] = Function(code, inside)
+            found[kind].append(Symbol(symbol.name, place, symbol["st_size"]))
     comment = elf.get_section_by_name(".comment")
-    compiler = comment.data().split(b"\0")[0] or comment.data().strip(b"\0").split(b"\0")[0] if comment else b""
+    compiler = comment.data().strip(b"\0").split(b"\0")[0] if comment else b""
     sections = {section.name: section.data() for section in elf.iter_sections() if section["sh_type"] == "SHT_PROGBITS"}
+    functions = {one.name: one for one in found["STT_FUNC"]}
     name = compiler.decode("ascii", errors="replace")[:120]
-    return ObjectFile(arch, name, functions, variables, sections, dict(_pointers(elf, table)))
+    return ObjectFile(arch, name, functions, found["STT_OBJECT"], sections, dict(_references(elf, table)))
 
 
-def _pointers(elf: Any, table: SymbolTableSection) -> Iterator[tuple[Place, Place]]:
-    """Pointers in the sections that are written; the offset is in the relocation (RELA), or where it is to be put."""
+def _references(elf: Any, table: SymbolTableSection) -> Iterator[tuple[Place, Reference]]:
+    """What each place refers to; a target's offset is in the relocation (RELA), or where it is to be put."""
     for section in elf.iter_sections():
         if not isinstance(section, RelocationSection):
             continue
         home = elf.get_section(section["sh_info"])
-        if home["sh_type"] != "SHT_PROGBITS" or not home["sh_flags"] & SH_FLAGS.SHF_WRITE:
-            continue
-        content = home.data()
+        content = home.data() if home["sh_type"] == "SHT_PROGBITS" else b""
         for relocation in section.iter_relocations():
-            at = relocation["r_offset"]
-            symbol = table.get_symbol(relocation["r_info_sym"])
+            at, symbol = relocation["r_offset"], table.get_symbol(relocation["r_info_sym"])
             index = symbol["st_shndx"]
-            if not isinstance(index, int):
-                continue
+            of_section = elf.get_section(index).name if isinstance(index, int) else None
             stored = int.from_bytes(content[at : at + 4], "little", signed=True)
             beyond = relocation["r_addend"] if section.is_RELA() else stored
-            yield Place(home.name, at), Place(elf.get_section(index).name, symbol["st_value"] + beyond)
+            target = None if of_section is None else Place(of_section, symbol["st_value"] + beyond)
+            yield Place(home.name, at), Reference(symbol.name or of_section or "", target)
 
 
 # The code that a marker adds to a function, and the annotated disassembly.
@@ -179,13 +166,12 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Paths:
-    """A function's code by path, in bytes, and its listing.
+    """Bytes of a function's unlikely path, and its listing.
 
     ``marker`` is the marker's own bytes in the likely path, ``flag`` the bytes of memory that it reads; both are 0
     without a marker.
     """
 
-    likely: int
     unlikely: int
     marker: int
     flag: int
@@ -197,12 +183,12 @@ def paths(found: ObjectFile, name: str) -> Paths:
     function = found.functions.get(name)
     if function is None:
         raise EvidenceError(f"the object has no function {name}")
-    code = {one.at: one for one in _instructions(function, found.arch)}
+    code = {one.at: one for one in _instructions(found, function)}
     likely = _likely(code, name)
     # Padding may follow the function's return; no path reaches it.
     unlikely = _reachable(code, likely)
     cold = found.functions.get(f"{name}.cold")
-    beyond = list(_instructions(cold, found.arch)) if cold else []
+    beyond = list(_instructions(found, cold)) if cold else []
     listing = [
         _line(one, _UNLIKELY if one.at in unlikely else _LIKELY)
         for one in code.values()
@@ -213,7 +199,6 @@ def paths(found: ObjectFile, name: str) -> Paths:
     end = next((n for n, one in enumerate(way) if n > start and one.is_conditional), start - 1)
     marker = way[start : end + 1]
     return Paths(
-        likely=sum(len(one.code) for one in way),
         unlikely=sum(len(code[at].code) for at in unlikely) + sum(len(one.code) for one in beyond),
         marker=sum(len(one.code) for one in marker),
         flag=sum(one.reads for one in marker if one.refers == MARKER_DATA),
@@ -221,32 +206,33 @@ def paths(found: ObjectFile, name: str) -> Paths:
     )
 
 
-def _instructions(function: Function, arch: Arch) -> Iterator[Instruction]:
-    machine = capstone.Cs(capstone.CS_ARCH_X86, _MODES[arch])
+def _instructions(found: ObjectFile, function: Symbol) -> Iterator[Instruction]:
+    machine = capstone.Cs(capstone.CS_ARCH_X86, _MODES[found.arch])
     machine.syntax = capstone.CS_OPT_SYNTAX_ATT
     machine.detail = True
-    for one in machine.disasm(function.code, 0):
+    section, start = function.place.section, function.place.at
+    for one in machine.disasm(found.code(function), 0):
         at, size, mnemonic, operands = one.address, one.size, one.mnemonic, one.op_str
-        refers = next((word for place, word in function.references.items() if at <= place < at + size), None)
+        inside = (Place(section, start + at + byte) for byte in range(size))
+        refers = next((found.references[place].name for place in inside if place in found.references), None)
         branch = mnemonic.startswith("j")
-        inside = branch and refers is None and re.fullmatch(r"(0x)?[0-9a-f]+", operands) is not None
+        stays = branch and refers is None and re.fullmatch(r"(0x)?[0-9a-f]+", operands) is not None
         always = mnemonic == "jmp"
-        ends = mnemonic in _ENDS or (always and not inside)
+        ends = mnemonic in _ENDS or (always and not stays)
         yield Instruction(
             at=at,
-            code=function.code[at : at + size],
+            code=bytes(one.bytes),
             text=f"{mnemonic} {operands}".strip(),
             refers=refers,
             reads=sum(
                 o.size for o in one.operands if o.type == capstone.x86.X86_OP_MEM and o.access & capstone.CS_AC_READ
             ),
             is_conditional=branch and not always,
-            leads=[*([] if ends or always else [at + size]), *([int(operands, 16)] if inside else [])],
+            leads=[*([] if ends or always else [at + size]), *([int(operands, 16)] if stays else [])],
         )
 
 
 def _likely(code: Mapping[int, Instruction], name: str) -> list[int]:
-    """The offsets of the instructions on the way from the function's entry to its return."""
     found: list[int] = []
     at = 0
     while at in code and at not in found:
@@ -278,8 +264,6 @@ def _line(one: Instruction, mark: str) -> str:
         notes.append("<-- call" if one.refers is None or one.refers == MARKER_DATA else "")
     return f"{one.at:4x}: {one.code.hex(' '):<30} {mark} {one.text} {' '.join(notes)}".rstrip()
 
-
-# Bytes that a marker of each flavour adds to an object.
 
 Flavour = Literal["optimized", "generic"]
 
@@ -335,7 +319,7 @@ def _size(found: ObjectFile, function: str, name: bytes) -> MarkerSize:
     )
 
 
-def _marker_variable(found: ObjectFile, name: bytes) -> Variable:
+def _marker_variable(found: ObjectFile, name: bytes) -> Symbol:
     """The marker of that name: a variable whose first two pointers lead to its name and its format."""
     for variable in found.variables:
         if variable.place.section == MARKER_DATA:
@@ -345,15 +329,15 @@ def _marker_variable(found: ObjectFile, name: bytes) -> Variable:
     raise EvidenceError(f"the object has no marker {name.decode('ascii')}")
 
 
-def _sites(found: ObjectFile, marker: Variable) -> int:
+def _sites(found: ObjectFile, marker: Symbol) -> int:
     """Bytes of the marker's entries in the list of sites: each entry begins with a pointer to its marker."""
     heads = {
-        place.at: target
-        for place, target in found.pointers.items()
-        if place.section == SITES and target.section == MARKER_DATA
+        place.at: one.target
+        for place, one in found.references.items()
+        if place.section == SITES and one.target is not None and one.target.section == MARKER_DATA
     }
     bounds = [*sorted(heads), len(found.sections.get(SITES, b""))]
-    size = sum(behind - at for at, behind in pairwise(bounds) if heads[at] == Place(MARKER_DATA, marker.place.at))
+    size = sum(behind - at for at, behind in pairwise(bounds) if heads[at] == marker.place)
     if not size:
         raise EvidenceError(f"the object does not list where the marker {marker.name} is")
     return size
@@ -386,10 +370,10 @@ def listing_lines(found: ObjectFile) -> Iterator[str]:
         yield from lines
 
 
-def _rows(sizes: list[MarkerSize]) -> list[Row]:
+def _rows(sizes: Sequence[MarkerSize]) -> list[Row]:
     published = list(marker_benchmarks().sizes.values())
     # In the document the flag is a marker's only part in .data; here it is in __marker_data.
-    pairs: list[tuple[str, list[int], list[int | str]]] = [
+    pairs: list[tuple[str, Sequence[object], Sequence[object]]] = [
         (".text, likely path", [one.likely for one in sizes], [one.likely for one in published]),
         (".text, unlikely path", [one.unlikely for one in sizes], [one.unlikely for one in published]),
         ("flag that is loaded", [one.flag for one in sizes], [one.flag for one in published]),
@@ -397,10 +381,10 @@ def _rows(sizes: list[MarkerSize]) -> list[Row]:
         (".rodata, name", [one.name for one in sizes], ["its length"] * 2),
         (".rodata, format", [one.format for one in sizes], ["-"] * 2),
     ]
-    for index, section in enumerate(sizes[0].sections):
-        theirs: list[int | str] = [list(one.sections.values())[index] for one in published]
-        pairs.append((section, [one.sections[section] for one in sizes], theirs))
+    theirs = zip(*(one.sections.values() for one in published), strict=True)
+    for section, documented in zip(sizes[0].sections, theirs, strict=True):
+        pairs.append((section, [one.sections[section] for one in sizes], documented))
     return [
-        Row(label, [str(number) for pair in zip(ours, theirs, strict=True) for number in pair])
-        for label, ours, theirs in pairs
+        Row(label, [str(one) for pair in zip(ours, documented, strict=True) for one in pair])
+        for label, ours, documented in pairs
     ]

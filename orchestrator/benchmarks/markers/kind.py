@@ -69,11 +69,6 @@ class MarkerLoops:
     module_name: str
     left: Callable[[], float] = lambda: COMMAND_LIMIT
 
-    def per_round(self, loop: str, rounds: int, *, copies: bool = False) -> float:
-        """TSC units of one round: instructions on the exact clock."""
-        once, twice = self.timed(loop, rounds, copies=copies)
-        return (twice - once) / rounds
-
     def timed(self, loop: str, rounds: int, *, copies: bool = False) -> tuple[int, int]:
         """TSC units of so many rounds, and of twice as many.
 
@@ -112,10 +107,7 @@ class MarkerLoops:
 
         An address where what it calls is no probe of the module's.
         """
-        (text, *more) = self._lines("probe") or [""]
-        if more or not re.fullmatch(r"-|\w{1,40}", text):
-            raise EvidenceError(f"the module reports probe={text[:40]!r}")
-        return text
+        return self._reported("probe", r"-|\w{1,40}")
 
     def disconnect(self) -> None:
         self._put("armed", "-")
@@ -155,10 +147,13 @@ class MarkerLoops:
         return kernel_value(self.guest, self._file(parameter)).splitlines()
 
     def _number(self, parameter: str) -> int:
+        return int(self._reported(parameter, r"\d{1,18}"))
+
+    def _reported(self, parameter: str, pattern: str) -> str:
         (text, *more) = self._lines(parameter) or [""]
-        if more or not re.fullmatch(r"\d{1,18}", text):
+        if more or not re.fullmatch(pattern, text):
             raise EvidenceError(f"the module reports {parameter}={text[:40]!r}")
-        return int(text)
+        return text
 
     def _file(self, parameter: str) -> str:
         return f"/sys/module/{self.module_name}/parameters/{parameter}"
@@ -301,8 +296,10 @@ class _Marker:
         self.check_probe(probe, "after the exchange")
         return hits, int3
 
-    def check_same(self, before: bytes, when: str) -> None:
-        _check_same(self.look(), before, when)
+    def check_same(self, before: bytes, when: str, live: bytes | None = None) -> None:
+        live = self.look() if live is None else live
+        if live != before:
+            raise EvidenceError(f"{when}, the marker's bytes changed from {before.hex(' ')} to {live.hex(' ')}")
 
     def check_probe(self, probe: str | None, when: str) -> None:
         """The marker must call this probe; None: nothing is connected."""
@@ -321,7 +318,7 @@ class _Marker:
     def check_patched(self, probe: str | None, live: bytes, original: bytes, when: str) -> None:
         """The place must be patched where a probe is connected, and original without one."""
         if probe is None:
-            _check_same(live, original, when)
+            self.check_same(original, when, live)
             return
         right = {
             "immediate": live == b"\xb0\x01",
@@ -333,11 +330,6 @@ class _Marker:
         }[self.row.place]
         if not right:
             raise EvidenceError(f"{when}, nothing is connected to {self.row.loop}: its bytes are {live.hex(' ')}")
-
-
-def _check_same(live: bytes, original: bytes, when: str) -> None:
-    if live != original:
-        raise EvidenceError(f"{when}, the marker's bytes changed from {original.hex(' ')} to {live.hex(' ')}")
 
 
 def _samples(
@@ -369,9 +361,6 @@ def _loaded(guest: Guest, module: Module, deadline: CellDeadline) -> Iterator[Ma
         guest.run(["rmmod", module.name])
         raise
     guest.succeed(["rmmod", module.name])
-
-
-# The table, its cells, and the kind.
 
 
 class MarkersBenchmark(BenchmarkChoice):
@@ -414,7 +403,8 @@ class MarkersKind(BenchmarkKind):
         return {f"{PREFIX}{row}": BENCHMARK for row in marker_benchmarks().rows}
 
     def lists(self) -> Mapping[str, Listing]:
-        return {"markers": Listing(("name", "loop", "rounds"), _rows)}
+        rows = [(f"{PREFIX}{name}", row.title, row.rounds) for name, row in marker_benchmarks().rows.items()]
+        return {"markers": Listing(("name", "loop", "rounds"), lambda: rows)}
 
     def cells(self, name: str | None, table: MarkersTable) -> Generator[MarkerCell, None, None]:
         for place, rows in table.places(name):
@@ -479,10 +469,6 @@ def unsupported_reason(kernel: Kernel, cell: MarkerCell) -> str | None:
         other = "lab-x86_64-smp-preempt" if kernel.spec.arch == "x86_64" else "lab-i386-smp-preempt"
         return f"this kernel has no preemption to disable; take a preemptible one, such as {other}"
     return None
-
-
-def _rows() -> Sequence[Sequence[object]]:
-    return [(f"{PREFIX}{name}", row.title, row.rounds) for name, row in marker_benchmarks().rows.items()]
 
 
 KIND = MarkersKind()

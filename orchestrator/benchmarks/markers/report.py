@@ -26,8 +26,6 @@ from orchestrator.report.sheet import (
 )
 from orchestrator.results.contract import CellRecord
 
-# The microbenchmarks of the markers document of 2006: each loop, and the differences that the document derives.
-
 
 def _sheet(panel: Panel) -> Sheet:
     document, first = marker_benchmarks(), panel.first
@@ -57,7 +55,6 @@ def _sheet(panel: Panel) -> Sheet:
 
 
 def _findings(panel: Panel) -> Iterator[Finding]:
-    """The loop that costs most, and the last of the document's conclusions that can be drawn."""
     yield from overhead_findings(panel.cells, _row_name, panel.place(panel.first.table))
     document, cells = marker_benchmarks(), _by_row(panel)
     for one in reversed(document.conclusions):
@@ -93,7 +90,6 @@ def _blocks(cells: Mapping[str, CellRecord], footnotes: Footnotes) -> Iterator[S
 
 
 def _less(cells: Mapping[str, CellRecord], name: str, minus: str, what: str, published: float | None) -> Row:
-    """What a row's loop takes more than another one."""
     return Row(
         f"  {what}", ["", figure(_difference(cells, name, minus), cells[name].unit), published_figure(published)]
     )

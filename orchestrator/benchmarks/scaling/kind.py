@@ -10,13 +10,14 @@ import struct
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, product
 from pathlib import Path
 from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator
 
-from orchestrator.artifacts.boot_files import with_work
+from orchestrator.artifacts.boot_files import unattended_scripts
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernel_build import MAINLINE_HASH_BITS
 from orchestrator.artifacts.kernels import Kernel
@@ -29,7 +30,6 @@ from orchestrator.benchmarks.scaling.outputs import (
     read_driver,
     read_events,
     read_load,
-    read_model,
 )
 from orchestrator.benchmarks.scaling.rows import LOAD_BENCHMARK, LOOKUPS, kprobe_cache, scaling_row
 from orchestrator.catalog.cpus import CacheName, cpu_caches
@@ -42,7 +42,6 @@ from orchestrator.experiment.fields import Entries, one_of, whole
 from orchestrator.experiment.problems import Problem, mismatch
 from orchestrator.experiment.table import BenchmarkChoice, BenchmarkEntry, Listing, RowsTable
 from orchestrator.guest.guest import at_rest
-from orchestrator.paths import data_dir
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, Symbols
 from orchestrator.profile.profiled import Counter, stored
 from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence, valid_result
@@ -60,18 +59,17 @@ from orchestrator.run.boot import (
     unsupported,
 )
 from orchestrator.run.guests import CLOCKSOURCE, KernelFunctions, kernel_functions
-from orchestrator.run.unattended import Ending, Work, close, output_of, worked
+from orchestrator.run.unattended import Ending, Work, collect_proof, output_of, unattended_guest
 from orchestrator.steps import step
 
 # The profile of the steps of one row, and what the functions that find a kprobe missed in models of caches.
 
 _CACHES: tuple[CacheName, ...] = ("l1d", "l2")
-_Profile = tuple[ProfileEvidence, Mapping[str, int]]
+_Profile = tuple[ProfileEvidence | None, Mapping[str, int]]
 """The proof, and misses as a cell's parameters: of each cache in all, and of each function."""
 
 
 def _profiled_steps(counts: Counter, steps: MarkedSteps, cell: str, file: Path) -> _Profile:
-    """Write the profile of a row's steps. Raises EvidenceError unless all was counted."""
     last = max(*steps.numbers, steps.again or 0)
     if last >= len(counts.regions):
         raise EvidenceError(f"QEMU has kept {len(counts.regions)} steps, and not step {last}")
@@ -97,9 +95,6 @@ _SPARE = 1.1
 """Candidates for each address that is needed: kprobes refuse one function in a hundred."""
 _EVENT_SPARE = 1.5
 """The same for events: these also refuse what ftrace must not trace, up to a third of a kernel's functions."""
-_SPACING = 16
-"""Bytes between a model's addresses within a function: the alignment of the kernel's functions."""
-_PARTS = 8
 
 
 def choose_sites(listing: bytes, blacklist: bytes, count: int, seed: int, spare: float = _SPARE) -> list[int]:
@@ -136,28 +131,6 @@ def _allowed(listing: bytes, blacklist: bytes, count: int) -> list[int]:
     return allowed
 
 
-def choose_addresses(listing: bytes, count: int, seed: int) -> list[int]:
-    """``count`` addresses of the kernel's text for the model, which puts no probe there.
-
-    They are the starts of functions and, where these are too few, places inside functions.
-    """
-    known = functions(listing)
-    ends = [*known[1:], known[-1]]
-    found: list[int] = []
-    for part in range(_PARTS):
-        found += [
-            start + part * _SPACING
-            for start, end in zip(known, ends, strict=True)
-            if not part or start + part * _SPACING < end
-        ]
-        if len(found) >= count:
-            break
-    else:
-        raise UnsupportedError(f"this kernel's functions have {len(found)} places, not {count}")
-    random.Random(seed).shuffle(found)  # noqa: S311 - as above
-    return found[:count]
-
-
 def functions(listing: bytes) -> list[int]:
     """The addresses of a kernel's own functions, each once, in order: from _stext to _etext.
 
@@ -180,31 +153,26 @@ def functions(listing: bytes) -> list[int]:
 _WORDS: Mapping[Arch, str] = {"i386": "<I", "x86_64": "<Q"}
 
 
-@dataclass(frozen=True)
-class ScalingWork:
-    """Files of the work, by name, and the reader of its output: it takes that and the number of probes."""
+def scaling_files(
+    script: str, lists: KernelFunctions, arch: Arch, probes: int, seed: int
+) -> tuple[Mapping[str, bytes | Path], Callable[[str], ScalingFigures]]:
+    """What a script with ``probes`` probes works on, and the reader of its output.
 
-    files: Mapping[str, bytes]
-    read: Callable[[str, int], ScalingFigures]
-
-
-def scaling_work(script: str, lists: KernelFunctions, arch: Arch, probes: int, seed: int) -> ScalingWork:
-    """The work of a script on ``probes`` probes. Raises UnsupportedError where the kernel has too few functions."""
-    if script == "kpcache_model":
-        return ScalingWork({"sites": _binary(choose_addresses(lists.symbols, probes, seed), arch)}, read_model)
+    Raises UnsupportedError where the kernel has too few functions.
+    """
     events = script in ("kpcache_events", "kpcache_load")
     choose = choose_sites_by_name if script == "kpcache_load" else choose_sites
     sites = choose(lists.symbols, lists.blacklist, probes, seed, _EVENT_SPARE if events else _SPARE)
     if not events:
-        return ScalingWork({"sites": _binary(sites, arch)}, read_driver)
+        return {"sites": _binary(sites, arch)}, partial(read_driver, probes=probes)
     target = Symbols(lists.symbols).address(TARGET[arch])
     sites = [target, *(site for site in sites if site != target)]
     addresses = "".join(f"{site:x}\n" for site in sites)
-    files = {"sites": _binary(sites, arch), "addresses": addresses.encode()}
+    files: dict[str, bytes | Path] = {"sites": _binary(sites, arch), "addresses": addresses.encode()}
     if script == "kpcache_events":
-        return ScalingWork(files, read_events)
-    loads = data_dir("images") / "unattended" / "loads"
-    return ScalingWork({**files, **{file.name: file.read_bytes() for file in sorted(loads.iterdir())}}, read_load)
+        return files, partial(read_events, probes=probes)
+    loads = unattended_scripts() / "loads"
+    return {**files, **{file.name: file for file in sorted(loads.iterdir())}}, partial(read_load, probes=probes)
 
 
 def _binary(sites: Sequence[int], arch: Arch) -> bytes:
@@ -235,10 +203,6 @@ _CACHE = "kpcache"
 """The per-CPU object of images/patches/kprobe-cache.patch."""
 
 
-_Done = tuple[ScalingFigures, Ending, Mapping[str, str | int | bool], Mapping[str, _Profile]]
-"""The work's figures, what it has left, facts about it and the kernel, and the profiles by row."""
-
-
 def measure_rows(session: Session, cells: Sequence[ScalingCell]) -> Generator[CellRecord, None, None]:
     """The records of all rows of one size. Raises EvidenceError, GuestError, UnsupportedError for all of them."""
     for one in cells:
@@ -247,44 +211,33 @@ def measure_rows(session: Session, cells: Sequence[ScalingCell]) -> Generator[Ce
     task, benchmark, artifacts = cell.task, kprobe_cache().benchmarks[cell.benchmark], session.artifacts
     module, kernel = session.setup(cell).setup, artifacts.kernel
     lists = kernel_functions(session.context, kernel, artifacts.machine, session.watch)
-    work = scaling_work(benchmark.script, lists, kernel.spec.arch, task.size, task.seed)
-    files = {f"{module.name}.ko": module.file.read_bytes(), **work.files}
+    files, read = scaling_files(benchmark.script, lists, kernel.spec.arch, task.size, task.seed)
+    files = {f"{module.name}.ko": module.file, **files}
     # With ftrace the time to enable a probe grows with their number: a rehearsal would double a long boot.
     rehearse = kernel.config.get("CONFIG_KPROBES_ON_FTRACE") != "y"
     settings = {"probes": task.size, "seed": task.seed, "rehearse": int(rehearse)}
-    image = with_work(artifacts.machine.initramfs, benchmark.script, settings, files)
-
-    def write(file: Path) -> None:
-        file.write_bytes(image)
-
-    with worked(session, Work(write, f"{task.size} probes", cell.time_limit)) as worker:
-        guest = worker.guest
+    work = Work(benchmark.script, settings, files, read)
+    with unattended_guest(session, work, f"{task.size} probes", cell.time_limit) as finished:
+        guest = finished.guest
         if functions(guest.get(KALLSYMS, largest=KALLSYMS_MAX)) != functions(lists.symbols):
             raise EvidenceError("the guest's kernel has its functions elsewhere than in the boot that listed them")
-        figures = work.read(output_of(guest), task.size)
-        counts = None if guest.machine.counter is None else Counter.after_work(guest, module)
-        profiles = {} if counts is None else _profiles(session, cells, counts, figures)
-        ending = close(worker)
+        figures = work.read(output_of(guest))
+        profiles = {}
+        if guest.machine.counter is not None:
+            counts = Counter.after_work(guest, module)
+            with at_rest(guest):
+                for one in cells:
+                    file, steps = session.profile_file(one), figures.marked.get(one.task.name)
+                    if file is not None and steps is not None:
+                        with step(f"profile {one.id}"):
+                            profiles[one.task.name] = _profiled_steps(counts, steps, one.id, file)
+        ending = collect_proof(finished)
     facts = {**_kernel_facts(kernel, lists.symbols), **figures.facts}
-    yield from [_record(session, one, (figures, ending, facts, profiles)) for one in cells]
-
-
-def _profiles(
-    session: Session, cells: Sequence[ScalingCell], counts: Counter, figures: ScalingFigures
-) -> Mapping[str, _Profile]:
-    """The profiles of the cells that are to have one, by row; each is of the steps that the row's figures are of."""
-    found = {}
-    with at_rest(counts.guest):
-        for cell in cells:
-            file, steps = session.profile_file(cell), figures.marked.get(cell.task.name)
-            if file is not None and steps is not None:
-                with step(f"profile {cell.id}"):
-                    found[cell.task.name] = _profiled_steps(counts, steps, cell.id, file)
-    return found
+    for one in cells:
+        yield _record(one, session.setup(one).notes, figures, facts, ending, profiles.get(one.task.name, (None, {})))
 
 
 def _kernel_facts(kernel: Kernel, symbols: bytes) -> dict[str, str | int | bool]:
-    """The kernel's data structures that find a kprobe."""
     bits = kernel.config.get("CONFIG_KPROBE_HASH_BITS", MAINLINE_HASH_BITS)
     has_cache = kernel.config.get("CONFIG_KPROBE_CACHE") == "y"
     cache = Symbols(symbols).object_size(_CACHE) if has_cache else None
@@ -296,18 +249,23 @@ def _kernel_facts(kernel: Kernel, symbols: bytes) -> dict[str, str | int | bool]
     }
 
 
-def _record(session: Session, cell: ScalingCell, done: _Done) -> CellRecord:
-    figures, ending, facts, profiles = done
-    row, is_baseline = cell.task.name, cell.task.row == BASELINE
+def _record(
+    cell: ScalingCell,
+    notes: Sequence[str],
+    figures: ScalingFigures,
+    facts: Mapping[str, str | int | bool],
+    ending: Ending,
+    profiled: _Profile,
+) -> CellRecord:
+    row, is_baseline, (profile, misses) = cell.task.name, cell.task.row == BASELINE, profiled
     samples, proof, baseline = figures.samples[row], figures.proof, mean(figures.samples[BASELINE])
     overhead = mean(samples) - baseline if is_baseline or row in figures.compared else None
-    profile, misses = profiles.get(row, (None, {}))
     with valid_result():
         return CellRecord(
             **identity(cell),
             parameters={**cell.parameters, **facts, **figures.row_facts.get(row, {}), **misses},
             status="ok",
-            notes=session.setup(cell).notes,
+            notes=tuple(notes),
             samples=samples,
             value=mean(samples),
             overhead=overhead,
@@ -333,8 +291,6 @@ def _record(session: Session, cell: ScalingCell, done: _Done) -> CellRecord:
             profile=profile,
         )
 
-
-# The table, its cells, and the kind.
 
 MOST_PROBES = 50_000
 _MOST_SIZES = 20
@@ -366,9 +322,8 @@ class ScalingBenchmark(BenchmarkChoice):
 
 
 def _with_sizes(benchmark: ScalingBenchmark) -> ScalingBenchmark:
-    return benchmark.model_copy(
-        update={"sizes": benchmark.sizes or tuple(kprobe_cache().benchmarks[benchmark.name].sizes)}
-    )
+    sizes = benchmark.sizes or tuple(kprobe_cache().benchmarks[benchmark.name].sizes)
+    return benchmark.model_copy(update={"sizes": sizes})
 
 
 class ScalingTable(RowsTable):
@@ -414,7 +369,9 @@ class ScalingKind(BenchmarkKind):
         return {f"{name}.{row}": name for name, one in kprobe_cache().benchmarks.items() for row in one.rows}
 
     def lists(self) -> Mapping[str, Listing]:
-        return {"kpcache": Listing(("name", "what", "each"), _rows)}
+        known = {row: scaling_row(row) for row in self.rows()}
+        rows = [(name, row.title, row.each) for name, row in known.items() if row is not None]
+        return {"kpcache": Listing(("name", "what", "each"), lambda: rows)}
 
     def cells(self, name: str | None, table: ScalingTable) -> Generator[ScalingCell, None, None]:
         benchmark = table.benchmark
@@ -457,10 +414,6 @@ def _prepared(context: BuildContext, kernel: Kernel, cell: ScalingCell) -> Prepa
     if isinstance(module, BuildError):
         return failed(module)
     return Ready(module, (module,), (*smp_note(kernel, cell.smp), *compiler_note(kernel, module)))
-
-
-def _rows() -> Sequence[Sequence[object]]:
-    return [(row, title.title, title.each) for row in KIND.rows() if (title := scaling_row(row)) is not None]
 
 
 KIND = ScalingKind()

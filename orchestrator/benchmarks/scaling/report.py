@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The report of benchmarks of many probes: findings, charts, loads, and the model of the cache."""
+"""The report of benchmarks of many probes: a column for each kernel, the growth with the number of probes, curves."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 
 from orchestrator.benchmarks.scaling.rows import (
     EVENTS_BENCHMARK,
     LOAD_BENCHMARK,
     LOOKUPS,
-    MODEL_BENCHMARK,
-    ScalingRow,
     kprobe_cache,
     scaling_row,
 )
@@ -31,16 +30,16 @@ from orchestrator.report.sheet import (
     Row,
     Sheet,
     figure,
-    hit_facts,
     proof_lists,
     signed_figure,
     unit_name,
 )
-from orchestrator.results.contract import CellRecord, Evidence
+from orchestrator.results.contract import CellRecord
 from orchestrator.results.statistics import Growth, growth, mean
 
 _Cells = Sequence[CellRecord | None]
 """A cell for each column of a table, where there is one."""
+_Points = list[tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -53,19 +52,23 @@ class ScalingCells:
     def of(cls, group: Group) -> ScalingCells:
         return cls([cell for panel in group for cell in panel.cells])
 
-    @property
+    @cached_property
     def kernels(self) -> list[str]:
-        """Those without a cache first, of these the one with the fewest lists."""
+        """The columns: those without a cache first, of these the one with the fewest lists."""
         found = dict.fromkeys(cell.kernel for cell in self.cells)
         return sorted(found, key=lambda kernel: (self.cache(kernel), self.bits(kernel) or 0))
 
-    @property
+    @cached_property
     def sizes(self) -> list[int]:
         return sorted({size_of(cell) for cell in self.cells})
 
+    @cached_property
+    def _by_place(self) -> Mapping[tuple[str, str, int], CellRecord]:
+        return {place_of(cell): cell for cell in self.cells}
+
     def cell(self, kernel: str, row: str, size: int) -> CellRecord | None:
         """One cell; the baseline's row is BASELINE."""
-        return next((one for one in self.cells if place_of(one) == (kernel, row, size)), None)
+        return self._by_place.get((kernel, row, size))
 
     def across(self, row: str, size: int) -> _Cells:
         return [self.cell(kernel, row, size) for kernel in self.kernels]
@@ -78,11 +81,11 @@ class ScalingCells:
     def cache(self, kernel: str) -> bool:
         return bool(self._fact(kernel, "kprobe_cache"))
 
-    def totals(self, kernel: str, row: str) -> list[tuple[float, float]]:
+    def totals(self, kernel: str, row: str) -> _Points:
         """For each size: the number of probes, and the cost of all of them in the cells' unit."""
         return [steps[-1] for size in self.sizes if (steps := self.steps(kernel, row, size))]
 
-    def steps(self, kernel: str, row: str, size: int) -> list[tuple[float, float]]:
+    def steps(self, kernel: str, row: str, size: int) -> _Points:
         """For each step of one size: the number of probes done so far, and their cost."""
         cell = self.cell(kernel, row, size)
         step = cell.parameters.get("step") if cell else None
@@ -91,33 +94,32 @@ class ScalingCells:
         sums = accumulate(sample * step for sample in cell.samples)
         return [(float((number + 1) * step), total) for number, total in enumerate(sums)]
 
+    def largest(self, kernel: str, row: str) -> CellRecord | None:
+        """The cell with the largest number of probes that there are figures of."""
+        cells = (self.cell(kernel, row, size) for size in reversed(self.sizes) if self.steps(kernel, row, size))
+        return next(cells, None)
+
     def growth_by_steps(self, kernel: str, row: str) -> Growth | None:
         """Growth of the largest size's total cost with the number done, fitted to the cost of one in each step.
 
         The errors of steps are independent, those of running sums are not. A cost of one that grows like n to the
         power of p makes a total that grows like n to the power of p + 1.
         """
-        size = self.largest(kernel, row)
-        cell = self.cell(kernel, row, size) if size else None
+        cell = self.largest(kernel, row)
         # A step's mean cost belongs to the middle of the step, not to its end.
         found = growth([(number + 0.5, sample) for number, sample in enumerate(cell.samples)]) if cell else None
         if found is None:
             return None
         return Growth(1 + found.exponent, found.interval and (1 + found.interval[0], 1 + found.interval[1]))
 
-    def largest(self, kernel: str, row: str) -> int | None:
-        """The largest number of probes that there are figures of."""
-        return next((size for size in reversed(self.sizes) if self.steps(kernel, row, size)), None)
-
-    def overheads(self, kernel: str, row: str) -> list[tuple[float, float]]:
+    def overheads(self, kernel: str, row: str) -> _Points:
         """The net cost of one by the number of probes."""
         cells = [(size, self.cell(kernel, row, size)) for size in self.sizes]
         return [(float(size), cell.overhead) for size, cell in cells if cell and cell.overhead is not None]
 
     def _fact(self, kernel: str, name: str) -> object:
-        return next(
-            (cell.parameters[name] for cell in self.cells if cell.kernel == kernel and name in cell.parameters), None
-        )
+        facts = (cell.parameters for cell in self.cells if cell.kernel == kernel)
+        return next((one[name] for one in facts if name in one), None)
 
 
 def row_of(cell: CellRecord) -> str:
@@ -136,11 +138,43 @@ def place_of(cell: CellRecord) -> tuple[str, str, int]:
     return cell.kernel, row_of(cell), size_of(cell)
 
 
+def _title(cell: CellRecord) -> str:
+    row = scaling_row(cell.probe)
+    return "baseline" if cell.probe == BASELINE else row.title if row else cell.probe
+
+
+def _place(cell: CellRecord) -> str:
+    return f"{size_of(cell)} on {cell.kernel}"
+
+
+def _name(cell: CellRecord) -> str:
+    return f"{_title(cell)}, {_place(cell)}"
+
+
+def _cost_of_one(cell: CellRecord) -> float:
+    return (cell.value or 0.0) if cell.overhead is None else cell.overhead
+
+
+def _figure(cell: CellRecord) -> str:
+    """The exact cost of a hit; of other rows an average, printed to a tenth."""
+    is_exact = cell.overhead is not None and "step" not in cell.parameters
+    return figure(cell.overhead, cell.unit) if is_exact else f"{_cost_of_one(cell):.1f}"
+
+
 # Rows that the tables share: figures of one kind of cell in each column.
 
 
 def _heads(title: str, columns: int) -> Row:
     return Row(title, [""] * columns, style="bold")
+
+
+def _costs(label: str, cells: _Cells, footnotes: Footnotes) -> Row:
+    def text(cell: CellRecord | None) -> str:
+        if cell is None:
+            return NOTHING
+        return f"{cell.status}{footnotes.marks(cell)}" if cell.value is None else _figure(cell)
+
+    return Row(label, [text(cell) for cell in cells])
 
 
 def _growth_rows(label: str, found: Sequence[Growth | None]) -> Iterator[Row]:
@@ -152,15 +186,9 @@ def _growth_rows(label: str, found: Sequence[Growth | None]) -> Iterator[Row]:
         yield Row("    its interval", [f"{one[0]:.3f}-{one[1]:.3f}" if one else "" for one in intervals])
 
 
-def _shown(cell: CellRecord | None, footnotes: Footnotes) -> str:
-    """The exact overhead of a hit or a lookup; for other rows an average, printed to a tenth."""
-    if cell is None:
-        return NOTHING
-    if cell.value is None:
-        return f"{cell.status}{footnotes.marks(cell)}"
-    if "step" in cell.parameters or cell.overhead is None:
-        return f"{cell.value if cell.overhead is None else cell.overhead:.1f}"
-    return figure(cell.overhead, cell.unit)
+def _unless_empty(label: str, texts: Sequence[str]) -> Iterator[Row]:
+    if set(texts) != {NOTHING}:
+        yield Row(label, texts)
 
 
 # Thousands of kprobes in a kernel, which separates the hash's size from the cache.
@@ -177,8 +205,8 @@ _MEMORY = {
 }
 
 
-def _kernels_sheet(group: Group) -> Sheet:
-    table, first = ScalingCells.of(group), group[0].first
+def _kernels_sheet(table: ScalingCells) -> Sheet:
+    first = table.cells[0]
     footnotes, of_events = Footnotes(table.cells, _name, lambda _: None), first.benchmark == EVENTS_BENCHMARK
     title = "Thousands of kprobes, as events of tracefs" if of_events else "Thousands of kprobes"
     # All rows of one size have the same proof.
@@ -223,7 +251,7 @@ def _blocks(table: ScalingCells, footnotes: Footnotes) -> Iterator[Sequence[Row]
 
 def _curve(table: ScalingCells, name: str, footnotes: Footnotes) -> Iterator[Row]:
     for size in table.sizes:
-        yield Row(f"{size} registered", [_shown(cell, footnotes) for cell in table.across(name, size)])
+        yield _costs(f"{size} registered", table.across(name, size), footnotes)
     totals = [table.totals(kernel, name) for kernel in table.kernels]
     yield Row("  the most, guest seconds", [f"{t[-1][1] / _PER_SECOND:.4g}" if t else NOTHING for t in totals])
     yield from _growth_rows("exponent, by the number", [growth(points) for points in totals])
@@ -231,14 +259,11 @@ def _curve(table: ScalingCells, name: str, footnotes: Footnotes) -> Iterator[Row
 
 
 def _hits(table: ScalingCells, footnotes: Footnotes) -> Iterator[Row]:
-    alone = [
-        next((cell for size in table.sizes if (cell := table.cell(kernel, "hit-alone", size))), None)
-        for kernel in table.kernels
-    ]
-    yield Row("without other probes", [_shown(cell, footnotes) for cell in alone])
+    by_kernel = zip(*(table.across("hit-alone", size) for size in table.sizes), strict=True)
+    yield _costs("without other probes", [next(filter(None, cells), None) for cells in by_kernel], footnotes)
     for size in table.sizes:
         for label, name in (("the first", "hit-first"), ("later ones", "hit")):
-            yield Row(f"{label}, among {size}", [_shown(cell, footnotes) for cell in table.across(name, size)])
+            yield _costs(f"{label}, among {size}", table.across(name, size), footnotes)
     later = [growth(table.overheads(kernel, "hit")) for kernel in table.kernels]
     yield from _growth_rows("exponent, later ones", later)
 
@@ -254,8 +279,7 @@ def _effects(table: ScalingCells) -> Iterator[Row]:
     for size in table.sizes:
         for label, others in (("more lists", dict.fromkeys(plain[1:], next(iter(plain), None))), ("the cache", same)):
             texts = [_difference(table, kernel, others.get(kernel), size) for kernel in table.kernels]
-            if set(texts) != {NOTHING}:
-                yield Row(f"{label}, among {size}", texts)
+            yield from _unless_empty(f"{label}, among {size}", texts)
 
 
 def _difference(table: ScalingCells, kernel: str, other: str | None, size: int) -> str:
@@ -277,12 +301,11 @@ def _steps(table: ScalingCells) -> Iterator[Row]:
 
 
 def _memory(table: ScalingCells) -> Iterator[Row]:
-    sizes = [(kernel, table.largest(kernel, "register")) for kernel in table.kernels]
-    cells = [table.cell(kernel, "register", size) if size else None for kernel, size in sizes]
+    cells = [table.largest(kernel, "register") for kernel in table.kernels]
     for label, name in _MEMORY.items():
-        texts = [str(cell.parameters.get(name, NOTHING)) if cell else NOTHING for cell in cells]
-        if set(texts) != {NOTHING}:
-            yield Row(label, texts)
+        yield from _unless_empty(
+            label, [str(cell.parameters.get(name, NOTHING)) if cell else NOTHING for cell in cells]
+        )
 
 
 def _sentences(table: ScalingCells) -> Iterator[str]:
@@ -312,63 +335,6 @@ def _sentences(table: ScalingCells) -> Iterator[str]:
         yield f"Registered, but not enabled, because enabling itself hits them: {numbers}."
 
 
-def _place(cell: CellRecord) -> str:
-    return f"{size_of(cell)} on {cell.kernel}"
-
-
-def _name(cell: CellRecord) -> str:
-    row = scaling_row(cell.probe)
-    title = "baseline" if cell.probe == BASELINE else row.title if row else cell.probe
-    return f"{title}, {_place(cell)}"
-
-
-# What tables of many probes show: on which kernel the most of them cost most, and how one's cost grows.
-
-_MOST_TELLING = ("hit", "enable", "calls")
-"""The rows that say most, the most telling first; of a table without them the first row is taken."""
-
-
-def _findings(group: Group) -> Iterator[Finding]:
-    table = ScalingCells.of(group)
-    measured = [cell for cell in table.cells if cell.value is not None and cell.probe != BASELINE]
-    size = max((size_of(cell) for cell in measured), default=0)
-    cells = [cell for cell in measured if size_of(cell) == size]
-    row = next((one for one in _MOST_TELLING if any(row_of(cell) == one for cell in cells)), None)
-    cells = [cell for cell in cells if row is None or row_of(cell) == row]
-    if not cells:
-        return
-    dearest, cheapest = max(cells, key=_cost_of_one), min(cells, key=_cost_of_one)
-    what = "Largest overhead" if row is None else _title(dearest)
-    # Cells of one row are of several kernels, otherwise one kernel has several rows.
-    first, last = (_title(cell) if row is None else f"on {cell.kernel}" for cell in (dearest, cheapest))
-    most = f"{first}, {_figure(dearest)}"
-    each = most if cheapest is dearest else f"most {most}; least {last}, {_figure(cheapest)}"
-    place = group[0].place(None)
-    sentence = f"{what}{f', {place}' if place else ''}, {size} probes: {each}."
-    base = (dearest.value or 0.0) - (dearest.overhead or 0.0)
-    yield Finding(Rank.LARGEST, sentence, _cost_of_one(dearest) / base if dearest.overhead and base > 0 else 0.0)
-    found = growth(table.overheads(dearest.kernel, row_of(dearest)))
-    if found is not None:
-        power = f"grows like the number of probes to the power of {found.exponent:.3f}"
-        yield Finding(Rank.OTHER, f"{_title(dearest)}: its cost {power} on {dearest.kernel}.")
-
-
-def _cost_of_one(cell: CellRecord) -> float:
-    """What one costs: beyond the call where that is known."""
-    return (cell.value or 0.0) if cell.overhead is None else cell.overhead
-
-
-def _figure(cell: CellRecord) -> str:
-    exact = cell.overhead is not None and "step" not in cell.parameters
-    cost = _cost_of_one(cell)
-    return f"{figure(cost, cell.unit) if exact else f'{cost:.1f}'} {unit_name(cell.unit)}"
-
-
-def _title(cell: CellRecord) -> str:
-    row = scaling_row(cell.probe)
-    return (row.title if row else cell.probe).capitalize()
-
-
 # Loads beside thousands of events: what enabling one costs, and whose instructions miss in models of caches.
 
 _CACHES = {"l1d": "L1D", "l2": "L2"}
@@ -380,9 +346,8 @@ _EARLY = 5
 """Groups of events that are enabled before all others."""
 
 
-def _load_sheet(group: Group) -> Sheet:
-    table, first = ScalingCells.of(group), group[0].first
-    footnotes = Footnotes(table.cells, _name_of_load_cell, lambda _: None)
+def _load_sheet(table: ScalingCells) -> Sheet:
+    first, footnotes = table.cells[0], Footnotes(table.cells, _name, lambda _: None)
     blocks = [_enabling(table), *(_load(table, size, load) for size in table.sizes for load in _LOADS)]
     return Sheet(
         title="Loads beside thousands of kprobes, as events of tracefs",
@@ -393,31 +358,41 @@ def _load_sheet(group: Group) -> Sheet:
         grid=Grid([*table.kernels, "published, without", "with"], [rows for block in blocks if (rows := list(block))]),
         sentences=list(_load_sentences(table)),
         footnotes=footnotes.all(),
-        proofs=proof_lists([cell for cell in table.cells if row_of(cell) == "calls"], _name_of_load_cell),
+        proofs=proof_lists([cell for cell in table.cells if row_of(cell) == "calls"], _place),
     )
+
+
+def _beside(label: str, cells: _Cells, text: Callable[[CellRecord], str], published: Iterable[str] = ("", "")) -> Row:
+    return Row(label, [*(NOTHING if cell is None else text(cell) for cell in cells), *published])
 
 
 def _enabling(table: ScalingCells) -> Iterator[Row]:
     """Five groups before all others and five behind them, in guest milliseconds each; published: the mean of all."""
+
+    def milliseconds(groups: slice) -> Callable[[CellRecord], str]:
+        return lambda cell: f"{1000 * mean(cell.samples[groups]) / _PER_SECOND:.3f}" if cell.samples else cell.status
+
     published = kprobe_cache().published
     each = [f"{1000 * published.net_seconds(which) / published.enabled:.1f}" for which in ("without", "with")]
     for size in table.sizes:
         cells = table.across("enable", size)
         if any(cells):
             yield _heads(f"Enable an event, of {size} defined, ms", len(cells) + 2)
-            yield Row("  of the first 50", [*(_milliseconds(cell, slice(None, _EARLY)) for cell in cells), "", ""])
-            yield Row("  of the last 50", [*(_milliseconds(cell, slice(_EARLY, None)) for cell in cells), "", ""])
+            yield _beside("  of the first 50", cells, milliseconds(slice(None, _EARLY)))
+            yield _beside("  of the last 50", cells, milliseconds(slice(_EARLY, None)))
             yield Row("  of all, published", [*([""] * len(cells)), *each])
 
 
 def _load(table: ScalingCells, size: int, load: str) -> Iterator[Row]:
-    cells = table.across(load, size)
+    def millions(cell: CellRecord) -> str:
+        return cell.status if cell.value is None else f"{cell.value / 1e6:.3f}"
+
+    cells, published = table.across(load, size), kprobe_cache().published
     if not any(cells):
         return
     yield _heads(f"{_LOADS[load].capitalize()}, {size} defined", len(cells) + 2)
-    yield Row("  a run, million instructions", [*map(_millions, cells), "", ""])
-    yield Row("  the same without events", [*map(_millions, table.across(_WITHOUT[load], size)), "", ""])
-    published = kprobe_cache().published
+    yield _beside("  a run, million instructions", cells, millions)
+    yield _beside("  the same without events", table.across(_WITHOUT[load], size), millions)
     for cache, name in _CACHES.items():
         misses = [_misses(cell, cache, ("misses",)) for cell in cells]
         if not any(misses):
@@ -476,152 +451,12 @@ def _load_sentences(table: ScalingCells) -> Iterator[str]:
             )
 
 
-def _millions(cell: CellRecord | None) -> str:
-    if cell is None:
-        return NOTHING
-    return cell.status if cell.value is None else f"{cell.value / 1e6:.3f}"
-
-
-def _milliseconds(cell: CellRecord | None, groups: slice) -> str:
-    if cell is None:
-        return NOTHING
-    return f"{1000 * mean(cell.samples[groups]) / _PER_SECOND:.3f}" if cell.samples else cell.status
-
-
-def _name_of_load_cell(cell: CellRecord) -> str:
-    return f"{row_of(cell)}, {_place(cell)}"
-
-
-# The model of the kprobes' hash and its cache: the cost of a lookup, and the cache's hit rate.
-
-_ACCESS = {0: "Any of the addresses", 95: "95 of 100 times one of 256"}
-
-
-def _model_sheet(group: Group) -> Sheet:
-    table, first = ScalingCells.of(group), group[0].first
-    footnotes = Footnotes(table.cells, _name_of_model_cell, lambda _: None)
-    cache = next((cell.parameters["cache_bytes"] for cell in table.cells if "cache_bytes" in cell.parameters), None)
-    return Sheet(
-        title="A model of the kprobes' hash and of its cache",
-        facts=[
-            cpu(first.cpu).title,
-            f"{first.cpu}, {processors(first)}, kernel {group[0].kernel}; instructions a lookup, interrupts off",
-        ],
-        grid=Grid([row.title for row in _model_rows(0).values()], list(_model_blocks(table, footnotes)), together=4),
-        sentences=[
-            "No kprobe is there: a module has the document's lists and cache, and looks addresses of the kernel's own "
-            "functions up in them. The cache has as many sets of four as there are lists.",
-            "Instructions are a count, not time: what a walk along a list waits for memory is not in them.",
-            *([] if cache is None else [f"The cache of 4096 sets takes {cache} bytes a CPU."]),
-        ],
-        footnotes=footnotes.all(),
-        proofs=proof_lists(
-            [cell for cell in table.cells if size_of(cell) == table.sizes[-1]], _name_of_model_cell, _model_facts
-        ),
-    )
-
-
-def _model_rows(hot: int) -> Mapping[str, ScalingRow]:
-    """A row for each column: for each way of access they are in the same order."""
-    rows = kprobe_cache().benchmarks[MODEL_BENCHMARK].rows
-    return {name: row for name, row in rows.items() if row.hot == hot}
-
-
-def _model_blocks(table: ScalingCells, footnotes: Footnotes) -> Iterator[Sequence[Row]]:
-    (kernel, *_) = table.kernels
-    for hot, title in _ACCESS.items():
-        names = list(_model_rows(hot))
-        rows = [_heads(title, len(names))]
-        for size in table.sizes:
-            cells = [table.cell(kernel, name, size) for name in names]
-            if any(cells):
-                rows.append(Row(f"{size} addresses", [_shown(cell, footnotes) for cell in cells]))
-                rows.append(Row("  found in the cache", [_found(cell) for cell in cells]))
-        rows += _growth_rows("exponent", [growth(table.overheads(kernel, name)) for name in names])
-        if len(rows) > 2:
-            yield rows
-
-
-def _found(cell: CellRecord | None) -> str:
-    if cell is None or "cache_hits" not in cell.parameters:
-        return ""
-    hits, lookups = cell.parameters["cache_hits"], cell.parameters["lookups"]
-    assert isinstance(hits, int | float)
-    assert isinstance(lookups, int | float)
-    return f"{100 * hits / lookups:.1f} %" if lookups else NOTHING
-
-
-def _name_of_model_cell(cell: CellRecord) -> str:
-    row = scaling_row(cell.probe)
-    if row is None:
-        return f"baseline, {size_of(cell)}" if cell.probe == BASELINE else row_of(cell)
-    return f"{row.title}, {size_of(cell)}, {'few' if row.hot else 'any'}"
-
-
-def _model_facts(evidence: Evidence) -> list[str]:
-    if evidence.mechanism == "model":
-        return [f"{evidence.hits} of {evidence.calls} found their own", "nothing patched"]
-    return hit_facts(evidence)
-
-
-# Thousands of kprobes, and the model of their cache, as curves over the number of probes.
-
-_SECONDS = "seconds of the guest's time"
-
-
-def _kernels_charts(table: ScalingCells, subtitle: str) -> dict[str, CurveChart]:
-    """The curves of real kprobes, by the names of their files: the totals, the steps and the hits."""
-
-    def by_kernel(curves: Mapping[str, list[tuple[float, float]]], scale: float = _PER_SECOND) -> list[Curve]:
-        return _drawable({kernel: [(x, y / scale) for x, y in points] for kernel, points in curves.items()})
-
-    benchmark, most = table.cells[0].benchmark, table.sizes[-1]
-    charts = {}
-    for name, row in kprobe_cache().benchmarks[benchmark].rows.items():
-        if row.curve:
-            totals = by_kernel({kernel: table.totals(kernel, name) for kernel in table.kernels})
-            steps = by_kernel({kernel: table.steps(kernel, name, most) for kernel in table.kernels})
-            charts[f"{benchmark}-{name}"] = CurveChart(
-                f"{row.title.capitalize()} kprobes, by their number",
-                subtitle,
-                [
-                    CurvePane("kprobes", _SECONDS, totals, logarithmic=True),
-                    CurvePane(f"kprobes, of {most} registered", _SECONDS, steps),
-                ],
-            )
-    hits = [
-        CurvePane(
-            "kprobes",
-            f"instructions, {title}",
-            by_kernel({kernel: table.overheads(kernel, name) for kernel in table.kernels}, 1),
-        )
-        for name, title in (("hit", "later hits"), ("hit-first", "the first hit"))
-    ]
-    charts[f"{benchmark}-hit"] = CurveChart("Cost of a hit, by the number of kprobes", subtitle, hits)
-    return charts
-
-
-def _model_charts(table: ScalingCells, subtitle: str) -> dict[str, CurveChart]:
-    """The curves of the model of the kprobes' hash, by the name of their file."""
-    (kernel, *_) = table.kernels
-    panes = [
-        CurvePane(
-            "addresses",
-            f"instructions a lookup: {title.lower()}",
-            _drawable({row.title: table.overheads(kernel, name) for name, row in _model_rows(hot).items()}),
-            logarithmic=True,
-        )
-        for hot, title in _ACCESS.items()
-    ]
-    return {MODEL_BENCHMARK: CurveChart("A lookup in the model of the kprobes' hash", subtitle, panes)}
-
-
-def _drawable(curves: Mapping[str, list[tuple[float, float]]]) -> list[Curve]:
-    return [Curve(label, points) for label, points in curves.items() if len(points) > 1]
+_MOST_TELLING = ("hit", "enable", "calls")
+"""The rows that say most, the most telling first; of a table without them the first row is taken."""
 
 
 class ScalingReport(TableReport):
-    """A table for each machine and benchmark; of the model, one for each kernel."""
+    """A table for each machine and benchmark, of numbers of probes whose places no two cells share."""
 
     APART = ("probes", "image", "channel")
 
@@ -630,36 +465,90 @@ class ScalingReport(TableReport):
 
     def joins(self, panel: Panel, group: Group) -> bool:
         """Whether no cell of the group has the place (kernel, row, number of probes) of a cell of the panel."""
+        first, other = panel.first, group[0].first
+        names = ("benchmark", "cpu", "smp", "clock")
+        are_alike = all(getattr(first, name) == getattr(other, name) for name in names)
         taken = {place_of(cell) for other in group for cell in other.cells}
-        return _shared(panel) == _shared(group[0]) and not any(place_of(cell) in taken for cell in panel.cells)
+        has_seed = first.parameters.get("seed") == other.parameters.get("seed")
+        return are_alike and has_seed and not any(place_of(cell) in taken for cell in panel.cells)
 
     def sheet(self, group: Group) -> Sheet:
         """Return the group as one table; a plain one where it has no row of the catalogue, as with a baseline alone."""
-        cells = [cell for panel in group for cell in panel.cells]
-        if not any(scaling_row(cell.probe) for cell in cells):
-            return PlainReport().sheet([Panel(cells, group[0].kernel)])
-        sheets = {LOAD_BENCHMARK: _load_sheet, MODEL_BENCHMARK: _model_sheet}
-        return sheets.get(group[0].first.benchmark, _kernels_sheet)(group)
+        table = ScalingCells.of(group)
+        if not any(scaling_row(cell.probe) for cell in table.cells):
+            return PlainReport().sheet([Panel(table.cells, group[0].kernel)])
+        return _load_sheet(table) if group[0].first.benchmark == LOAD_BENCHMARK else _kernels_sheet(table)
 
-    def findings(self, group: Group) -> Iterable[Finding]:
-        return _findings(group)
+    def findings(self, group: Group) -> Iterator[Finding]:
+        """Return on which kernel the most of the probes cost most, and how the cost of one grows."""
+        table = ScalingCells.of(group)
+        measured = [cell for cell in table.cells if cell.value is not None and cell.probe != BASELINE]
+        size = max((size_of(cell) for cell in measured), default=0)
+        cells = [cell for cell in measured if size_of(cell) == size]
+        row = next((one for one in _MOST_TELLING if any(row_of(cell) == one for cell in cells)), None)
+        cells = [cell for cell in cells if row is None or row_of(cell) == row]
+        if not cells:
+            return
+        dearest, cheapest = max(cells, key=_cost_of_one), min(cells, key=_cost_of_one)
+        title = _title(dearest).capitalize()
+        # Cells of one row are of several kernels, otherwise one kernel has several rows.
+        first, last = (
+            f"{_title(cell).capitalize() if row is None else f'on {cell.kernel}'}, {_figure(cell)} "
+            f"{unit_name(cell.unit)}"
+            for cell in (dearest, cheapest)
+        )
+        each = first if cheapest is dearest else f"most {first}; least {last}"
+        place = group[0].place(None)
+        what = f"{'Largest overhead' if row is None else title}{f', {place}' if place else ''}"
+        base = (dearest.value or 0.0) - (dearest.overhead or 0.0)
+        weight = _cost_of_one(dearest) / base if dearest.overhead and base > 0 else 0.0
+        yield Finding(Rank.LARGEST, f"{what}, {size} probes: {each}.", weight)
+        found = growth(table.overheads(dearest.kernel, row_of(dearest)))
+        if found is not None:
+            power = f"grows like the number of probes to the power of {found.exponent:.3f}"
+            yield Finding(Rank.OTHER, f"{title}: its cost {power} on {dearest.kernel}.")
 
     def charts(self, group: Group) -> Mapping[str, Chart]:
-        """Return curves over the number of probes; none without two numbers."""
-        first = group[0].first
+        """Return curves over the number of probes: totals, steps and hits; none without two numbers."""
+        first, table = group[0].first, ScalingCells.of(group)
         if first.benchmark == LOAD_BENCHMARK:
             return {}
+
+        def pane(
+            x: str, y: str, points: Callable[[str], _Points], scale: float, *, logarithmic: bool = False
+        ) -> CurvePane:
+            curves = {kernel: [(at, cost / scale) for at, cost in points(kernel)] for kernel in table.kernels}
+            drawn = [Curve(kernel, found) for kernel, found in curves.items() if len(found) > 1]
+            return CurvePane(x, y, drawn, logarithmic=logarithmic)
+
+        def by_number(name: str) -> list[CurvePane]:
+            most, seconds = table.sizes[-1], "seconds of the guest's time"
+            return [
+                pane("kprobes", seconds, lambda kernel: table.totals(kernel, name), _PER_SECOND, logarithmic=True),
+                pane(
+                    f"kprobes, of {most} registered",
+                    seconds,
+                    lambda kernel: table.steps(kernel, name, most),
+                    _PER_SECOND,
+                ),
+            ]
+
+        def of_hits(name: str, title: str) -> CurvePane:
+            return pane("kprobes", f"instructions, {title}", lambda kernel: table.overheads(kernel, name), 1)
+
+        panes = {
+            name: (f"{row.title.capitalize()} kprobes, by their number", by_number(name))
+            for name, row in kprobe_cache().benchmarks[first.benchmark].rows.items()
+            if row.curve
+        }
+        hits = [of_hits("hit", "later hits"), of_hits("hit-first", "the first hit")]
+        panes["hit"] = "Cost of a hit, by the number of kprobes", hits
         subtitle = f"measured on {first.cpu}, {processors(first)}, instructions; a second is 10^9 of them"
-        draw = _model_charts if first.benchmark == MODEL_BENCHMARK else _kernels_charts
-        drawn = draw(ScalingCells.of(group), subtitle)
-        return {name: chart for name, chart in drawn.items() if any(pane.curves for pane in chart.panes)}
-
-
-def _shared(panel: Panel) -> tuple[object, ...]:
-    """What the numbers of probes in one table have in common; the kernel too for the model, which has one a table."""
-    first = panel.first
-    kernel = panel.kernel if first.benchmark == MODEL_BENCHMARK else None
-    return first.benchmark, first.cpu, first.smp, first.clock, first.parameters.get("seed"), kernel
+        return {
+            f"{first.benchmark}-{name}": CurveChart(title, subtitle, drawn)
+            for name, (title, drawn) in panes.items()
+            if any(one.curves for one in drawn)
+        }
 
 
 REPORT = ScalingReport()

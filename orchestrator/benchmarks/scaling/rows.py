@@ -8,7 +8,7 @@ from typing import Literal
 
 from orchestrator.catalog.data import Fact, read
 
-MODEL_BENCHMARK, LOAD_BENCHMARK, EVENTS_BENCHMARK = "kpcache-model", "kpcache-load", "kpcache-events"
+LOAD_BENCHMARK, EVENTS_BENCHMARK = "kpcache-load", "kpcache-events"
 LOOKUPS = ("get_kprobe", "get_kprobe_cached", "__get_kprobe")
 """One lookup: the kernel's own function, and those of images/patches/kprobe-cache.patch."""
 
@@ -16,17 +16,11 @@ Which = Literal["without", "with"]
 
 
 class ScalingRow(Fact):
-    """One figure of a benchmark of many probes.
-
-    ``each`` and ``curve`` are of the kernel's rows, ``bits``, ``walk`` and ``hot`` (per cent) of the model's.
-    """
+    """One figure of a benchmark of many probes: ``each`` says of what, ``curve`` that it is measured in steps."""
 
     title: str
-    each: Literal["probe", "event", "hit", "call", "lookup", "run"] = "lookup"
+    each: Literal["probe", "event", "hit", "call", "run"]
     curve: bool = False
-    bits: int = 0
-    walk: Literal["", "list", "cache"] = ""
-    hot: int = 0
 
 
 class ScalingBenchmarkFacts(Fact):

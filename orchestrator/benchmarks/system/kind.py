@@ -64,8 +64,6 @@ def check_same_work(baseline: CellRecord, record: CellRecord) -> None:
         )
 
 
-# A table of whole-system workloads, run with and without probes or modules.
-
 _MOST_ARGUMENTS = 64
 _LONGEST_ARGUMENT = 1000
 
@@ -148,7 +146,6 @@ def _probe(value: object, info: ValidationInfo) -> object:
 
 
 def _with_room(machines: tuple[Machine, ...], info: ValidationInfo) -> tuple[Machine, ...]:
-    """Give machines without a ``memory`` as much as the workload needs."""
     benchmark = info.data.get("benchmark")  # None where the benchmark itself is invalid
     if benchmark is None:
         return machines
@@ -214,8 +211,6 @@ class SystemTable(Table):
                     what = f"image '{self.image}' is for {arch}, and kernel '{spec.name}' for {spec.arch}"
                     yield Problem(("image",), what)
 
-
-# The cells of a whole-system workload's table, in their order.
 
 _SHORTEST_LIMIT = 600
 _HOST_SECONDS = 40

@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from orchestrator.artifacts.boot_files import write_work
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import ModuleSource, render, render_own
@@ -52,7 +51,7 @@ from orchestrator.run.boot import (
     with_parameters,
 )
 from orchestrator.run.guests import CLOCKSOURCE
-from orchestrator.run.unattended import Work, close, output_of, worked
+from orchestrator.run.unattended import collect_proof, output_of, unattended_guest
 from orchestrator.steps import step
 
 
@@ -127,7 +126,6 @@ def unsupported_reason(kernel: Kernel, cell: SystemCell) -> str | None:
 
 
 def _module_source(kernel: Kernel, cell: SystemCell) -> ModuleSource | Path | None:
-    """The module that is loaded beside the cell's workload: as source, a user's .ko file, or none."""
     kind = _recorder(cell)
     if kind is not None:
         values = recorder.recorder_values(kind.module, kernel.spec.arch, cell.task.events or None, kernel.code)
@@ -151,7 +149,6 @@ def passed_notes(kernel: Kernel, cell: SystemCell) -> tuple[str, ...]:
 
 
 def _beside(cell: SystemCell, module: Module | None) -> Beside | None:
-    """How the module beside the cell's workload is loaded and used; None without one."""
     if module is None:
         return None
     kind = _recorder(cell)
@@ -302,18 +299,14 @@ def measure_work(session: Session, cell: SystemCell) -> CellRecord:
     if artifacts.machine.memory_mib < work.memory_mib:
         raise UnsupportedError(f"this work needs {work.memory_mib} MiB of memory: unpacking doubles its files at first")
 
-    def write(file: Path) -> None:
-        with file.open("wb") as target:
-            write_work(target, artifacts.machine.initramfs, work.script, work.settings, work.files)
-
     inputs = {"name": f"{cell.benchmark} {task.scope} {task.image or ''}".strip(), **work.inputs}
     what = f"{cell.benchmark} ({task.scope})" if task.scope else cell.benchmark
-    with worked(session, Work(write, what, cell.time_limit, inputs)) as worker:
-        guest = worker.guest
+    with unattended_guest(session, replace(work, inputs=inputs), what, cell.time_limit) as finished:
+        guest = finished.guest
         figures = work.read(output_of(guest))
         recorded = read_recorded(guest, kind, task.warm) if kind else None
         profile, own = _profiled_runs(session, cell, guest, figures)
-        ending = close(worker)
+        ending = collect_proof(finished)
     samples = tuple(run.real for run in figures.warm)
     is_baseline = not cell.compared_with
     with valid_result():

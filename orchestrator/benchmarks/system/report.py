@@ -52,8 +52,6 @@ class _Column(Column):
 
 @dataclass(frozen=True)
 class _Table:
-    """The cells of one workload on one machine, whatever their kernels and probes."""
-
     panel: Panel
 
     @property
@@ -183,7 +181,6 @@ class _Table:
             yield _Column("published", self._bound)
 
     def _an_event(self, cell: CellRecord) -> str:
-        """The cost of each event recorded in a warm run, over the same kernel without recording."""
         events, own = _parameter(cell, "events_a_run"), self.own_overhead(cell)
         return f"{own / events:.0f}" if events and own is not None and cell.verdict != "none" else NOTHING
 
@@ -333,9 +330,6 @@ def _facts(cell: CellRecord) -> list[str]:
     return [*facts, f"clocksource {proof.clocksource}"]
 
 
-# A cell's figures, and how they are printed.
-
-
 def _is_aa_boot(cell: CellRecord) -> bool:
     return bool(cell.parameters.get("again"))
 
@@ -354,7 +348,6 @@ def _percent(cell: CellRecord, value: float | None) -> float | None:
 
 
 def _ticks(cell: CellRecord) -> float:
-    """Ticks of the kernel's clock in a run."""
     return (cell.value or 0) / _PER_SECOND * (_parameter(cell, "ticks_per_second") or 0)
 
 
@@ -380,7 +373,6 @@ def _microseconds(name: str) -> Callable[[CellRecord], str]:
 
 
 def _recorded(text: Callable[[CellRecord], str]) -> Callable[[CellRecord], str]:
-    """A column's text for cells that record events; others have none."""
     return lambda cell: text(cell) if cell.work is not None and cell.work.recorded is not None else ""
 
 

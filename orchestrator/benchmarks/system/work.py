@@ -7,17 +7,16 @@ import hashlib
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 from orchestrator.artifacts.boot_files import (
     FOLDER,
     OUTPUT,
     STATUS,
     STEPS,
-    initramfs,
     progress,
     unattended_scripts,
     write_work,
@@ -31,11 +30,12 @@ from orchestrator.benchmarks.system.workloads import system_workloads
 from orchestrator.catalog.cpus import cpus
 from orchestrator.catalog.images import image as image_recipe
 from orchestrator.catalog.images import is_user_disk
-from orchestrator.errors import BuildError, EvidenceError, UnsupportedError, UsageError
+from orchestrator.errors import BuildError, UnsupportedError, UsageError
 from orchestrator.experiment.cell import Cell
 from orchestrator.guest.accelerator import choose_accelerator
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.machine import Machine
+from orchestrator.run.machines import Hardware, machine_for
+from orchestrator.run.unattended import Work, refuse
 
 # A kernel's output tree, configured and prepared up to its first object, made once in a guest and cached.
 
@@ -61,9 +61,8 @@ def _prepared_build(
     It is made in a guest of that kernel; the result does not depend on the kernel. ``watch`` is called with the guest
     before it runs. Raises GuestError, and BuildError with make's last lines.
     """
-    image, source, plain = inputs.image, inputs.source, inputs.initramfs
+    image, source = inputs.image, inputs.source
     assert source is not None
-    assert plain is not None
 
     def show_progress(lines: Sequence[str]) -> None:
         for words in filter(None, map(progress, lines)):
@@ -75,9 +74,12 @@ def _prepared_build(
         squashfs = {"root.squashfs": image.squashfs, "source.squashfs": source.file}
         files = {**squashfs, **_scripts(*_SHARED), **inputs.drivers}
         whole = folder / "initramfs"
+        model = next(model for model in cpus().values() if kernel.spec.unsupported_reason(model) is None)
+        hardware = Hardware(model, 1, _MEMORY_MIB, choose_accelerator("auto").name)
+        machine = machine_for(context, kernel, hardware)
         with whole.open("wb") as target:
-            write_work(target, plain, _SCRIPT, settings, files)
-        guest = Guest(_machine(kernel, whole), folder, "guest")
+            write_work(target, machine.initramfs, _SCRIPT, settings, files)
+        guest = Guest(replace(machine, initramfs=whole), folder, "guest")
         guest.say = context.say
         watch(guest)
         try:
@@ -97,22 +99,7 @@ def _prepared_build(
 
 
 def _scripts(*names: str) -> dict[str, bytes | Path]:
-    """Scripts that other scripts include, by the names used there."""
     return {name: unattended_scripts() / name for name in names}
-
-
-def _machine(kernel: Kernel, whole: Path) -> Machine:
-    model = next(model for model in cpus().values() if kernel.spec.unsupported_reason(model) is None)
-    return Machine(
-        cpu=model,
-        kernel=kernel.image,
-        initramfs=whole,
-        memory_mib=_MEMORY_MIB,
-        timing=choose_accelerator("auto").name,
-        drivers_built_in=kernel.drivers_built_in,
-        smp_kernel=kernel.smp,
-        extra_parameters=tuple(kernel.spec.kernel_parameters),
-    )
 
 
 # The figures of runs of whole programs: one cold run, several warm ones, and their outcome, the same in each.
@@ -122,9 +109,6 @@ def _machine(kernel: Kernel, whole: Path) -> Machine:
 
 _NAMES = ("real", "user", "system", "minor", "major", "switches", "tsc")
 _RUN = re.compile("run " + " ".join(rf"{name}=([0-9]{{1,16}})" for name in _NAMES))
-_QUOTED_AROUND = 5
-"""Lines quoted before and after the unexpected one."""
-
 T = TypeVar("T")
 
 
@@ -180,12 +164,6 @@ def read_runs(text: str, warm: int, reported: int, read: Callable[[Sequence[str]
     if len(lines) > len(titles) * size:
         refuse(lines, len(titles) * size, "there is more than the runs")
     return runs, outcomes
-
-
-def refuse(lines: Sequence[str], at: int, why: str) -> NoReturn:
-    """Raise EvidenceError with the reason why the output is invalid, and the lines around line ``at``."""
-    around = [line[:200] for line in lines[max(0, at - _QUOTED_AROUND) : at + _QUOTED_AROUND]]
-    raise EvidenceError(f"the work in the guest did not go as planned: {why}", detail=around)
 
 
 def _run(line: str) -> Run:
@@ -339,31 +317,19 @@ class Beside:
 
 
 @dataclass(frozen=True)
-class SystemWork:
-    """The arguments of ``write_work``, the reader of the output, and the least memory of the guest, in MiB.
+class SystemWork(Work[SystemFigures]):
+    """A system's work depends on image, source and scripts; the guest has at least so much memory."""
 
-    ``inputs`` identify the exact content that the work depends on: image, source and scripts.
-    """
-
-    script: str
-    settings: Mapping[str, int | str]
-    files: Mapping[str, bytes | Path]
-    read: Callable[[str], SystemFigures]
-    memory_mib: int
-    inputs: Mapping[str, str]
+    memory_mib: int = 0
 
 
 @dataclass(frozen=True)
 class SystemInputs:
-    """What a task works with, at hand before any guest starts: programs, and drivers for what the guest mounts.
-
-    ``source`` and the kernel's ``initramfs`` are of a kernel build only.
-    """
+    """What a task works with, at hand before any guest starts: programs, drivers for what is mounted, and a source."""
 
     image: PackedImage
     drivers: Mapping[str, bytes | Path]
     source: PackedSource | None = None
-    initramfs: Path | None = None
 
     @property
     def keys(self) -> dict[str, str]:
@@ -398,9 +364,7 @@ def system_inputs(context: BuildContext, kernel: Kernel, task: SystemTask) -> Sy
     files = with_dependencies(kernel.modules, _DRIVERS)
     contents = {unpacked_name(file): module_content(file) for file in files}
     drivers = {"drivers": "".join(f"{name}\n" for name in contents).encode(), **contents}
-    if task.name != "kernel-build":
-        return SystemInputs(image, drivers)
-    return SystemInputs(image, drivers, build_source(context), initramfs(context, kernel))
+    return SystemInputs(image, drivers, build_source(context) if task.name == "kernel-build" else None)
 
 
 def system_work(
@@ -449,7 +413,7 @@ def system_work(
         files |= {"runs.sh": scripts / "runs_with_parameters.sh", "plain_runs.sh": scripts / "runs.sh"}
     size = sum(data.stat().st_size if isinstance(data, Path) else len(data) for data in files.values())
     memory_mib = max(workload.memory_mib, 2 * -(-size >> 20) + _ROOM_MIB)
-    return SystemWork(workload.script, settings, files, read, memory_mib, keys)
+    return SystemWork(workload.script, settings, files, read, keys, memory_mib)
 
 
 def _settings(beside: Beside | None) -> dict[str, int | str]:
@@ -465,7 +429,6 @@ def _settings(beside: Beside | None) -> dict[str, int | str]:
 
 
 def _digest(script: str, files: Mapping[str, bytes | Path]) -> str:
-    """The SHA-256 of all scripts of the work."""
     whole = hashlib.sha256((unattended_scripts() / f"{script}.sh").read_bytes())
     whole.update((unattended_scripts() / STEPS).read_bytes())
     for name, content in sorted(files.items()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from orchestrator.benchmarks.scaling.kind import choose_addresses, choose_sites, choose_sites_by_name
+from orchestrator.benchmarks.scaling.kind import choose_sites, choose_sites_by_name
 from orchestrator.catalog.probes import probe_kind
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import check_armed, observe
@@ -78,4 +78,3 @@ def read_probe_sites(data: bytes) -> None:
     listing, _, blacklist = data.partition(b"\0")
     choose_sites(listing, blacklist, 1, 1)
     choose_sites_by_name(listing, blacklist, 1, 1, 1.5)
-    choose_addresses(listing, 2, 1)

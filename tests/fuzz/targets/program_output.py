@@ -14,13 +14,13 @@ from orchestrator.benchmarks.calls.call_programs import (
     parse_runs,
     parse_watched,
 )
-from orchestrator.benchmarks.scaling.outputs import read_driver, read_events, read_load, read_model
+from orchestrator.benchmarks.scaling.outputs import read_driver, read_events, read_load
 from orchestrator.benchmarks.system.work import read_build, read_command, read_flood
 from orchestrator.errors import EvidenceError
 
 _SAMPLING = Sampling(calls=10, batch=5, repeats=2, untimed=10)
 _PROBES = 1000
-_SCALING = (read_driver, read_events, read_load, read_model)
+_SCALING = (read_driver, read_events, read_load)
 _SYSTEM: tuple[Callable[[str], object], ...] = (
     lambda text: read_build(text, 2),
     lambda text: read_flood(text, 2, 100),

@@ -81,7 +81,7 @@ def checkpatch() -> Sequence[str]:
     """The command: the oldest script of the kernel sources in the cache. Newer ones need fewer exceptions."""
     scripts = list(cache_dir().glob("kernel-source/*/linux/scripts/checkpatch.pl"))
     if not scripts:
-        pytest.skip("no kernel's source is unpacked in the cache; building a kernel unpacks it: ./lab kernel build")
+        pytest.skip("no kernel's source is unpacked in the cache; building a kernel unpacks it: ./lab build kernel")
     perl = shutil.which("perl")
     if perl is None:
         pytest.skip("perl is not installed")

@@ -186,7 +186,7 @@ def test_the_list_of_images_shows_what_is_built(tmp_path: Path, monkeypatch: pyt
     missing = CliRunner().invoke(app, ["image", "list", "--packages", "debian-amd64"])
     assert missing.exit_code == HostError.exit_status
     assert "image debian-amd64 is not here yet" in missing.stderr
-    assert "image build debian-amd64" in missing.stderr
+    assert "build image debian-amd64" in missing.stderr
 
 
 # --- what a build needs ---------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import io
 import subprocess
 from pathlib import Path
 
-from orchestrator.artifacts.boot_files import unattended_scripts, with_work, write_work
+from orchestrator.artifacts.boot_files import unattended_scripts, write_work
 from orchestrator.files import Entry, archive
 
 FIRST = archive([Entry.folder("bin")])
@@ -19,17 +19,17 @@ def test_the_work_comes_behind_the_initramfs(tmp_path: Path) -> None:
     (tmp_path / "sites").write_bytes(b"\1\2\3")
     entries = [
         Entry.folder("sealed"),
-        Entry.file("sealed/work.sh", (unattended_scripts() / "kpcache_model.sh").read_bytes()),
+        Entry.file("sealed/work.sh", (unattended_scripts() / "kpcache_driver.sh").read_bytes()),
         Entry.file("sealed/steps.sh", (unattended_scripts() / "steps.sh").read_bytes()),
         Entry.file("sealed/settings", b"probes=5\nseed=7\n"),
         Entry.file("sealed/sites", b"\1\2\3"),
     ]
     expected = FIRST + archive(entries)
     settings = {"probes": 5, "seed": 7}
-    assert with_work(initramfs, "kpcache_model", settings, {"sites": b"\1\2\3"}) == expected
-    whole = io.BytesIO()
-    write_work(whole, initramfs, "kpcache_model", settings, {"sites": tmp_path / "sites"})
-    assert whole.getvalue() == expected
+    for sites in (b"\1\2\3", tmp_path / "sites"):
+        whole = io.BytesIO()
+        write_work(whole, initramfs, "kpcache_driver", settings, {"sites": sites})
+        assert whole.getvalue() == expected
 
 
 def test_a_setting_is_a_value_whatever_is_in_it(tmp_path: Path) -> None:

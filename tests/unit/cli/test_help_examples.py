@@ -49,7 +49,7 @@ def test_an_example_is_one_of_its_command_and_has_options_that_there_are(name: s
         COMMANDS[name].make_context(name, arguments)
 
 
-@pytest.mark.parametrize("name", ["run", "kmod build"])
+@pytest.mark.parametrize("name", ["run", "build module"])
 def test_help_ends_with_them_each_on_a_line_that_can_be_pasted(name: str) -> None:
     printed = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "100"}, prog_name="orchestrator")
     lines = [line.strip() for line in printed.stdout.splitlines() if line.strip()]

@@ -86,7 +86,7 @@ def test_programs_get_the_same(what: str) -> None:
 
 
 def test_everything_that_can_be_listed_is_tested_here() -> None:
-    assert set(all_lists()) == {*NAMES, "runs"}
+    assert set(all_lists()) == {*NAMES, "runs", "baselines"}
     assert listed_lists() == list(all_lists())
 
 
@@ -157,8 +157,8 @@ def test_runs_with_how_their_cells_ended(tmp_path: Path) -> None:
 def test_a_shell_completes_names_of_the_catalogue() -> None:
     assert completed("exec", "--kernel", "debian-6") == ["debian-686", "debian-686-pae"]
     assert completed("shell", "--cpu", "athlon") == ["athlon", "athlon64"]
-    assert completed("kernel", "build", "lab-x") == [name for name in kernels() if name.startswith("lab-x")]
-    assert completed("kmod", "render", "djp") == ["djprobe"]
+    assert completed("build", "kernel", "lab-x") == [name for name in kernels() if name.startswith("lab-x")]
+    assert completed("build", "source", "djp") == ["djprobe"]
     assert completed("report", "--format", "j") == ["json", "junit"]
     assert completed("list", "be") == ["benchmarks"]
     kinds = ["kernel-source", "kernels", "kernel-modules", "kernel-functions"]

@@ -11,7 +11,7 @@ import pytest
 from guest_with_files import guest_with
 
 from orchestrator.artifacts.modules import Module
-from orchestrator.benchmarks.scaling.kind import scaling_work
+from orchestrator.benchmarks.scaling.kind import scaling_files
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError, GuestError
 from orchestrator.guest.channel import kernel_value, whole_number
@@ -135,6 +135,8 @@ def test_a_list_that_becomes_objects_has_an_end(file: str, line: bytes, read: Ca
 def test_a_function_beyond_an_architectures_memory_fails_the_cell() -> None:
     listing = b"ffffffff81000000 T _stext\nffffffff81000100 T one\nffffffff81001000 T _etext\n"
     lists = KernelFunctions(listing, b"")
-    assert len(scaling_work("kpcache_scaling", lists, "x86_64", 1, 0).files["sites"]) >= 8
+    sites = scaling_files("kpcache_scaling", lists, "x86_64", 1, 0)[0]["sites"]
+    assert isinstance(sites, bytes)
+    assert len(sites) >= 8
     with pytest.raises(EvidenceError, match=r"a function at 0xffffffff81000\d00, where i386 has no memory"):
-        scaling_work("kpcache_scaling", lists, "i386", 1, 0)
+        scaling_files("kpcache_scaling", lists, "i386", 1, 0)

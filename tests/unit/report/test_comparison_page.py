@@ -139,7 +139,7 @@ def test_symbols_explain_a_change(tmp_path: Path) -> None:
     assert ["handler [lab_kprobe]", "2", "5", "+3", ""] in rows
     assert "1 symbol is equal in both." in part.whole_text
     names = [f"{run.record.run}:{identity}" for run in (found.before, found.after)]
-    assert f"orchestrator diff {' '.join(names)} --limit 0" in part.all("pre")[0].whole_text
+    assert f"orchestrator profile {' '.join(names)} --limit 0" in part.all("pre")[0].whole_text
 
 
 def test_what_did_not_change_is_named_and_nothing_is_drawn(tmp_path: Path) -> None:

@@ -110,7 +110,8 @@ def test_what_is_beyond_can_be_measured_again(bad: Night) -> None:
 
 def test_a_dearer_night_may_be_accepted_and_a_failed_one_may_not(nights: Nights, bad: Night) -> None:
     night = nights([cell("none"), cell("kprobe")], [cell("none"), dearer(1046.0)])
-    assert lines(night)[-1] == f"to accept it as it is: orchestrator baseline set good-x {night.run.record.run}"
+    accepting = f"orchestrator compare --set-baseline good-x {night.run.record.run}"
+    assert lines(night)[-1] == f"to accept it as it is: {accepting}"
     assert not [line for line in lines(bad) if line.startswith("to accept")]
 
 

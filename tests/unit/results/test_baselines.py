@@ -63,7 +63,7 @@ def test_a_name_is_a_run_until_it_is_another_s(store: Store, lab: Path) -> None:
 def test_what_is_not_there_is_named_with_the_nearest(store: Store, lab: Path) -> None:
     with pytest.raises(UsageError, match="unknown baseline 'nigt'") as caught:
         store.remove_baseline("nigt")
-    assert "baseline set" in caught.value.hint
+    assert "compare --set-baseline" in caught.value.hint
     run = made(store)
     store.set_baseline("night", run.id)
     with pytest.raises(UsageError, match=r"unknown baseline 'nigt'; allowed: night; did you mean 'night'\?"):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.benchmarks.scaling.outputs import read_driver, read_events, read_model
+from orchestrator.benchmarks.scaling.outputs import read_driver, read_events
 from orchestrator.benchmarks.scaling.rows import kprobe_cache
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import EvidenceError
@@ -20,7 +20,6 @@ from orchestrator.run.unattended import parse_steps
 UNATTENDED = Path(__file__).parents[2] / "unattended"
 DRIVER = (UNATTENDED / "kpcache_driver.txt").read_text()
 EVENTS = (UNATTENDED / "kpcache_events.txt").read_text()
-MODEL = (UNATTENDED / "kpcache_model.txt").read_text()
 
 
 def test_a_thousand_kprobes_have_their_figures() -> None:
@@ -74,39 +73,6 @@ def test_probes_through_ftrace_are_distinguished_from_breakpoints() -> None:
         read_driver(DRIVER.replace("int3=500", "int3=0"), 1000)
 
 
-def test_the_model_has_its_figures() -> None:
-    figures = read_model(MODEL, 1000)
-    rows = kprobe_cache().benchmarks["kpcache-model"]
-    assert set(figures.samples) == {BASELINE, *rows.rows}
-    assert len(set(figures.samples[BASELINE])) == 1
-    assert min(figures.samples["list-6-any"]) > max(figures.samples["list-12-any"])
-    assert figures.row_facts["cache-12-few"] == {"cache_hits": 8192, "lookups": 8192}
-    assert 0 < figures.row_facts["cache-6-any"]["cache_hits"] < 8192
-    assert figures.proof.mechanism == "model"
-    assert figures.proof.live == figures.proof.original
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("wrong=0", "wrong=2", "2 lookups found something else"),
-        ("walk cache", "walk list", "not those that were planned"),
-        ("fill 1000 12", "fill 999 12", "no lookups among 1000 addresses in 2.12 lists"),
-        ("asked=83 ", "asked=0 ", "0 addresses were found after they had been taken away"),
-    ],
-)
-def test_a_model_that_does_not_fit_is_no_result(old: str, new: str, message: str) -> None:
-    assert old in MODEL
-    with pytest.raises(EvidenceError, match=message):
-        read_model(MODEL.replace(old, new, 1), 1000)
-
-
-def test_a_model_that_finds_removed_addresses_is_no_result() -> None:
-    head, _, tail = MODEL.rpartition("wrong=0")
-    with pytest.raises(EvidenceError, match="1 addresses were found after they had been taken away"):
-        read_model(f"{head}wrong=1{tail}", 1000)
-
-
 @given(st.text(max_size=200))
 def test_arbitrary_output_is_parsed_or_refused(noise: str) -> None:
     try:
@@ -120,9 +86,7 @@ def test_arbitrary_output_is_parsed_or_refused(noise: str) -> None:
 
 @given(st.data())
 def test_output_that_lost_or_changed_lines_is_an_error_at_worst(data: st.DataObject) -> None:
-    reader, text, probes = data.draw(
-        st.sampled_from([(read_driver, DRIVER, 1000), (read_model, MODEL, 1000), (read_events, EVENTS, 200)])
-    )
+    reader, text, probes = data.draw(st.sampled_from([(read_driver, DRIVER, 1000), (read_events, EVENTS, 200)]))
     lines = text.splitlines()
     for _ in range(data.draw(st.integers(1, 5))):
         number = data.draw(st.integers(0, len(lines) - 1))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tables and curves of thousands of kprobes, and of the model of their cache."""
+"""Tables and curves of thousands of kprobes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_scaling_table_is_as_in_the_golden_file(name: str) -> None:
 
 def test_thousands_of_kprobes_are_curves_over_their_number() -> None:
     drawn = curve_charts(run(*many_probes()))
-    assert {"kpcache-register", "kpcache-enable", "kpcache-hit", "kpcache-model"} <= set(drawn)
+    assert {"kpcache-register", "kpcache-enable", "kpcache-hit"} <= set(drawn)
     totals, steps = drawn["kpcache-register"].panes
     assert (totals.logarithmic, steps.logarithmic) == (True, False)
     # One size is no curve.
@@ -43,7 +43,6 @@ def test_thousands_of_kprobes_are_curves_over_their_number() -> None:
     assert steps.curves[1].points[-1] == totals.curves[0].points[-1]
     later, first = drawn["kpcache-hit"].panes
     assert [later.curves[1].points[1][1], first.curves[1].points[1][1]] == [363.078125, 396.740625]
-    assert len(drawn["kpcache-model"].panes[0].curves) == 4
     assert bar_charts(run(*many_probes())) == {}
 
 

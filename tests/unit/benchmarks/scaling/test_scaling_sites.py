@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.benchmarks.scaling.kind import choose_addresses, choose_sites, choose_sites_by_name, functions
+from orchestrator.benchmarks.scaling.kind import choose_sites, choose_sites_by_name, functions
 from orchestrator.errors import EvidenceError, UnsupportedError
 
 START, END = 0xC1000000, 0xC1010000
@@ -60,15 +60,6 @@ def test_modules_data_weak_symbols_and_what_is_freed_are_no_functions_of_the_ker
 def test_too_few_functions_are_reported() -> None:
     with pytest.raises(UnsupportedError, match="this kernel has 256 functions that take a kprobe, not 257"):
         choose_sites(listing(FUNCTIONS), b"", 257, 1)
-
-
-def test_a_model_gets_more_addresses_than_there_are_functions() -> None:
-    chosen = choose_addresses(listing(FUNCTIONS), 1000, 7)
-    assert len(set(chosen)) == 1000
-    assert set(FUNCTIONS) <= {address & ~0xFF for address in chosen}
-    assert all(START <= address < END for address in chosen)
-    with pytest.raises(UnsupportedError, match="places, not 50000"):
-        choose_addresses(listing(FUNCTIONS), 50_000, 7)
 
 
 @given(st.binary(max_size=300))
