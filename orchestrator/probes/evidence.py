@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, replace
 
+from orchestrator.arch import CALL, INT3, JMP
 from orchestrator.catalog.probes import Mechanism, ProbeKind, Site
 from orchestrator.errors import EvidenceError, OtherMechanism
 from orchestrator.guest.guest import Guest
@@ -25,10 +26,8 @@ UNSIGNED = 1 << 13
 """The kernel's taint bits for modules that are not part of it and not signed (Documentation/admin-guide)."""
 
 JUMP_BYTES = 5
-_JUMPS = frozenset({0xE9, 0xEB})
+_JUMPS = frozenset({JMP, 0xEB})
 
-
-_INT3, _JMP = 0xCC, 0xE9
 
 MISSED_RETURNS = (
     "the kernel follows the returns of a limited number of threads at a time (maxactive): probe a function in which "
@@ -47,16 +46,16 @@ class _Look:
 
 
 _LOOKS: dict[tuple[Site, Mechanism], _Look] = {
-    ("kprobe", "int3"): _Look("int3", frozenset({0xCC}), ""),
-    ("kprobe", "jump"): _Look("the kernel's jump optimisation", frozenset({0xE9}), "[OPTIMIZED]"),
-    ("kprobe", "detour"): _Look("int3, waiting to be optimised", frozenset({0xCC}), "[OPTIMIZED]"),
-    ("kprobe", "ftrace"): _Look("the function tracer", frozenset({0xE8}), "[FTRACE]"),
-    ("kprobe", "jmp"): _Look("a djprobe's own jump", frozenset({0xE9}), ""),
-    ("ftrace", "ftrace"): _Look("the function tracer", frozenset({0xE8}), "[TRACED]"),
-    ("ftrace", "direct"): _Look("a direct call", frozenset({0xE8, 0xE9}), "[TRACED]"),
+    ("kprobe", "int3"): _Look("int3", frozenset({INT3}), ""),
+    ("kprobe", "jump"): _Look("the kernel's jump optimisation", frozenset({JMP}), "[OPTIMIZED]"),
+    ("kprobe", "detour"): _Look("int3, waiting to be optimised", frozenset({INT3}), "[OPTIMIZED]"),
+    ("kprobe", "ftrace"): _Look("the function tracer", frozenset({CALL}), "[FTRACE]"),
+    ("kprobe", "jmp"): _Look("a djprobe's own jump", frozenset({JMP}), ""),
+    ("ftrace", "ftrace"): _Look("the function tracer", frozenset({CALL}), "[TRACED]"),
+    ("ftrace", "direct"): _Look("a direct call", frozenset({CALL, JMP}), "[TRACED]"),
     ("tracepoint", "tracepoint"): _Look("a static branch that is taken", _JUMPS, "[ENABLED]"),
     ("hook", "pointer"): _Look("a pointer", None, ""),
-    ("program", "int3"): _Look("a uprobe's int3", frozenset({0xCC}), ""),
+    ("program", "int3"): _Look("a uprobe's int3", frozenset({INT3}), ""),
 }
 
 
@@ -76,7 +75,7 @@ class Observation:
 
     @property
     def jump_target(self) -> int | None:
-        if self.live[0] not in (0xE8, 0xE9):
+        if self.live[0] not in (CALL, JMP):
             return None
         return JUMP_BYTES + int.from_bytes(self.live[1:JUMP_BYTES], "little", signed=True)
 
@@ -145,7 +144,7 @@ def check_armed(kind: ProbeKind, point: ProbePoint, seen: Observation, when: str
     opened = seen.live != point.original if look.first is None else seen.live[0] in look.first
     if flags != look.flags or not opened:
         # One kprobe with an int3, as all are armed that the kernel does not mark to be optimised.
-        is_breakpoint = kind.site == "kprobe" and seen.probes == 1 and seen.live[0] == _INT3 and not flags
+        is_breakpoint = kind.site == "kprobe" and seen.probes == 1 and seen.live[0] == INT3 and not flags
         raise (OtherMechanism if is_breakpoint else EvidenceError)(
             f"{when}, {point.name} is not armed by {look.described}: its bytes are {seen.live[:6].hex(' ')} "
             f"and the kernel lists it {f'as {flags}' if flags else 'without a flag'}; that is {_described(kind, seen)}"
@@ -157,7 +156,7 @@ def check_armed(kind: ProbeKind, point: ProbePoint, seen: Observation, when: str
         users = seen.traced.users if seen.traced else 0
         raise EvidenceError(f"{when}, the function tracer has {users} users of {point.symbol}, not one")
     # BPF trampolines that call the function are jumped to since Linux 6.19 (DYNAMIC_FTRACE_WITH_JMP).
-    if kind.mechanism == "direct" and seen.traced is not None and seen.traced.jumps != (seen.live[0] == _JMP):
+    if kind.mechanism == "direct" and seen.traced is not None and seen.traced.jumps != (seen.live[0] == JMP):
         listed = "a jump" if seen.traced.jumps else "a call"
         live = seen.live[:JUMP_BYTES].hex(" ")
         raise EvidenceError(f"{when}, the kernel lists {listed} at {point.symbol}, and there is {live}")

@@ -9,12 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn, get_args
 
+from orchestrator.arch import Arch
 from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import Value
 from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.data import unknown
-from orchestrator.catalog.kernels import Arch, without_option
+from orchestrator.catalog.kernels import without_option
 from orchestrator.catalog.probes import RecorderName, standard_events
 from orchestrator.errors import EvidenceError, UsageError
 from orchestrator.guest.guest import Guest

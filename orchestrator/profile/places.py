@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
+from orchestrator.arch import ARCHITECTURES, Arch
 from orchestrator.artifacts.modules import Module
-from orchestrator.catalog.kernels import Arch
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import CountingPlugin
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, ModuleCode, ModuleMemory, Symbols, module_code
 from orchestrator.profile.counts import CacheMisses, Code, Counts, Region, Stack
-from orchestrator.profile.difference import WORDS, operands
+from orchestrator.profile.difference import operands
 from orchestrator.results.contract import valid_result
 from orchestrator.results.stored_profile import (
     CellProfile,
@@ -113,7 +113,7 @@ class Places:
 
     def names(self, codes: Iterable[Code]) -> dict[str, dict[int, str]]:
         """The functions that instructions jump or refer to, by module and address, as a profile has them."""
-        word = WORDS[self.arch]
+        word = ARCHITECTURES[self.arch].word
         behind = 1 << 8 * word
         found: dict[str, dict[int, str]] = defaultdict(dict)
         for address, code in codes:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.arch import INT3
 from orchestrator.artifacts.modules import Module
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
@@ -15,8 +16,6 @@ from orchestrator.profile import counts
 from orchestrator.profile.places import code_of
 from orchestrator.results.contract import ProfileEvidence, valid_result
 from orchestrator.results.stored_profile import CellProfile, write_profile
-
-_INT3 = "cc"
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ def stored(profile: CellProfile, file: Path, work: counts.CountedWork | None = N
         sha256=write_profile(profile, file),
         calls=profile.calls,
         instructions=profile.executed,
-        int3=sum(one.executed for one in profile.instructions if one.code == _INT3),
+        int3=sum(one.executed for one in profile.instructions if one.code == f"{INT3:02x}"),
         repetitions=profile.repetitions if work is None else None,
         ticks=None if work is None else work.ticks,
         faults=0 if work is None else work.faults,
