@@ -17,15 +17,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from orchestrator.arch import QEMU
 from orchestrator.artifacts.debian import archive_keyring, debian_mirror
 from orchestrator.catalog.images import debian
 from orchestrator.errors import HostError, LabError
 from orchestrator.guest.accelerator import KvmSpeed, KvmState, measure_kvm
-from orchestrator.guest.machine import OLDEST_QEMU, QEMU, machine_facts
+from orchestrator.guest.machine import OLDEST_QEMU, machine_facts
 from orchestrator.paths import cache_dir, lab_dir
 from orchestrator.program import INSTALL_COMMAND, load_requirements
-
-# What was found about the host, how it is printed, and the exit status it means.
 
 
 class Status(StrEnum):
@@ -65,8 +64,6 @@ def exit_status(findings: Sequence[Finding]) -> int:
     return HostError.exit_status if any(finding.status is Status.MISSING for finding in findings) else 0
 
 
-# What can this host do for the lab, what is missing, and how does one get it? Nothing is changed or fetched.
-
 TESTED_QEMU = {7: "7.2", 10: "10.0"}  # by major version
 
 # What starts a guest, and the Debian package that brings it: the BIOS, and what it runs to load a kernel.
@@ -94,7 +91,7 @@ def examine() -> list[Finding]:
 
 
 def _answer(command: Sequence[str]) -> str:
-    """Return what a host's program prints, empty if it fails. It is matched, so it must be in English."""
+    """A host's program's output in English, empty if it fails."""
     environment = {**os.environ, "LC_ALL": "C"}
     try:
         done = subprocess.run(command, capture_output=True, timeout=10, check=True, env=environment)

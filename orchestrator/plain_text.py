@@ -35,34 +35,15 @@ def without_sequences(text: str) -> str:
     return _SEQUENCE.sub("", text)
 
 
-class _Shown(dict[int, str]):
-    """What is shown of a character, by its code."""
-
-    def __missing__(self, code: int) -> str:
-        character = chr(code)
-        shown = character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
-        if code < _MOST_KEPT:
-            self[code] = shown
-        return shown
-
-
-_MOST_KEPT = 0x3000
-"""Codes: most alphabets. A guest may print all there are."""
-_shown = _Shown()
-
-
 def _visible(text: str) -> str:
     if text.isprintable():
         return text
-    return text.translate(_shown)
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
 
 
 def cut(text: str, most: int, end: str = " ...") -> str:
     """A text of at most so many characters; of a longer one the beginning, and ``end``."""
     return text if len(text) <= most else text[: most - len(end)] + end
-
-
-# A number of things in words.
 
 
 def counted(count: int, noun: str) -> str:

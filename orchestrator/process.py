@@ -26,7 +26,6 @@ from orchestrator.steps import step
 
 _DIE_WITH_PARENT = ("sh", str(Path(__file__).with_name("die-with-parent.sh")))
 _SPAWNED = ("sh", str(Path(__file__).with_name("spawned.sh")))
-_QUOTED_LINES = 15
 
 T = TypeVar("T")
 
@@ -42,7 +41,7 @@ class Finished:
 
     def complaint(self) -> tuple[str, ...]:
         """The command, ready to be pasted, the last lines it printed, and the signal that killed it."""
-        printed = (self.stderr.strip() or self.stdout.strip()).splitlines()[-_QUOTED_LINES:]
+        printed = (self.stderr.strip() or self.stdout.strip()).splitlines()[-15:]
         # The shell around a program says so itself of the program, and cannot say it of itself.
         killed = (f"(killed by signal {-self.status})",) if self.status < 0 else ()
         return (f"$ {shlex.join(self.argv)}", *printed, *killed)
@@ -67,15 +66,12 @@ class Spawned:
         self._lock = threading.Lock()
 
     def poll(self) -> int | None:
-        """Its exit status (negative: killed by that signal), None while it runs."""
         return self._shell.poll()
 
     def wait(self, patience: float) -> int:
-        """The same when it has ended. Raises subprocess.TimeoutExpired after ``patience`` seconds."""
         return self._shell.wait(patience)
 
     def kill(self) -> None:
-        """Kill it, if it still runs. It may take a moment to end."""
         with self._lock, contextlib.suppress(ProcessLookupError):
             if self._process is not None:
                 signal.pidfd_send_signal(self._process, signal.SIGKILL)
@@ -99,10 +95,7 @@ def spawn(
     stderr: int | IO[bytes] = subprocess.DEVNULL,
     pass_fds: Sequence[int] = (),
 ) -> Spawned:
-    """Start one program in ``/``, whose files are private to the user. It must not start programs of its own.
-
-    ``limits`` are resources by prlimit's names; without an ``environment`` it has ours. Raises HostError.
-    """
+    """Start a program without children in ``/``; ``limits`` are by prlimit's names. Raises HostError."""
     limited = ("prlimit", *(f"--{name}={value}" for name, value in (limits or {}).items())) if limits else ()
     with _start_errors(argv[0]):
         shell = subprocess.Popen(
@@ -230,10 +223,7 @@ def kill_group(child: subprocess.Popen[bytes]) -> None:
 
 
 def _told_of_parent() -> tuple[str, ...]:
-    """What to put before a command that is to get SIGTERM when we end, or not to run if we already have.
-
-    Between fork and prctl(2) our end goes unnoticed: of some forty kills one left a QEMU that waited for us for ever.
-    """
+    """A prefix that ends a child with us; without the check one in forty killed parents left a QEMU behind."""
     check = str(Path(__file__).with_name("with-parent.sh"))
     return ("setpriv", "--pdeathsig", "TERM", "sh", check, str(os.getpid()))
 

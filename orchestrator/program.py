@@ -31,8 +31,6 @@ def command(*words: str) -> str:
     return f"{PROGRAM} {shlex.join(words)}"
 
 
-# Which programs must a host have, and which of them are missing? The list is the one ``./lab`` reads.
-
 INSTALL_COMMAND = "apt-get install -y --no-install-recommends"
 
 

@@ -14,11 +14,12 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
+from orchestrator.arch import ARCHITECTURES, Arch
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import guest_programs
-from orchestrator.artifacts.debian import DEBIAN_ARCHITECTURE, AptRoot, Package, unpacked_packages
+from orchestrator.artifacts.debian import AptRoot, Package, unpacked_packages
 from orchestrator.artifacts.images import OPTIONS, data_disk, pack, ready_image
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import (
@@ -31,7 +32,7 @@ from orchestrator.artifacts.module_files import (
 )
 from orchestrator.catalog.images import find_disk, is_user_disk
 from orchestrator.catalog.images import image as image_recipe
-from orchestrator.catalog.kernels import Arch, KernelSpec, setting_options
+from orchestrator.catalog.kernels import KernelSpec, setting_options
 from orchestrator.errors import BuildError, HostError, UsageError
 from orchestrator.files import Entry, archive, sha256_of, write_archive
 from orchestrator.guest.machine import MODULES, ChannelKind, DataDisk, Login, RootImage, Start
@@ -39,8 +40,6 @@ from orchestrator.paths import data_dir
 from orchestrator.process import run
 from orchestrator.program import check_installed
 from orchestrator.steps import step
-
-# The small root file system a guest starts from: busybox, the agent, the benchmarks, the channel's drivers.
 
 _FOLDERS = ("bin", "dev", "etc", "lib", "lib/modules", "proc", "root", "sys", "tmp")
 _DRIVERS = ("virtio_pci", "virtio_console")
@@ -60,7 +59,7 @@ def initramfs(context: BuildContext, kernel: Kernel) -> Path:
     arch = kernel.spec.arch
 
     def choose(apt: AptRoot) -> list[Package]:
-        return [apt.show("busybox-static", DEBIAN_ARCHITECTURE[arch])]
+        return [apt.show("busybox-static", ARCHITECTURES[arch].debian)]
 
     busybox, programs = unpacked_packages(context, f"busybox-{arch}", arch, choose), guest_programs(context, arch)
     # The script that makes a restored guest one of its own.
@@ -114,7 +113,6 @@ def disk_drivers(context: BuildContext, kernel: Kernel) -> Path:
 
 
 def _drivers(files: Sequence[Path], listed: str) -> list[Entry]:
-    """Drivers, and the list by which the guest's first program loads them."""
     return [
         *(Entry.file(f"lib/modules/{unpacked_name(path)}", module_content(path), 0o644) for path in files),
         Entry.file(listed, "".join(f"/lib/modules/{unpacked_name(path)}\n" for path in files).encode(), 0o644),
@@ -132,25 +130,18 @@ OUTPUT = f"{FOLDER}/output"
 """In the guest: what the work printed, and the wait status it ended with, as init.c writes them."""
 STATUS = f"{FOLDER}/status"
 
-_SCRIPT = "work.sh"
 STEPS = "steps.sh"
 """What every script of unattended work includes."""
 
 
-_PROGRESS = "lab: "
-
-
 def progress(line: str) -> str | None:
     """The progress in a line of the console, behind the kernel's time stamp; None in any other line."""
-    _, mark, words = line.partition(_PROGRESS)
+    _, mark, words = line.partition("lab: ")
     return words if mark else None
 
 
 def with_work(initramfs: Path, script: str, settings: Mapping[str, int], files: Mapping[str, bytes]) -> bytes:
-    """The initramfs with ``images/unattended/SCRIPT.sh`` as its work, and what that needs, in ``/sealed``.
-
-    ``settings`` are the shell variables that the script finds in ``/sealed/settings``.
-    """
+    """The initramfs with ``images/unattended/SCRIPT.sh`` as its work; its shell variables are the ``settings``."""
     whole = io.BytesIO()
     write_work(whole, initramfs, script, settings, files)
     return whole.getvalue()
@@ -168,7 +159,7 @@ def write_work(
     text = "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in settings.items())
     folder = FOLDER.removeprefix("/")
     content: Mapping[str, bytes | Path] = {
-        _SCRIPT: scripts / f"{script}.sh",
+        "work.sh": scripts / f"{script}.sh",
         STEPS: scripts / STEPS,
         "settings": text.encode(),
         **files,
@@ -188,7 +179,6 @@ def unattended_scripts() -> Path:
 
 # A kernel's own modules as a disk that guests only read: what modprobe looks for in /lib/modules/RELEASE.
 
-_KIND = "kernel-modules"
 _FILE = "modules.squashfs"
 _DEPMOD = "/usr/sbin/depmod"
 _LISTS = ("modules.order", BUILT_IN, f"{BUILT_IN}.modinfo")
@@ -196,11 +186,7 @@ _LISTS = ("modules.order", BUILT_IN, f"{BUILT_IN}.modinfo")
 
 
 def kernel_modules(context: BuildContext, kernel: Kernel) -> Path:
-    """The squashfs file of all modules of a kernel, with depmod's index; made where it is not in the cache.
-
-    They are those of Debian's package, or those that a build tree has built. Raises UsageError for a kernel without
-    any, HostError, BuildError.
-    """
+    """The squashfs of a kernel's modules with depmod's index. Raises UsageError where it has none, and BuildError."""
     folder, files = lists_folder(kernel), module_files(kernel)
     lists = [folder / name for name in _LISTS if (folder / name).is_file()]
     if not files:
@@ -230,14 +216,12 @@ def kernel_modules(context: BuildContext, kernel: Kernel) -> Path:
         shutil.rmtree(base)
 
     inputs = {"kernel": kernel.key, "content": content, "options": list(OPTIONS)}
-    return context.cache.obtain(_KIND, inputs, f"modules of {kernel.spec.name}", build).path / _FILE
+    return context.cache.obtain("kernel-modules", inputs, f"modules of {kernel.spec.name}", build).path / _FILE
 
 
 # The disks a guest gets, whether its kernel can use them, and whether its channel gets in.
 
-_ROOT = ("CONFIG_VIRTIO_BLK", "CONFIG_EXT4_FS")
 _DATA = ("CONFIG_VIRTIO_BLK", "CONFIG_SQUASHFS", "CONFIG_SQUASHFS_LZ4")
-_NETWORK = ("CONFIG_VIRTIO_NET", "CONFIG_INET")
 _SYSTEMD = ("CONFIG_CGROUPS", "CONFIG_FHANDLE", "CONFIG_INOTIFY_USER", "CONFIG_SIGNALFD", "CONFIG_TIMERFD")
 """What systemd's own README calls required, of what a kernel can be built without."""
 
@@ -247,10 +231,7 @@ _MOST_DATA_DISKS = 16
 
 @dataclass(frozen=True)
 class GuestDisks:
-    """The disks and the channel asked for: an image by name or path (see ``unsupported_reason``), folders of data.
-
-    With ``kernel_modules`` the guest has all modules of its kernel, for modprobe.
-    """
+    """The image (a name or a path), the channel, folders of data, and whether modprobe has the kernel's modules."""
 
     image: str | None = None
     channel: ChannelKind = "framed"
@@ -263,8 +244,7 @@ NOTHING = GuestDisks()
 """A guest that stays in its initramfs."""
 
 
-@dataclass(frozen=True)
-class Disks:
+class Disks(NamedTuple):
     """A guest's disks, ready, and what their kernel needs for them."""
 
     root: RootImage | None
@@ -303,10 +283,10 @@ def ready_disks(context: BuildContext, kernel: Kernel, wanted: GuestDisks) -> Di
         raise UsageError(f"a guest can have {_MOST_DATA_DISKS} folders of data, not {len(wanted.data)}")
     root = None
     if wanted.image is not None:
-        _check_kernel(kernel, _ROOT, "an image")
+        _check_kernel(kernel, ("CONFIG_VIRTIO_BLK", "CONFIG_EXT4_FS"), "an image")
         root = _root(context, kernel, wanted.image)
         if wanted.channel == "ssh":
-            _check_kernel(kernel, _NETWORK, "SSH")
+            _check_kernel(kernel, ("CONFIG_VIRTIO_NET", "CONFIG_INET"), "SSH")
     if wanted.data:
         _check_kernel(kernel, _DATA, "data disks")
     data = tuple(DataDisk(name, data_disk(context, folder)) for name, folder in _named(wanted.data).items())

@@ -20,11 +20,13 @@ import os
 import re
 import shlex
 import shutil
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -43,8 +45,6 @@ from orchestrator.files import (
 )
 from orchestrator.program import PROGRAM
 from orchestrator.steps import step
-
-# Errors of keeping something in the cache, each with its cause and a hint.
 
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _NO_FOLDER = frozenset({errno.ENOTDIR, errno.EEXIST})
@@ -90,10 +90,7 @@ def _obstacle(root: Path, error: OSError) -> str:
 
 @contextlib.contextmanager
 def build_faults(root: Path, unfinished: Path) -> Iterator[None]:
-    """Remove what a build that fails has half made. Raises HostError where it failed for lack of room.
-
-    Without that a compiler that finds no room would say that the user's module does not build.
-    """
+    """Remove what a failing build has half made. Raises HostError where it failed for lack of room."""
     try:
         yield
     except BaseException as error:
@@ -186,10 +183,7 @@ def in_use(file: Path) -> bool:
 
 
 def last_use(file: Path) -> float:
-    """Seconds since the epoch; of something that is gone, the epoch.
-
-    A use in the future, which a clock that was ahead has left, is one of now: what nobody uses ages from here on.
-    """
+    """Seconds since the epoch, 0 for what is gone. A use in the future, left by a wrong clock, becomes one of now."""
     try:
         used = file.stat().st_mtime
         if used > (now := time.time()):
@@ -218,8 +212,7 @@ DAMAGED = "damaged"
 """The folder of what was set aside."""
 
 _PLACE = re.compile(rf"[0-9a-f]{{24}}({re.escape(_UNFINISHED)})?")
-_LOCK_LIMIT = 3600.0
-"""Seconds to wait for another process that builds the same artifact; kernels take several minutes."""
+_LOCK_LIMIT = 3600.0  # seconds to wait for another process that builds the same artifact; kernels take several minutes
 
 
 @dataclass(frozen=True)
@@ -240,14 +233,18 @@ class Artifact:
     def stamp(self) -> Path:
         return self.path / _MANIFEST
 
-    def size(self) -> int:
-        """Bytes on disk."""
-        total = 0
-        for folder, folders, files in os.walk(self.path):  # passes over what another process has just removed
-            for name in (*folders, *files):
-                with contextlib.suppress(FileNotFoundError):
-                    total += os.lstat(Path(folder, name)).st_blocks * 512
-        return total
+
+def tree_status(path: Path) -> Iterator[os.stat_result]:
+    """The status of a file, or of a folder and all in it, but for what another process has just removed."""
+    below = (Path(folder, name) for folder, folders, files in os.walk(path) for name in (*folders, *files))
+    for one in chain([path], below):
+        with suppress(FileNotFoundError):
+            yield one.lstat()
+
+
+def disk_usage(path: Path) -> int:
+    """Bytes on disk; its part of a file with several links: patched kernel sources share most of their files."""
+    return sum(one.st_blocks * 512 // (1 if stat.S_ISDIR(one.st_mode) else one.st_nlink) for one in tree_status(path))
 
 
 def digest(inputs: object) -> str:
@@ -279,16 +276,9 @@ class Cache:
         return self._use(self.root / kind / digest(inputs))
 
     def is_sound(self, artifact: Artifact) -> bool:
-        """Whether an artifact is as it was made; False where it was not, and was set aside.
-
-        Raises LabError where another process uses it, HostError where the cache cannot be written.
-        """
+        """Whether it is as it was made; else it is set aside. Raises LabError where it is in use, HostError."""
         if artifact.path not in self._sound:
-            if not digests.has_record(artifact.path):  # of an earlier version: it is recorded as it is
-                with contextlib.suppress(OSError), step(f"record the digests of {artifact.kind}: {artifact.label}"):
-                    if os.access(artifact.path, os.W_OK):  # in a read-only cache all would be read each time
-                        digests.record(artifact.path, _MANIFEST)
-            elif (damage := digests.changed(artifact.path)) is not None:
+            if (damage := digests.changed(artifact.path)) is not None:
                 self.set_aside(artifact, damage, digests.changed)
                 return False
             self._sound.add(artifact.path)
@@ -338,7 +328,6 @@ class Cache:
             yield
 
     def lock_file(self, name: str) -> Path:
-        """The file of a lock, whether it is there or not."""
         return self.root / "locks" / f"{name}.lock"
 
     def try_lock(self, name: str) -> contextlib.AbstractContextManager[bool]:
@@ -388,7 +377,6 @@ class Cache:
                 yield place, self._complete(place)
 
     def label(self, place: Path) -> str:
-        """The label of the artifact in a folder; empty where there is none."""
         artifact = self._complete(place)
         return "" if artifact is None else artifact.label
 
@@ -413,10 +401,7 @@ class Cache:
         return True
 
     def discard(self, artifact: Artifact, is_wrong: Callable[[Path], bool]) -> None:
-        """Remove an artifact, whoever uses it: for one whose users have all opened what they need of it.
-
-        Another process may have made it anew meanwhile: then ``is_wrong`` is false.
-        """
+        """Remove an artifact, whoever uses it, if ``is_wrong`` still: another process may have made it anew."""
         place = artifact.path
         with step(f"discard {artifact.kind}: {artifact.label}"), self.lock(self.build_lock(place)):
             release(artifact.stamp)
@@ -424,7 +409,7 @@ class Cache:
                 self._remove(place)
         self._sound.discard(place)
 
-    def remove_leftover(self, place: Path) -> bool:
+    def remove_leftover(self, place: Path, unused_since: float = 0.0) -> bool:
         """Remove what a killed builder left; False where one is at work, or has finished meanwhile."""
         with self.try_lock(self.build_lock(place)) as locked:
             if not locked or not is_real_folder(place) or self._complete(place) is not None:
@@ -496,9 +481,6 @@ def is_real_folder(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink()
 
 
-# What building an artifact needs: the cache, whether the network may be used, where progress goes.
-
-
 def _silent(text: str) -> None:
     del text
 
@@ -513,6 +495,5 @@ class BuildContext:
     warn: Callable[[str], None] = _silent
 
     def need_network(self, what: str) -> None:
-        """Raise HostError with ``--offline``, where ``what`` would have to be fetched."""
         if self.offline:
             raise HostError(f"{what} is not in the cache ({self.cache.root})", hint="run once without --offline")

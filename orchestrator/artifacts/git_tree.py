@@ -33,13 +33,10 @@ FOLDER = "git-trees"
 UNFINISHED = ".unfinished"
 """Ends the name of a clone that is being made."""
 
-_LIMIT = 1800.0
-"""Seconds; a checkout of a kernel's source takes some tens on a slow disk."""
-_LONGEST_SUBJECT = 200
+_LIMIT = 1800.0  # seconds; a checkout of a kernel's source takes some tens on a slow disk
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _PATHLESS = "a folder with a slash in its name, then @ and a commit: ./linux@v6.1"
-_ANCESTOR = re.compile(r"[~^].*")
-"""Ends the name of a commit that is counted from another one."""
+_ANCESTOR = re.compile(r"[~^].*")  # ends the name of a commit that is counted from another one
 _MOST_NAMES = 10_000
 """Tags and branches among which the nearest is looked for; a kernel's repository has a thousand tags."""
 
@@ -112,7 +109,6 @@ def _no_folder(tree: str, folder: Path) -> str:
 
 
 def _other_commit(tree: str, folder: Path, name: str) -> str:
-    """What to do where a repository has no commit of a name: of most names one is nearest."""
     if ".." in name:
         return "name one commit, and no range"
     if _git(folder, "rev-list", "--max-count=1", "--all").stdout == "":
@@ -157,10 +153,7 @@ def tree_lock(folder: Path) -> str:
 
 @dataclass(frozen=True)
 class GitTree:
-    """The clone ``folder`` of the repository whose files are in ``top``; for the process that has it open.
-
-    With ``offline`` nothing is fetched for it over a network.
-    """
+    """The clone ``folder`` of the repository in ``top``, open in one process; ``offline`` fetches nothing."""
 
     top: Path
     folder: Path
@@ -189,18 +182,13 @@ class GitTree:
             yield tree
 
     def git(self, *arguments: str) -> Finished:
-        """Run git in the clone to its end, whatever its status."""
         # It is the lab's own, whoever the file system says owns it.
         ours = ("-c", f"safe.directory={self.folder}")
         # Of a local folder a partial clone's objects may be fetched without a network.
         return _git(self.folder, *ours, *arguments, settings={"GIT_ALLOW_PROTOCOL": "file"} if self.offline else {})
 
     def check_out(self, *commits: str) -> None:
-        """Have the files of the first commit in the clone, when each of the others has proved that it can be had.
-
-        What was built there and is not under git stays. Raises HostError where a partial clone's objects cannot be
-        fetched, LabError for what else git cannot check out.
-        """
+        """Check out the first commit when the others were checked out before it. Raises HostError, LabError."""
         for commit in reversed(commits):
             finished = self.git("checkout", "--quiet", "--force", "--detach", commit)
             if finished.status == 0:
@@ -221,12 +209,11 @@ class GitTree:
     def commit(self, name: str) -> Commit:
         """What git knows of a commit. Raises LabError where it knows none."""
         text = self.succeed("log", "-1", "--no-show-signature", "--format=%H%n%s%n%an%n%as", name, "--")
-        lines = [plain_line(line)[:_LONGEST_SUBJECT] for line in text.split("\n")]
+        lines = [plain_line(line)[:200] for line in text.split("\n")]
         found, subject, author, date, *_ = [*lines, "", "", ""]
         return Commit(found, subject, author, date)
 
     def parent(self, commit: str) -> str:
-        """A commit's first parent; empty where it has none."""
         return self.git("rev-parse", "--verify", "--quiet", f"{commit}^1").stdout.strip()
 
     def moved(self, path: str) -> str:
@@ -275,9 +262,6 @@ def _git(folder: Path, *arguments: str, settings: Mapping[str, str] = _NO_SETTIN
 
 @lru_cache(maxsize=1)
 def _of_another_repository() -> Mapping[str, None]:
-    """The variables that name another repository, such as GIT_DIR of a hook that we are called by, to be taken away.
-
-    Git lists configuration with them, which is the user's.
-    """
+    """Unset what names another repository, such as the GIT_DIR of a hook; not the user's configuration."""
     listed = run(["git", "rev-parse", "--local-env-vars"], time_limit=_LIMIT).stdout.split()
     return {name: None for name in listed if not name.startswith("GIT_CONFIG_")}

@@ -10,10 +10,8 @@ from functools import lru_cache
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
+from orchestrator.arch import CALL, Arch
 from orchestrator.artifacts.kernel_code import KernelCode
-from orchestrator.catalog.kernels import Arch
-
-# x86 machine code as instructions.
 
 
 @dataclass(frozen=True)
@@ -26,8 +24,7 @@ class Memory:
     displacement: int
 
 
-_ESCAPE = 0x0F
-"""Begins an opcode of two bytes."""
+_ESCAPE = 0x0F  # begins an opcode of two bytes
 
 Operand = str | int | Memory
 """A register's name, a number (not negative), or memory."""
@@ -51,7 +48,6 @@ class Instruction:
 
     @property
     def end(self) -> int:
-        """The address behind it."""
         return self.address + self.size
 
 
@@ -92,7 +88,6 @@ def _operand(operand: Any, word: int) -> Operand:
 
 
 def _register(register: int) -> str:
-    """A register's name; empty for none."""
     return str(_decoder(8).reg_name(register) or "") if register else ""
 
 
@@ -113,14 +108,9 @@ _ENDBR = frozenset(bytes.fromhex(code) for code in ("f30f1efa", "f30f1efb", "660
 FTRACE_NOPS = (bytes.fromhex("0f1f440000"), bytes.fromhex("3e8d742600"))
 """The five-byte nops that stand for a disabled call of the function tracer, x86_64's and i386's."""
 
-_CALL = b"\xe8"
-
 
 def entry_places(code: bytes) -> set[int]:
-    """Where nothing of a function has run yet, in bytes behind its symbol: its code begins at the last of them.
-
-    ``code`` is from memory, the function tracer being off.
-    """
+    """Offsets at which nothing of a function has run yet; ``code`` is from memory, the function tracer being off."""
     endbr = _endbr_bytes(code)
     traced = code[endbr : endbr + TRACER_BYTES] in FTRACE_NOPS
     return {0, endbr, endbr + TRACER_BYTES if traced else endbr}
@@ -138,7 +128,7 @@ def entry_offset(code: KernelCode, symbol: str) -> int | None:
     # Before the kernel has started, the tracer's nop is the call that the compiler made.
     call = first[endbr : endbr + TRACER_BYTES]
     target = start + endbr + TRACER_BYTES + int.from_bytes(call[1:], "little", signed=True)
-    calls_tracer = call[:1] == _CALL and fentry is not None and (target - fentry) % (1 << 32) == 0
+    calls_tracer = call[:1] == bytes([CALL]) and fentry is not None and (target - fentry) % (1 << 32) == 0
     return endbr + TRACER_BYTES if calls_tracer else max(entry_places(first))
 
 
@@ -159,10 +149,7 @@ _BRANCH = re.compile(rb"[\xe8\xe9\x80-\x8f](?=(....))", re.DOTALL)
 
 
 def direct_calls(code: KernelCode, function: int) -> Iterator[int]:
-    """The addresses of the calls of a function, and of jumps to it; there are none of calls through a pointer.
-
-    Bytes that only look like such a call are not told apart: among some million of them, one in 4 billion fits.
-    """
+    """The addresses of calls of a function and jumps to it; of a million look-alikes one in 4 billion fits."""
     start, end = code.address("_stext"), code.address("_etext")
     if start is None or end is None:
         return
@@ -193,11 +180,9 @@ _WRAPPERS: dict[Arch, re.Pattern[str]] = {
     "i386": re.compile(r"__ia32_(compat_)?sys_"),
     "x86_64": re.compile(r"__x64_sys_"),
 }
-_NUMBER_AT = {4: "edx", 8: "esi"}
-"""The second argument's register: of -mregparm=3, and of the x86_64 ABI."""
+_NUMBER_AT = {4: "edx", 8: "esi"}  # the second argument's register: of -mregparm=3, and of the x86_64 ABI
 
-_LONGEST_WAY = 200
-"""Instructions of a switch for one number; a balanced tree of compares for 450 numbers takes some 40."""
+_LONGEST_WAY = 200  # instructions of a switch for one number; a balanced tree of compares for 450 numbers takes some 40
 _LONGEST_INSTRUCTION = 15
 
 # Of the two numbers compared, as unsigned and as signed ones.
@@ -222,10 +207,7 @@ class UnknownDispatchError(Exception):
 
 
 def dispatched(code: KernelCode, numbers: Arch, number: int) -> str:
-    """The function that a call of ``number`` enters, by its name. Raises UnknownDispatchError.
-
-    Of several names for one function (a call without arguments has one for each entry) it is the entry's own.
-    """
+    """The function that a call of ``number`` enters, by its entry's own name. Raises UnknownDispatchError."""
     switch = code.function(_SWITCHES[numbers])
     target = _pointed_to(code, numbers, number) if switch is None else _Switch(code, switch).target(number)
     names = code.names_at(target)
@@ -319,7 +301,7 @@ class _Switch:
             return self._registers.get(_family(operand))
         parts = [operand.displacement]
         for register, factor in ((operand.base, 1), (operand.index, operand.scale)):
-            if register and register not in _NO_INDEX:
+            if register and register not in frozenset({"eiz", "riz"}):
                 content = self._registers.get(_family(register))
                 if content is None:
                     return None
@@ -327,9 +309,7 @@ class _Switch:
         return sum(parts) % (1 << 8 * self._code.word)
 
 
-_WORD = 0xFFFFFFFF
-"""A number is 32 bits wide on both architectures."""
-_NO_INDEX = frozenset({"eiz", "riz"})
+_WORD = 0xFFFFFFFF  # A number is 32 bits wide on both architectures
 
 
 def _family(register: str) -> str:

@@ -20,8 +20,6 @@ from orchestrator.errors import ConfigError
 from orchestrator.paths import data_dir
 from orchestrator.process import run
 
-# What a user's file is built from: every file that its compiler reads, by digest, and the user's own as text.
-
 _LIMIT = 60.0
 _LARGEST_TEXT = 1 << 20
 _SYSTEM = (Path("/usr/include"), Path("/usr/lib"), Path("/usr/share"))
@@ -58,10 +56,7 @@ def own_line(text: str) -> OwnSource:
 
 
 def own_file(file: Path, read: Iterable[Path] = (), leave_out: Path | None = None) -> OwnSource:
-    """A file with all that its compiler reads, but for those of the host's compilers and a folder that is left out.
-
-    Raises ConfigError for a file that cannot be read.
-    """
+    """A file with all that its compiler reads, but for compilers' headers and ``leave_out``. Raises ConfigError."""
     main, apart = file.absolute(), None if leave_out is None else leave_out.resolve()
     digests: dict[str, str] = {}
     texts: dict[str, str] = {}
@@ -94,10 +89,7 @@ def _is_below(path: Path, folders: Iterable[Path]) -> bool:
 
 
 def files_read(compiler: Sequence[str], environment: Mapping[str, str | None]) -> Sequence[Path]:
-    """Every file that a compiler reads, with these words behind its name: options, and sources.
-
-    Nothing where it does not compile: to compile tells why.
-    """
+    """Every file that a compiler with these arguments reads; none where it does not compile."""
     finished = run([*compiler, "-w", "-M", "-MT", "files"], time_limit=_LIMIT, environment=environment)
     if finished.status != 0:
         return []
@@ -125,11 +117,7 @@ def included(main: str, folders: Sequence[Path]) -> list[Path]:
 
 
 def included_as(main: str, folders: Sequence[Path]) -> Mapping[str, Path]:
-    """Return the files that a source includes by their paths from its folder, for a copy of all of them in one folder.
-
-    They are found as by ``included``, but the copy has one file of a path: what a file of the lab's includes is that of
-    the first of ``folders``, too, where it has one.
-    """
+    """The same by paths in a copy of all, in which the files of ``folders[0]`` hide the lab's."""
     return _found(main, folders, folders[:1])
 
 
@@ -147,7 +135,6 @@ def read_c_source(file: Path) -> str:
 
 
 def _found(main: str, folders: Sequence[Path], first: Sequence[Path]) -> Mapping[str, Path]:
-    """The files by their paths; ``first`` comes before what is beside a file of the other folders."""
     found: dict[str, Path] = {}
     waiting: list[tuple[str, Sequence[Path], Path]] = [(main, (), Path())]
     while waiting:
@@ -184,11 +171,7 @@ _BUILT = re.compile(r"\..*|.*\.(o|ko|a|mod|mod\.c|cmd)|Module\.symvers|modules\.
 
 
 def read_sources(folder: Path) -> Mapping[str, bytes]:
-    """The content of a folder's files by their paths in it, without what a build has left there.
-
-    A link to a folder is followed where it leads to another place in the same folder. Raises ConfigError for a file or
-    folder that cannot be read, and for more than is a module's.
-    """
+    """A folder's files by path, without what a build left. Raises ConfigError for unreadable ones, or too many."""
     found: dict[str, bytes] = {}
     size = 0
     file = folder
@@ -205,7 +188,6 @@ def read_sources(folder: Path) -> Mapping[str, bytes]:
 
 
 def _files(folder: Path, within: tuple[Path, ...]) -> Iterator[Path]:
-    """The files below a folder, in order; ``within`` are the folder of all and those on the way, without links."""
     for path in sorted(folder.iterdir()):
         if path.name.startswith(".") or not path.exists():  # a link to nothing
             continue

@@ -18,7 +18,7 @@ import typer
 from pydantic import TypeAdapter
 
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.cache_entries import Kind, cache_entries, fates, remove
+from orchestrator.artifacts.cache_entries import cache_entries, remove
 from orchestrator.benchmarks.registry import kinds, reports
 from orchestrator.cli import options
 from orchestrator.cli.compared import compared
@@ -275,7 +275,7 @@ def _site(directory: Path) -> str:
 def _pruned(keep_days: int) -> str:
     cache = Cache(cache_dir())
     unused_since = time.time() - keep_days * _DAY
-    leaving = [fate.entry for fate in fates(cache_entries(cache), unused_since, list(Kind)) if not fate.stays]
+    leaving = [entry for entry in cache_entries(cache) if entry.used <= unused_since]
     gone = [one.size for one in remove(leaving, unused_since) if one.is_done]
     return f"{sum(gone) / 1e6:.1f} MB freed in {cache.root}"
 

@@ -20,7 +20,7 @@ from orchestrator import program
 from orchestrator.artifacts import images as image_build
 from orchestrator.artifacts.cache import BuildContext, Cache, digest
 from orchestrator.artifacts.cache_entries import ALL, Kind, cache_entries
-from orchestrator.artifacts.debian import Package, inputs_of
+from orchestrator.artifacts.debian import Package, inputs_of, pin_of
 from orchestrator.artifacts.images import _namespace, cached_image, index, ready_image, system_packages
 from orchestrator.catalog.images import ImageRecipe, image, images
 from orchestrator.cli.main import app
@@ -125,7 +125,7 @@ def test_a_path_that_is_no_recipe_is_refused(name: str, tmp_path: Path, monkeypa
 
 def put_in(cache: Cache, recipe: ImageRecipe) -> Path:
     """An image as an earlier run left it, and the record of what was chosen for it. Returns the record."""
-    pin = system_packages(recipe).pin(BuildContext(cache))
+    pin = pin_of(BuildContext(cache), system_packages(recipe).name)
     pin.parent.mkdir(parents=True, exist_ok=True)
     pin.write_text(json.dumps([asdict(package) for package in CHOSEN]))
 

@@ -15,10 +15,9 @@ import pytest
 from host_toolchain import HOST_TOOLCHAIN
 
 from orchestrator.artifacts import kernel_build
-from orchestrator.artifacts import kernel_source as source_of
+from orchestrator.artifacts import kernel_build as source_of
 from orchestrator.artifacts.cache import Artifact, BuildContext, Cache
-from orchestrator.artifacts.kernel_build import built_kernel
-from orchestrator.artifacts.kernel_source import kernel_source
+from orchestrator.artifacts.kernel_build import built_kernel, kernel_source
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.errors import BuildError, HostError
 from orchestrator.paths import data_dir

@@ -8,11 +8,10 @@ from typing import cast
 
 import pytest
 
-from orchestrator.artifacts import user_modules as under_test
+from orchestrator.artifacts import modules as under_test
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.modules import Module
-from orchestrator.artifacts.user_modules import user_modules
+from orchestrator.artifacts.modules import Module, user_modules
 from orchestrator.catalog.user_files import modinfo
 from orchestrator.errors import ConfigError, UsageError
 
