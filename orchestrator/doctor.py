@@ -91,7 +91,6 @@ def examine() -> list[Finding]:
 
 
 def _answer(command: Sequence[str]) -> str:
-    """A host's program's output in English, empty if it fails."""
     environment = {**os.environ, "LC_ALL": "C"}
     try:
         done = subprocess.run(command, capture_output=True, timeout=10, check=True, env=environment)

@@ -47,7 +47,6 @@ class Requirement:
         return self.need.startswith("python")
 
     def location(self) -> Path | None:
-        """Where the program or file is on this host; None if it is missing."""
         if self.need.startswith("/"):
             path = Path(self.need)
             return path if path.exists() else None

@@ -156,7 +156,6 @@ class Step:
 
     @property
     def title(self) -> str:
-        """What it is, in one line that a terminal only prints, with its thread's name where it has one."""
         return f"{self._source}{self._text}"
 
     @property
@@ -213,5 +212,4 @@ def _source_name() -> str:
 
 
 def _short(text: str) -> str:
-    """One line without what a terminal would obey, cut at a limit."""
     return plain_line(cut(text, _LINE_MAX, "…"))

@@ -181,14 +181,12 @@ def unattended_scripts() -> Path:
 
 _FILE = "modules.squashfs"
 _DEPMOD = "/usr/sbin/depmod"
-_LISTS = ("modules.order", BUILT_IN, f"{BUILT_IN}.modinfo")
-"""What the kernel's own build writes beside its modules, and depmod reads."""
 
 
 def kernel_modules(context: BuildContext, kernel: Kernel) -> Path:
     """The squashfs of a kernel's modules with depmod's index. Raises UsageError where it has none, and BuildError."""
     folder, files = lists_folder(kernel), module_files(kernel)
-    lists = [folder / name for name in _LISTS if (folder / name).is_file()]
+    lists = [folder / name for name in ("modules.order", BUILT_IN, f"{BUILT_IN}.modinfo") if (folder / name).is_file()]
     if not files:
         raise UsageError(
             f"kernel '{kernel.spec.name}' has no modules of its own: what it has is built in",
@@ -225,7 +223,6 @@ _DATA = ("CONFIG_VIRTIO_BLK", "CONFIG_SQUASHFS", "CONFIG_SQUASHFS_LZ4")
 _SYSTEMD = ("CONFIG_CGROUPS", "CONFIG_FHANDLE", "CONFIG_INOTIFY_USER", "CONFIG_SIGNALFD", "CONFIG_TIMERFD")
 """What systemd's own README calls required, of what a kernel can be built without."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _MOST_DATA_DISKS = 16
 
 
@@ -312,11 +309,10 @@ def _root(context: BuildContext, kernel: Kernel, name: str) -> RootImage:
 
 
 def _named(folders: Sequence[Path]) -> dict[str, Path]:
-    """The folders by the names they have in the guest. Raises UsageError for a name twice, or an odd one."""
     named: dict[str, Path] = {}
     for folder in folders:
         name = folder.absolute().name
-        if not _NAME.fullmatch(name):
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
             raise UsageError(
                 f"{folder}: a data folder's name, which is its name in the guest, is made of letters, digits, '.', '_' "
                 "and '-'",

@@ -51,7 +51,6 @@ _HOST_LIBRARIES = Path("/usr/lib", HOST.triplet)
 _LOADER_FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-static")
 _LIMIT = 120.0
 _LARGEST = 16 << 20
-_NOT_A_PROGRAM = ".text"  # the section of functions that programs call
 _ON_FPROBES = ("kprobe.multi", "kprobe.session", "kretprobe.multi")
 
 
@@ -86,7 +85,7 @@ def _sections(file: Path, content: bytes) -> list[str]:
     if machine != "EM_BPF":
         hint = "clang makes one: clang -g -O2 -target bpf -c"
         raise BuildError("this is no whole object file of BPF programs", where=str(file), hint=hint)
-    sections = [name for name in code if name != _NOT_A_PROGRAM]
+    sections = [name for name in code if name != ".text"]
     if not sections:
         hint = 'a program has a section that says where it goes: SEC("fentry/vfs_read")'
         raise BuildError("this object has no program", where=str(file), hint=hint)

@@ -46,8 +46,6 @@ from orchestrator.files import (
 from orchestrator.program import PROGRAM
 from orchestrator.steps import step
 
-_FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-_NO_FOLDER = frozenset({errno.ENOTDIR, errno.EEXIST})
 _ANOTHER_FOLDER = "set ORCHESTRATOR_CACHE to a folder of yours"
 
 
@@ -61,9 +59,9 @@ def cache_faults(root: Path) -> Iterator[None]:
     except OSError as error:
         if found_no_room(error):
             raise _no_room(root) from error
-        if error.errno in _FORBIDDEN:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise HostError(f"the cache folder {root} is not writable", hint=_ANOTHER_FOLDER) from error
-        if error.errno in _NO_FOLDER:
+        if error.errno in (errno.ENOTDIR, errno.EEXIST):
             what = f"the cache folder {root} cannot be made: {_obstacle(root, error)}"
             raise HostError(what, hint=_ANOTHER_FOLDER) from error
         raise
@@ -211,7 +209,6 @@ _UNFINISHED = ".building"
 DAMAGED = "damaged"
 """The folder of what was set aside."""
 
-_PLACE = re.compile(rf"[0-9a-f]{{24}}({re.escape(_UNFINISHED)})?")
 _LOCK_LIMIT = 3600.0  # seconds to wait for another process that builds the same artifact; kernels take several minutes
 
 
@@ -373,7 +370,7 @@ class Cache:
         """The folders of a kind: complete artifacts, and what is being built or was left by a builder that died."""
         folder = self.root / kind
         for place in sorted(folder.iterdir()) if is_real_folder(folder) else ():
-            if _PLACE.fullmatch(place.name) and is_real_folder(place):
+            if re.fullmatch(rf"[0-9a-f]{{24}}({re.escape(_UNFINISHED)})?", place.name) and is_real_folder(place):
                 yield place, self._complete(place)
 
     def label(self, place: Path) -> str:

@@ -81,9 +81,6 @@ _BESIDE = {
 ARTIFACT_KINDS = frozenset(Kind) - {*_BESIDE, Kind.ENVIRONMENTS, Kind.LOCKS}
 
 
-_ENVIRONMENT = re.compile(r"venv-[0-9a-f]{16}")
-
-
 @dataclass(frozen=True)
 class CacheEntry:
     """Something in the cache. ``used`` is the time of its last use in epoch seconds, 0 for what cannot be used.
@@ -160,7 +157,7 @@ def _remove_locked(
 
 def _environments(cache: Cache, kind: Kind) -> Iterator[CacheEntry]:
     for path in _entries(cache.root):
-        if _ENVIRONMENT.fullmatch(path.name) and path.is_dir():
+        if re.fullmatch(r"venv-[0-9a-f]{16}", path.name) and path.is_dir():
             locks = (path.with_name(f"{path.name}.lock"), path / ENVIRONMENT_STAMP)
             remove = partial(_remove_environment, path, *locks)
             yield CacheEntry(kind, path.name, path, last_use(path / ENVIRONMENT_STAMP), locks, remove)

@@ -32,7 +32,6 @@ from orchestrator.program import check_installed
 _TOOLS_LIMIT = 60.0
 _LLVM = {"LD": "ld.lld", **{tool.upper(): f"llvm-{tool}" for tool in ("ar", "nm", "strip", "objcopy", "readelf")}}
 """Variables of a kernel's build, and the programs that LLVM=1 gives them."""
-_RELEASE = re.compile(r"\d+(?:\.\d+)+")
 
 
 @dataclass(frozen=True)
@@ -65,9 +64,9 @@ class Toolchain:
     def takes(self, flag: str) -> bool:
         return run([self.program("gcc"), flag, "-E", "-x", "c", "/dev/null"], time_limit=_TOOLS_LIMIT).status == 0
 
-    def for_make(self, folder: Path | None = None) -> list[str]:
-        """The variables by which the kernel's build system takes these tools, from ``folder`` where one is given."""
-        folder = folder or self.folder
+    def for_make(self) -> list[str]:
+        """The variables by which the kernel's build system takes these tools."""
+        folder = self.folder
         return list(self.variables) if folder is None else [f"CROSS_COMPILE={folder}/", f"CC={folder}/gcc"]
 
 
@@ -141,7 +140,7 @@ def _installed_clang(release: str, config: Mapping[str, str]) -> Toolchain | Non
             continue
         finished = run([place, "--version"], time_limit=_TOOLS_LIMIT, environment={"LC_ALL": "C"})
         printed = finished.stdout.partition("\n")[0]
-        number = _RELEASE.search(printed)
+        number = re.search(r"\d+(?:\.\d+)+", printed)
         programs = {variable: Path(place).resolve().with_name(tool) for variable, tool in llvm_programs(config).items()}
         if number is None or _major(number[0]) != major or not all(map(Path.is_file, programs.values())):
             continue
@@ -385,7 +384,6 @@ _VALUE = re.compile(r"^\s*value (-?\d+)$", re.MULTILINE)
 _FUNCTION = 'void function(void) { __asm__ volatile("value %%c0" : : "i" ((long)(%s))); }'
 """As the kernel's own kbuild.h has constants told by the compiler."""
 _REFUSING = re.compile(r"(?:from |^)[^\s:]*constant\.c:(\d+)[:,]", re.MULTILINE)
-_FIRST_INCLUDE = 2  # the line of the first header
 
 
 @lru_cache(maxsize=256)
@@ -430,7 +428,8 @@ def _library_headers(arch: str) -> Sequence[str]:
     """The C library's headers that can be included together; those that refuse an architecture are left out."""
     headers = [*_LIBRARY, *(f"sys/{file.name}" for file in sorted((_MULTIARCH / "sys").glob("*.h")))]
     while True:
-        refused = {int(line) - _FIRST_INCLUDE for line in _REFUSING.findall(_compiled("0", arch, headers)[1])}
+        # The first header is in line 2.
+        refused = {int(line) - 2 for line in _REFUSING.findall(_compiled("0", arch, headers)[1])}
         left = [header for place, header in enumerate(headers) if place not in refused]
         if len(left) == len(headers):
             return headers

@@ -28,8 +28,6 @@ KEYRING_HINT = "as root: apt-get install -y debian-archive-keyring"
 
 _ARCHIVE, _SECURITY_ARCHIVE = "debian", "debian-security"
 _SECURITY_SUITE = re.compile(r"(.+)(?:-security|/updates)")
-_URI = re.compile(r"[a-z][a-z+]*:[!-~]+")
-_USER = re.compile(r"(?<=://)[^/@\s]*@")
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class DebianMirror:
 
 def without_passwords(text: str) -> str:
     """A text for people: the addresses in it without a user's name and password."""
-    return _USER.sub("", text)
+    return re.sub(r"(?<=://)[^/@\s]*@", "", text)
 
 
 def archive_keyring(root: Path = Path("/")) -> Path:
@@ -69,7 +67,7 @@ def debian_mirror() -> DebianMirror:
     """The mirror that the user has named, else that of the host's apt sources. Raises HostError, UsageError."""
     named = os.environ.get(MIRROR_VARIABLE, "")
     if named:
-        if not _URI.fullmatch(named):
+        if not re.fullmatch(r"[a-z][a-z+]*:[!-~]+", named):
             raise UsageError(f"{MIRROR_VARIABLE} is {named!r}, which is no address such as http://HOST/debian")
         return DebianMirror(named, _security_beside(named))
     # apt reads both forms of its source lists; without release information it needs no package lists of the host.
@@ -116,17 +114,13 @@ def _security_beside(archive: str) -> str | None:
 
 _RESOLVE_LIMIT = 120.0
 _LONGEST = 300
+_FRESH = 600.0  # seconds for which package lists serve a second artifact
+_PAUSE = 3.0  # seconds before the second attempt: the archive may be in the middle of its synchronisation
 _NAMED = 6  # packages of so few each get a line when they are fetched
 
-_FRESH = 600.0  # seconds for which package lists serve a second artifact
-
-_PAUSE = 3.0  # seconds before the second attempt: the archive may be in the middle of its synchronisation
 
 # Messages of apt 2.6 and 3.0: a signature by none of the keys, a suite without one, an HTTP status of the mirror.
 _NO_KEY = re.compile(r"NO_PUBKEY|Missing key|couldn't be verified|signature verification failed", re.IGNORECASE)
-_NO_SIGNATURE = re.compile(r"is not signed")
-_NO_SUITE = re.compile(r"does not have a Release file|File not found")
-_ANSWER = re.compile(r"\b([345]\d\d)  [A-Z]")
 
 _SETTINGS = """\
 // What the host's own configuration runs after an update would work on the host's own cache.
@@ -160,7 +154,6 @@ Acquire::Languages "none";
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9+.-]{0,120}")
 _VERSION = re.compile(r"[0-9][A-Za-z0-9.+~:-]{0,80}")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -191,7 +184,7 @@ def package_of(stanza: str) -> Package:
     """The package that a paragraph of a list describes. Raises NoSuchPackageError for a damaged one."""
     fields = dict(re.findall(r"^([A-Za-z0-9-]+): (.*)$", stanza, re.MULTILINE))
     name, version, sha256 = (fields.get(key, "") for key in ("Package", "Version", "SHA256"))
-    if not (_NAME.fullmatch(name) and _VERSION.fullmatch(version) and _SHA256.fullmatch(sha256)):
+    if not (_NAME.fullmatch(name) and _VERSION.fullmatch(version) and re.fullmatch(r"[0-9a-f]{64}", sha256)):
         raise NoSuchPackageError("a paragraph of a package list is damaged", detail=stanza.splitlines()[:3])
     return Package(name, fields.get("Architecture", ""), version, sha256, fields.get("Depends", ""))
 
@@ -275,7 +268,6 @@ class AptRoot:
         return tuple(replace(one, suite=suites.get((one.name, one.version), "unknown")) for one in packages)
 
     def has(self, packages: Sequence[Package]) -> bool:
-        """Whether the release's suites still have exactly these packages."""
         listed = {facts.sha256 for facts in map(package_of, self.stanzas([p.pinned for p in packages]))}
         return listed.issuperset(package.sha256 for package in packages)
 
@@ -346,16 +338,16 @@ def numbers_in(version: str) -> tuple[int, ...]:
 def _without_lists(mirror: DebianMirror, suites: Suites, finished: Finished) -> HostError:
     """Why there are no package lists: the way to the mirror, the mirror, or the keyring."""
     title, printed = suites.title, finished.stdout + finished.stderr
-    answers = set(_ANSWER.findall(printed))
+    answers = set(re.findall(r"\b([345]\d\d)  [A-Z]", printed))
     if answers - {"404"}:
         what = f"the mirror {mirror.shown} gives out no {title}: it answers {', '.join(sorted(answers))}"
         hint = f"check the host's proxy and its /etc/apt/auth.conf, or {ANOTHER_MIRROR}"
     elif _NO_KEY.search(printed):
         what = f"none of the keys of Debian's archive on this host has signed the {title} of {mirror.shown}"
         hint = f"{KEYRING_HINT}, or {ANOTHER_MIRROR}"
-    elif answers or _NO_SUITE.search(printed):
+    elif answers or re.search(r"does not have a Release file|File not found", printed):
         what, hint = f"the mirror {mirror.shown} has no {title} ({suites.suites[0]})", ANOTHER_MIRROR
-    elif _NO_SIGNATURE.search(printed):
+    elif "is not signed" in printed:
         what, hint = f"the mirror {mirror.shown} has no signature of {title}", ANOTHER_MIRROR
     else:
         what = f"the package lists of {title} cannot be fetched from {mirror.shown}"

@@ -35,7 +35,6 @@ _ERROR = re.compile(
 _CONSEQUENCE = re.compile(r"make(?:\[\d+\])?: (?:\*\*\* \[|Target |Leaving |Entering )")
 _STEP = re.compile(r"make|  [A-Z]|\s*$")
 _CONTEXT = re.compile(r"In file included from |\s+from |.*: (?:In function|At top level|Assembler messages)")
-_MISSING = re.compile(r"fatal error: '?([^\s':]+)'?(?:: No such file| file not found)")
 _WARNING = re.compile(r"\bwarning: ", re.IGNORECASE)
 # The kernel's build system, of itself: Makefile and scripts/Makefile.modfinal of Linux 6.1 and 7.3, and make.
 _OF_THE_BUILD = re.compile(
@@ -111,7 +110,7 @@ def _first_error(lines: Sequence[str]) -> int:
 def error_hint(kept: str, beside: Path, files: Collection[str] = ()) -> str:
     """What to do about the first error, if known; ``beside`` is the sources' folder, ``files`` what the build had."""
     line = next(iter(error_lines(kept)), "")
-    missing = _MISSING.search(line)
+    missing = re.search(r"fatal error: '?([^\s':]+)'?(?:: No such file| file not found)", line)
     name = "" if missing is None else os.path.normpath(missing[1])
     had = next((path for path in files if path == name or path.endswith(f"/{name}")), None)
     if name and had is not None:

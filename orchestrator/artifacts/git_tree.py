@@ -34,9 +34,7 @@ UNFINISHED = ".unfinished"
 """Ends the name of a clone that is being made."""
 
 _LIMIT = 1800.0  # seconds; a checkout of a kernel's source takes some tens on a slow disk
-_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _PATHLESS = "a folder with a slash in its name, then @ and a commit: ./linux@v6.1"
-_ANCESTOR = re.compile(r"[~^].*")  # ends the name of a commit that is counted from another one
 _MOST_NAMES = 10_000
 """Tags and branches among which the nearest is looked for; a kernel's repository has a thousand tags."""
 
@@ -92,7 +90,7 @@ def find_revision(text: str) -> Revision:
         raise UsageError(f"found {text!r}; git refuses {folder}", detail=words)
     found = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
     commit = found.stdout.strip()
-    if found.status != 0 or not _COMMIT.fullmatch(commit):
+    if found.status != 0 or not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", commit):
         raise UsageError(f"found {text!r}; {folder} has no commit {name!r}", hint=_other_commit(tree, folder, name))
     return Revision(Path(top.stdout.rstrip("\n")), commit, name)
 
@@ -118,7 +116,7 @@ def _other_commit(tree: str, folder: Path, name: str) -> str:
     question = f"did you mean '{tree}@{guess}'? " if guess else ""
     if not is_shallow(folder):
         return f"{question}see: git -C {tree} log --oneline --all"
-    has_origin = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", _ANCESTOR.sub("", name))
+    has_origin = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", re.sub(r"[~^].*", "", name))
     if has_origin.status == 0:
         return f"the tree is a shallow clone: {unshallowing(tree, whole=False)}"
     return f"{question}the tree is a shallow clone: {unshallowing(tree, whole=True)}"
@@ -203,11 +201,9 @@ class GitTree:
             raise LabError(f"git cannot check out {commit[:12]} of {self.top}", detail=words, hint=hint)
 
     def succeed(self, *arguments: str) -> str:
-        """What git prints. Raises LabError where it fails."""
         return self.git(*arguments).or_raise(LabError, f"git {arguments[0]} failed", where=str(self.folder)).stdout
 
     def commit(self, name: str) -> Commit:
-        """What git knows of a commit. Raises LabError where it knows none."""
         text = self.succeed("log", "-1", "--no-show-signature", "--format=%H%n%s%n%an%n%as", name, "--")
         lines = [plain_line(line)[:200] for line in text.split("\n")]
         found, subject, author, date, *_ = [*lines, "", "", ""]

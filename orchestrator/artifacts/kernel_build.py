@@ -128,7 +128,6 @@ class BuildSource(Fact):
     left_out: list[str]
 
     def takes(self, folder: str, names: Iterable[str]) -> list[str]:
-        """The files that are taken of those in a folder (its path in the source; the top's is ``.``)."""
         is_below = PurePosixPath(folder).is_relative_to
         is_whole = not any(map(is_below, self.left_out)) and all(
             any(is_below(f"{parent}/{name}") for name in kept) for parent, kept in self.only.items() if is_below(parent)
@@ -261,7 +260,6 @@ def features(config: Mapping[str, str]) -> dict[str, str]:
 # file that it was not made from. So objects made from a file that differs are removed.
 
 # .NAME.cmd says how NAME beside it was made. (auto.conf.cmd is another thing: without an auto.conf all is made anew.)
-_MADE = re.compile(r"\.(?P<name>.+)\.cmd")
 _WORD = re.compile(rb"[^\s:;\"'\\()]+")
 
 
@@ -276,7 +274,7 @@ def relocate(build: Path, made_in: Path, before: Path, now: Path) -> None:
         changed = _moved(_moved(content, made_in, build), before, now)
         if changed != content:
             file.write_bytes(changed)
-        made = _MADE.fullmatch(file.name)
+        made = re.fullmatch(r"\.(?P<name>.+)\.cmd", file.name)
         if made is not None and not differing.isdisjoint(_WORD.findall(changed)):
             file.with_name(made["name"]).unlink(missing_ok=True)
     link = build / "source"
@@ -305,8 +303,6 @@ def _files(source: Path) -> Iterator[tuple[str, tuple[int, int]]]:
 
 # A kernel's type information (BTF): what making it needs, and what of the debug information before it is kept.
 
-_PROGRAMS = ("scripts", "tools")  # folders of a build tree whose objects belong to the build's own programs
-
 
 def has_types(config: str) -> bool:
     """Whether a configuration is that of a kernel with type information."""
@@ -316,7 +312,7 @@ def has_types(config: str) -> bool:
 def drop_debug_information(build: Path, toolchain: Toolchain) -> None:
     """Strip a built tree, except for what modules are built with. Raises BuildError."""
     for file in {*build.rglob("*.o"), *build.rglob("*.a"), *build.glob(".tmp_vmlinux*")}:
-        if file.relative_to(build).parts[0] not in _PROGRAMS:
+        if file.relative_to(build).parts[0] not in ("scripts", "tools"):
             file.unlink()
     strip_debug(toolchain, build / "vmlinux")
 
@@ -333,7 +329,6 @@ BUILD_GB = 0.4
 CPU_MINUTES = 10
 """Disk and time of a build from nothing; from a similar kernel's, where few files see the difference, half a minute."""
 
-_STEP = re.compile(r"^  (?:CC|AS|LD|AR|HOSTCC)\b")
 
 IDENTITY = {
     "KBUILD_BUILD_TIMESTAMP": "Wed Jul 13 00:00:00 UTC 2005",
@@ -441,14 +436,12 @@ def _similar(context: BuildContext, spec: KernelSpec, source: Artifact, toolchai
 
 
 class _Progress:
-    """Reports every 15 seconds how many files were compiled."""
-
     def __init__(self, context: BuildContext, name: str) -> None:
         self._context, self._name, self._steps = context, name, 0
         self._reported = time.monotonic()
 
     def line(self, text: str) -> None:
-        if _STEP.match(text):
+        if re.match(r"^  (?:CC|AS|LD|AR|HOSTCC)\b", text):
             self._steps += 1
         if text.strip() and time.monotonic() - self._reported > 15.0:
             self._reported = time.monotonic()
@@ -456,8 +449,6 @@ class _Progress:
 
 
 # A kernel built in its source tree, at whatever revision that is: what did not change is not built again.
-
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=[ -~]*")
 
 
 def is_kernel_source(tree: Path) -> bool:
@@ -481,9 +472,8 @@ class TreeBuild:
         return cls((config or tree / ".config").absolute(), tuple(variables))
 
     def check(self) -> None:
-        """Raise UsageError where the configuration is not there, or something is no variable."""
         for variable in self.variables:
-            if not _VARIABLE.fullmatch(variable):
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*=[ -~]*", variable):
                 raise UsageError(f"--make: found {variable!r}; expected NAME=VALUE", hint="such as --make CC=gcc-12")
         if not self.config.is_file():
             hint = "name one with --kconfig, or make one there: make defconfig"
@@ -498,7 +488,6 @@ class TreeBuild:
         return next((name for name, arch in ARCHITECTURES.items() if config.get(arch.option) == "y"), "")
 
     def build(self, tree: Path, say: Callable[[str], None]) -> None:
-        """Build bzImage and modules. Raises BuildError with the compiler's words."""
         (tree / ".config").write_bytes(self.config.read_bytes())
         self._make(tree, ["olddefconfig"], 900.0)
         say(f"building the kernel in {tree}")

@@ -237,12 +237,10 @@ class KernelCode:
         return found[0].address if len(found) == 1 else None
 
     def function(self, name: str) -> int | None:
-        """The address of the only function of this name; None where there is none, or more than one."""
         found = [symbol for symbol in self.named(name) if symbol.type in FUNCTION_TYPES]
         return found[0].address if len(found) == 1 else None
 
     def has_function(self, name: str) -> bool:
-        """Whether any function has this name: one of data does not hide a module's."""
         return any(symbol.type in FUNCTION_TYPES for symbol in self.named(name))
 
     def is_in(self, address: int, sections: str) -> bool:
@@ -323,7 +321,6 @@ class KernelCode:
         return []
 
     def _listed(self, section: str, size: int) -> Iterator[tuple[int, bytes]]:
-        """The entries of a section, each with its address."""
         part = self.sections.get(section, CodePart(0, 0, 0))
         for behind in range(0, part.size - size + 1, size):
             place = part.place + behind

@@ -176,7 +176,6 @@ class Kernel:
 
     @property
     def compiler_note(self) -> str | None:
-        """A note for the reader where a module's compiler is not the kernel's, or not the guests' release's."""
         own, usual = compiler_in(self.config), f"gcc {debian().compiler}"
         if own != self.toolchain.compiler:
             return f"the module was compiled by {self.toolchain.compiler}, the kernel by {own or 'another compiler'}"

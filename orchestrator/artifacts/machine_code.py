@@ -239,7 +239,6 @@ class _Switch:
         self._compared: tuple[int, int] | None = None
 
     def target(self, number: int) -> int:
-        """The address of the function called for this number. Raises UnknownDispatchError."""
         self._registers = {_family(_NUMBER_AT[self._code.word]): number}
         place = self._start
         for _ in range(_LONGEST_WAY):
@@ -255,7 +254,6 @@ class _Switch:
         raise UnknownDispatchError(f"the switch at {self._start:#x} does not end for number {number}")
 
     def _next(self, one: Instruction) -> int:
-        """Where to go on after carrying the instruction out."""
         condition = _CONDITIONS.get(one.name)
         if condition is not None or one.name in ("call", "jmp"):
             target = self._value(one.operands[0])

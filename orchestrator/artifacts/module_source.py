@@ -21,7 +21,6 @@ from orchestrator.paths import data_dir
 
 TEMPLATE = ".c.j2"
 
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,127}")
 _LARGEST = 1 << 31
 _LONGEST = 1024
 _LONGEST_NAME = 40  # of a user's module: MODULE_NAME_LEN is 56 with the terminating zero on 64-bit kernels
@@ -36,8 +35,6 @@ _OWN = "own_"  # how the names of users' modules begin, which none of the kernel
 _FORMAT_ERRORS = "-Werror=format -Werror=format-extra-args"
 """A probe reads a marker's arguments as its format says: one that does not fit makes it read what was not passed."""
 
-_OWN_FOLDER = "-I$(src)"
-"""What the kernel's headers include of a module is found there, such as the header of its tracepoints."""
 
 Scalar = str | int
 Value = Scalar | tuple[Scalar, ...]
@@ -106,7 +103,8 @@ def render_as(name: str, file: Path, values: Mapping[str, Value]) -> ModuleSourc
     """Render a user's module as ``render_own`` does, and call it ``name``."""
     folders = [file.parent, *module_folders()]
     main = _rendered(file, folders, values) if file.name.endswith(TEMPLATE) else read_c_source(file)
-    return _source(name, main, folders, file, (_OWN_FOLDER,))
+    # Where kernel headers find what they include of a module, such as the header of its tracepoints.
+    return _source(name, main, folders, file, ("-I$(src)",))
 
 
 def source_name(module: Path) -> str:
@@ -177,6 +175,6 @@ def _check(key: str, value: Value) -> None:
             raise UsageError(f"value {name}={one!r} is neither an identifier nor a whole number")
         if isinstance(one, int) and not -_LARGEST < one < _LARGEST:
             raise UsageError(f"value {name}={one} is out of range")
-        if isinstance(one, str) and not _IDENTIFIER.fullmatch(one):
+        if isinstance(one, str) and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]{0,127}", one):
             hint = "a whole number, or letters, digits, '_' and '.'"
             raise UsageError(f"value {name}={one!r} is no identifier", hint=hint)

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
@@ -30,9 +30,9 @@ from orchestrator.artifacts.sources import read_sources
 from orchestrator.catalog.data import similar_file, unknown
 from orchestrator.catalog.probes import SUFFIXES, find_module
 from orchestrator.catalog.user_files import DAMAGED, header, modinfo, named_modinfo
-from orchestrator.errors import BuildError, ConfigError, UnsupportedError, UsageError
+from orchestrator.errors import BuildError, ConfigError, HostError, UnsupportedError, UsageError
 from orchestrator.files import ScratchFolder, sha256_of
-from orchestrator.paths import kbuild_takes
+from orchestrator.paths import AWKWARD, kbuild_takes
 from orchestrator.process import Finished, run
 from orchestrator.program import PROGRAM
 from orchestrator.steps import step
@@ -109,33 +109,20 @@ def tree_notes(kernel: Kernel) -> list[str]:
     return notes
 
 
-@dataclass(frozen=True)
-class Places:
-    """Paths of the kernel's headers, of their makefile and of the compiler's folder (None: the PATH's)."""
-
-    headers: Path
-    makefile: Path
-    tools: Path | None
-
-    @classmethod
-    def of(cls, kernel: Kernel) -> Places:
-        return cls(kernel.headers, kernel.headers_makefile, kernel.toolchain.folder)
-
-
-def make_modules(kernel: Kernel, places: Places, folder: Path, variables: Sequence[str] = ()) -> Finished:
-    """Run make on the Kbuild in ``folder``, whatever its status. Raises NoHeadersError."""
-    if not places.headers.is_dir():
+def make_modules(kernel: Kernel, folder: Path, variables: Sequence[str] = ()) -> Finished:
+    """Run make on the Kbuild in ``folder``, whatever its status. Raises NoHeadersError, HostError."""
+    headers, makefile = kernel.headers, kernel.headers_makefile
+    if not headers.is_dir():
         raise NoHeadersError(f"no module can be built for {kernel.release}: Debian's archive no longer has its headers")
-    tools = kernel.toolchain.for_make(places.tools)
-    where = ["-C", str(places.headers), "-f", str(places.makefile), f"M={folder}"]
-    if places.makefile.parent != places.headers:
+    if not kbuild_takes(headers):
+        what = f"no module can be built with {headers}: its path has {AWKWARD}"
+        raise HostError(what, hint="set ORCHESTRATOR_CACHE to another folder")
+    where = ["-C", str(headers), "-f", str(makefile), f"M={folder}"]
+    if makefile.parent != headers:
         # Else a Makefile since Linux 6.13 takes the source's folder for that of the configured headers.
-        where.append(f"KBUILD_OUTPUT={places.headers}")
-    return run(
-        ["make", *where, *tools, *_other_options(kernel), *variables, "modules"],
-        time_limit=300,
-        environment=compiling_in(folder),
-    )
+        where.append(f"KBUILD_OUTPUT={headers}")
+    argv = ["make", *where, *kernel.toolchain.for_make(), *_other_options(kernel), *variables, "modules"]
+    return run(argv, time_limit=300, environment=compiling_in(folder))
 
 
 def _other_options(kernel: Kernel) -> list[str]:
@@ -154,23 +141,6 @@ def scratch_folder() -> Iterator[Path]:
     parent = standard if kbuild_takes(Path(standard)) else "/tmp"  # noqa: S108 - mkdtemp makes it private
     with ScratchFolder("orchestrator-build-", Path(parent)) as scratch:
         yield scratch
-
-
-@contextlib.contextmanager
-def plain_places(kernel: Kernel) -> Iterator[Places]:
-    """The places, by links or copies where the kernel's build system does not accept the cache's path."""
-    places = Places.of(kernel)
-    with scratch_folder() as scratch:
-        if places.tools is not None and not kbuild_takes(places.tools):
-            (scratch / "tools").symlink_to(places.tools)
-            places = replace(places, tools=scratch / "tools")
-        if not kbuild_takes(places.headers):
-            # Links in the headers are relative to the root of the unpacked packages, usr/src/NAME above them.
-            root = kernel.headers.parents[2]
-            shutil.copytree(root / "usr", scratch / "usr", symlinks=True)
-            headers, makefile = (scratch / path.relative_to(root) for path in (places.headers, places.makefile))
-            places = replace(places, headers=headers, makefile=makefile)
-        yield places
 
 
 _SHOWN_LINES = 60
@@ -199,21 +169,17 @@ def build_modules(context: BuildContext, kernel: Kernel, sources: Sequence[Modul
 
     def build(source: ModuleSource) -> Module | BuildError:
         try:
-            return _build(context, kernel, source, places)
+            return _build(context, kernel, source)
         except BuildError as error:
             return error
 
-    if all(context.cache.get("modules", _inputs(kernel, source)) for source in sources):
-        places = Places.of(kernel)
-        modules = [build(source) for source in sources]
-    else:
+    if not all(context.cache.get("modules", _inputs(kernel, source)) for source in sources):
         if kernel.spec.source is not None:
             sound_source(context, kernel.spec.source, kernel.spec.patches, kernel.spec.files)
         check_tree(context, kernel)
         context.say(f"building {', '.join(dict.fromkeys(source.name for source in sources))} for {kernel.spec.name}")
-        threads = len(os.sched_getaffinity(0))
-        with plain_places(kernel) as places, ThreadPoolExecutor(threads, thread_name_prefix="build") as pool:
-            modules = list(pool.map(build, sources))
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0)), thread_name_prefix="build") as pool:
+        modules = list(pool.map(build, sources))
     show_warnings(context, kernel, [module for module in modules if isinstance(module, Module)])
     return modules
 
@@ -229,11 +195,11 @@ def show_warnings(context: BuildContext, kernel: Kernel, modules: Sequence[Modul
         context.warn("\n".join([heading, *lines[:_SHOWN_LINES], *more]))
 
 
-def _build(context: BuildContext, kernel: Kernel, source: ModuleSource, places: Places) -> Module:
+def _build(context: BuildContext, kernel: Kernel, source: ModuleSource) -> Module:
     def build(folder: Path) -> None:
         with scratch_folder() as scratch:
             here = source.write(scratch)
-            finished = make_modules(kernel, places, here)
+            finished = make_modules(kernel, here)
             if finished.status != 0:
                 raise _build_error(context, kernel, source, here, finished.stdout + finished.stderr)
             # It is left with a tenth of the size, and no path of this host.
@@ -274,11 +240,7 @@ def _build_error(context: BuildContext, kernel: Kernel, source: ModuleSource, sc
 # A user's folder of module sources with a Kbuild or a Makefile, built as the kernel's build system would.
 
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _VALUE = re.compile(r"[A-Za-z0-9_./ +=-]{0,200}")  # of a variable for make: nothing that make or a shell expands
-
-_OURS = re.compile(r"M|MO|O|ARCH|CC|CROSS_COMPILE|KBUILD_.*")
-"""Variables that say what is built, where and by what; a second value would replace the lab's."""
 
 
 def folder_modules(
@@ -301,9 +263,9 @@ def folder_modules(
     def build(place: Path) -> None:
         check_tree(context, kernel)
         context.say(f"building {folder.name} for {kernel.spec.name}")
-        with scratch_folder() as scratch, plain_places(kernel) as places:
+        with scratch_folder() as scratch:
             _write(sources, folder, scratch)
-            finished = make_modules(kernel, places, scratch, assignments)
+            finished = make_modules(kernel, scratch, assignments)
             if finished.status != 0:
                 kept = kept_output(finished.stdout + finished.stderr, scratch)
                 hints = [error_hint(kept, folder, files), *tree_notes(kernel)]
@@ -335,10 +297,11 @@ def _write(sources: Mapping[str, bytes], folder: Path, target: Path) -> None:
 
 def _assignments(variables: Mapping[str, str | int]) -> list[str]:
     for name, value in variables.items():
-        if not _VARIABLE.fullmatch(name) or not _VALUE.fullmatch(str(value)):
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", name) or not _VALUE.fullmatch(str(value)):
             hint = "letters, digits and '_' in its name; letters, digits, spaces and _./+=- in its value"
             raise UsageError(f"found {name}={str(value)!r}; that is no variable for make", hint=hint)
-        if _OURS.fullmatch(name):
+        # What says what is built, where and by what: a second value would replace the lab's.
+        if re.fullmatch(r"M|MO|O|ARCH|CC|CROSS_COMPILE|KBUILD_.*", name):
             hint = "leave it out: a module is built by the kernel's own compiler, in a folder of the lab's"
             raise UsageError(f"found {name}={str(value)!r}; the lab gives make this variable itself", hint=hint)
     return [f"{name}={value}" for name, value in sorted(variables.items())]

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from elftools.elf.constants import SH_FLAGS
+from elftools.elf.constants import P_FLAGS, SH_FLAGS
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import StringTableSection, Symbol, SymbolTableSection
@@ -92,7 +92,6 @@ def _aligned(size: int) -> int:
 # A place in a program or a shared library, a function's or a static probe point: in memory, in the file, the bytes.
 
 _SHOWN_POINTS = 8
-_EXECUTABLE = 1  # PF_X of a segment's flags
 _IFUNC = "STT_LOOS"  # STT_GNU_IFUNC by the name of its number
 _FUNCTIONS = ("STT_FUNC", _IFUNC)
 _HIDDEN = 1 << 15  # VERSYM_HIDDEN: no program is linked with this version of the symbol any more
@@ -275,7 +274,7 @@ def _static_place(elf: ELFFile, file: str, name: str) -> ProgramPlace:
 def _place_at(elf: ELFFile, address: int, name: str, size: int = 16) -> ProgramPlace:
     for segment in elf.iter_segments("PT_LOAD"):
         into = address - segment["p_vaddr"]
-        if segment["p_flags"] & _EXECUTABLE and 0 <= into < segment["p_filesz"]:
+        if segment["p_flags"] & P_FLAGS.PF_X and 0 <= into < segment["p_filesz"]:
             return ProgramPlace(address, segment["p_offset"] + into, segment.data()[into : into + size])
     raise BuildError(f"{name} is in no segment that is executed")
 
@@ -283,7 +282,6 @@ def _place_at(elf: ELFFile, address: int, name: str, size: int = 16) -> ProgramP
 # The shared libraries that a workload is linked with: their files on the host, and where a guest has them.
 
 _FILE = re.compile(r"^f [0-7]+ \d+:\d+ (\d{1,15}) \./(\S+)$", re.MULTILINE)
-_LINK = re.compile(r"^l [0-7]+ \d+:\d+ \./(\S+) (\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -342,7 +340,7 @@ def library_of_image(context: BuildContext, arch: Arch, image: Image, name: str)
 def library_path(record: str, arch: Arch, name: str, image: str) -> str:
     """A library's path in an image, behind links; ``record`` lists the files. Raises BuildError."""
     sizes = {path: int(size) for size, path in _FILE.findall(record)}
-    links = dict(_LINK.findall(record))
+    links = dict(re.findall(r"^l [0-7]+ \d+:\d+ \./(\S+) (\S+)$", record, re.MULTILINE))
     folders = ARCHITECTURES[arch].library_folders
     for folder in folders:
         path = f"{folder}/{name}"

@@ -147,7 +147,6 @@ def _digest(file: Path) -> str:
 # still.
 
 _MACHINE = "machine.json"
-_MACHINE_MAX = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -204,7 +203,7 @@ def _unpacked(file: Path, folder: Path) -> _Kept:
                 what = "a kept guest has to be the user's own, with mode 0600"
                 raise UsageError(what, where=str(file), hint=f"if it is yours: chmod 600 {shlex.quote(str(file))}")
             with tarfile.open(fileobj=opened, mode="r:") as archive:
-                kept = _kept.validate_json(_member(archive, _MACHINE).read(_MACHINE_MAX))
+                kept = _kept.validate_json(_member(archive, _MACHINE).read(1 << 20))
                 for part in _parts(SavedGuest(kept.key, folder), kept.machine):
                     if part.name != _MACHINE:
                         with part.open("xb") as target:

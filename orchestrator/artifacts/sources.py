@@ -28,7 +28,6 @@ _OF_COMPILER = re.compile("/usr/lib/(?:gcc|clang|llvm-[^/]+)/")
 """Begins the paths of the headers of the host's compilers: their versions name them."""
 OF_THE_LAB = "lab:"
 """Begins the title of a file of the lab's: the user may have one of its name."""
-_WORD = re.compile(r"(?:\\.|[^\s\\])+")
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ def files_read(compiler: Sequence[str], environment: Mapping[str, str | None]) -
     if finished.status != 0:
         return []
     rules = finished.stdout.replace("\\\n", " ").splitlines()
-    words = [word for rule in rules for word in _WORD.findall(rule.removeprefix("files:"))]
+    words = [word for rule in rules for word in re.findall(r"(?:\\.|[^\s\\])+", rule.removeprefix("files:"))]
     return [Path(re.sub(r"\\(.)", r"\1", word).replace("$$", "$")) for word in words]
 
 

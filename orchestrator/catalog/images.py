@@ -28,8 +28,6 @@ from orchestrator.program import PROGRAM
 Init = Literal["small", "systemd"]
 
 SUFFIX = ".yaml"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}")
-_UNITS = {"M": 1 << 20, "G": 1 << 30}
 SMALLEST, LARGEST = 512 << 20, 64 << 30
 """Bytes of a file system."""
 
@@ -116,7 +114,7 @@ def _own(name: str) -> ImageRecipe:
         hint = "a disk of your own needs no building" if path.suffix in _OTHER_SUFFIXES[1:] else ""
         raise ConfigError(f"found {name!r}; a recipe of your own is a {SUFFIX} file", hint=hint)
     existing_file(name, (SUFFIX,))
-    if not _NAME.fullmatch(path.stem):
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}", path.stem):
         what = "a recipe's name is made of at most 61 letters, digits, '.', '_' and '-'"
         raise ConfigError(f"found {name!r}; {what}", hint="rename it")
     return _read(path)
@@ -137,7 +135,7 @@ def _read(path: Path) -> ImageRecipe:
     init = written.init or (base.init if base else "small")
     size = base.size if base else None
     if written.size:
-        size = int(written.size[:-1]) * _UNITS[written.size[-1]]
+        size = int(written.size[:-1]) * {"M": 1 << 20, "G": 1 << 30}[written.size[-1]]
         if not SMALLEST <= size <= LARGEST:
             expected = f"expected {SMALLEST >> 20}M to {LARGEST >> 30}G (only what is used takes room)"
             raise ConfigError(f"size: found {written.size!r}; {expected}", where=where("size"))
@@ -216,11 +214,10 @@ BEGIN = 33 << 10
 
 # A user's disk image, named by its path: a root file system to start guests from.
 
+_EXTERNAL_DATA = 1 << 2
+_BOOT_RECORD, _EXT4 = (0x1FE, b"\x55\xaa"), (0x438, b"\x53\xef")
 _HEADER = struct.Struct(">4sIQ56xQ")
 """Magic, version, where the backing file's name is, and (version 3) the incompatible features."""
-_EXTERNAL_DATA = 1 << 2
-_BOOT_RECORD = (0x1FE, b"\x55\xaa")
-_EXT4 = (0x438, b"\x53\xef")
 
 
 @dataclass(frozen=True)

@@ -49,9 +49,6 @@ _NEEDED = {
 }
 
 
-_NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._+-]{0,39})=(.*/.*)", re.DOTALL)
-
-
 def is_path(name: str) -> bool:
     """Whether a kernel's name is a path: it has a slash in it, which no name of the catalogue has."""
     return "/" in name
@@ -59,7 +56,7 @@ def is_path(name: str) -> bool:
 
 def named_path(name: str) -> tuple[str | None, str]:
     """The name that the user has given to a kernel, if any, and its path: of ``mine=./build``, ``mine``."""
-    found = _NAMED.fullmatch(name)
+    found = re.fullmatch(r"([A-Za-z0-9][A-Za-z0-9._+-]{0,39})=(.*/.*)", name, re.DOTALL)
     return (None, name) if found is None or user_path(name).exists() else (found[1], found[2])
 
 
@@ -239,7 +236,6 @@ class KernelSpec(Fact):
         return str(self.image)
 
     def unsupported_reason(self, cpu: CpuModel) -> str | None:
-        """Return the reason why this kernel cannot boot on ``cpu``, or None when it can."""
         if self.needs_long_mode and not cpu.long_mode:
             return f"kernel '{self.name}' is 64-bit and CPU '{cpu.name}' is 32-bit"
         if cpu.family < self.cpu_family:

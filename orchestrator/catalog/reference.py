@@ -64,12 +64,10 @@ class ReferenceTable(Fact):
         return tuple(self.samples or self.published_overheads)
 
     def average(self, column: str) -> float | None:
-        """The mean of a column's samples, if they were published. Raises ConfigError for an unknown column."""
         self._check(column)
         return fmean(self.samples[column]) if self.samples else None
 
     def overhead(self, column: str) -> float:
-        """The published overhead, or the mean less the baseline's. Raises ConfigError."""
         self._check(column)
         if self.published_overheads:
             return self.published_overheads[column]

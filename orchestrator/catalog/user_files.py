@@ -21,7 +21,6 @@ from orchestrator.errors import ConfigError
 from orchestrator.paths import user_path
 from orchestrator.program import PROGRAM
 
-_NAME = re.compile(r"[A-Za-z0-9_]{1,55}")
 _NOT_BUILT = f"it is text: name C code NAME.c, and the lab builds it; or build it first: {PROGRAM} kmod build ./NAME.c"
 _PACKED = {b"\x28\xb5\x2f\xfd": ".zst", b"\xfd7zXZ": ".xz", b"\x1f\x8b": ".gz"}
 """How packed files begin, and what they are called."""
@@ -36,7 +35,7 @@ def _elf(stream: BinaryIO) -> Any:
 def named_modinfo(file: Path) -> Mapping[str, str]:
     """What ``modinfo`` returns, of a file that says a module's name. Raises ConfigError for any other."""
     info = modinfo(file)
-    if not _NAME.fullmatch(info.get("name", "")):
+    if not re.fullmatch(r"[A-Za-z0-9_]{1,55}", info.get("name", "")):
         is_object = header(file, "e_type") == "ET_REL"
         kind = "an object file that does not say a module's name" if is_object else "a program or a library"
         raise ConfigError(f"is no kernel module: it is {kind}", where=str(file))
@@ -66,7 +65,6 @@ def header(file: Path, field: str) -> str:
 
 
 def _no_module(file: Path) -> ConfigError:
-    """The error for a file that is no whole ELF file: what it seems to be, and what to do with it."""
     with file.open("rb") as stream:
         begin = stream.read(512)
     what, hint = "is no kernel module", ""

@@ -362,7 +362,6 @@ def size(
 
 
 def _check(template: str, symbol: str | None, out: Path | None) -> None:
-    """Raise UsageError or ConfigError for what cannot be, before anything is fetched or made."""
     if is_path(template):
         if find_module(template).suffix == ".ko":
             hint = f"a guest loads it as it is: {PROGRAM} exec --module {shlex.quote(template)} -- COMMAND"
