@@ -23,7 +23,7 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -331,18 +331,6 @@ class Cache:
         """Hold a lock if that is possible at once; the context's value is whether it was."""
         return self._lock(name, 0)
 
-    def remove_locks(self, names: Iterable[str]) -> int:
-        """Remove the files of locks that are not held, and return their number; none while a process waits for one."""
-        removed = 0
-        with claim(self.root / "locks") as alone:
-            for name in names if alone else ():
-                file = self.lock_file(name)
-                with claim(file) as free:
-                    if free:
-                        file.unlink()
-                        removed += 1
-        return removed
-
     def artifacts(self) -> Iterator[Artifact]:
         """All complete artifacts, by kind and label; what was set aside is none. Raises LabError for a damaged one."""
         found = (self.artifact(place) for place in self.places())
@@ -417,18 +405,10 @@ class Cache:
     @contextlib.contextmanager
     def _lock(self, name: str, patience: float) -> Iterator[bool]:
         lock = FileLock(self.lock_file(name))
-        locks = self.root / "locks"
         with cache_faults(self.root):
-            locks.mkdir(parents=True, exist_ok=True, mode=0o700)
-            # Between opening a lock's file and having its lock, the file must not be removed.
-            gate = os.open(locks, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                fcntl.flock(gate, fcntl.LOCK_SH)
+            (self.root / "locks").mkdir(parents=True, exist_ok=True, mode=0o700)
+            with suppress(Timeout):
                 lock.acquire(timeout=patience)
-            except Timeout:
-                pass
-            finally:
-                os.close(gate)
             try:
                 yield lock.is_locked
             finally:

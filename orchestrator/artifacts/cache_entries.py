@@ -65,7 +65,6 @@ class Kind(StrEnum):
     FAILED_BUILDS = "failed-builds"
     GIT_TREES = "git-trees"
     PINS = "pins"
-    LOCKS = "locks"
 
 
 _BESIDE = {
@@ -78,7 +77,7 @@ _BESIDE = {
 }
 """The names that things may have in these folders of the cache."""
 
-ARTIFACT_KINDS = frozenset(Kind) - {*_BESIDE, Kind.ENVIRONMENTS, Kind.LOCKS}
+ARTIFACT_KINDS = frozenset(Kind) - {*_BESIDE, Kind.ENVIRONMENTS}
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ def cache_entries(cache: Cache) -> list[CacheEntry]:
         hint = "set ORCHESTRATOR_CACHE to a folder for the cache alone"
         what = "a home folder" if root == home else "a folder with a home folder in it"
         raise UsageError(f"the cache folder {root} is {what}: nothing is removed from it", hint=hint)
-    others = {Kind.ENVIRONMENTS: _environments, Kind.LOCKS: _locks, **dict.fromkeys(_BESIDE, _beside)}
+    others = {Kind.ENVIRONMENTS: _environments, **dict.fromkeys(_BESIDE, _beside)}
     return [entry for kind in Kind for entry in others.get(kind, _artifacts)(cache, kind)]
 
 
@@ -174,17 +173,6 @@ def _remove_environment(path: Path, lock: Path, stamp: Path, unused_since: float
         _remove(path)
         path.with_name(f"{path.name}.log").unlink(missing_ok=True)
     return True
-
-
-def _locks(cache: Cache, kind: Kind) -> Iterator[CacheEntry]:
-    files = [path for path in _entries(cache.root / kind) if path.suffix == ".lock" and path.is_file()]
-    if files:
-        used = min(last_use(path) for path in files)
-
-        def remove(unused_since: float) -> bool:
-            return cache.remove_locks(path.stem for path in files if last_use(path) <= unused_since) > 0
-
-        yield CacheEntry(kind, "old ones", cache.root / kind, used, (), remove)
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -184,7 +184,7 @@ def test_users_and_a_remover_at_once_never_see_half_of_a_thing(cache: Cache) -> 
         process.start()
     removed = 0
     while any(process.is_alive() for process in processes):
-        removed += sum(entry.remove(ALL) for entry in cache_entries(cache) if entry.kind in (Kind.MODULES, Kind.LOCKS))
+        removed += sum(entry.remove(ALL) for entry in cache_entries(cache) if entry.kind is Kind.MODULES)
     assert [process.exitcode for process in processes] == [0, 0]
     assert removed > 0
 
@@ -264,46 +264,6 @@ def test_an_entry_that_cannot_be_read_goes(cache: Cache) -> None:
     (place / "manifest.json").write_text("{")
     assert "not complete" in prune()
     assert not place.exists()
-
-
-def test_locks_that_are_not_held_go(cache: Cache) -> None:
-    made(cache, "modules", 1)
-    with another_process(lambda: HELD.enter_context(cache.try_lock("pin-x"))):
-        assert {path.name for path in (cache.root / "locks").iterdir()} > {"pin-x.lock"}
-        prune("locks", "--all")
-        assert [path.name for path in (cache.root / "locks").iterdir()] == ["pin-x.lock"]
-        with cache.try_lock("pin-x") as locked:
-            assert not locked
-    prune("locks")
-    assert (cache.root / "locks" / "pin-x.lock").exists(), "it is not old"
-    age(cache.root / "locks", 31)
-    prune("locks")
-    assert list((cache.root / "locks").iterdir()) == []
-
-
-def is_locked(file: Path) -> bool:
-    descriptor = os.open(file, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
-
-
-def test_locks_with_waiters_are_not_removed(cache: Cache) -> None:
-    with cache.lock("x"):
-        waiting = FORK.Process(target=lambda: HELD.enter_context(cache.lock("x")), daemon=True)
-        waiting.start()
-        try:
-            wait_while_alive(waiting, lambda: is_locked(cache.root / "locks"))
-            (cache.root / "locks" / "y.lock").touch()
-            assert cache.remove_locks(["y"]) == 0
-        finally:
-            waiting.kill()
-            waiting.join()
-    assert cache.remove_locks(["y"]) == 1
 
 
 # --- what lies beside the artifacts --------------------------------------------------------------
