@@ -57,8 +57,6 @@ def shown(items: Sequence[str], most: int, rest: str = "... and {} more") -> lis
     return [*items[:most], *([rest.format(more)] if more > 0 else [])]
 
 
-# Sizes of memory as people write them, such as ``256M`` and ``1G``.
-
 GUEST_SIZES = "expected a size from 64M to 4G, such as 256M or 1G; a number alone is in MiB"
 """What a guest's memory may be, for whoever has written something else."""
 

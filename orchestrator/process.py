@@ -14,10 +14,10 @@ import shlex
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Self, TypeVar
+from typing import IO, Any, Self, TypeVar
 
 from orchestrator.deadline import Deadline
 from orchestrator.errors import HostError, LabError
@@ -97,18 +97,9 @@ def spawn(
 ) -> Spawned:
     """Start a program without children in ``/``; ``limits`` are by prlimit's names. Raises HostError."""
     limited = ("prlimit", *(f"--{name}={value}" for name, value in (limits or {}).items())) if limits else ()
+    others = {"stderr": stderr, "pass_fds": tuple(pass_fds), "cwd": "/", "umask": 0o077, "env": environment}
     with _start_errors(argv[0]):
-        shell = subprocess.Popen(
-            [*_told_of_parent(), *limited, *_SPAWNED, *argv],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            pass_fds=tuple(pass_fds),
-            cwd="/",
-            umask=0o077,
-            env=environment,
-            start_new_session=True,
-        )
+        shell = _started([*limited, *_SPAWNED, *argv], **others)
         try:
             assert shell.stdout is not None
             with shell.stdout as told:
@@ -138,16 +129,9 @@ def run(
     """
     changed = {**os.environ, **(environment or {})}
     with step("$", *argv) as running:
+        kept = {name: value for name, value in changed.items() if value is not None}
         with _start_errors(argv[0]):
-            child = subprocess.Popen(
-                [*_told_of_parent(), *_DIE_WITH_PARENT, *argv],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                cwd=cwd,
-                env={name: value for name, value in changed.items() if value is not None},
-                start_new_session=True,
-            )
+            child = _started([*_DIE_WITH_PARENT, *argv], stderr=subprocess.PIPE, cwd=cwd, env=kept)
         try:
             stdout, stderr = _communicate(child, Deadline(time_limit), listener)
         except subprocess.TimeoutExpired:
@@ -226,6 +210,12 @@ def _told_of_parent() -> tuple[str, ...]:
     """A prefix that ends a child with us; without the check one in forty killed parents left a QEMU behind."""
     check = str(Path(__file__).with_name("with-parent.sh"))
     return ("setpriv", "--pdeathsig", "TERM", "sh", check, str(os.getpid()))
+
+
+def _started(argv: Sequence[str], **others: Any) -> subprocess.Popen[bytes]:
+    """A child in a session of its own that is told when we end; ``others`` are further arguments of Popen."""
+    others |= {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "start_new_session": True}
+    return subprocess.Popen([*_told_of_parent(), *argv], **others)
 
 
 @contextlib.contextmanager

@@ -125,8 +125,9 @@ class Step:
         self._sinks = _sinks
         if self._sinks:
             self._parent = _current.get()
-            if self._parent is not None:
-                self._parent._announce()
+            if self._parent is not None and not self._parent._announced:
+                self._parent._announced = True
+                self._parent._write(" ...")
             _current.set(self)
             self._source = _source_name()
             _innermost[threading.get_ident()] = self
@@ -148,11 +149,6 @@ class Step:
             else:
                 reason = next(iter(str(error).splitlines()), "") or type(error).__name__
                 self._write(f" FAILED ({seconds}): {reason}")
-
-    def _announce(self) -> None:
-        if not self._announced:
-            self._announced = True
-            self._write(" ...")
 
     @property
     def title(self) -> str:

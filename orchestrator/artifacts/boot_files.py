@@ -177,8 +177,6 @@ def unattended_scripts() -> Path:
     return data_dir("images") / "unattended"
 
 
-# A kernel's own modules as a disk that guests only read: what modprobe looks for in /lib/modules/RELEASE.
-
 _FILE = "modules.squashfs"
 _DEPMOD = "/usr/sbin/depmod"
 
@@ -188,10 +186,8 @@ def kernel_modules(context: BuildContext, kernel: Kernel) -> Path:
     folder, files = lists_folder(kernel), module_files(kernel)
     lists = [folder / name for name in ("modules.order", BUILT_IN, f"{BUILT_IN}.modinfo") if (folder / name).is_file()]
     if not files:
-        raise UsageError(
-            f"kernel '{kernel.spec.name}' has no modules of its own: what it has is built in",
-            hint="leave out --kernel-modules (in a test's mark: kernel_modules), or take a kernel of Debian's",
-        )
+        hint = "leave out --kernel-modules (in a test's mark: kernel_modules), or take a kernel of Debian's"
+        raise UsageError(f"kernel '{kernel.spec.name}' has no modules of its own: what it has is built in", hint=hint)
     # A tree's modules may be built anew while its kernel stays the same.
     content = {} if kernel.packages else {name: sha256_of(file) for name, file in files.items()}
 
@@ -313,11 +309,9 @@ def _named(folders: Sequence[Path]) -> dict[str, Path]:
     for folder in folders:
         name = folder.absolute().name
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
-            raise UsageError(
-                f"{folder}: a data folder's name, which is its name in the guest, is made of letters, digits, '.', '_' "
-                "and '-'",
-                hint=f"name it by a link: ln -s {shlex.quote(str(folder.resolve()))} data",
-            )
+            what = "a data folder's name, which is its name in the guest, is made of letters, digits, '.', '_' and '-'"
+            hint = f"name it by a link: ln -s {shlex.quote(str(folder.resolve()))} data"
+            raise UsageError(f"{folder}: {what}", hint=hint)
         if name in named:
             raise UsageError(f"two data folders are called {name}; in the guest each is /data/{name}")
         named[name] = folder

@@ -199,8 +199,6 @@ def _note_use(descriptor: int) -> None:
             os.utime(descriptor)
 
 
-# The store of everything built or fetched: found again by what it was made from, complete or not there at all.
-
 ENVIRONMENT_STAMP = "lab-complete"
 """The file that stands for a Python environment that the lab's start script has made in the cache."""
 

@@ -349,8 +349,6 @@ def _compile(
         raise compile_error(files[0].name, finished, without if folders else "")
 
 
-# The plugin of QEMU's that counts instructions (``images/plugin``), compiled for this host.
-
 # Its functions of the C library are those of the QEMU that loads it: neither headers nor start files are needed.
 _PLUGIN_FLAGS = (
     *("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-m64"),

@@ -20,8 +20,6 @@ from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.files import write_whole
 from orchestrator.process import Finished, run
 
-# Where this host gets Debian's packages from, and so those of the release that guests are made of.
-
 MIRROR_VARIABLE = "ORCHESTRATOR_DEBIAN_MIRROR"
 ANOTHER_MIRROR = f"name another mirror: {MIRROR_VARIABLE}=http://HOST/debian"
 KEYRING_HINT = "as root: apt-get install -y debian-archive-keyring"
@@ -85,10 +83,8 @@ def mirror_in(rows: str) -> DebianMirror:
     # Others publish for Debian under the same names of suites; only Debian has updates of a release beside it.
     candidates = dict.fromkeys(uri for suite in known for uri, found in pairs if found == suite)
     if not candidates:
-        raise HostError(
-            f"guests are made of {debian().title}, and this host's apt sources name no mirror of Debian",
-            hint=f"{ANOTHER_MIRROR} ({KEYRING_HINT})",
-        )
+        what = f"guests are made of {debian().title}, and this host's apt sources name no mirror of Debian"
+        raise HostError(what, hint=f"{ANOTHER_MIRROR} ({KEYRING_HINT})")
     with_updates = {uri for uri, suite in pairs if (uri, f"{suite}-updates") in pairs}
     # Of equals the first is taken.
     archive = max(candidates, key=lambda uri: (uri in with_updates, _name(uri) == _ARCHIVE))
@@ -233,9 +229,8 @@ class AptRoot:
         if finished.status == 0:
             with contextlib.suppress(NoSuchPackageError):
                 return replace(package_of(finished.stdout.split("\n\n")[0]), name=name, architecture=architecture)
-        raise NoSuchPackageError(
-            f"the suites of {self.suites.title} have no {name} for {architecture}", detail=finished.complaint()
-        )
+        what = f"the suites of {self.suites.title} have no {name} for {architecture}"
+        raise NoSuchPackageError(what, detail=finished.complaint())
 
     def names(self, pattern: str) -> list[str]:
         finished = self._apt("apt-cache", "pkgnames", time_limit=_RESOLVE_LIMIT)

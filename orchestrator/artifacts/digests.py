@@ -157,7 +157,10 @@ def _read(folder: Path) -> Iterator[_Line]:
         found = _FORM.fullmatch(line)
         if found is None:
             raise ValueError("a line of it is damaged")
-        yield _Line(found[1], found[2], _unescaped(found[3]))
+        path = found[3]
+        if "\\" in path:  # as __str__ has escaped it
+            path = "\\".join(part.replace("\\n", "\n") for part in path.split("\\\\"))
+        yield _Line(found[1], found[2], path)
 
 
 def _write(folder: Path, lines: Iterable[_Line]) -> None:
@@ -169,7 +172,3 @@ def _write(folder: Path, lines: Iterable[_Line]) -> None:
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
-
-
-def _unescaped(path: str) -> str:
-    return path if "\\" not in path else "\\".join(part.replace("\\n", "\n") for part in path.split("\\\\"))

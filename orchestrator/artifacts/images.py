@@ -96,10 +96,8 @@ def as_root() -> tuple[str, ...]:
 def _namespace() -> tuple[str, ...]:
     for program in ("newuidmap", "newgidmap"):
         if shutil.which(program) is None:
-            raise HostError(
-                f"without root, a user namespace is needed, and {program} is not installed",
-                hint=f"as root: {INSTALL_COMMAND} uidmap",
-            )
+            what = f"without root, a user namespace is needed, and {program} is not installed"
+            raise HostError(what, hint=f"as root: {INSTALL_COMMAND} uidmap")
     tried = run([*_UNSHARE, "true"], time_limit=30, environment={"LC_ALL": "C"})
     if tried.status == 0:
         return _UNSHARE
@@ -259,8 +257,6 @@ def _image(recipe: ImageRecipe, artifact: Artifact) -> Image:
     tree = sha256_of(folder / FILES)
     return Image(recipe, artifact.key, folder / BASE, folder / ROOT, installed_packages(folder), tree)
 
-
-# A folder as a disk that guests only read: compressed squashfs, the same bytes for the same content.
 
 _FILE = "data.squashfs"
 

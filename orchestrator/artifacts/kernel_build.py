@@ -145,8 +145,6 @@ def build_source_choice() -> BuildSource:
     return BuildSource.model_validate(read("build_source.yaml"))
 
 
-# The part of the kernel's source that guests build from, as a squashfs that they have in memory.
-
 _FILE = "source.squashfs"
 
 
@@ -225,11 +223,8 @@ def check_granted(wanted: str, config: Mapping[str, str], name: str) -> None:
     """Raise BuildError where an option is not as the fragments have it."""
     refused = not_granted(wanted, config)
     if refused:
-        raise BuildError(
-            f"the configuration of {name} is not what its fragments say",
-            detail=refused[:20],
-            hint="an option may depend on another one that is off, or have another name in this version",
-        )
+        hint = "an option may depend on another one that is off, or have another name in this version"
+        raise BuildError(f"the configuration of {name} is not what its fragments say", detail=refused[:20], hint=hint)
 
 
 def features(config: Mapping[str, str]) -> dict[str, str]:
@@ -259,9 +254,6 @@ def features(config: Mapping[str, str]) -> dict[str, str]:
 # It detects a changed file by its time alone, which means nothing in another tree: an object may be younger than a
 # file that it was not made from. So objects made from a file that differs are removed.
 
-# .NAME.cmd says how NAME beside it was made. (auto.conf.cmd is another thing: without an auto.conf all is made anew.)
-_WORD = re.compile(rb"[^\s:;\"'\\()]+")
-
 
 def relocate(build: Path, made_in: Path, before: Path, now: Path) -> None:
     """Adapt ``build``, copied from ``made_in``, to the source ``now``, which shares files with ``before``."""
@@ -274,9 +266,10 @@ def relocate(build: Path, made_in: Path, before: Path, now: Path) -> None:
         changed = _moved(_moved(content, made_in, build), before, now)
         if changed != content:
             file.write_bytes(changed)
-        made = re.fullmatch(r"\.(?P<name>.+)\.cmd", file.name)
-        if made is not None and not differing.isdisjoint(_WORD.findall(changed)):
-            file.with_name(made["name"]).unlink(missing_ok=True)
+        # .NAME.cmd says how NAME was made. (auto.conf.cmd is another thing: without an auto.conf all is made anew.)
+        made = re.fullmatch(r"\.(.+)\.cmd", file.name)
+        if made is not None and not differing.isdisjoint(re.findall(rb"[^\s:;\"'\\()]+", changed)):
+            file.with_name(made[1]).unlink(missing_ok=True)
     link = build / "source"
     if link.is_symlink():
         link.unlink()
@@ -290,18 +283,10 @@ def _moved(content: bytes, before: Path, now: Path) -> bytes:
 
 
 def _files(source: Path) -> Iterator[tuple[str, tuple[int, int]]]:
-    folders = [source]
-    while folders:
-        with os.scandir(folders.pop()) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(Path(entry.path))
-                else:
-                    facts = entry.stat(follow_symlinks=False)
-                    yield os.path.relpath(entry.path, source), (facts.st_dev, facts.st_ino)
-
-
-# A kernel's type information (BTF): what making it needs, and what of the debug information before it is kept.
+    for folder, _, names in os.walk(source):
+        for name in names:
+            facts = (path := Path(folder, name)).lstat()
+            yield str(path.relative_to(source)), (facts.st_dev, facts.st_ino)
 
 
 def has_types(config: str) -> bool:
@@ -361,10 +346,8 @@ def built_kernel(context: BuildContext, spec: KernelSpec) -> Artifact:
 
 def _check_host(cache: Path) -> None:
     if not kbuild_takes(cache):
-        raise HostError(
-            f"a kernel cannot be built below {cache}: its path has {AWKWARD}",
-            hint="set ORCHESTRATOR_CACHE to another folder",
-        )
+        what = f"a kernel cannot be built below {cache}: its path has {AWKWARD}"
+        raise HostError(what, hint="set ORCHESTRATOR_CACHE to another folder")
     check_installed("kernel-packages.txt", "building a kernel")
     free = shutil.disk_usage(cache if cache.exists() else cache.parent).free / 1e9
     if free < UNPACKED_GB + BUILD_GB:

@@ -209,10 +209,9 @@ def _user_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
         raise UnusableTreeError(what, where=str(error.filename or "")) from None
     lacking = [option for option in _DRIVERS if config.get(option) != "y"]
     if lacking:
-        raise UnusableTreeError(
-            f"the kernel in {spec.tree} cannot be talked to: {', '.join(lacking)} must be y, not m",
-            hint="scripts/config -e VIRTIO_MENU -e VIRTIO_PCI -e VIRTIO_CONSOLE, and build it again",
-        )
+        what = f"the kernel in {spec.tree} cannot be talked to: {', '.join(lacking)} must be y, not m"
+        hint = "scripts/config -e VIRTIO_MENU -e VIRTIO_PCI -e VIRTIO_CONSOLE, and build it again"
+        raise UnusableTreeError(what, hint=hint)
     key = digest({"image": image, "config": config})
     is_whole = all((spec.tree / name).is_file() for name in (VMLINUX, SYSTEM_MAP))
     return Kernel(

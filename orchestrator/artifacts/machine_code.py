@@ -141,8 +141,6 @@ def _endbr_bytes(code: bytes) -> int:
     return ENDBR_BYTES if code[:ENDBR_BYTES] in _ENDBR else 0
 
 
-# Where a kernel's code calls a function, or jumps to it, by its address.
-
 _BYTES = 5
 # call, jmp, and behind a byte 0f the long conditional jumps; each with four bytes of distance from its own end.
 _BRANCH = re.compile(rb"[\xe8\xe9\x80-\x8f](?=(....))", re.DOTALL)

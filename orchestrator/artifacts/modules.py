@@ -37,8 +37,6 @@ from orchestrator.process import Finished, run
 from orchestrator.program import PROGRAM
 from orchestrator.steps import step
 
-# The kernel's build system, called for modules outside of its tree.
-
 _NEWER_FLAGS = {"CONFIG_CC_HAS_MIN_FUNCTION_ALIGNMENT": "-fmin-function-alignment=16"}
 """Options that a kernel has by its compiler, with flags that others do not know; Linux does without them."""
 

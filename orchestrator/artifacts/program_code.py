@@ -111,9 +111,8 @@ def find_in_program(program: Path, symbol: str, offset: int) -> ProgramPlace:
     """``offset`` bytes into a program's function, or its static point PROVIDER:NAME. Raises BuildError."""
     with _read(program, program.name) as elf:
         if elf["e_type"] != "ET_EXEC":
-            raise BuildError(
-                f"{program.name} is position-independent, and has no fixed address", hint="link it with -no-pie"
-            )
+            what = f"{program.name} is position-independent, and has no fixed address"
+            raise BuildError(what, hint="link it with -no-pie")
         return _find(elf, "the program", symbol, offset)
 
 
@@ -144,14 +143,11 @@ def _find(elf: ELFFile, name: str, symbol: str, offset: int) -> ProgramPlace:
         raise _not_found(elf, name, symbol, functions)
     found = functions[symbol]
     if found.is_one_of_several:
-        raise BuildError(
-            f"{name} has several functions {symbol}: which one is meant is not known", hint="rename one of them"
-        )
+        what = f"{name} has several functions {symbol}: which one is meant is not known"
+        raise BuildError(what, hint="rename one of them")
     if found.is_chooser:
-        raise BuildError(
-            f"{symbol} of {name} is chosen for the CPU as the library is loaded (IFUNC): calls do not enter its symbol",
-            hint="probe another function",
-        )
+        what = "is chosen for the CPU as the library is loaded (IFUNC): calls do not enter its symbol"
+        raise BuildError(f"{symbol} of {name} {what}", hint="probe another function")
     if offset >= found.size:
         raise BuildError(f"{symbol}+{offset:#x} is behind the end of {symbol}, which has {found.size:#x} bytes")
     # Inside an instruction a breakpoint would make another one of it, in a library for all processes of the guest.
@@ -257,10 +253,8 @@ def _static_place(elf: ELFFile, file: str, name: str) -> ProgramPlace:
         known = f"it has {', '.join(names[:_SHOWN_POINTS])}" if names else "USDT() of usdt.h makes one"
         raise BuildError(f"{file} has no static probe point {name}", hint=known)
     if len(found) > 1:
-        raise BuildError(
-            f"{file} has the static probe point {name} at {len(found)} places, and only one can be probed",
-            hint="the function that it is in was inlined, or the name is used twice",
-        )
+        what = f"{file} has the static probe point {name} at {len(found)} places, and only one can be probed"
+        raise BuildError(what, hint="the function that it is in was inlined, or the name is used twice")
     place, semaphore = _place_at(elf, found[0].address, name), found[0].semaphore
     if not semaphore:
         return place
@@ -354,7 +348,5 @@ def library_path(record: str, arch: Arch, name: str, image: str) -> str:
     parts = (path.rpartition("/") for path in (*sizes, *links))
     names = {name for folder, _, name in parts if folder in folders and re.fullmatch(LIBRARY_NAME, name)}
     alike = difflib.get_close_matches(name, names, n=3)
-    raise BuildError(
-        f"image {image} has no library {name} in {' or '.join(folders)}",
-        hint=f"did you mean {', '.join(alike)}" if alike else "a recipe of your own can add the package that has it",
-    )
+    hint = f"did you mean {', '.join(alike)}" if alike else "a recipe of your own can add the package that has it"
+    raise BuildError(f"image {image} has no library {name} in {' or '.join(folders)}", hint=hint)

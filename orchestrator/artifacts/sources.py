@@ -97,8 +97,6 @@ def files_read(compiler: Sequence[str], environment: Mapping[str, str | None]) -
     return [Path(re.sub(r"\\(.)", r"\1", word).replace("$$", "$")) for word in words]
 
 
-# Which files a C source needs, found through its includes.
-
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"\n]{1,200})"', re.MULTILINE)
 _MACRO = re.compile(r"^\s*#\s*(?:define|include\s+[A-Za-z_])(?:.*\\\n)*.*", re.MULTILINE)
 """A macro, whose text may name a file, and an include that has a macro's."""
@@ -160,8 +158,6 @@ def _brought_in(name: str, beside: Sequence[Path], place: Path, folders: Sequenc
                     yield str(Path(key).with_suffix(suffix)), source
             return
 
-
-# The files of a user's folder of sources: which of them belong to it, and what they hold.
 
 _MOST_FILES = 2000
 _MOST_BYTES = 64 << 20

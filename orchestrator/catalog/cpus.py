@@ -56,8 +56,6 @@ def cpu(name: str) -> CpuModel:
     return cpus().get(name) or qemu_cpu(name)
 
 
-# The caches and TLBs of the catalogue's CPUs, each with the document that has its geometry.
-
 CacheName = Literal["l1i", "l1d", "l2", "itlb", "dtlb"]
 """The caches of a CPU, as keys of the catalogue and arguments of the plugin."""
 

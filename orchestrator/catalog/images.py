@@ -284,10 +284,8 @@ def _refuse_qcow2(name: str, begin: bytes) -> None:
         hint = "qemu-img convert -O qcow2 OLD NEW makes one that the lab takes"
         raise ConfigError(f"found {name!r}; it is a qcow of version {version}, not 2 or 3", hint=hint)
     if backing or (version >= 3 and features & _EXTERNAL_DATA):
-        raise ConfigError(
-            f"found {name!r}; it has a backing file or a data file, and a disk is one file",
-            hint="put all into one: qemu-img convert -O qcow2 OLD NEW",
-        )
+        what = f"found {name!r}; it has a backing file or a data file, and a disk is one file"
+        raise ConfigError(what, hint="put all into one: qemu-img convert -O qcow2 OLD NEW")
 
 
 class Suites(Fact):

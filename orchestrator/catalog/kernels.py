@@ -78,19 +78,16 @@ def find_tree(name: str) -> tuple[Path, Path]:
         commits = "a commit of a tree is measured by bisect, and by compare --config" if "@" in name else ""
         raise ConfigError(f"found {name!r}; there is no such kernel image or build tree", hint=commits)
     if path.is_file() and not (tree / ".config").is_file():
-        raise ConfigError(
-            f"found {name!r}; it is in no build tree: no folder above it has a .config",
-            hint=_hint_of_installed(path) or "name an image in the tree that it was built in: modules are built there",
-        )
+        hint = _hint_of_installed(path) or "name an image in the tree that it was built in: modules are built there"
+        raise ConfigError(f"found {name!r}; it is in no build tree: no folder above it has a .config", hint=hint)
     if not kbuild_takes(tree):
         what = f"modules cannot be built for it: the path of {tree} has {AWKWARD}"
         raise ConfigError(f"found {name!r}; {what}", hint="move or rename the tree")
     for file, what in ((tree / ".config", "the configuration"), (tree / RELEASE, "the release"), (image, "the image")):
         if not file.is_file():
-            raise ConfigError(
-                f"found {name!r}; its build tree {tree} is not whole: {what} ({file.relative_to(tree)}) is not there",
-                hint=f"build it first: {_MAKE if what != 'the configuration' else f'make menuconfig, then {_MAKE}'}",
-            )
+            hint = f"build it first: {_MAKE if what != 'the configuration' else f'make menuconfig, then {_MAKE}'}"
+            lacking = f"{what} ({file.relative_to(tree)}) is not there"
+            raise ConfigError(f"found {name!r}; its build tree {tree} is not whole: {lacking}", hint=hint)
     return tree, image
 
 
@@ -152,11 +149,8 @@ def bootable(tree: Path, image: Path, config: Mapping[str, str]) -> Path:
         return image
     compressed = tree / IMAGE
     if not compressed.is_file() or compressed.stat().st_mtime < image.stat().st_mtime:
-        raise ConfigError(
-            f"found {str(image)!r}; it was built without CONFIG_PVH, so only a bzImage of it can boot, and {IMAGE} "
-            "is older or not there",
-            hint=f"build it first: {_MAKE}",
-        )
+        what = f"it was built without CONFIG_PVH, so only a bzImage of it can boot, and {IMAGE} is older or not there"
+        raise ConfigError(f"found {str(image)!r}; {what}", hint=f"build it first: {_MAKE}")
     return compressed
 
 

@@ -52,17 +52,9 @@ def error_name(number: int) -> str:
     return names.get(number, f"errno {number}")
 
 
-class Vocabulary(Fact):
-    """Words with what each means, in one line."""
-
-    handlers: dict[str, str]
-    clocks: dict[str, str]
-
-
-@lru_cache(maxsize=1)
-def vocabulary() -> Vocabulary:
-    """Return the words."""
-    return Vocabulary.model_validate(read("vocabulary.yaml"))
+def vocabulary() -> Mapping[str, Mapping[str, str]]:
+    """The handlers and the clocks, with what each means, in one line."""
+    return {kind: dict(words) for kind, words in read("vocabulary.yaml").items()}
 
 
 ProfilePart = Literal["symbols", "classes", "stacks", "caches", "purposes"]
