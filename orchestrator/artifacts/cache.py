@@ -357,11 +357,7 @@ class Cache:
         folder = self.root / kind
         for place in sorted(folder.iterdir()) if is_real_folder(folder) else ():
             if re.fullmatch(rf"[0-9a-f]{{24}}({re.escape(_UNFINISHED)})?", place.name) and is_real_folder(place):
-                yield place, self._complete(place)
-
-    def label(self, place: Path) -> str:
-        artifact = self._complete(place)
-        return "" if artifact is None else artifact.label
+                yield place, self.complete(place)
 
     def is_finished(self, place: Path) -> bool:
         """Whether a folder's builder has come to its end; what it left may have been damaged since."""
@@ -395,7 +391,7 @@ class Cache:
     def remove_leftover(self, place: Path, unused_since: float = 0.0) -> bool:
         """Remove what a killed builder left; False where one is at work, or has finished meanwhile."""
         with self.try_lock(self.build_lock(place)) as locked:
-            if not locked or not is_real_folder(place) or self._complete(place) is not None:
+            if not locked or not is_real_folder(place) or self.complete(place) is not None:
                 return False
             shutil.rmtree(place)
         return True
@@ -423,7 +419,7 @@ class Cache:
         found = self.artifact(place)
         return found if found is not None and hold(place / _MANIFEST) else None
 
-    def _complete(self, place: Path) -> Artifact | None:
+    def complete(self, place: Path) -> Artifact | None:
         try:
             return self.artifact(place) if place.suffix != _UNFINISHED else None
         except LabError:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -380,12 +379,8 @@ def _build(
         # The fragments are of the versions that the catalogue has: another may have renamed an option, or dropped it.
         context.warn("\n".join([f"{spec.name} is configured otherwise than its fragments say:", *different]))
     jobs = f"-j{len(os.sched_getaffinity(0))}"
-    finished = run(
-        [*make, jobs, "bzImage", "modules"],
-        time_limit=4 * 3600.0,
-        environment={**compiling_in(build), **IDENTITY},
-        listener=_Progress(context, spec.name).line,
-    )
+    argv = [*make, jobs, "bzImage", "modules"]
+    finished = run(argv, time_limit=4 * 3600.0, environment={**compiling_in(build), **IDENTITY})
     if finished.status != 0:
         raise BuildError(f"{spec.name} does not build", detail=error_lines(finished.stdout + finished.stderr))
     if has_types(wanted):
@@ -416,19 +411,6 @@ def _similar(context: BuildContext, spec: KernelSpec, source: Artifact, toolchai
 
     # What is copied is recorded as sound: it must be.
     return next(filter(context.cache.is_sound, sorted(candidates, key=shared, reverse=True)), None)
-
-
-class _Progress:
-    def __init__(self, context: BuildContext, name: str) -> None:
-        self._context, self._name, self._steps = context, name, 0
-        self._reported = time.monotonic()
-
-    def line(self, text: str) -> None:
-        if re.match(r"^  (?:CC|AS|LD|AR|HOSTCC)\b", text):
-            self._steps += 1
-        if text.strip() and time.monotonic() - self._reported > 15.0:
-            self._reported = time.monotonic()
-            self._context.say(f"building {self._name}: {self._steps} files so far, now {text.split()[-1][:60]}")
 
 
 # A kernel built in its source tree, at whatever revision that is: what did not change is not built again.

@@ -27,10 +27,11 @@ _LARGEST = 64 << 20  # bytes of a module; amdgpu.ko has 14 MB
 
 def with_dependencies(modules: Path, wanted: Sequence[str]) -> list[Path]:
     """Modules below a kernel's folder, each behind its dependencies (``depends=``); the others are built in."""
-    return list(_ordered(modules.rglob("*.ko*"), wanted).values())
+    return list(in_order(modules.rglob("*.ko*"), wanted).values())
 
 
-def _ordered(modules: Iterable[Path], wanted: Sequence[str]) -> Mapping[str, Path]:
+def in_order(modules: Iterable[Path], wanted: Sequence[str]) -> Mapping[str, Path]:
+    """The wanted ones of these files by module, each behind those of them that it depends on. Raises LabError."""
     files = {module_name(path.name): path for path in modules}
     found: dict[str, Path] = {}
 
@@ -98,13 +99,13 @@ def loaded_files(kernel: Kernel, names: Sequence[str]) -> Mapping[str, Path]:
         return {}
     if kernel.modules.is_dir():
         return _loaded_of_package(kernel.modules, tuple(names))
-    return _ordered(module_files(kernel).values(), names)
+    return in_order(module_files(kernel).values(), names)
 
 
 @lru_cache(maxsize=64)
 def _loaded_of_package(modules: Path, names: Sequence[str]) -> Mapping[str, Path]:
     """Remembered: to look through the 4,000 files of a Debian kernel takes 0.1 s, and each cell asks."""
-    return _ordered(modules.rglob("*.ko*"), names)
+    return in_order(modules.rglob("*.ko*"), names)
 
 
 def missing_module_reason(kernel: Kernel, names: Sequence[str]) -> str | None:

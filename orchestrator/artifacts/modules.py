@@ -25,6 +25,7 @@ from orchestrator.artifacts.compiler import compiler_in, compiling_in, llvm_prog
 from orchestrator.artifacts.diagnostics import build_error, error_hint, keep_warnings, kept_output, shown_warnings
 from orchestrator.artifacts.kernel_build import sound_source, strip_debug
 from orchestrator.artifacts.kernels import Kernel, UnusableTreeError
+from orchestrator.artifacts.module_files import in_order
 from orchestrator.artifacts.module_source import TEMPLATE, ModuleSource, Scalar, Value, render_as, source_name
 from orchestrator.artifacts.sources import read_sources
 from orchestrator.catalog.data import similar_file, unknown
@@ -396,16 +397,7 @@ def _of_folder(
     wanted = next(iter(modules)) if name is None else name.replace("-", "_")  # as the kernel lists it
     if wanted not in modules:
         raise UsageError(unknown("module", wanted, modules), where=str(folder))
-    ordered: dict[str, Module] = {}
-    _add(wanted, modules, ordered)
-    return tuple(ordered.values())
-
-
-def _add(name: str, modules: Mapping[str, Module], ordered: dict[str, Module]) -> None:
-    for needed in modinfo(modules[name].file).get("depends", "").split(","):
-        if needed in modules and needed not in ordered:
-            _add(needed, modules, ordered)
-    ordered[name] = modules[name]
+    return tuple(modules[needed] for needed in in_order((module.file for module in modules.values()), [wanted]))
 
 
 def _named(module: Module, name: str | None) -> Module:

@@ -112,7 +112,8 @@ def discard(context: BuildContext, machine: Machine, version: tuple[int, int] | 
 
 
 def _label(context: BuildContext, machine: Machine) -> str:
-    kernel = context.cache.label(machine.initramfs.parent).rpartition(" ")[2] or machine.kernel.name
+    made = context.cache.complete(machine.initramfs.parent)
+    kernel = machine.kernel.name if made is None else made.label.rpartition(" ")[2]
     image = "" if machine.root is None else f", {machine.root.name} ({machine.channel})"
     cpus = "" if machine.smp == 1 else f" x{machine.smp}"
     return f"{kernel} on {machine.cpu.name}{cpus}, {machine.memory_mib} MiB, {machine.timing}{image}"
