@@ -88,7 +88,6 @@ class Deadline:
         self._waits = _waits.since(self._looked - self._interval)
 
     def left(self) -> float:
-        """Seconds left if nobody has to wait for a processor; 0 when it is over."""
         with self._looking:  # two looks at once would add the same time twice
             now = time.monotonic()
             if now - self._looked >= self._interval or now >= self._end:

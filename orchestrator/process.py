@@ -47,7 +47,6 @@ class Finished:
         return (f"$ {shlex.join(self.argv)}", *printed, *killed)
 
     def or_raise(self, error: type[LabError], what: str, *, where: str = "", hint: str = "") -> Self:
-        """Return this, or raise the error with what the program printed where its status is not 0."""
         if self.status != 0:
             raise error(what, where=where, detail=self.complaint(), hint=hint)
         return self
@@ -77,7 +76,6 @@ class Spawned:
                 signal.pidfd_send_signal(self._process, signal.SIGKILL)
 
     def close(self) -> None:
-        """Kill it, if it still runs, and return when it has ended."""
         self.kill()
         self._shell.send_signal(signal.SIGCONT)  # a shell that was stopped with it would not notice its end
         self._shell.wait()

@@ -46,11 +46,7 @@ _DRIVERS = ("virtio_pci", "virtio_console")
 _DISK_DRIVERS = ("virtio_blk", "crc32c_generic", "ext4", "squashfs", "virtio_net")
 """ext4 asks for the checksum by a name that only modprobe could find."""
 
-_DISK_SCRIPTS = {
-    "image/enter.sh": "enter.sh",
-    "bin/start-image": "start-image.sh",
-    "bin/mount-data": "mount-data.sh",
-}
+_DISK_SCRIPTS = {"image/enter.sh": "enter.sh", "bin/start-image": "start-image.sh", "bin/mount-data": "mount-data.sh"}
 _APPLETS = Path(__file__).with_name("applets.txt")
 
 
@@ -148,11 +144,7 @@ def with_work(initramfs: Path, script: str, settings: Mapping[str, int], files: 
 
 
 def write_work(
-    target: BinaryIO,
-    initramfs: Path,
-    script: str,
-    settings: Mapping[str, int | str],
-    files: Mapping[str, bytes | Path],
+    target: BinaryIO, initramfs: Path, script: str, settings: Mapping[str, int | str], files: Mapping[str, bytes | Path]
 ) -> None:
     """Write what ``with_work`` returns, piece by piece: its files may be hundreds of megabytes on the host's disk."""
     scripts = unattended_scripts()

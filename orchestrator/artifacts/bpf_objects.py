@@ -129,7 +129,6 @@ def _compiled(context: BuildContext, kernel: Kernel, file: Path) -> Compiled:
 
 
 def _loader(context: BuildContext) -> Path:
-    """``images/bpf/bpfload.c`` with the distribution's libbpf in it, for any x86_64 guest."""
     folder = data_dir("images") / "bpf"
     source, lacking = folder / "bpfload.c", folder / "search_tree.c"
     # Debian 13's libelf.a unpacks sections with zstd, Debian 12's does not.

@@ -262,7 +262,6 @@ class Cache:
         hold(Path(sys.prefix) / ENVIRONMENT_STAMP)
 
     def get(self, kind: str, inputs: Mapping[str, object]) -> Artifact | None:
-        """The artifact of these inputs, if it is complete and as it was made."""
         found = self.artifact(self.root / kind / digest(inputs))
         return self._use(found.path) if found is not None and self.is_sound(found) else None
 

@@ -413,7 +413,6 @@ def _values(name: str, places: Sequence[Sequence[str]]) -> Mapping[int, str]:
 
 
 def _declaring(name: str) -> Iterator[str]:
-    """The kernel's headers in which a line defines the name, or begins with it in a list."""
     declared = re.compile(rf"^\s*(?:#\s*define\s+{name}\b|{name}\s*(?:[=,/]|$))".encode(), re.MULTILINE)
     for root, folder in _KERNEL:
         for file in sorted((root / folder).rglob("*.h")):

@@ -98,7 +98,6 @@ def _name(uri: str) -> str:
 
 
 def _security_beside(archive: str) -> str | None:
-    """Where mirrors keep the security archive; None for one that is laid out differently."""
     parent = archive.rstrip("/").rpartition("/")[0]
     return f"{parent}/{_SECURITY_ARCHIVE}" if _name(archive) == _ARCHIVE else None
 
@@ -221,7 +220,6 @@ class AptRoot:
         self._stamp.write_text(digest(sources))
 
     def show(self, name: str, architecture: str) -> Package:
-        """The newest version of a package (of architecture "all": one without). Raises NoSuchPackageError."""
         if not _NAME.fullmatch(name):
             raise NoSuchPackageError(f"{name!r} is no package name")
         qualified = name if architecture == "all" else f"{name}:{architecture}"

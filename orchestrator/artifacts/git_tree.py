@@ -213,7 +213,6 @@ class GitTree:
         return self.git("rev-parse", "--verify", "--quiet", f"{commit}^1").stdout.strip()
 
     def moved(self, path: str) -> str:
-        """The path of something in the user's tree, in the clone; any other path as it is."""
         place = user_path(path)
         # git names the tree without symbolic links; a user may come to it by one.
         for one in (place, place.resolve()):

@@ -167,7 +167,6 @@ def installed_packages(folder: Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _work_folder(prefix: tuple[str, ...], room: int) -> Iterator[Path]:
-    """A folder for the tree, which is not below the cache: only ``prefix`` can remove the files of other users."""
     folder = Path(tempfile.mkdtemp(prefix=_WORK_PREFIX))
     hold(folder)
     try:

@@ -218,14 +218,6 @@ def not_granted(wanted: str, config: Mapping[str, str]) -> list[str]:
     ]
 
 
-def check_granted(wanted: str, config: Mapping[str, str], name: str) -> None:
-    """Raise BuildError where an option is not as the fragments have it."""
-    refused = not_granted(wanted, config)
-    if refused:
-        hint = "an option may depend on another one that is off, or have another name in this version"
-        raise BuildError(f"the configuration of {name} is not what its fragments say", detail=refused[:20], hint=hint)
-
-
 def features(config: Mapping[str, str]) -> dict[str, str]:
     """What matters to probes, by the kernel's own configuration."""
 
@@ -373,11 +365,14 @@ def _build(
     configured = run([*make, "allnoconfig"], time_limit=300, environment=environment)
     configured.or_raise(BuildError, f"{spec.name} cannot be configured")
     config = read_config(build / ".config")
-    if not spec.is_searched:
-        check_granted(wanted, config, spec.name)
-    elif different := not_granted(wanted, config):
+    refused = not_granted(wanted, config)
+    if refused and not spec.is_searched:
+        hint = "an option may depend on another one that is off, or have another name in this version"
+        what = f"the configuration of {spec.name} is not what its fragments say"
+        raise BuildError(what, detail=refused[:20], hint=hint)
+    if refused:
         # The fragments are of the versions that the catalogue has: another may have renamed an option, or dropped it.
-        context.warn("\n".join([f"{spec.name} is configured otherwise than its fragments say:", *different]))
+        context.warn("\n".join([f"{spec.name} is configured otherwise than its fragments say:", *refused]))
     jobs = f"-j{len(os.sched_getaffinity(0))}"
     argv = [*make, jobs, "bzImage", "modules"]
     finished = run(argv, time_limit=4 * 3600.0, environment={**compiling_in(build), **IDENTITY})

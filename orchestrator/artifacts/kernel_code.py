@@ -232,7 +232,6 @@ class KernelCode:
         return self._by_name.get(name, ())
 
     def address(self, name: str) -> int | None:
-        """The address of the only symbol of this name; None where there is none, or more than one."""
         found = self.named(name)
         return found[0].address if len(found) == 1 else None
 

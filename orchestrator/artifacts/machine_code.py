@@ -228,8 +228,6 @@ def _pointed_to(code: KernelCode, numbers: Arch, number: int) -> int:
 
 
 class _Switch:
-    """A dispatching function, carried out for one number as far as it calls another."""
-
     def __init__(self, code: KernelCode, start: int) -> None:
         self._code = code
         self._start, self._end = start, code.following(start) or start

@@ -144,7 +144,6 @@ def _rendered(file: Path, folders: Sequence[Path], values: Mapping[str, Value]) 
 
 
 def _place(file: Path, error: Exception) -> str:
-    """Where in a template an expression has failed: Jinja gives its frames the template's lines."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "<template>"]
     return f"{file}:{lines[0]}" if lines else str(file)
 

@@ -347,13 +347,9 @@ def user_modules(
 ) -> tuple[Module, ...]:
     """The module at ``path``, built for ``kernel``: what is to be loaded, in this order, the module itself last.
 
-    ``NAME.c.j2``, rendered with ``values``, and ``NAME.c`` make a module NAME. They may include files beside them and
-    the lab's own headers. A ``NAME.ko`` is taken as it is. A folder is built by its Kbuild or Makefile, with ``values``
-    as variables for make; where it makes several modules, ``name`` says which one is meant, and those of them that it
-    depends on are loaded before it.
-
-    Raises ConfigError for a path that is none of these, UsageError for a wrong name or value, BuildError with the
-    place, UnsupportedError for a .ko of another kernel.
+    It is ``NAME.c.j2``, rendered with ``values``, ``NAME.c``, ``NAME.ko`` as it is, or a folder with a Kbuild or a
+    Makefile, built with ``values`` as variables; of several modules of a folder, ``name`` says which is meant.
+    Raises ConfigError, UsageError for a wrong name or value, BuildError, UnsupportedError for another kernel's .ko.
     """
     if path.is_dir():
         return _of_folder(context, kernel, path, name, values)

@@ -301,7 +301,6 @@ def obtain_library(context: BuildContext, arch: Arch, image: str, library: UserL
 
 
 def _loaded_as(file: Path) -> str:
-    """The name that programs linked with a library look for: its own (SONAME), else the file's."""
     name = file.name
     with _read(file, file.name) as elf:
         dynamic = elf.get_section_by_name(".dynamic")

@@ -103,13 +103,7 @@ class CpuCaches(Fact):
 
     @property
     def all(self) -> Mapping[CacheName, Cache]:
-        return {
-            "l1i": self.l1i,
-            "l1d": self.l1d,
-            "l2": self.l2,
-            "itlb": self.itlb.as_cache,
-            "dtlb": self.dtlb.as_cache,
-        }
+        return {"l1i": self.l1i, "l1d": self.l1d, "l2": self.l2, "itlb": self.itlb.as_cache, "dtlb": self.dtlb.as_cache}
 
 
 @lru_cache(maxsize=1)

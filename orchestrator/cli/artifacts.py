@@ -107,7 +107,8 @@ def prune(
     rows = []
     for one in removals:
         state, megabytes = done if one.is_done else "kept: in use", f"{one.size / 1e6:.1f}"
-        rows.append([state, one.entry.kind, one.entry.label, megabytes, _date(one.entry.used)])
+        date = time.strftime("%Y-%m-%d", time.localtime(one.entry.used)) if one.entry.used else "never"
+        rows.append([state, one.entry.kind, one.entry.label, megabytes, date])
     if rows:
         print_columns(["", "kind", "what", "MB", "last used"], rows)
     verb = "would be freed" if dry_run else "freed"
@@ -155,10 +156,6 @@ def _kind(name: str) -> Kind:
     if name not in names:
         raise UsageError(unknown("kind", name, list(names)))
     return Kind(name)
-
-
-def _date(used: float) -> str:
-    return time.strftime("%Y-%m-%d", time.localtime(used)) if used else "never"
 
 
 # ``orchestrator kernel``: kernels built from source, and the features of each kernel.

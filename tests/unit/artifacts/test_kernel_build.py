@@ -110,6 +110,13 @@ def test_a_patched_source_is_a_copy_that_leaves_the_plain_one_alone(context: Bui
     assert kernel_source(context, PACKAGE, ["number"]).path / "linux" == patched
 
 
+def test_an_option_that_was_not_taken_ends_the_build(context: BuildContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_build, "read_config", lambda file: {})
+    with pytest.raises(BuildError, match=r"^the configuration of toy is not what its fragments say") as refused:
+        built_kernel(context, toy())
+    assert "CONFIG_PREEMPT_NONE: wanted y, got off" in refused.value.detail
+
+
 def test_a_missing_package_is_named_before_anything_is_unpacked(
     context: BuildContext, said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
