@@ -44,7 +44,7 @@ _FETCH_ENDED = (-signal.SIGPIPE, 128 + signal.SIGPIPE)
 """git 2.39 writes what it lacks to a fetch of its own, and is killed where that has ended already."""
 
 _CONFIG = "lab.config"
-"""In a clone's .git: it includes the configuration of the user's repository. Clones of earlier versions lack it."""
+"""In a clone's .git: it includes the configuration of the user's repository."""
 _SETTINGS = """\
 [include]
 	path = "{}"
