@@ -73,9 +73,8 @@ class Deadline:
     """The end of a wait: ``limit`` seconds in which whoever is waited for could work.
 
     That is the host's time, without that in which a thread of ours, or of a process that we started, was ready to run
-    and got no processor. So a host that is busy, or a quota, does not make a guest hang: one that gets an eighth of a
-    processor has eight times as long. For a guest that sleeps for ever, or spins on a processor of its own, it is the
-    host's time; so it is for a stopped process, which is not ready to run. Threads may share one.
+    and got no processor: a guest that gets an eighth of a processor has eight times as long. For one that sleeps for
+    ever, spins on a processor of its own, or was stopped, it is the host's time. Threads may share one.
     """
 
     def __init__(self, limit: float) -> None:

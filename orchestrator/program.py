@@ -12,8 +12,6 @@ from pathlib import Path
 from orchestrator.errors import HostError
 from orchestrator.paths import data_dir
 
-# What does the user call this program? Messages that name a command spell it so that it can be pasted.
-
 NAME = "orchestrator"
 """The program's name where it is installed."""
 

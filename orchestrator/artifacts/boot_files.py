@@ -205,8 +205,6 @@ def kernel_modules(context: BuildContext, kernel: Kernel) -> Path:
     return context.cache.obtain("kernel-modules", inputs, f"modules of {kernel.spec.name}", build).path / _FILE
 
 
-# The disks a guest gets, whether its kernel can use them, and whether its channel gets in.
-
 _DATA = ("CONFIG_VIRTIO_BLK", "CONFIG_SQUASHFS", "CONFIG_SQUASHFS_LZ4")
 _SYSTEMD = ("CONFIG_CGROUPS", "CONFIG_FHANDLE", "CONFIG_INOTIFY_USER", "CONFIG_SIGNALFD", "CONFIG_TIMERFD")
 """What systemd's own README calls required, of what a kernel can be built without."""

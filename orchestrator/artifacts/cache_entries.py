@@ -82,10 +82,9 @@ ARTIFACT_KINDS = frozenset(Kind) - {*_BESIDE, Kind.ENVIRONMENTS}
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """Something in the cache. ``used`` is the time of its last use in epoch seconds, 0 for what cannot be used.
+    """Something in the cache, when it was last ``used`` (epoch seconds), and the files that its users hold locks on.
 
-    A process that makes or uses it locks one of the files ``locks``. ``remove`` takes a time like ``used`` and removes
-    the entry, unless it is in use or was used since; then it returns False.
+    ``remove`` takes a time: it returns False for an entry that is in use or was used since.
     """
 
     kind: Kind

@@ -36,10 +36,9 @@ _LLVM = {"LD": "ld.lld", **{tool.upper(): f"llvm-{tool}" for tool in ("ar", "nm"
 
 @dataclass(frozen=True)
 class Toolchain:
-    """A compiler and its binutils.
+    """A compiler and its binutils, in ``folder`` by their plain names, or (None) on the host's PATH.
 
-    ``folder`` holds the programs by their plain names; None: they are found on the host's PATH. ``release`` is the
-    compiler's version (``12.2.0``), ``version`` its own whole line. ``variables`` are make's for one on the PATH.
+    ``release`` is the compiler's (``12.2.0``), ``version`` its whole line, ``variables`` make's for one on the PATH.
     """
 
     folder: Path | None
@@ -196,8 +195,6 @@ def _examined(gcc: str, folder: Path | None) -> Toolchain:
     # "gcc (Debian 12.2.0-14) 12.2.0": the first word is the name that it was called by.
     return Toolchain(folder, release.stdout.strip(), f"gcc {version.stdout.splitlines()[0].partition(' ')[2]}")
 
-
-# The small freestanding programs that are compiled for guests, and shared libraries of users' C files.
 
 _CODE = (
     *("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"),

@@ -199,10 +199,9 @@ def _remove_tree(prefix: tuple[str, ...], folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Image:
-    """A disk image that guests start from. ``base`` (qcow2, one ext4 without partitions) is never written to.
+    """An image: ``base`` (qcow2, an ext4), never written to, and ``squashfs`` with the same files for guests in memory.
 
-    ``squashfs`` holds the same files, for guests that have all in memory. ``key`` names its inputs, ``packages`` the
-    versions in it, and ``tree`` is the SHA-256 of the record of its files: type, mode, owner, size, content or target.
+    ``packages`` has their versions; ``tree`` is the SHA-256 of the record of the files, modes and owners too.
     """
 
     recipe: ImageRecipe

@@ -299,8 +299,6 @@ def strip_debug(toolchain: Toolchain, file: Path) -> None:
     stripped.or_raise(BuildError, f"strip fails on {file.name}")
 
 
-# Kernels built from source, once each; from a copy of a similar kernel's build tree where there is one.
-
 BUILD_GB = 0.4
 CPU_MINUTES = 10
 """Disk and time of a build from nothing; from a similar kernel's, where few files see the difference, half a minute."""

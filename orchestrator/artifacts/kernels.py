@@ -139,11 +139,10 @@ class UnusableTreeError(HostError):
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel to boot. ``image`` is what QEMU loads, ``modules`` the folder of its drivers.
+    """A kernel to boot: QEMU loads the ``image``, ``modules`` is the folder of its drivers, ``key`` names the content.
 
-    ``headers`` and ``headers_makefile`` are what ``make -C ... -f ...`` takes to build a module, and ``toolchain`` is
-    what builds it. ``key`` names the exact content; ``packages`` its versions. ``origin`` holds version and suite of
-    the packages that it is, or was built from. ``code_folder`` has vmlinux and System.map where ``headers`` has not.
+    Its modules are built by ``make -C HEADERS -f MAKEFILE`` with the ``toolchain``. ``origin`` has version and suite of
+    the packages that it is, or was built from. ``code_folder`` has vmlinux and System.map where ``headers`` has not;
     ``packaged`` is the package's own image where ``image`` was derived from it.
     """
 

@@ -32,18 +32,13 @@ Operand = str | int | Memory
 
 @dataclass(frozen=True)
 class Instruction:
-    """An instruction: ``name`` as Intel writes it, without prefixes.
-
-    ``opcode`` is its byte, or two where the first is 0f, behind the ``prefixes`` (those that are no REX); ``modrm`` is
-    0 where it has none.
-    """
+    """``name`` as Intel writes it; ``opcode`` is one byte, or two from 0f on, behind the ``prefixes`` but for REX."""
 
     address: int
     size: int
     name: str
     operands: tuple[Operand, ...]
     opcode: bytes = b""
-    modrm: int = 0
     prefixes: bytes = b""
 
     @property
@@ -57,7 +52,7 @@ def decoded(code: bytes, address: int, word: int) -> Iterator[Instruction]:
         operands = tuple(_operand(operand, word) for operand in one.operands)
         opcode = bytes(one.opcode[: 2 if one.opcode[0] == _ESCAPE else 1])
         prefixes = bytes(filter(None, one.prefix))
-        yield Instruction(one.address, one.size, one.mnemonic.split()[-1], operands, opcode, one.modrm, prefixes)
+        yield Instruction(one.address, one.size, one.mnemonic.split()[-1], operands, opcode, prefixes)
 
 
 def disassembled(code: bytes, address: int, word: int) -> str:

@@ -148,11 +148,9 @@ _RECIPE = "warnings kept"  # part of every key: modules from before were built w
 
 @dataclass(frozen=True)
 class Module:
-    """A built module.
+    """A built module, the folder of its ``sources`` (None: the user has built it), and the compiler's ``warnings``.
 
-    ``sources`` is the folder of its sources, with ``warnings.txt`` where it has warnings; None where the user has built
-    it. ``warnings`` are the compiler's lines, with the places in the files that the module comes from. ``parameters``
-    are what it is loaded with: cells share a module and load it with their own.
+    ``parameters`` are what it is loaded with: cells share a module and load it with their own.
     """
 
     name: str
@@ -234,9 +232,6 @@ def _build_error(context: BuildContext, kernel: Kernel, source: ModuleSource, sc
     if not source.origins or any(origin.suffix == ".j2" for origin in source.origins.values()):
         hints.append(f"the rendered sources are in {folder}")
     return build_error(f"module {source.name} does not build", kept, origins, main, hints)
-
-
-# A user's folder of module sources with a Kbuild or a Makefile, built as the kernel's build system would.
 
 
 _VALUE = re.compile(r"[A-Za-z0-9_./ +=-]{0,200}")  # of a variable for make: nothing that make or a shell expands
@@ -326,8 +321,6 @@ def prebuilt(file: Path, kernel: Kernel) -> Module:
         )
     return Module(info["name"], file, sha256_of(file), None)
 
-
-# A kernel module of the user's, in whatever form it comes: a template, a C file, a folder, or built already.
 
 _LONGEST = 55  # characters of a module's name: MODULE_NAME_LEN is 56 with the terminating zero on 64-bit kernels
 

@@ -273,8 +273,6 @@ def _place_at(elf: ELFFile, address: int, name: str, size: int = 16) -> ProgramP
     raise BuildError(f"{name} is in no segment that is executed")
 
 
-# The shared libraries that a workload is linked with: their files on the host, and where a guest has them.
-
 _FILE = re.compile(r"^f [0-7]+ \d+:\d+ (\d{1,15}) \./(\S+)$", re.MULTILINE)
 
 

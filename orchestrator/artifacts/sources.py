@@ -104,11 +104,10 @@ _FILE = re.compile(r"(?<![\w./-])[\w./-]{1,200}\.(?:h|inc|def|tbl)(?![\w.])")
 
 
 def included(main: str, folders: Sequence[Path]) -> list[Path]:
-    """Return the files that a source includes, directly or through others.
+    """The files that a source includes, directly, through others, or by macros; what no folder has is left out.
 
-    Each is looked for beside the file that includes it, then in ``folders``, whose first is the source's. A macro may
-    name it. A header NAME.h brings in the source beside it that defines what it declares: NAME.c, or NAME.S in
-    assembly. What no folder has is left out. Raises ConfigError for a file that cannot be read.
+    Each is looked for beside the file that includes it, then in ``folders``, the source's first. NAME.h brings in the
+    NAME.c or NAME.S beside it. Raises ConfigError for a file that cannot be read.
     """
     return list(_found(main, folders, ()).values())
 

@@ -206,13 +206,9 @@ def _sentence(first: ErrorDetails) -> str:
     return f"{key}: found {cut(repr(first['input']), 80, '...')}; expected {_EXPECTED[top]}"
 
 
-# What people have in place of a disk: other programs' disks, packed ones, archives.
-
 BEGIN = 33 << 10
 """Bytes of a file that tell what it is: a CD's mark is behind 32 KiB."""
 
-
-# A user's disk image, named by its path: a root file system to start guests from.
 
 _EXTERNAL_DATA = 1 << 2
 _BOOT_RECORD, _EXT4 = (0x1FE, b"\x55\xaa"), (0x438, b"\x53\xef")

@@ -26,8 +26,6 @@ def read_config(path: Path) -> dict[str, str]:
     return dict(SET_OPTION.findall(path.read_text(encoding="utf-8", errors="replace")))
 
 
-# A user's kernel, by the path of its build tree or of an image in it, with a name or without: ``mine=./build``.
-
 IMAGE = Path("arch/x86/boot/bzImage")
 RELEASE = Path("include/config/kernel.release")
 

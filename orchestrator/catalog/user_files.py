@@ -111,8 +111,6 @@ def read_user_elf(path: Path, name: str, expected: str) -> UserElf:
     return UserElf(OF_MACHINE[machine], kind == "ET_DYN", "PT_INTERP" in segments)
 
 
-# A shared library that a workload is linked with: one of the guest's image by its name, or a user's by its path.
-
 LIBRARY_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,62}\.so(?:\.[0-9][A-Za-z0-9.]{0,14})?"
 """A pattern: ``libc.so.6``. No name of a program point's other file, ``program``, fits it."""
 

@@ -40,8 +40,6 @@ from orchestrator.paths import cache_dir
 from orchestrator.probes.point import wrong_point_reason
 from orchestrator.program import PROGRAM
 
-# ``orchestrator cache``: what was fetched and built, how much room it takes, and making some.
-
 cache_app = typer.Typer(help="What was fetched and built.", no_args_is_help=True)
 
 _KEEP_DAYS = 30
@@ -158,8 +156,6 @@ def _kind(name: str) -> Kind:
     return Kind(name)
 
 
-# ``orchestrator kernel``: kernels built from source, and the features of each kernel.
-
 kernel_app = typer.Typer(help="Kernels: build them, see what they can do.", no_args_is_help=True)
 
 
@@ -209,8 +205,6 @@ def show_kernels(
             rows.append([spec.name, "not here yet", *("" for _ in columns)])
     print_columns(["kernel", "release", *columns], rows)
 
-
-# ``orchestrator image``: the disks that guests with a whole Debian start from.
 
 image_app = typer.Typer(help="Disk images: build them, see what is in them.", no_args_is_help=True)
 
@@ -271,8 +265,6 @@ def show_images(
             rows.append([*facts, f"{megabytes:.1f}", str(len(found.packages)), found.tree[:12], recipe.title])
     print_columns(["image", "arch", "init", "MB", "packages", "files", ""], rows)
 
-
-# ``orchestrator kmod``: the probe modules, as source or built.
 
 _PLACE = re.compile(r"([A-Za-z0-9_.]+)\+(0x[0-9a-fA-F]{1,8}|[1-9][0-9]{0,8}|0)")
 
