@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType
 
 from orchestrator.artifacts.cache import Cache
 from orchestrator.catalog.data import nearest
@@ -37,8 +36,6 @@ _LIMIT = 1800.0  # seconds; a checkout of a kernel's source takes some tens on a
 _PATHLESS = "a folder with a slash in its name, then @ and a commit: ./linux@v6.1"
 _MOST_NAMES = 10_000
 """Tags and branches among which the nearest is looked for; a kernel's repository has a thousand tags."""
-
-_NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 _FETCH_ENDED = (-signal.SIGPIPE, 128 + signal.SIGPIPE)
 """git 2.39 writes what it lacks to a fetch of its own, and is killed where that has ended already."""
@@ -248,9 +245,9 @@ class GitTree:
         return answer.or_raise(LabError, f"git refuses {self.top}").stdout.removesuffix("\n")
 
 
-def _git(folder: Path, *arguments: str, settings: Mapping[str, str] = _NO_SETTINGS) -> Finished:
+def _git(folder: Path, *arguments: str, settings: Mapping[str, str] | None = None) -> Finished:
     # In the user's environment, in which the user's git can check out what it can; without prompts.
-    environment = {**_of_another_repository(), "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **settings}
+    environment = {**_of_another_repository(), "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **(settings or {})}
     quiet = ("-c", "advice.detachedHead=false", "-c", "core.hooksPath=/dev/null")
     return run(["git", "-C", str(folder), *quiet, *arguments], time_limit=_LIMIT, environment=environment)
 

@@ -253,8 +253,10 @@ def relocate(build: Path, made_in: Path, before: Path, now: Path) -> None:
     for file in [*build.rglob("*.cmd"), *build.rglob("*.d"), build / "Makefile"]:
         if not file.is_file() or file.is_symlink() or file.stat().st_size > 64 << 20:
             continue
-        content = file.read_bytes()
-        changed = _moved(_moved(content, made_in, build), before, now)
+        changed = content = file.read_bytes()
+        for old, new in ((made_in, build), (before, now)):
+            for end in (b"/", b"\n"):
+                changed = changed.replace(os.fsencode(old) + end, os.fsencode(new) + end)
         if changed != content:
             file.write_bytes(changed)
         # .NAME.cmd says how NAME was made. (auto.conf.cmd is another thing: without an auto.conf all is made anew.)
@@ -265,12 +267,6 @@ def relocate(build: Path, made_in: Path, before: Path, now: Path) -> None:
     if link.is_symlink():
         link.unlink()
         link.symlink_to(now)
-
-
-def _moved(content: bytes, before: Path, now: Path) -> bytes:
-    for end in (b"/", b"\n"):
-        content = content.replace(os.fsencode(before) + end, os.fsencode(now) + end)
-    return content
 
 
 def _files(source: Path) -> Iterator[tuple[str, tuple[int, int]]]:

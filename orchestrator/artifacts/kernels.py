@@ -34,7 +34,7 @@ from orchestrator.artifacts.kernel_build import built_kernel
 from orchestrator.artifacts.kernel_code import SYSTEM_MAP, VMLINUX, KernelCode, code_of_tree, write_code
 from orchestrator.artifacts.machine_code import entry_offset
 from orchestrator.catalog.images import debian
-from orchestrator.catalog.kernels import NEWEST, RELEASE, KernelSpec, read_config
+from orchestrator.catalog.kernels import BOOT_MARK, NEWEST, RELEASE, KernelSpec, read_config
 from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.errors import HostError, LabError
 from orchestrator.files import sha256_of
@@ -86,7 +86,6 @@ def flat_image(compressed: bytes, elf: bytes) -> bytes | None:
 # An x86_64 kernel with CONFIG_PVH boots from its ELF image in a third of the time: no BIOS, and no decompression by an
 # emulated CPU. Offsets are those of the x86 boot protocol (Documentation/arch/x86/boot.rst, version 2.08 and later).
 
-_MAGIC = (0x202, b"HdrS")
 _PAYLOAD = 0x248  # its offset, and its length
 _XZ, _ZSTD = b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
 """How Debian's kernels are packed up to 6.11, and since 6.12; by its own defaults one is packed by gzip."""
@@ -97,7 +96,7 @@ _BZIMAGE_MAX = 256 << 20  # bytes; a kernel's image has some 60 MB
 
 def _payload(image: bytes) -> bytes | None:
     """The compressed kernel in a bzImage, with the bytes that its build appends; None where it is no such image."""
-    place, magic = _MAGIC
+    place, magic = BOOT_MARK
     if len(image) < 0x250 or image[place : place + 4] != magic or struct.unpack_from("<H", image, 0x206) < (0x208,):
         return None
     offset, length = struct.unpack_from("<II", image, _PAYLOAD)

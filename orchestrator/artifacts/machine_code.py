@@ -136,7 +136,6 @@ def _endbr_bytes(code: bytes) -> int:
     return ENDBR_BYTES if code[:ENDBR_BYTES] in _ENDBR else 0
 
 
-_BYTES = 5
 # call, jmp, and behind a byte 0f the long conditional jumps; each with four bytes of distance from its own end.
 _BRANCH = re.compile(rb"[\xe8\xe9\x80-\x8f](?=(....))", re.DOTALL)
 
@@ -147,9 +146,9 @@ def direct_calls(code: KernelCode, function: int) -> Iterator[int]:
     if start is None or end is None:
         return
     for found in _BRANCH.finditer(code.read(start, end - start)):
-        behind = start + found.start() + _BYTES
+        behind = start + found.start() + TRACER_BYTES
         if (behind + int.from_bytes(found[1], "little", signed=True) - function) % (1 << 32) == 0:
-            yield behind - _BYTES
+            yield behind - TRACER_BYTES
 
 
 # Which function does a system call's number go to? The kernel's own dispatch says it.

@@ -65,9 +65,9 @@ def own_file(file: Path, read: Iterable[Path] = (), leave_out: Path | None = Non
             title = main.name
         elif _OF_COMPILER.match(str(path)) or (apart is not None and path.is_relative_to(apart)):
             continue
-        elif is_others := _is_below(path, _SYSTEM):
+        elif is_others := any(map(path.is_relative_to, _SYSTEM)):
             title = str(path)
-        elif is_others := _is_below(path, (data_dir("images").resolve(), data_dir("kmods").resolve())):
+        elif is_others := any(path.is_relative_to(data_dir(name).resolve()) for name in ("images", "kmods")):
             title = f"{OF_THE_LAB}{path.parent.name}/{path.name}"
         else:
             title = os.path.relpath(path, main.parent.resolve())
@@ -81,10 +81,6 @@ def own_file(file: Path, read: Iterable[Path] = (), leave_out: Path | None = Non
         if not (is_others or len(content) > _LARGEST_TEXT or b"\0" in content):
             texts[title] = content.decode(errors="replace")
     return OwnSource(main.name, str(main), digests, texts)
-
-
-def _is_below(path: Path, folders: Iterable[Path]) -> bool:
-    return any(path.is_relative_to(folder) for folder in folders)
 
 
 def files_read(compiler: Sequence[str], environment: Mapping[str, str | None]) -> Sequence[Path]:

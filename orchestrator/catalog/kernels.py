@@ -29,7 +29,7 @@ def read_config(path: Path) -> dict[str, str]:
 IMAGE = Path("arch/x86/boot/bzImage")
 RELEASE = Path("include/config/kernel.release")
 
-_BOOT_MARK = (0x202, b"HdrS")
+BOOT_MARK = (0x202, b"HdrS")
 
 _MAKE = "make bzImage modules"
 
@@ -112,7 +112,7 @@ def describe(name: str) -> dict[str, object]:
         config = read_config(tree / ".config")
         image = bootable(tree, image, config)
         with image.open("rb") as opened:
-            begin = opened.read(_BOOT_MARK[0] + len(_BOOT_MARK[1]))
+            begin = opened.read(BOOT_MARK[0] + len(BOOT_MARK[1]))
     except OSError as error:
         path = user_path(named_path(name)[1])
         file = f"{error.filename} " if error.filename and Path(error.filename) != path else "it "
@@ -125,7 +125,7 @@ def describe(name: str) -> dict[str, object]:
         what = f"it was built without {', '.join(f'{option} ({why})' for option, why in lacking.items())}"
         raise ConfigError(f"found {name!r}; {what}", hint=setting_options(tree, lacking))
     # As a vmlinux or a bzImage begins (Documentation/arch/x86/boot.rst).
-    if not (begin.startswith(b"\x7fELF") or begin[_BOOT_MARK[0] :] == _BOOT_MARK[1]):
+    if not (begin.startswith(b"\x7fELF") or begin[BOOT_MARK[0] :] == BOOT_MARK[1]):
         raise ConfigError(f"found {name!r}; {image} is no kernel's image", hint=f"build it again: {_MAKE}")
     long_mode = config.get("CONFIG_X86_64") == "y"
     stem = re.sub(r"[^A-Za-z0-9._+-]+", "-", tree.name).strip("-.+_") or "kernel"
