@@ -242,7 +242,9 @@ def cached_image(context: BuildContext, recipe: ImageRecipe) -> Image | None:
     packages = chosen(pin_of(context, system_packages(recipe).name))
     if packages is None:
         return None
-    found = context.cache.get("images", _inputs(recipe, digest(inputs_of(packages))))
+    archive = inputs_of(packages)
+    context.cache.find("archives", archive)  # which is in use with its image, and with it the choice of packages
+    found = context.cache.get("images", _inputs(recipe, digest(archive)))
     return _image(recipe, found) if found is not None else None
 
 
