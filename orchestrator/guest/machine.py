@@ -22,7 +22,6 @@ from orchestrator.program import PROGRAM
 
 # Which QEMU is on this host? Its version, and the CPU models that it has.
 
-
 OLDEST_QEMU = (7, 0)
 """The first release with the pinned machine type."""
 

@@ -28,7 +28,6 @@ UNSIGNED = 1 << 13
 JUMP_BYTES = 5
 _JUMPS = frozenset({JMP, 0xEB})
 
-
 MISSED_RETURNS = (
     "the kernel follows the returns of a limited number of threads at a time (maxactive): probe a function in which "
     "fewer of them sleep"
