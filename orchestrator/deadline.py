@@ -10,8 +10,6 @@ import threading
 import time
 from collections.abc import Mapping
 
-# How long this process, and those that it started, have waited for a processor.
-
 _READ_MAX = 1 << 16
 """Bytes; the kernel gives whole lines and numbers, a page of them at once: the numbers of some 600 children."""
 
@@ -59,18 +57,14 @@ class RecentWaits:
             return self._waits
 
 
-# The end of a wait: how long someone who is waited for may work, whatever else the host does.
-
 _LOOK_INTERVAL = 0.1
 """Seconds between two looks at what was waited for, each 0.1 ms of a processor's time for each guest. What a process
 has waited for between the last look and its own end is not seen: with 1 s and an eighth of a processor, 13.4 s of the
 13.9 that forty compilers took after each other counted, with 0.1 s 7.7 of 18.6."""
 
-_LOOKS = 8
-"""A short limit has as many looks."""
+_LOOKS = 8  # A short limit has as many looks
 
-_LONGEST = 60
-"""Limits after which a wait ends in any case: sixty times as slow is not slow any more."""
+_LONGEST = 60  # limits after which a wait ends in any case: sixty times as slow is not slow any more
 
 _waits = RecentWaits()
 
@@ -79,9 +73,8 @@ class Deadline:
     """The end of a wait: ``limit`` seconds in which whoever is waited for could work.
 
     That is the host's time, without that in which a thread of ours, or of a process that we started, was ready to run
-    and got no processor. So a host that is busy, or a quota, does not make a guest hang: one that gets an eighth of a
-    processor has eight times as long. For a guest that sleeps for ever, or spins on a processor of its own, it is the
-    host's time; so it is for a stopped process, which is not ready to run. Threads may share one.
+    and got no processor: a guest that gets an eighth of a processor has eight times as long. For one that sleeps for
+    ever, spins on a processor of its own, or was stopped, it is the host's time. Threads may share one.
     """
 
     def __init__(self, limit: float) -> None:
@@ -94,7 +87,6 @@ class Deadline:
         self._waits = _waits.since(self._looked - self._interval)
 
     def left(self) -> float:
-        """Seconds left if nobody has to wait for a processor; 0 when it is over."""
         with self._looking:  # two looks at once would add the same time twice
             now = time.monotonic()
             if now - self._looked >= self._interval or now >= self._end:

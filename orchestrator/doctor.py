@@ -8,7 +8,6 @@ import platform
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,15 +16,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from orchestrator.arch import QEMU
 from orchestrator.artifacts.debian import archive_keyring, debian_mirror
 from orchestrator.catalog.images import debian
 from orchestrator.errors import HostError, LabError
 from orchestrator.guest.accelerator import KvmSpeed, KvmState, measure_kvm
-from orchestrator.guest.machine import OLDEST_QEMU, QEMU, machine_facts
+from orchestrator.guest.machine import OLDEST_QEMU, machine_facts
 from orchestrator.paths import cache_dir, lab_dir
 from orchestrator.program import INSTALL_COMMAND, load_requirements
-
-# What was found about the host, how it is printed, and the exit status it means.
 
 
 class Status(StrEnum):
@@ -65,8 +63,6 @@ def exit_status(findings: Sequence[Finding]) -> int:
     return HostError.exit_status if any(finding.status is Status.MISSING for finding in findings) else 0
 
 
-# What can this host do for the lab, what is missing, and how does one get it? Nothing is changed or fetched.
-
 TESTED_QEMU = {7: "7.2", 10: "10.0"}  # by major version
 
 # What starts a guest, and the Debian package that brings it: the BIOS, and what it runs to load a kernel.
@@ -85,7 +81,7 @@ def examine() -> list[Finding]:
         processor(platform.machine(), len(os.sched_getaffinity(0))),
         *programs(),
         *(qemu() if shutil.which(QEMU) else ()),
-        *([apt(), guest_packages()] if shutil.which("apt-get") else ()),
+        *([guest_packages()] if shutil.which("apt-get") else ()),
         kvm(measure_kvm()),
         memory(Path("/proc/meminfo").read_text(encoding="ascii")),
         folder("cache folder", cache_dir(), "ORCHESTRATOR_CACHE"),
@@ -94,7 +90,6 @@ def examine() -> list[Finding]:
 
 
 def _answer(command: Sequence[str]) -> str:
-    """Return what a host's program prints, empty if it fails. It is matched, so it must be in English."""
     environment = {**os.environ, "LC_ALL": "C"}
     try:
         done = subprocess.run(command, capture_output=True, timeout=10, check=True, env=environment)
@@ -161,30 +156,13 @@ def qemu_version(answer: str) -> Finding:
     return Finding("QEMU", Status.OK, match[0])
 
 
-def apt() -> Finding:
-    """Try apt with a root of its own, as kernels are fetched; reads the host's sources, contacts no server."""
-    with tempfile.TemporaryDirectory(prefix="orchestrator-doctor-") as root:
-        for name in ("state/lists/partial", "cache/archives/partial"):
-            (Path(root) / name).mkdir(parents=True)
-        status = Path(root) / "state/status"
-        status.touch()
-        options = {"Dir::State": f"{root}/state", "Dir::State::status": str(status), "Dir::Cache": f"{root}/cache"}
-        arguments = [part for option in options.items() for part in ("-o", "=".join(option))]
-        command = [shutil.which("apt-get") or "apt-get", *arguments, "check"]
-        done = subprocess.run(command, capture_output=True, check=False)
-    if done.returncode == 0:
-        return Finding("apt", Status.OK, "works with a root of its own (not checked online)")
-    words = done.stderr.decode(errors="replace").strip().replace("\n", "; ")
-    return Finding("apt", Status.MISSING, f"fails with a root of its own: {words}", "repair the host's apt sources")
-
-
 def guest_packages() -> Finding:
-    """Judge by mirror and keys whether this host can fetch the guests' release; no server is contacted."""
+    """Judge by apt's sources and keys whether this host can fetch the guests' release; no server is contacted."""
     name = "guests' packages"
     try:
         mirror, _ = debian_mirror(), archive_keyring()
     except LabError as error:
-        return Finding(name, Status.MISSING, error.what, error.hint)
+        return Finding(name, Status.MISSING, "; ".join([error.what, *error.detail[1:]]), error.hint)
     return Finding(name, Status.OK, f"{debian().title} from {mirror.shown} (not checked online)")
 
 

@@ -69,7 +69,6 @@ class ScratchFolder:
         self.close()
 
     def close(self) -> None:
-        """Remove the folder, if that was not done yet."""
         shutil.rmtree(self.path, ignore_errors=True)
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:  # closed again, it could be another file's
@@ -91,9 +90,6 @@ def _remove_abandoned(prefix: str, parent: Path) -> None:
 
 def _opened(folder: Path) -> int:
     return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-
-
-# A file that is written whole or not at all.
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -135,8 +131,7 @@ def _as_it_is(path: str, flags: int) -> int:
 
 # Room on a disk: how much is left, and whether it is the lack of it that something has failed by.
 
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""The system's errors for a write that finds no room."""
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})  # the system's errors for a write that finds no room
 
 _LEAST = 64 << 10
 """Bytes below which a disk counts as full: a program that failed for lack of room may have removed a file since."""
@@ -206,16 +201,12 @@ def _free(facts: os.statvfs_result) -> int:
 # Written here because the tools record times and inode numbers and need root for device nodes. Format:
 # Documentation/driver-api/early-userspace/buffer-format.rst.
 
-_LARGEST = 0xFFFFFFFF
-"""Bytes of a file: its size has eight hexadecimal digits."""
+_LARGEST = 0xFFFFFFFF  # bytes of a file: its size has eight hexadecimal digits
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A file, folder (no content) or character device of the archive. ``mode`` holds the type as in stat(2).
-
-    ``content`` can be in a file of the host, which is read when the archive is written.
-    """
+    """A file, folder or device of the archive, its ``mode`` as in stat(2); a host's file is read when it is written."""
 
     path: str
     mode: int
@@ -247,10 +238,7 @@ def archive(entries: Iterable[Entry]) -> bytes:
 
 
 def write_archive(target: BinaryIO, entries: Iterable[Entry]) -> None:
-    """Write what ``archive`` returns, without ever having more than a piece of a host's file in memory.
-
-    Raises LabError for a file that is too large or changes meanwhile.
-    """
+    """Write what ``archive`` returns piece by piece. Raises LabError for too large or changing files."""
     for number, entry in enumerate(entries, start=1):
         _write_record(target, number, entry)
     _write_record(target, 0, Entry("TRAILER!!!", 0))

@@ -35,34 +35,15 @@ def without_sequences(text: str) -> str:
     return _SEQUENCE.sub("", text)
 
 
-class _Shown(dict[int, str]):
-    """What is shown of a character, by its code."""
-
-    def __missing__(self, code: int) -> str:
-        character = chr(code)
-        shown = character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
-        if code < _MOST_KEPT:
-            self[code] = shown
-        return shown
-
-
-_MOST_KEPT = 0x3000
-"""Codes: most alphabets. A guest may print all there are."""
-_shown = _Shown()
-
-
 def _visible(text: str) -> str:
     if text.isprintable():
         return text
-    return text.translate(_shown)
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
 
 
 def cut(text: str, most: int, end: str = " ...") -> str:
     """A text of at most so many characters; of a longer one the beginning, and ``end``."""
     return text if len(text) <= most else text[: most - len(end)] + end
-
-
-# A number of things in words.
 
 
 def counted(count: int, noun: str) -> str:
@@ -76,21 +57,14 @@ def shown(items: Sequence[str], most: int, rest: str = "... and {} more") -> lis
     return [*items[:most], *([rest.format(more)] if more > 0 else [])]
 
 
-# Sizes of memory as people write them, such as ``256M`` and ``1G``.
-
 GUEST_SIZES = "expected a size from 64M to 4G, such as 256M or 1G; a number alone is in MiB"
 """What a guest's memory may be, for whoever has written something else."""
-
-_SIZE = re.compile(r"([1-9][0-9]{0,6})([MG])")
-_NUMBER = re.compile(r"[1-9][0-9]{0,6}")
-_MIB = {"M": 1, "G": 1024}
-_GUEST_MIB = (64, 4096)
 
 
 def size_mib(text: str) -> int | None:
     """The MiB of a size such as ``1500M`` or ``8G``; None for anything else."""
-    found = _SIZE.fullmatch(text)
-    return None if found is None else int(found[1]) * _MIB[found[2]]
+    found = re.fullmatch(r"([1-9][0-9]{0,6})([MG])", text)
+    return None if found is None else int(found[1]) * {"M": 1, "G": 1024}[found[2]]
 
 
 def guest_mib(value: object) -> int | None:
@@ -98,6 +72,5 @@ def guest_mib(value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     text = str(value)
-    mib = int(text) if _NUMBER.fullmatch(text) else size_mib(text)
-    low, high = _GUEST_MIB
-    return mib if mib is not None and low <= mib <= high else None
+    mib = int(text) if re.fullmatch(r"[1-9][0-9]{0,6}", text) else size_mib(text)
+    return mib if mib is not None and 64 <= mib <= 4096 else None

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Self, TypeVar
+from typing import IO, Any, Self, TypeVar
 
 from orchestrator.deadline import Deadline
 from orchestrator.errors import HostError, LabError
@@ -26,7 +26,6 @@ from orchestrator.steps import step
 
 _DIE_WITH_PARENT = ("sh", str(Path(__file__).with_name("die-with-parent.sh")))
 _SPAWNED = ("sh", str(Path(__file__).with_name("spawned.sh")))
-_QUOTED_LINES = 15
 
 T = TypeVar("T")
 
@@ -42,13 +41,12 @@ class Finished:
 
     def complaint(self) -> tuple[str, ...]:
         """The command, ready to be pasted, the last lines it printed, and the signal that killed it."""
-        printed = (self.stderr.strip() or self.stdout.strip()).splitlines()[-_QUOTED_LINES:]
+        printed = (self.stderr.strip() or self.stdout.strip()).splitlines()[-15:]
         # The shell around a program says so itself of the program, and cannot say it of itself.
         killed = (f"(killed by signal {-self.status})",) if self.status < 0 else ()
         return (f"$ {shlex.join(self.argv)}", *printed, *killed)
 
     def or_raise(self, error: type[LabError], what: str, *, where: str = "", hint: str = "") -> Self:
-        """Return this, or raise the error with what the program printed where its status is not 0."""
         if self.status != 0:
             raise error(what, where=where, detail=self.complaint(), hint=hint)
         return self
@@ -67,21 +65,17 @@ class Spawned:
         self._lock = threading.Lock()
 
     def poll(self) -> int | None:
-        """Its exit status (negative: killed by that signal), None while it runs."""
         return self._shell.poll()
 
     def wait(self, patience: float) -> int:
-        """The same when it has ended. Raises subprocess.TimeoutExpired after ``patience`` seconds."""
         return self._shell.wait(patience)
 
     def kill(self) -> None:
-        """Kill it, if it still runs. It may take a moment to end."""
         with self._lock, contextlib.suppress(ProcessLookupError):
             if self._process is not None:
                 signal.pidfd_send_signal(self._process, signal.SIGKILL)
 
     def close(self) -> None:
-        """Kill it, if it still runs, and return when it has ended."""
         self.kill()
         self._shell.send_signal(signal.SIGCONT)  # a shell that was stopped with it would not notice its end
         self._shell.wait()
@@ -99,23 +93,11 @@ def spawn(
     stderr: int | IO[bytes] = subprocess.DEVNULL,
     pass_fds: Sequence[int] = (),
 ) -> Spawned:
-    """Start one program in ``/``, whose files are private to the user. It must not start programs of its own.
-
-    ``limits`` are resources by prlimit's names; without an ``environment`` it has ours. Raises HostError.
-    """
+    """Start a program without children in ``/``; ``limits`` are by prlimit's names. Raises HostError."""
     limited = ("prlimit", *(f"--{name}={value}" for name, value in (limits or {}).items())) if limits else ()
+    others = {"stderr": stderr, "pass_fds": tuple(pass_fds), "cwd": "/", "umask": 0o077, "env": environment}
     with _start_errors(argv[0]):
-        shell = subprocess.Popen(
-            [*_told_of_parent(), *limited, *_SPAWNED, *argv],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            pass_fds=tuple(pass_fds),
-            cwd="/",
-            umask=0o077,
-            env=environment,
-            start_new_session=True,
-        )
+        shell = _started([*limited, *_SPAWNED, *argv], **others)
         try:
             assert shell.stdout is not None
             with shell.stdout as told:
@@ -134,29 +116,19 @@ def run(
     time_limit: float,
     cwd: Path | None = None,
     environment: Mapping[str, str | None] | None = None,
-    listener: Callable[[str], None] | None = None,
 ) -> Finished:
     """Run a program and all that it starts to its end, within ``time_limit`` seconds; a step of the log.
 
-    ``environment`` changes ours for it: a variable is set, or with None taken away. A ``listener`` gets each line of
-    the program's standard output as it comes. See ``Deadline`` for what counts of the time.
-
-    Raises HostError when the program is not there, LabError when the time is over.
+    ``environment`` changes ours for it: a variable is set, or with None taken away. See ``Deadline`` for what counts of
+    the time. Raises HostError when the program is not there, LabError when the time is over.
     """
     changed = {**os.environ, **(environment or {})}
     with step("$", *argv) as running:
+        kept = {name: value for name, value in changed.items() if value is not None}
         with _start_errors(argv[0]):
-            child = subprocess.Popen(
-                [*_told_of_parent(), *_DIE_WITH_PARENT, *argv],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                cwd=cwd,
-                env={name: value for name, value in changed.items() if value is not None},
-                start_new_session=True,
-            )
+            child = _started([*_DIE_WITH_PARENT, *argv], stderr=subprocess.PIPE, cwd=cwd, env=kept)
         try:
-            stdout, stderr = _communicate(child, Deadline(time_limit), listener)
+            stdout, stderr = _ended(lambda seconds: child.communicate(timeout=seconds), Deadline(time_limit))
         except subprocess.TimeoutExpired:
             command = f"$ {shlex.join(argv)}"
             raise LabError(f"{argv[0]} did not end within {time_limit:g} s", detail=[command]) from None
@@ -179,32 +151,6 @@ def exit_status(child: Spawned, time_limit: float) -> int | None:
 def how_ended(status: int) -> str:
     """An exit status as a part of a sentence."""
     return f"status {status}" if status >= 0 else f"signal {-status}"
-
-
-def _communicate(
-    child: subprocess.Popen[bytes], deadline: Deadline, listener: Callable[[str], None] | None
-) -> tuple[bytes, bytes]:
-    if listener is None:
-        return _ended(lambda seconds: child.communicate(timeout=seconds), deadline)
-    assert child.stdout is not None
-    output = child.stdout
-    child.stdout = None  # communicate() then reads only the errors
-    lines: list[bytes] = []
-
-    def listen() -> None:
-        for line in output:
-            lines.append(line)
-            listener(line.decode(errors="replace").rstrip("\n"))
-
-    reader = threading.Thread(target=listen, daemon=True)
-    reader.start()
-    try:
-        _, errors = _ended(lambda seconds: child.communicate(timeout=seconds), deadline)
-    finally:
-        kill_group(child)
-        reader.join()
-        output.close()
-    return b"".join(lines), errors
 
 
 def _ended(wait: Callable[[float], T], deadline: Deadline) -> T:
@@ -230,12 +176,15 @@ def kill_group(child: subprocess.Popen[bytes]) -> None:
 
 
 def _told_of_parent() -> tuple[str, ...]:
-    """What to put before a command that is to get SIGTERM when we end, or not to run if we already have.
-
-    Between fork and prctl(2) our end goes unnoticed: of some forty kills one left a QEMU that waited for us for ever.
-    """
+    """A prefix that ends a child with us; without the check one in forty killed parents left a QEMU behind."""
     check = str(Path(__file__).with_name("with-parent.sh"))
     return ("setpriv", "--pdeathsig", "TERM", "sh", check, str(os.getpid()))
+
+
+def _started(argv: Sequence[str], **others: Any) -> subprocess.Popen[bytes]:
+    """A child in a session of its own that is told when we end; ``others`` are further arguments of Popen."""
+    others |= {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "start_new_session": True}
+    return subprocess.Popen([*_told_of_parent(), *argv], **others)
 
 
 @contextlib.contextmanager

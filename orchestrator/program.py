@@ -12,8 +12,6 @@ from pathlib import Path
 from orchestrator.errors import HostError
 from orchestrator.paths import data_dir
 
-# What does the user call this program? Messages that name a command spell it so that it can be pasted.
-
 NAME = "orchestrator"
 """The program's name where it is installed."""
 
@@ -31,8 +29,6 @@ def command(*words: str) -> str:
     return f"{PROGRAM} {shlex.join(words)}"
 
 
-# Which programs must a host have, and which of them are missing? The list is the one ``./lab`` reads.
-
 INSTALL_COMMAND = "apt-get install -y --no-install-recommends"
 
 
@@ -49,7 +45,6 @@ class Requirement:
         return self.need.startswith("python")
 
     def location(self) -> Path | None:
-        """Where the program or file is on this host; None if it is missing."""
         if self.need.startswith("/"):
             path = Path(self.need)
             return path if path.exists() else None

@@ -36,23 +36,18 @@ from orchestrator.plain_text import cut, plain_line
 LOG_NAME = "lab.log"
 """The log's file name in the directory of a run or a test, beside the console logs."""
 
-_LINE_MAX = 300
-"""Characters of a step's text: a command may have 64 KiB."""
+_LINE_MAX = 300  # characters of a step's text: a command may have 64 KiB
 
 _current: ContextVar[Step | None] = ContextVar("step", default=None)
 _source: ContextVar[str | None] = ContextVar("source", default=None)
-_innermost: dict[int, Step] = {}
-"""By thread, the step that it is in; of threads in which logged steps run."""
+_innermost: dict[int, Step] = {}  # by thread, the step that it is in; of threads in which logged steps run
 _lock = threading.Lock()
 _sinks: tuple[_Sink, ...] = ()
 
 
 @contextlib.contextmanager
 def step_log(file: Path) -> Iterator[None]:
-    """Write the steps of all threads to ``file``, behind what is in it. Raises OSError when it cannot be opened.
-
-    A line that cannot be written later (a full disk) is lost; that does not fail the step.
-    """
+    """Append the steps of all threads to ``file``; a line that cannot be written is lost. Raises OSError."""
     with file.open("a", buffering=1, encoding="utf-8") as log:
         log.write(f"# seconds since {datetime.now(UTC).isoformat(timespec='seconds')}\n")
         with step_echo(lambda line: print(line, file=log)):
@@ -124,15 +119,15 @@ class Step:
         self._announced = False
 
     def note(self, text: str) -> None:
-        """Add a result to the line that ends the step: an exit status, whether it was in the cache."""
         self._note = f", {text}"
 
     def __enter__(self) -> Self:
         self._sinks = _sinks
         if self._sinks:
             self._parent = _current.get()
-            if self._parent is not None:
-                self._parent._announce()
+            if self._parent is not None and not self._parent._announced:
+                self._parent._announced = True
+                self._parent._write(" ...")
             _current.set(self)
             self._source = _source_name()
             _innermost[threading.get_ident()] = self
@@ -155,14 +150,8 @@ class Step:
                 reason = next(iter(str(error).splitlines()), "") or type(error).__name__
                 self._write(f" FAILED ({seconds}): {reason}")
 
-    def _announce(self) -> None:
-        if not self._announced:
-            self._announced = True
-            self._write(" ...")
-
     @property
     def title(self) -> str:
-        """What it is, in one line that a terminal only prints, with its thread's name where it has one."""
         return f"{self._source}{self._text}"
 
     @property
@@ -185,10 +174,7 @@ class Step:
 
 
 def step(what: str, *words: str) -> Step:
-    """Name a step to enter with ``with``: ``step("boot lab-i386-up on pentium4")``, ``step("run", *argv)``.
-
-    The text may come from a guest: control characters are escaped, and a long line is cut.
-    """
+    """A step to enter with ``with``: ``step("run", *argv)``. Control characters are escaped, long lines cut."""
     return Step(what, words)
 
 
@@ -222,5 +208,4 @@ def _source_name() -> str:
 
 
 def _short(text: str) -> str:
-    """One line without what a terminal would obey, cut at a limit."""
     return plain_line(cut(text, _LINE_MAX, "…"))

@@ -13,11 +13,12 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
+from orchestrator.arch import ARCHITECTURES, Arch
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import guest_programs
-from orchestrator.artifacts.debian import DEBIAN_ARCHITECTURE, AptRoot, Package, unpacked_packages
+from orchestrator.artifacts.debian import AptRoot, Package, unpacked_packages
 from orchestrator.artifacts.images import OPTIONS, data_disk, pack, ready_image
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import (
@@ -30,7 +31,7 @@ from orchestrator.artifacts.module_files import (
 )
 from orchestrator.catalog.images import find_disk, is_user_disk
 from orchestrator.catalog.images import image as image_recipe
-from orchestrator.catalog.kernels import Arch, KernelSpec, setting_options
+from orchestrator.catalog.kernels import KernelSpec, setting_options
 from orchestrator.errors import BuildError, HostError, UsageError
 from orchestrator.files import Entry, archive, sha256_of, write_archive
 from orchestrator.guest.machine import MODULES, ChannelKind, DataDisk, Login, RootImage, Start
@@ -39,18 +40,12 @@ from orchestrator.process import run
 from orchestrator.program import check_installed
 from orchestrator.steps import step
 
-# The small root file system a guest starts from: busybox, the agent, the benchmarks, the channel's drivers.
-
 _FOLDERS = ("bin", "dev", "etc", "lib", "lib/modules", "proc", "root", "sys", "tmp")
 _DRIVERS = ("virtio_pci", "virtio_console")
 _DISK_DRIVERS = ("virtio_blk", "crc32c_generic", "ext4", "squashfs", "virtio_net")
 """ext4 asks for the checksum by a name that only modprobe could find."""
 
-_DISK_SCRIPTS = {
-    "image/enter.sh": "enter.sh",
-    "bin/start-image": "start-image.sh",
-    "bin/mount-data": "mount-data.sh",
-}
+_DISK_SCRIPTS = {"image/enter.sh": "enter.sh", "bin/start-image": "start-image.sh", "bin/mount-data": "mount-data.sh"}
 _APPLETS = Path(__file__).with_name("applets.txt")
 
 
@@ -59,7 +54,7 @@ def initramfs(context: BuildContext, kernel: Kernel) -> Path:
     arch = kernel.spec.arch
 
     def choose(apt: AptRoot) -> list[Package]:
-        return [apt.show("busybox-static", DEBIAN_ARCHITECTURE[arch])]
+        return [apt.show("busybox-static", ARCHITECTURES[arch].debian)]
 
     busybox, programs = unpacked_packages(context, f"busybox-{arch}", arch, choose), guest_programs(context, arch)
     # The script that makes a restored guest one of its own.
@@ -113,7 +108,6 @@ def disk_drivers(context: BuildContext, kernel: Kernel) -> Path:
 
 
 def _drivers(files: Sequence[Path], listed: str) -> list[Entry]:
-    """Drivers, and the list by which the guest's first program loads them."""
     return [
         *(Entry.file(f"lib/modules/{unpacked_name(path)}", module_content(path), 0o644) for path in files),
         Entry.file(listed, "".join(f"/lib/modules/{unpacked_name(path)}\n" for path in files).encode(), 0o644),
@@ -131,26 +125,18 @@ OUTPUT = f"{FOLDER}/output"
 """In the guest: what the work printed, and the wait status it ended with, as init.c writes them."""
 STATUS = f"{FOLDER}/status"
 
-_SCRIPT = "work.sh"
 STEPS = "steps.sh"
 """What every script of unattended work includes."""
 
 
-_PROGRESS = "lab: "
-
-
 def progress(line: str) -> str | None:
     """The progress in a line of the console, behind the kernel's time stamp; None in any other line."""
-    _, mark, words = line.partition(_PROGRESS)
+    _, mark, words = line.partition("lab: ")
     return words if mark else None
 
 
 def write_work(
-    target: BinaryIO,
-    initramfs: Path,
-    script: str,
-    settings: Mapping[str, int | str],
-    files: Mapping[str, bytes | Path],
+    target: BinaryIO, initramfs: Path, script: str, settings: Mapping[str, int | str], files: Mapping[str, bytes | Path]
 ) -> None:
     """Write the initramfs with ``images/unattended/SCRIPT.sh`` as its work, and what that needs, in ``/sealed``.
 
@@ -160,7 +146,7 @@ def write_work(
     text = "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in settings.items())
     folder = FOLDER.removeprefix("/")
     content: Mapping[str, bytes | Path] = {
-        _SCRIPT: scripts / f"{script}.sh",
+        "work.sh": scripts / f"{script}.sh",
         STEPS: scripts / STEPS,
         "settings": text.encode(),
         **files,
@@ -178,28 +164,17 @@ def unattended_scripts() -> Path:
     return data_dir("images") / "unattended"
 
 
-# A kernel's own modules as a disk that guests only read: what modprobe looks for in /lib/modules/RELEASE.
-
-_KIND = "kernel-modules"
 _FILE = "modules.squashfs"
 _DEPMOD = "/usr/sbin/depmod"
-_LISTS = ("modules.order", BUILT_IN, f"{BUILT_IN}.modinfo")
-"""What the kernel's own build writes beside its modules, and depmod reads."""
 
 
 def kernel_modules(context: BuildContext, kernel: Kernel) -> Path:
-    """The squashfs file of all modules of a kernel, with depmod's index; made where it is not in the cache.
-
-    They are those of Debian's package, or those that a build tree has built. Raises UsageError for a kernel without
-    any, HostError, BuildError.
-    """
+    """The squashfs of a kernel's modules with depmod's index. Raises UsageError where it has none, and BuildError."""
     folder, files = lists_folder(kernel), module_files(kernel)
-    lists = [folder / name for name in _LISTS if (folder / name).is_file()]
+    lists = [folder / name for name in ("modules.order", BUILT_IN, f"{BUILT_IN}.modinfo") if (folder / name).is_file()]
     if not files:
-        raise UsageError(
-            f"kernel '{kernel.spec.name}' has no modules of its own: what it has is built in",
-            hint="leave out --kernel-modules (in a test's mark: kernel_modules), or take a kernel of Debian's",
-        )
+        hint = "leave out --kernel-modules (in a test's mark: kernel_modules), or take a kernel of Debian's"
+        raise UsageError(f"kernel '{kernel.spec.name}' has no modules of its own: what it has is built in", hint=hint)
     # A tree's modules may be built anew while its kernel stays the same.
     content = {} if kernel.packages else {name: sha256_of(file) for name, file in files.items()}
 
@@ -222,27 +197,19 @@ def kernel_modules(context: BuildContext, kernel: Kernel) -> Path:
         shutil.rmtree(base)
 
     inputs = {"kernel": kernel.key, "content": content, "options": list(OPTIONS)}
-    return context.cache.obtain(_KIND, inputs, f"modules of {kernel.spec.name}", build).path / _FILE
+    return context.cache.obtain("kernel-modules", inputs, f"modules of {kernel.spec.name}", build).path / _FILE
 
 
-# The disks a guest gets, whether its kernel can use them, and whether its channel gets in.
-
-_ROOT = ("CONFIG_VIRTIO_BLK", "CONFIG_EXT4_FS")
 _DATA = ("CONFIG_VIRTIO_BLK", "CONFIG_SQUASHFS", "CONFIG_SQUASHFS_LZ4")
-_NETWORK = ("CONFIG_VIRTIO_NET", "CONFIG_INET")
 _SYSTEMD = ("CONFIG_CGROUPS", "CONFIG_FHANDLE", "CONFIG_INOTIFY_USER", "CONFIG_SIGNALFD", "CONFIG_TIMERFD")
 """What systemd's own README calls required, of what a kernel can be built without."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _MOST_DATA_DISKS = 16
 
 
 @dataclass(frozen=True)
 class GuestDisks:
-    """The disks and the channel asked for: an image by name or path (see ``unsupported_reason``), folders of data.
-
-    With ``kernel_modules`` the guest has all modules of its kernel, for modprobe.
-    """
+    """The image (a name or a path), the channel, folders of data, and whether modprobe has the kernel's modules."""
 
     image: str | None = None
     channel: ChannelKind = "framed"
@@ -255,8 +222,7 @@ NOTHING = GuestDisks()
 """A guest that stays in its initramfs."""
 
 
-@dataclass(frozen=True)
-class Disks:
+class Disks(NamedTuple):
     """A guest's disks, ready, and what their kernel needs for them."""
 
     root: RootImage | None
@@ -295,10 +261,10 @@ def ready_disks(context: BuildContext, kernel: Kernel, wanted: GuestDisks) -> Di
         raise UsageError(f"a guest can have {_MOST_DATA_DISKS} folders of data, not {len(wanted.data)}")
     root = None
     if wanted.image is not None:
-        _check_kernel(kernel, _ROOT, "an image")
+        _check_kernel(kernel, ("CONFIG_VIRTIO_BLK", "CONFIG_EXT4_FS"), "an image")
         root = _root(context, kernel, wanted.image)
         if wanted.channel == "ssh":
-            _check_kernel(kernel, _NETWORK, "SSH")
+            _check_kernel(kernel, ("CONFIG_VIRTIO_NET", "CONFIG_INET"), "SSH")
     if wanted.data:
         _check_kernel(kernel, _DATA, "data disks")
     data = tuple(DataDisk(name, data_disk(context, folder)) for name, folder in _named(wanted.data).items())
@@ -324,16 +290,13 @@ def _root(context: BuildContext, kernel: Kernel, name: str) -> RootImage:
 
 
 def _named(folders: Sequence[Path]) -> dict[str, Path]:
-    """The folders by the names they have in the guest. Raises UsageError for a name twice, or an odd one."""
     named: dict[str, Path] = {}
     for folder in folders:
         name = folder.absolute().name
-        if not _NAME.fullmatch(name):
-            raise UsageError(
-                f"{folder}: a data folder's name, which is its name in the guest, is made of letters, digits, '.', '_' "
-                "and '-'",
-                hint=f"name it by a link: ln -s {shlex.quote(str(folder.resolve()))} data",
-            )
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
+            what = "a data folder's name, which is its name in the guest, is made of letters, digits, '.', '_' and '-'"
+            hint = f"name it by a link: ln -s {shlex.quote(str(folder.resolve()))} data"
+            raise UsageError(f"{folder}: {what}", hint=hint)
         if name in named:
             raise UsageError(f"two data folders are called {name}; in the guest each is /data/{name}")
         named[name] = folder

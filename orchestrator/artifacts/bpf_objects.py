@@ -11,6 +11,7 @@ from pathlib import Path
 from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
 
+from orchestrator.arch import BPF_TARGET, HOST
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import Compiled, bpf_tool, build_environment, compiling_in
 from orchestrator.artifacts.diagnostics import compile_error
@@ -25,48 +26,37 @@ from orchestrator.paths import data_dir
 from orchestrator.process import run
 from orchestrator.program import check_installed
 
-# vmlinux.h: a kernel's types in C, written by bpftool from the kernel's type information (BTF).
-
-_BPFTOOL = "/usr/sbin/bpftool"
 _NAME = "vmlinux.h"
 
 
 def kernel_types(context: BuildContext, kernel: Kernel) -> Path:
-    """The folder with ``vmlinux.h`` of a kernel with type information.
-
-    Raises BuildError where its image could not be uncompressed or has none. Needs ``bpf-compiler-packages.txt``.
-    """
+    """The folder with a kernel's ``vmlinux.h``. Raises BuildError where its image has no types."""
 
     def build(target: Path) -> None:
         context.say(f"writing {_NAME} of {kernel.spec.name}")
         image = (kernel.code_folder or kernel.headers) / "vmlinux"
         if not image.is_file():
             raise BuildError(f"the image of {kernel.spec.name} cannot be uncompressed: its types are not known")
-        argv = [_BPFTOOL, "btf", "dump", "file", str(image), "format", "c"]
+        argv = ["/usr/sbin/bpftool", "btf", "dump", "file", str(image), "format", "c"]
         dumped = run(argv, time_limit=_LIMIT, environment=compiling_in(target))
         (target / _NAME).write_text(dumped.or_raise(BuildError, f"bpftool finds no types in {kernel.spec.name}").stdout)
 
     return context.cache.obtain("vmlinux", {"types": kernel.key}, f"types of {kernel.spec.name}", build).path
 
 
-_CLANG = ("clang", "-g", "-O2", "-Wall", "-target", "bpf", "-D__TARGET_ARCH_x86", "-c")
-_HOST_HEADERS = "/usr/include/x86_64-linux-gnu"
+_CLANG = ("clang", "-g", "-O2", "-Wall", "-target", "bpf", BPF_TARGET, "-c")
+_HOST_HEADERS = f"/usr/include/{HOST.triplet}"
 """asm/types.h, which clang looks for in no such folder with the target bpf."""
+_HOST_LIBRARIES = Path("/usr/lib", HOST.triplet)
 _LOADER_FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-static")
-_ZSTD = Path("/usr/lib/x86_64-linux-gnu/libzstd.a")
 _LIMIT = 120.0
 _LARGEST = 16 << 20
-_NOT_A_PROGRAM = ".text"
-"""The section of functions that programs call."""
 _ON_FPROBES = ("kprobe.multi", "kprobe.session", "kretprobe.multi")
 
 
 @dataclass(frozen=True)
 class BpfObject:
-    """A user's object file, and what it needs in a guest: the programs that load it, and that ask the kernel of it.
-
-    ``source`` is what it was made from.
-    """
+    """A user's object file with its source, the program that loads it, and the one that asks the kernel about it."""
 
     file: Path
     loader: Path
@@ -75,12 +65,7 @@ class BpfObject:
 
 
 def bpf_object(context: BuildContext, kernel: Kernel, file: Path) -> BpfObject:
-    """Get the object at ``file`` ready for ``kernel``: ``NAME.bpf.c`` is compiled, ``NAME.o`` is taken as it is.
-
-    Raises BuildError with the compiler's words, or for a file that is no object of BPF programs; UnsupportedError for
-    a section that the kernel cannot have; ConfigError for a file that cannot be read, HostError with the packages that
-    are missing.
-    """
+    """Compile ``NAME.bpf.c`` or take ``NAME.o``. Raises BuildError, UnsupportedError, ConfigError, HostError."""
     check_installed("bpf-packages.txt", "a BPF program of your own")
     made = _compiled(context, kernel, file) if file.name.endswith(BPF_SOURCE) else _kept(context, file)
     for section in _sections(file, made.file.read_bytes()):
@@ -91,7 +76,6 @@ def bpf_object(context: BuildContext, kernel: Kernel, file: Path) -> BpfObject:
 
 
 def _sections(file: Path, content: bytes) -> list[str]:
-    """The sections that have programs. Raises BuildError where the content is no such object, or has no program."""
     try:
         elf = ELFFile(io.BytesIO(content))
         machine = elf["e_machine"]
@@ -101,7 +85,7 @@ def _sections(file: Path, content: bytes) -> list[str]:
     if machine != "EM_BPF":
         hint = "clang makes one: clang -g -O2 -target bpf -c"
         raise BuildError("this is no whole object file of BPF programs", where=str(file), hint=hint)
-    sections = [name for name in code if name != _NOT_A_PROGRAM]
+    sections = [name for name in code if name != ".text"]
     if not sections:
         hint = 'a program has a section that says where it goes: SEC("fentry/vfs_read")'
         raise BuildError("this object has no program", where=str(file), hint=hint)
@@ -145,17 +129,15 @@ def _compiled(context: BuildContext, kernel: Kernel, file: Path) -> Compiled:
 
 
 def _loader(context: BuildContext) -> Path:
-    """``images/bpf/bpfload.c`` with the distribution's libbpf in it, for any x86_64 guest."""
     folder = data_dir("images") / "bpf"
     source, lacking = folder / "bpfload.c", folder / "search_tree.c"
     # Debian 13's libelf.a unpacks sections with zstd, Debian 12's does not.
-    libraries = ["-lbpf", "-lelf", "-lz", *(["-lzstd"] if _ZSTD.exists() else [])]
-    library = Path("/usr/lib/x86_64-linux-gnu/libbpf.a")
+    libraries = ["-lbpf", "-lelf", "-lz", *(["-lzstd"] if (_HOST_LIBRARIES / "libzstd.a").exists() else [])]
     inputs = {
         "source": read_c_source(source),
         "lacking": read_c_source(lacking),
         "flags": [*_LOADER_FLAGS, *libraries],
-        "libbpf": sha256_of(library),
+        "libbpf": sha256_of(_HOST_LIBRARIES / "libbpf.a"),
     }
 
     def build(target: Path) -> None:

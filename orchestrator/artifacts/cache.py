@@ -20,11 +20,13 @@ import os
 import re
 import shlex
 import shutil
+import stat
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -44,10 +46,6 @@ from orchestrator.files import (
 from orchestrator.program import PROGRAM
 from orchestrator.steps import step
 
-# Errors of keeping something in the cache, each with its cause and a hint.
-
-_FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-_NO_FOLDER = frozenset({errno.ENOTDIR, errno.EEXIST})
 _ANOTHER_FOLDER = "set ORCHESTRATOR_CACHE to a folder of yours"
 
 
@@ -61,9 +59,9 @@ def cache_faults(root: Path) -> Iterator[None]:
     except OSError as error:
         if found_no_room(error):
             raise _no_room(root) from error
-        if error.errno in _FORBIDDEN:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise HostError(f"the cache folder {root} is not writable", hint=_ANOTHER_FOLDER) from error
-        if error.errno in _NO_FOLDER:
+        if error.errno in (errno.ENOTDIR, errno.EEXIST):
             what = f"the cache folder {root} cannot be made: {_obstacle(root, error)}"
             raise HostError(what, hint=_ANOTHER_FOLDER) from error
         raise
@@ -90,10 +88,7 @@ def _obstacle(root: Path, error: OSError) -> str:
 
 @contextlib.contextmanager
 def build_faults(root: Path, unfinished: Path) -> Iterator[None]:
-    """Remove what a build that fails has half made. Raises HostError where it failed for lack of room.
-
-    Without that a compiler that finds no room would say that the user's module does not build.
-    """
+    """Remove what a failing build has half made. Raises HostError where it failed for lack of room."""
     try:
         yield
     except BaseException as error:
@@ -186,10 +181,7 @@ def in_use(file: Path) -> bool:
 
 
 def last_use(file: Path) -> float:
-    """Seconds since the epoch; of something that is gone, the epoch.
-
-    A use in the future, which a clock that was ahead has left, is one of now: what nobody uses ages from here on.
-    """
+    """Seconds since the epoch, 0 for what is gone. A use in the future, left by a wrong clock, becomes one of now."""
     try:
         used = file.stat().st_mtime
         if used > (now := time.time()):
@@ -207,8 +199,6 @@ def _note_use(descriptor: int) -> None:
             os.utime(descriptor)
 
 
-# The store of everything built or fetched: found again by what it was made from, complete or not there at all.
-
 ENVIRONMENT_STAMP = "lab-complete"
 """The file that stands for a Python environment that the lab's start script has made in the cache."""
 
@@ -217,9 +207,7 @@ _UNFINISHED = ".building"
 DAMAGED = "damaged"
 """The folder of what was set aside."""
 
-_PLACE = re.compile(rf"[0-9a-f]{{24}}({re.escape(_UNFINISHED)})?")
-_LOCK_LIMIT = 3600.0
-"""Seconds to wait for another process that builds the same artifact; kernels take several minutes."""
+_LOCK_LIMIT = 3600.0  # seconds to wait for another process that builds the same artifact; kernels take several minutes
 
 
 @dataclass(frozen=True)
@@ -240,14 +228,18 @@ class Artifact:
     def stamp(self) -> Path:
         return self.path / _MANIFEST
 
-    def size(self) -> int:
-        """Bytes on disk."""
-        total = 0
-        for folder, folders, files in os.walk(self.path):  # passes over what another process has just removed
-            for name in (*folders, *files):
-                with contextlib.suppress(FileNotFoundError):
-                    total += os.lstat(Path(folder, name)).st_blocks * 512
-        return total
+
+def tree_status(path: Path) -> Iterator[os.stat_result]:
+    """The status of a file, or of a folder and all in it, but for what another process has just removed."""
+    below = (Path(folder, name) for folder, folders, files in os.walk(path) for name in (*folders, *files))
+    for one in chain([path], below):
+        with suppress(FileNotFoundError):
+            yield one.lstat()
+
+
+def disk_usage(path: Path) -> int:
+    """Bytes on disk; its part of a file with several links: patched kernel sources share most of their files."""
+    return sum(one.st_blocks * 512 // (1 if stat.S_ISDIR(one.st_mode) else one.st_nlink) for one in tree_status(path))
 
 
 def digest(inputs: object) -> str:
@@ -270,7 +262,6 @@ class Cache:
         hold(Path(sys.prefix) / ENVIRONMENT_STAMP)
 
     def get(self, kind: str, inputs: Mapping[str, object]) -> Artifact | None:
-        """The artifact of these inputs, if it is complete and as it was made."""
         found = self.artifact(self.root / kind / digest(inputs))
         return self._use(found.path) if found is not None and self.is_sound(found) else None
 
@@ -279,16 +270,9 @@ class Cache:
         return self._use(self.root / kind / digest(inputs))
 
     def is_sound(self, artifact: Artifact) -> bool:
-        """Whether an artifact is as it was made; False where it was not, and was set aside.
-
-        Raises LabError where another process uses it, HostError where the cache cannot be written.
-        """
+        """Whether it is as it was made; else it is set aside. Raises LabError where it is in use, HostError."""
         if artifact.path not in self._sound:
-            if not digests.has_record(artifact.path):  # of an earlier version: it is recorded as it is
-                with contextlib.suppress(OSError), step(f"record the digests of {artifact.kind}: {artifact.label}"):
-                    if os.access(artifact.path, os.W_OK):  # in a read-only cache all would be read each time
-                        digests.record(artifact.path, _MANIFEST)
-            elif (damage := digests.changed(artifact.path)) is not None:
+            if (damage := digests.changed(artifact.path)) is not None:
                 self.set_aside(artifact, damage, digests.changed)
                 return False
             self._sound.add(artifact.path)
@@ -338,24 +322,11 @@ class Cache:
             yield
 
     def lock_file(self, name: str) -> Path:
-        """The file of a lock, whether it is there or not."""
         return self.root / "locks" / f"{name}.lock"
 
     def try_lock(self, name: str) -> contextlib.AbstractContextManager[bool]:
         """Hold a lock if that is possible at once; the context's value is whether it was."""
         return self._lock(name, 0)
-
-    def remove_locks(self, names: Iterable[str]) -> int:
-        """Remove the files of locks that are not held, and return their number; none while a process waits for one."""
-        removed = 0
-        with claim(self.root / "locks") as alone:
-            for name in names if alone else ():
-                file = self.lock_file(name)
-                with claim(file) as free:
-                    if free:
-                        file.unlink()
-                        removed += 1
-        return removed
 
     def artifacts(self) -> Iterator[Artifact]:
         """All complete artifacts, by kind and label; what was set aside is none. Raises LabError for a damaged one."""
@@ -384,13 +355,8 @@ class Cache:
         """The folders of a kind: complete artifacts, and what is being built or was left by a builder that died."""
         folder = self.root / kind
         for place in sorted(folder.iterdir()) if is_real_folder(folder) else ():
-            if _PLACE.fullmatch(place.name) and is_real_folder(place):
-                yield place, self._complete(place)
-
-    def label(self, place: Path) -> str:
-        """The label of the artifact in a folder; empty where there is none."""
-        artifact = self._complete(place)
-        return "" if artifact is None else artifact.label
+            if re.fullmatch(rf"[0-9a-f]{{24}}({re.escape(_UNFINISHED)})?", place.name) and is_real_folder(place):
+                yield place, self.complete(place)
 
     def is_finished(self, place: Path) -> bool:
         """Whether a folder's builder has come to its end; what it left may have been damaged since."""
@@ -413,10 +379,7 @@ class Cache:
         return True
 
     def discard(self, artifact: Artifact, is_wrong: Callable[[Path], bool]) -> None:
-        """Remove an artifact, whoever uses it: for one whose users have all opened what they need of it.
-
-        Another process may have made it anew meanwhile: then ``is_wrong`` is false.
-        """
+        """Remove an artifact, whoever uses it, if ``is_wrong`` still: another process may have made it anew."""
         place = artifact.path
         with step(f"discard {artifact.kind}: {artifact.label}"), self.lock(self.build_lock(place)):
             release(artifact.stamp)
@@ -424,10 +387,10 @@ class Cache:
                 self._remove(place)
         self._sound.discard(place)
 
-    def remove_leftover(self, place: Path) -> bool:
+    def remove_leftover(self, place: Path, unused_since: float = 0.0) -> bool:
         """Remove what a killed builder left; False where one is at work, or has finished meanwhile."""
         with self.try_lock(self.build_lock(place)) as locked:
-            if not locked or not is_real_folder(place) or self._complete(place) is not None:
+            if not locked or not is_real_folder(place) or self.complete(place) is not None:
                 return False
             shutil.rmtree(place)
         return True
@@ -435,18 +398,10 @@ class Cache:
     @contextlib.contextmanager
     def _lock(self, name: str, patience: float) -> Iterator[bool]:
         lock = FileLock(self.lock_file(name))
-        locks = self.root / "locks"
         with cache_faults(self.root):
-            locks.mkdir(parents=True, exist_ok=True, mode=0o700)
-            # Between opening a lock's file and having its lock, the file must not be removed.
-            gate = os.open(locks, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                fcntl.flock(gate, fcntl.LOCK_SH)
+            (self.root / "locks").mkdir(parents=True, exist_ok=True, mode=0o700)
+            with suppress(Timeout):
                 lock.acquire(timeout=patience)
-            except Timeout:
-                pass
-            finally:
-                os.close(gate)
             try:
                 yield lock.is_locked
             finally:
@@ -463,7 +418,7 @@ class Cache:
         found = self.artifact(place)
         return found if found is not None and hold(place / _MANIFEST) else None
 
-    def _complete(self, place: Path) -> Artifact | None:
+    def complete(self, place: Path) -> Artifact | None:
         try:
             return self.artifact(place) if place.suffix != _UNFINISHED else None
         except LabError:
@@ -496,9 +451,6 @@ def is_real_folder(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink()
 
 
-# What building an artifact needs: the cache, whether the network may be used, where progress goes.
-
-
 def _silent(text: str) -> None:
     del text
 
@@ -513,6 +465,5 @@ class BuildContext:
     warn: Callable[[str], None] = _silent
 
     def need_network(self, what: str) -> None:
-        """Raise HostError with ``--offline``, where ``what`` would have to be fetched."""
         if self.offline:
             raise HostError(f"{what} is not in the cache ({self.cache.root})", hint="run once without --offline")

@@ -6,10 +6,8 @@ Only what has the name and the shape of something that the lab makes is ever loo
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,8 +15,8 @@ from enum import StrEnum
 from functools import partial
 from math import inf
 from pathlib import Path
-from stat import S_ISDIR
 
+from orchestrator.arch import ARCHITECTURES
 from orchestrator.artifacts import digests
 from orchestrator.artifacts.cache import (
     ENVIRONMENT_STAMP,
@@ -26,16 +24,15 @@ from orchestrator.artifacts.cache import (
     Cache,
     claim,
     digest,
+    disk_usage,
     in_use,
     is_real_folder,
     last_use,
+    tree_status,
 )
-from orchestrator.artifacts.debian import DEBIAN_ARCHITECTURE
 from orchestrator.artifacts.digests import Damage, Known
 from orchestrator.artifacts.git_tree import UNFINISHED, tree_lock
 from orchestrator.errors import UsageError
-
-# The entries of the cache: what can be removed by itself.
 
 
 class Kind(StrEnum):
@@ -69,7 +66,6 @@ class Kind(StrEnum):
     FAILED_BUILDS = "failed-builds"
     GIT_TREES = "git-trees"
     PINS = "pins"
-    LOCKS = "locks"
 
 
 _BESIDE = {
@@ -82,21 +78,14 @@ _BESIDE = {
 }
 """The names that things may have in these folders of the cache."""
 
-
-def artifact_kinds() -> list[Kind]:
-    """The kinds that are artifacts, what they are made of before what is made of it."""
-    return [kind for kind in Kind if kind not in (*_BESIDE, Kind.ENVIRONMENTS, Kind.LOCKS)]
-
-
-_ENVIRONMENT = re.compile(r"venv-[0-9a-f]{16}")
+ARTIFACT_KINDS = frozenset(Kind) - {*_BESIDE, Kind.ENVIRONMENTS}
 
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """Something in the cache. ``used`` is the time of its last use in epoch seconds, 0 for what cannot be used.
+    """Something in the cache, when it was last ``used`` (epoch seconds), and the files that its users hold locks on.
 
-    A process that makes or uses it locks one of the files ``locks``. ``remove`` takes a time like ``used`` and removes
-    the entry, unless it is in use or was used since; then it returns False.
+    ``remove`` takes a time: it returns False for an entry that is in use or was used since.
     """
 
     kind: Kind
@@ -105,15 +94,9 @@ class CacheEntry:
     used: float
     locks: tuple[Path, ...]
     remove: Callable[[float], bool]
-    artifact: Artifact | None = None
 
     def in_use(self) -> bool:
-        """Whether a process makes or uses it now."""
         return any(in_use(file) for file in self.locks)
-
-    def files(self) -> Iterator[Path]:
-        """Everything that is removed with it."""
-        return _tree(self.path)
 
 
 def cache_entries(cache: Cache) -> list[CacheEntry]:
@@ -124,7 +107,7 @@ def cache_entries(cache: Cache) -> list[CacheEntry]:
         hint = "set ORCHESTRATOR_CACHE to a folder for the cache alone"
         what = "a home folder" if root == home else "a folder with a home folder in it"
         raise UsageError(f"the cache folder {root} is {what}: nothing is removed from it", hint=hint)
-    others = {Kind.ENVIRONMENTS: _environments, Kind.LOCKS: _locks, **dict.fromkeys(_BESIDE, _beside)}
+    others = {Kind.ENVIRONMENTS: _environments, **dict.fromkeys(_BESIDE, _beside)}
     return [entry for kind in Kind for entry in others.get(kind, _artifacts)(cache, kind)]
 
 
@@ -133,14 +116,10 @@ def _artifacts(cache: Cache, kind: Kind) -> Iterator[CacheEntry]:
         lock = cache.lock_file(cache.build_lock(place))
         if artifact is not None:
             remove, locks = partial(cache.remove, artifact), (lock, artifact.stamp)
-            yield CacheEntry(kind, artifact.label, place, artifact.used, locks, remove, artifact)
+            yield CacheEntry(kind, artifact.label, place, artifact.used, locks, remove)
         elif not in_use(lock):
-            yield CacheEntry(kind, f"{place.name}, not complete", place, 0.0, (lock,), partial(_leftover, cache, place))
-
-
-def _leftover(cache: Cache, place: Path, unused_since: float) -> bool:
-    del unused_since
-    return cache.remove_leftover(place)
+            remove = partial(cache.remove_leftover, place)
+            yield CacheEntry(kind, f"{place.name}, not complete", place, 0.0, (lock,), remove)
 
 
 def _beside(cache: Cache, kind: Kind) -> Iterator[CacheEntry]:
@@ -149,7 +128,7 @@ def _beside(cache: Cache, kind: Kind) -> Iterator[CacheEntry]:
         if names.fullmatch(path.name) and (path.is_file() if kind is Kind.PINS else path.is_dir()):
             used, needed = partial(_last_change, path), list[str]()
             if kind is Kind.APT:
-                needed = [f"apt-{arch}" for arch in DEBIAN_ARCHITECTURE]
+                needed = [f"apt-{arch}" for arch in ARCHITECTURES]
             elif kind is Kind.GIT_TREES:
                 needed = [tree_lock(path)]
             elif kind is Kind.PINS:
@@ -177,7 +156,7 @@ def _remove_locked(
 
 def _environments(cache: Cache, kind: Kind) -> Iterator[CacheEntry]:
     for path in _entries(cache.root):
-        if _ENVIRONMENT.fullmatch(path.name) and path.is_dir():
+        if re.fullmatch(r"venv-[0-9a-f]{16}", path.name) and path.is_dir():
             locks = (path.with_name(f"{path.name}.lock"), path / ENVIRONMENT_STAMP)
             remove = partial(_remove_environment, path, *locks)
             yield CacheEntry(kind, path.name, path, last_use(path / ENVIRONMENT_STAMP), locks, remove)
@@ -196,38 +175,12 @@ def _remove_environment(path: Path, lock: Path, stamp: Path, unused_since: float
     return True
 
 
-def _locks(cache: Cache, kind: Kind) -> Iterator[CacheEntry]:
-    """All locks are one entry: their names are of no interest to the user."""
-    files = [path for path in _entries(cache.root / kind) if path.suffix == ".lock" and path.is_file()]
-    if files:
-        used = min(last_use(path) for path in files)
-
-        def remove(unused_since: float) -> bool:
-            return cache.remove_locks(path.stem for path in files if last_use(path) <= unused_since) > 0
-
-        yield CacheEntry(kind, "old ones", cache.root / kind, used, (), remove)
-
-
 def _entries(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if not path.is_symlink()) if is_real_folder(folder) else []
 
 
 def _last_change(path: Path) -> float:
-    return max((facts.st_mtime for facts in map(status, _tree(path)) if facts is not None), default=0.0)
-
-
-def status(path: Path) -> os.stat_result | None:
-    """The status of a file, if it is still there: other processes work in the cache meanwhile."""
-    try:
-        return path.lstat()
-    except FileNotFoundError:
-        return None
-
-
-def _tree(path: Path) -> Iterator[Path]:
-    yield path
-    for folder, folders, files in os.walk(path):  # which passes over what has just gone
-        yield from (Path(folder, name) for name in (*folders, *files))
+    return max((one.st_mtime for one in tree_status(path)), default=0.0)
 
 
 def _remove(path: Path) -> None:
@@ -237,34 +190,8 @@ def _remove(path: Path) -> None:
         path.unlink()
 
 
-# Which entries of the cache are removed? Those unused for some time, unless another one needs them.
-
 ALL = inf
 """A time after which nothing was used: all that is not in use may go."""
-
-
-@dataclass(frozen=True)
-class Fate:
-    """An entry and the reason why it stays; it is removed where there is none."""
-
-    entry: CacheEntry
-    stays: str = ""
-
-
-def fates(found: Sequence[CacheEntry], unused_since: float, kinds: Iterable[Kind]) -> list[Fate]:
-    """Decide on the entries of ``kinds`` that were not used since then (epoch seconds, or ``ALL``).
-
-    What a staying artifact was made from stays as well, unless it is ``ALL`` that are to go.
-    """
-    wanted = frozenset(kinds)
-    staying = [entry for entry in found if entry.kind not in wanted or entry.used > unused_since]
-    needed_by = {} if unused_since == ALL else _needs(found, staying)
-    decided = []
-    for entry in found:
-        if entry.kind in wanted and entry.used <= unused_since:
-            by = needed_by.get(entry.artifact.key) if entry.artifact is not None else None
-            decided.append(Fate(entry, f"needed by {by.kind} {by.label}" if by is not None else ""))
-    return decided
 
 
 @dataclass(frozen=True)
@@ -278,103 +205,34 @@ class Removal:
 
 def remove(leaving: Sequence[CacheEntry], unused_since: float) -> list[Removal]:
     """Remove entries, unless one is in use or was used since then."""
-    freed_by = zip(leaving, freed(leaving), strict=True)
-    return [Removal(entry, size, entry.remove(unused_since)) for entry, size in freed_by]
+    return [Removal(entry, disk_usage(entry.path), entry.remove(unused_since)) for entry in leaving]
 
 
-def freed(leaving: Iterable[CacheEntry]) -> list[int]:
-    """The bytes on disk that each of these entries frees when they are removed in this order."""
-    links: Counter[tuple[int, int]] = Counter()
-    return [_weight(entry, links) for entry in leaving]
+def verified(cache: Cache) -> Iterator[tuple[Artifact, Damage | None]]:
+    """Every complete artifact, by kind, and what is wrong with it; files that several share are read once."""
+    known: Known = {}
+    for kind in Kind:
+        for place, found in cache.contents(kind) if kind in ARTIFACT_KINDS else ():
+            if found is not None or cache.is_finished(place):
+                artifact = found or Artifact(kind, place.name, place, "unknown", {})
+                damage = _damage(artifact, known)
+                if artifact.stamp.exists():  # no process has removed it meanwhile
+                    yield artifact, damage
 
 
-def _weight(entry: CacheEntry, links: Counter[tuple[int, int]]) -> int:
-    weight = 0
-    for path in entry.files():
-        facts = status(path)
-        if facts is None:
-            continue
-        if facts.st_nlink > 1 and not S_ISDIR(facts.st_mode):
-            # Patched kernel sources share their files with the plain one: the last to go frees them.
-            links[facts.st_dev, facts.st_ino] += 1
-            if links[facts.st_dev, facts.st_ino] < facts.st_nlink:
-                continue
-        weight += facts.st_blocks * 512
-    return weight
+def set_aside(cache: Cache, artifact: Artifact, damage: Damage) -> None:
+    """Set a damaged artifact aside, if no process has made it anew. Raises LabError where that is not possible now."""
+
+    def check(place: Path) -> Damage | None:
+        again = dict(cache.contents(place.parent.name)).get(place)
+        return damage if again is None else _damage(again, {})
+
+    cache.set_aside(artifact, damage, check)
 
 
-def _needs(found: Iterable[CacheEntry], staying: Iterable[CacheEntry]) -> dict[str, CacheEntry]:
-    """Keys that the staying artifacts' inputs hold, and the inputs of those, each with an entry that needs it."""
-    by_key = {entry.artifact.key: entry for entry in found if entry.artifact is not None}
-    needed_by: dict[str, CacheEntry] = {}
-    left = list(staying)
-    while left:
-        entry = left.pop()
-        for word in _words(entry.artifact.inputs) if entry.artifact is not None else ():
-            if word in by_key and word not in needed_by:
-                needed_by[word] = entry
-                left.append(by_key[word])
-    return needed_by
-
-
-def _words(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _words(part)
-
-
-# Is everything in the cache as it was made? All files of all artifacts are read.
-
-
-@dataclass(frozen=True)
-class Verified:
-    """An artifact and what is wrong with it. ``is_new``: it had no record yet, and was recorded as it is."""
-
-    artifact: Artifact
-    damage: Damage | None = None
-    is_new: bool = False
-
-
-class Verification:
-    """Reads the artifacts of a cache; files that several of them share are read once."""
-
-    def __init__(self, cache: Cache) -> None:
-        self._cache = cache
-        self._known: Known = {}
-
-    def all(self) -> Iterator[Verified]:
-        """Every artifact that is complete, by kind. One that another process removes is left out."""
-        for kind in artifact_kinds():
-            for place, artifact in self._cache.contents(kind):
-                if artifact is not None:
-                    verified = self._verified(artifact)
-                elif self._cache.is_finished(place):
-                    nameless = Artifact(kind, place.name, place, "unknown", {})
-                    verified = Verified(nameless, Damage(nameless.stamp.name, "cannot be read"))
-                else:
-                    continue
-                if verified.artifact.stamp.exists():
-                    yield verified
-
-    def set_aside(self, verified: Verified) -> None:
-        """Set a damaged artifact aside. Raises LabError where that is not possible now."""
-        assert verified.damage is not None
-
-        def damage_still(place: Path) -> Damage | None:  # another process may have made it anew
-            again = dict(self._cache.contents(place.parent.name)).get(place)
-            return verified.damage if again is None else self._verified(again).damage
-
-        self._cache.set_aside(verified.artifact, verified.damage, damage_still)
-
-    def _verified(self, artifact: Artifact) -> Verified:
-        if digest(artifact.inputs) != artifact.key:
-            return Verified(artifact, Damage(artifact.stamp.name, "has another content"))
-        if digests.has_record(artifact.path):
-            return Verified(artifact, digests.differing(artifact.path, self._known))
-        try:
-            digests.record(artifact.path, artifact.stamp.name)
-        except OSError as error:
-            return Verified(artifact, Damage(digests.RECORD, f"cannot be made ({error.strerror})"))
-        return Verified(artifact, is_new=True)
+def _damage(artifact: Artifact, known: Known) -> Damage | None:
+    if not artifact.inputs:
+        return Damage(artifact.stamp.name, "cannot be read")
+    if digest(artifact.inputs) != artifact.key:
+        return Damage(artifact.stamp.name, "has another content")
+    return digests.changed(artifact.path, known)

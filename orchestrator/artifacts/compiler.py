@@ -13,12 +13,13 @@ from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from orchestrator.arch import ARCHITECTURES, HOST
 from orchestrator.artifacts.cache import Artifact, BuildContext
-from orchestrator.artifacts.debian import HOST_ARCHITECTURE, NoSuchPackageError, unpacked_packages
+from orchestrator.artifacts.debian import NoSuchPackageError, unpacked_packages
 from orchestrator.artifacts.diagnostics import compile_error
 from orchestrator.artifacts.sources import OwnSource, files_read, included, own_file, read_c_source
 from orchestrator.catalog.images import debian
-from orchestrator.errors import BuildError, ConfigError, HostError
+from orchestrator.errors import ConfigError, HostError
 from orchestrator.files import sha256_of
 from orchestrator.paths import data_dir
 from orchestrator.process import run
@@ -28,21 +29,16 @@ from orchestrator.program import check_installed
 #
 # Another compiler may put one instruction more into a path, and a number would then depend on the host.
 
-_KIND = "toolchains"
-_COMPILER = "compiler"
-_SCRIPT = Path(__file__).with_name("run-tool.sh")
 _TOOLS_LIMIT = 60.0
 _LLVM = {"LD": "ld.lld", **{tool.upper(): f"llvm-{tool}" for tool in ("ar", "nm", "strip", "objcopy", "readelf")}}
 """Variables of a kernel's build, and the programs that LLVM=1 gives them."""
-_RELEASE = re.compile(r"\d+(?:\.\d+)+")
 
 
 @dataclass(frozen=True)
 class Toolchain:
-    """A compiler and its binutils.
+    """A compiler and its binutils, in ``folder`` by their plain names, or (None) on the host's PATH.
 
-    ``folder`` holds the programs by their plain names; None: they are found on the host's PATH. ``release`` is the
-    compiler's version (``12.2.0``), ``version`` its own whole line. ``variables`` are make's for one on the PATH.
+    ``release`` is the compiler's (``12.2.0``), ``version`` its whole line, ``variables`` make's for one on the PATH.
     """
 
     folder: Path | None
@@ -56,7 +52,6 @@ class Toolchain:
         return f"{self.name} {self.release}"
 
     def program(self, name: str) -> str:
-        """What to call for ``gcc``, ``ld`` and their like."""
         return name if self.folder is None else str(self.folder / name)
 
     @property
@@ -66,12 +61,11 @@ class Toolchain:
 
     @lru_cache  # noqa: B019 - a process has few of them
     def takes(self, flag: str) -> bool:
-        """Whether the compiler knows a flag."""
         return run([self.program("gcc"), flag, "-E", "-x", "c", "/dev/null"], time_limit=_TOOLS_LIMIT).status == 0
 
-    def for_make(self, folder: Path | None = None) -> list[str]:
-        """The variables by which the kernel's build system takes these tools, from ``folder`` where one is given."""
-        folder = folder or self.folder
+    def for_make(self) -> list[str]:
+        """The variables by which the kernel's build system takes these tools."""
+        folder = self.folder
         return list(self.variables) if folder is None else [f"CROSS_COMPILE={folder}/", f"CC={folder}/gcc"]
 
 
@@ -79,18 +73,12 @@ _found: dict[tuple[Path, str | None], Toolchain] = {}
 
 
 def guest_toolchain(context: BuildContext) -> Toolchain:
-    """The compiler of the guests' Debian release: the host's where it is the same, else that of the release's packages.
-
-    Where the release has no such packages, the host's. Raises HostError where there is none at all.
-    """
+    """The compiler of the guests' Debian: the host's if it is the same, else the release's. Raises HostError."""
     return matching_toolchain(context, debian().compiler)
 
 
 def matching_toolchain(context: BuildContext, release: str | None) -> Toolchain:
-    """The compiler of that release, where the host or the guests' Debian has it; else the host's.
-
-    It is the same for as long as the process lives. Raises HostError where it exists and cannot be fetched now.
-    """
+    """The compiler of that release, by this host or the guests' Debian; else the host's. Raises HostError."""
     # By the cache's folder: a context belongs to one run, and refers to all that this has printed.
     place = context.cache.root, release
     if place not in _found:
@@ -106,10 +94,7 @@ def matching_toolchain(context: BuildContext, release: str | None) -> Toolchain:
 
 
 def tree_toolchain(context: BuildContext, config: Mapping[str, str]) -> Toolchain:
-    """The compiler of a user's kernel: of its own release, or else of its major one, where the host has it.
-
-    Else a gcc, as ``matching_toolchain`` does. Raises HostError as that does.
-    """
+    """The compiler of a user's kernel by its release or its major one, else a gcc as ``matching_toolchain`` has it."""
     release = release_in(config)
     if release is None:
         return matching_toolchain(context, None)
@@ -154,7 +139,7 @@ def _installed_clang(release: str, config: Mapping[str, str]) -> Toolchain | Non
             continue
         finished = run([place, "--version"], time_limit=_TOOLS_LIMIT, environment={"LC_ALL": "C"})
         printed = finished.stdout.partition("\n")[0]
-        number = _RELEASE.search(printed)
+        number = re.search(r"\d+(?:\.\d+)+", printed)
         programs = {variable: Path(place).resolve().with_name(tool) for variable, tool in llvm_programs(config).items()}
         if number is None or _major(number[0]) != major or not all(map(Path.is_file, programs.values())):
             continue
@@ -174,11 +159,11 @@ def _debian_toolchain(context: BuildContext) -> Toolchain:
         raise HostError(f"a compiler cannot work in {context.cache.root}: it takes no colons in a path", hint=hint)
     packages = unpacked_packages(
         context,
-        f"{_COMPILER}-{debian().compiler}",
-        "x86_64",
-        lambda apt: [apt.show(name, HOST_ARCHITECTURE) for name in debian().compiler_packages],
+        f"compiler-{debian().compiler}",
+        HOST.name,
+        lambda apt: [apt.show(name, HOST.debian) for name in debian().compiler_packages],
     )
-    script, tools = _SCRIPT.read_text(), debian().compiler_tools
+    script, tools = Path(__file__).with_name("run-tool.sh").read_text(), debian().compiler_tools
 
     def build(folder: Path) -> None:
         # Artifacts of all kinds lie side by side, and a whole cache may be moved.
@@ -190,7 +175,7 @@ def _debian_toolchain(context: BuildContext) -> Toolchain:
             program.chmod(0o755)
 
     inputs = {"packages": packages.key, "script": script, "tools": tools}
-    made = context.cache.obtain(_KIND, inputs, f"gcc {debian().compiler} of {debian().title}", build)
+    made = context.cache.obtain("toolchains", inputs, f"gcc {debian().compiler} of {debian().title}", build)
     return _examined(str(made.path / "bin/gcc"), made.path / "bin")
 
 
@@ -211,8 +196,6 @@ def _examined(gcc: str, folder: Path | None) -> Toolchain:
     return Toolchain(folder, release.stdout.strip(), f"gcc {version.stdout.splitlines()[0].partition(' ')[2]}")
 
 
-# The small freestanding programs that are compiled for guests, and shared libraries of users' C files.
-
 _CODE = (
     *("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"),
     *("-ffreestanding", "-fno-builtin", "-fno-stack-protector", "-fcf-protection=none"),
@@ -232,18 +215,13 @@ _LINKED = (
     f"-Wl,--disable-new-dtags,-rpath,{LIBRARIES}",
 )
 _SHARED = (*_CODE, "-fPIC", "-shared")
-_LOADERS = {"i386": "/lib/ld-linux.so.2", "x86_64": "/lib64/ld-linux-x86-64.so.2"}
-_WIDTH = {"i386": "-m32", "x86_64": "-m64"}
 _COMPILE_LIMIT = 60.0
 _COMPILED = (".c", ".S")
 _IN_A_LIBRARY = "a function that it calls has to be in one of benchmark.libraries, or in runtime.h"
 
 
 def build_environment() -> dict[str, str | None]:
-    """The environment of a build, without what the user has set there: KCFLAGS, ARCH, CPATH and their like.
-
-    They would change what is built without changing its key in the cache.
-    """
+    """A build's environment without the user's KCFLAGS, ARCH, CPATH and the like, which no cache key has."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
     return {**dict.fromkeys(os.environ), **kept, "LC_ALL": "C"}
 
@@ -275,16 +253,20 @@ def guest_programs(context: BuildContext, arch: str) -> Artifact:
 
 def bpf_tool(context: BuildContext, arch: str) -> Path:
     """``images/bpf/bpfprobe.c``, which attaches BPF programs in a guest, as a static program for ``arch``."""
-    images, toolchain = data_dir("images"), guest_toolchain(context)
-    folders = [images / "bpf", images / "guest"]
-    main = folders[0] / "bpfprobe.c"
-    files = [main, *included(read_c_source(main), folders)]
+    toolchain, folders, files = _lab_files(context, "bpf/bpfprobe.c")
     inputs = {"arch": arch, **_own_inputs(toolchain, _FLAGS, files)}
 
     def build(target: Path) -> None:
-        _compile(toolchain, arch, files, folders, target / main.stem)
+        _compile(toolchain, arch, files, folders, target / "bpfprobe")
 
-    return context.cache.obtain("programs", inputs, f"bpfprobe, {arch}", build).path / main.stem
+    return context.cache.obtain("programs", inputs, f"bpfprobe, {arch}", build).path / "bpfprobe"
+
+
+def _lab_files(context: BuildContext, name: str) -> tuple[Toolchain, list[Path], list[Path]]:
+    """What compiles a program of ``images``, the folders of its headers, and its files."""
+    main = data_dir("images") / name
+    folders = [main.parent, data_dir("images") / "guest"]
+    return guest_toolchain(context), folders, [main, *included(read_c_source(main), folders)]
 
 
 @dataclass(frozen=True)
@@ -295,29 +277,20 @@ class Compiled:
     source: OwnSource
 
 
-def workload_program(context: BuildContext, arch: str, file: Path, libraries: Sequence[Path] = ()) -> Path:
-    """What ``compiled_workload`` makes."""
-    return compiled_workload(context, arch, file, libraries).file
-
-
 def compiled_workload(context: BuildContext, arch: str, file: Path, libraries: Sequence[Path] = ()) -> Compiled:
-    """A user's C file, which defines ``workload()``, as a program that times it (``images/workload``).
-
-    It is static, or linked with shared ``libraries``; its addresses are fixed either way. Raises BuildError with the
-    compiler's words, ConfigError for a file that cannot be read.
-    """
+    """A user's ``workload()`` as a program at fixed addresses that times it. Raises BuildError, ConfigError."""
     images, toolchain = data_dir("images"), guest_toolchain(context)
     folders = [file.parent, images / "workload", images / "guest"]
-    text = read_c_source(file)
     # The user's own file as well, where it has a header of its name.
-    shared = [other for other in included('#include "workload.h"\n' + text, folders) if other != file]
+    text = '#include "workload.h"\n' + read_c_source(file)
+    shared = [other for other in included(text, folders) if other != file]
     if any(other.parent == file.parent and other.name == "workload.h" for other in shared):
         raise ConfigError("a workload.h of its own stands beside it, which is the lab's name", where=str(file))
     timed = included('#include "bench.h"\n', folders[1:])
     files = [file, *dict.fromkeys([*shared, *timed])]
     # By -l, a library without a name of its own (SONAME) is found by that of its file, not by the host's path.
     named = (word for library in libraries for word in (f"-L{library.parent}", f"-l:{library.name}"))
-    linked = (*_LINKED, f"-Wl,--dynamic-linker={_LOADERS[arch]}", *named) if libraries else _FLAGS
+    linked = (*_LINKED, f"-Wl,--dynamic-linker={ARCHITECTURES[arch].loader}", *named) if libraries else _FLAGS
     source, inputs = _source(toolchain, arch, files, folders)
     digests = {str(library): sha256_of(library) for library in libraries}
     inputs = {**inputs, "flags": (*linked, "-Wno-error"), "libraries": digests}
@@ -329,10 +302,7 @@ def compiled_workload(context: BuildContext, arch: str, file: Path, libraries: S
 
 
 def shared_library(context: BuildContext, arch: str, file: Path) -> Compiled:
-    """A user's C file ``NAME.c`` as the shared library ``NAME.so``. It may include ``usdt.h``.
-
-    Raises BuildError with the compiler's words, ConfigError for a file that cannot be read.
-    """
+    """A user's ``NAME.c`` as ``NAME.so``; it may include ``usdt.h``. Raises BuildError, ConfigError."""
     toolchain, name = guest_toolchain(context), f"{file.stem}.so"
     folders = [file.parent, data_dir("images") / "workload"]
     files = [file, *(other for other in included(read_c_source(file), folders) if other != file)]
@@ -351,16 +321,11 @@ def _source(
 ) -> tuple[OwnSource, Mapping[str, object]]:
     """The first of the files with all that is compiled, and what the result depends on besides flags."""
     sources = [str(file) for file in files if file.suffix in _COMPILED]
-    words = [toolchain.program("gcc"), _WIDTH[arch], *_CODE, *(f"-I{folder}" for folder in folders), *sources]
+    places = (f"-I{folder}" for folder in folders)
+    words = [toolchain.program("gcc"), ARCHITECTURES[arch].gcc_flag, *_CODE, *places, *sources]
     source = own_file(files[0], [*files, *files_read(words, build_environment())], toolchain.packages)
     facts = {"arch": arch, "compiler": toolchain.version, "file": source.file, "sources": source.digests}
     return source, facts
-
-
-def compile_program(context: BuildContext, arch: str, main: Path, target: Path) -> None:
-    """Compile a freestanding program that includes what it needs of ``images/guest``. Raises BuildError."""
-    folder = data_dir("images") / "guest"
-    _compile(guest_toolchain(context), arch, [main, *included(read_c_source(main), [folder])], [folder], target)
 
 
 def _compile(
@@ -374,16 +339,13 @@ def _compile(
     sources = [str(file) for file in files if file.suffix in _COMPILED]
     # A library counts for what stands before it.
     wanted = [*(f"-I{folder}" for folder in folders), "-o", str(target), *sources, *flags]
-    argv = [toolchain.program("gcc"), _WIDTH[arch], *wanted]
+    argv = [toolchain.program("gcc"), ARCHITECTURES[arch].gcc_flag, *wanted]
     finished = run(argv, time_limit=_COMPILE_LIMIT, environment=compiling_in(target.parent))
     if finished.status != 0:
         without = "there is no C library: runtime.h has what there is" if "-static" in flags else _IN_A_LIBRARY
         raise compile_error(files[0].name, finished, without if folders else "")
 
 
-# The plugin of QEMU's that counts instructions (``images/plugin``), compiled for this host.
-
-_PLUGIN = "count.so"
 # Its functions of the C library are those of the QEMU that loads it: neither headers nor start files are needed.
 _PLUGIN_FLAGS = (
     *("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-m64"),
@@ -394,21 +356,13 @@ _PLUGIN_FLAGS = (
 
 def counting_plugin(context: BuildContext) -> Path:
     """The plugin's file, by the compiler that makes the guests' programs. Raises HostError, BuildError."""
-    images, toolchain = data_dir("images"), guest_toolchain(context)
-    folders = [images / "plugin", images / "guest"]
-    main = folders[0] / "count.c"
-    files = [main, *included(read_c_source(main), folders)]
+    toolchain, folders, files = _lab_files(context, "plugin/count.c")
 
     def build(target: Path) -> None:
-        context.say("compiling the plugin that counts instructions")
-        sources = [str(file) for file in files if file.suffix == ".c"]
-        places = [f"-I{folder}" for folder in folders]
-        argv = [toolchain.program("gcc"), *_PLUGIN_FLAGS, *places, "-o", str(target / _PLUGIN), *sources]
-        finished = run(argv, time_limit=_COMPILE_LIMIT, environment=compiling_in(target))
-        finished.or_raise(BuildError, f"{main.name} does not compile")
+        _compile(toolchain, HOST.name, files, folders, target / "count.so", _PLUGIN_FLAGS)
 
     inputs = _own_inputs(toolchain, _PLUGIN_FLAGS, files)
-    return context.cache.obtain("plugins", inputs, "QEMU's counting plugin", build).path / _PLUGIN
+    return context.cache.obtain("plugins", inputs, "QEMU's counting plugin", build).path / "count.so"
 
 
 # Constants of system calls by their names in C, such as ``O_RDONLY``: the host's compiler finds their values.
@@ -417,7 +371,7 @@ def counting_plugin(context: BuildContext) -> Path:
 # library declares, such as ``SOCK_STREAM``, is looked for there.
 
 _INCLUDE = Path("/usr/include")
-_MULTIARCH = _INCLUDE / "x86_64-linux-gnu"
+_MULTIARCH = _INCLUDE / HOST.triplet
 _KERNEL = ((_INCLUDE, "linux"), (_MULTIARCH, "asm"), (_INCLUDE, "asm-generic"))
 _LIBRARY = ("fcntl.h", "mqueue.h", "poll.h", "sched.h", "signal.h", "time.h", "unistd.h", "netinet/in.h", "net/if.h")
 """Headers of the C library beside those in its folder ``sys``."""
@@ -425,17 +379,11 @@ _VALUE = re.compile(r"^\s*value (-?\d+)$", re.MULTILINE)
 _FUNCTION = 'void function(void) { __asm__ volatile("value %%c0" : : "i" ((long)(%s))); }'
 """As the kernel's own kbuild.h has constants told by the compiler."""
 _REFUSING = re.compile(r"(?:from |^)[^\s:]*constant\.c:(\d+)[:,]", re.MULTILINE)
-_FIRST_INCLUDE = 2
-"""The line of the first header."""
 
 
 @lru_cache(maxsize=256)
 def header_constant(name: str) -> int:
-    """The value of a constant, an identifier of C.
-
-    Raises ConfigError where no header has it, or where it depends on the architecture or the header; HostError with the
-    packages that are missing.
-    """
+    """The value of a C constant. Raises ConfigError where it has none or several, HostError for lacking packages."""
     check_installed("header-packages.txt", f"{name}, a constant of C,")
     places = [[header] for header in _declaring(name)]
     # Such a name is reserved: only a line of a header tells a constant (__WALL) from what the compiler defines.
@@ -451,7 +399,7 @@ def _values(name: str, places: Sequence[Sequence[str]]) -> Mapping[int, str]:
     """The different values, each with where it is found; no headers are those of the C library."""
     found: dict[int, str] = {}
     for headers in places:
-        printed = {arch: _compiled(name, arch, headers or _library_headers(arch))[0] for arch in _WIDTH}
+        printed = {arch: _compiled(name, arch, headers or _library_headers(arch))[0] for arch in ARCHITECTURES}
         of_each = {arch: one[1] if (one := _VALUE.search(text)) else None for arch, text in printed.items()}
         where = f"in <{headers[0]}>" if headers else ""
         for arch, value in of_each.items():
@@ -462,7 +410,6 @@ def _values(name: str, places: Sequence[Sequence[str]]) -> Mapping[int, str]:
 
 
 def _declaring(name: str) -> Iterator[str]:
-    """The kernel's headers in which a line defines the name, or begins with it in a list."""
     declared = re.compile(rf"^\s*(?:#\s*define\s+{name}\b|{name}\s*(?:[=,/]|$))".encode(), re.MULTILINE)
     for root, folder in _KERNEL:
         for file in sorted((root / folder).rglob("*.h")):
@@ -475,7 +422,8 @@ def _library_headers(arch: str) -> Sequence[str]:
     """The C library's headers that can be included together; those that refuse an architecture are left out."""
     headers = [*_LIBRARY, *(f"sys/{file.name}" for file in sorted((_MULTIARCH / "sys").glob("*.h")))]
     while True:
-        refused = {int(line) - _FIRST_INCLUDE for line in _REFUSING.findall(_compiled("0", arch, headers)[1])}
+        # The first header is in line 2.
+        refused = {int(line) - 2 for line in _REFUSING.findall(_compiled("0", arch, headers)[1])}
         left = [header for place, header in enumerate(headers) if place not in refused]
         if len(left) == len(headers):
             return headers
@@ -492,6 +440,6 @@ def _compiled(expression: str, arch: str, headers: Sequence[str]) -> tuple[str, 
         source = folder / "constant.c"
         source.write_text("\n".join([*lines, _FUNCTION % expression, ""]))
         flags = ["-w", f"-I{folder}", f"-idirafter{_MULTIARCH}"]
-        argv = ["gcc", "-std=c11", _WIDTH[arch], *flags, "-S", "-o", "-", str(source)]
+        argv = ["gcc", "-std=c11", ARCHITECTURES[arch].gcc_flag, *flags, "-S", "-o", "-", str(source)]
         finished = run(argv, time_limit=_COMPILE_LIMIT, environment=compiling_in(folder))
     return finished.stdout if finished.status == 0 else "", finished.stderr

@@ -13,13 +13,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from orchestrator.arch import ARCHITECTURES, HOST
 from orchestrator.artifacts.cache import Artifact, BuildContext, digest
 from orchestrator.catalog.images import Suites, debian
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.files import write_whole
 from orchestrator.process import Finished, run
-
-# Where this host gets Debian's packages from, and so those of the release that guests are made of.
 
 MIRROR_VARIABLE = "ORCHESTRATOR_DEBIAN_MIRROR"
 ANOTHER_MIRROR = f"name another mirror: {MIRROR_VARIABLE}=http://HOST/debian"
@@ -27,9 +26,6 @@ KEYRING_HINT = "as root: apt-get install -y debian-archive-keyring"
 
 _ARCHIVE, _SECURITY_ARCHIVE = "debian", "debian-security"
 _SECURITY_SUITE = re.compile(r"(.+)(?:-security|/updates)")
-_URI = re.compile(r"[a-z][a-z+]*:[!-~]+")
-_USER = re.compile(r"(?<=://)[^/@\s]*@")
-_LIMIT = 60.0
 
 
 @dataclass(frozen=True)
@@ -44,10 +40,7 @@ class DebianMirror:
         return without_passwords(self.archive)
 
     def sources(self, suites: Suites) -> dict[str, str]:
-        """A line of apt's source list for each of the suites. All must be signed with Debian's own keys.
-
-        Raises HostError where the host does not have those.
-        """
+        """A signed line of apt's source list for each suite. Raises HostError without Debian's keys."""
         options, security = f"[signed-by={archive_keyring()}]", suites.security_suite
         lines = {suite: f"deb {options} {self.archive} {suite} main\n" for suite in suites.suites}
         if self.security is not None and security:
@@ -57,7 +50,7 @@ class DebianMirror:
 
 def without_passwords(text: str) -> str:
     """A text for people: the addresses in it without a user's name and password."""
-    return _USER.sub("", text)
+    return re.sub(r"(?<=://)[^/@\s]*@", "", text)
 
 
 def archive_keyring(root: Path = Path("/")) -> Path:
@@ -69,18 +62,15 @@ def archive_keyring(root: Path = Path("/")) -> Path:
 
 
 def debian_mirror() -> DebianMirror:
-    """The mirror that the user has named, else the one in the host's own apt sources.
-
-    Raises HostError where those name none, UsageError where the user's is no address.
-    """
+    """The mirror that the user has named, else that of the host's apt sources. Raises HostError, UsageError."""
     named = os.environ.get(MIRROR_VARIABLE, "")
     if named:
-        if not _URI.fullmatch(named):
+        if not re.fullmatch(r"[a-z][a-z+]*:[!-~]+", named):
             raise UsageError(f"{MIRROR_VARIABLE} is {named!r}, which is no address such as http://HOST/debian")
         return DebianMirror(named, _security_beside(named))
     # apt reads both forms of its source lists; without release information it needs no package lists of the host.
     wanted = ["--no-release-info", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"]
-    listed = run(["apt-get", "indextargets", *wanted], time_limit=_LIMIT, environment={"LC_ALL": "C"})
+    listed = run(["apt-get", "indextargets", *wanted], time_limit=60.0, environment={"LC_ALL": "C"})
     listed.or_raise(HostError, "the host's apt sources cannot be read", hint="apt-get check")
     return mirror_in(listed.stdout)
 
@@ -93,10 +83,8 @@ def mirror_in(rows: str) -> DebianMirror:
     # Others publish for Debian under the same names of suites; only Debian has updates of a release beside it.
     candidates = dict.fromkeys(uri for suite in known for uri, found in pairs if found == suite)
     if not candidates:
-        raise HostError(
-            f"guests are made of {debian().title}, and this host's apt sources name no mirror of Debian",
-            hint=f"{ANOTHER_MIRROR} ({KEYRING_HINT})",
-        )
+        what = f"guests are made of {debian().title}, and this host's apt sources name no mirror of Debian"
+        raise HostError(what, hint=f"{ANOTHER_MIRROR} ({KEYRING_HINT})")
     with_updates = {uri for uri, suite in pairs if (uri, f"{suite}-updates") in pairs}
     # Of equals the first is taken.
     archive = max(candidates, key=lambda uri: (uri in with_updates, _name(uri) == _ARCHIVE))
@@ -110,7 +98,6 @@ def _name(uri: str) -> str:
 
 
 def _security_beside(archive: str) -> str | None:
-    """Where mirrors keep the security archive; None for one that is laid out differently."""
     parent = archive.rstrip("/").rpartition("/")[0]
     return f"{parent}/{_SECURITY_ARCHIVE}" if _name(archive) == _ARCHIVE else None
 
@@ -121,24 +108,14 @@ def _security_beside(archive: str) -> str | None:
 # keys and the way to the network are the host's. apt verifies what it downloads against the signed lists.
 
 _RESOLVE_LIMIT = 120.0
-_QUOTED = 10
 _LONGEST = 300
-_NAMED = 6
-"""Packages of so few each get a line when they are fetched."""
+_FRESH = 600.0  # seconds for which package lists serve a second artifact
+_PAUSE = 3.0  # seconds before the second attempt: the archive may be in the middle of its synchronisation
+_NAMED = 6  # packages of so few each get a line when they are fetched
 
-_ATTEMPTS = 2
-_FRESH = 600.0
-"""Seconds for which package lists serve a second artifact."""
-
-_PAUSE = 3.0
-"""Seconds before the second attempt: the archive may be in the middle of its synchronisation."""
 
 # Messages of apt 2.6 and 3.0: a signature by none of the keys, a suite without one, an HTTP status of the mirror.
 _NO_KEY = re.compile(r"NO_PUBKEY|Missing key|couldn't be verified|signature verification failed", re.IGNORECASE)
-_NO_SIGNATURE = re.compile(r"is not signed")
-_NO_SUITE = re.compile(r"does not have a Release file|File not found")
-_ANSWER = re.compile(r"\b([345]\d\d)  [A-Z]")
-_NOT_FOUND = "404"
 
 _SETTINGS = """\
 // What the host's own configuration runs after an update would work on the host's own cache.
@@ -172,7 +149,6 @@ Acquire::Languages "none";
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9+.-]{0,120}")
 _VERSION = re.compile(r"[0-9][A-Za-z0-9.+~:-]{0,80}")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -192,7 +168,6 @@ class Package:
 
     @property
     def pinned(self) -> str:
-        """The name that apt takes for exactly this package."""
         return f"{self.qualified}={self.version}"
 
 
@@ -204,16 +179,13 @@ def package_of(stanza: str) -> Package:
     """The package that a paragraph of a list describes. Raises NoSuchPackageError for a damaged one."""
     fields = dict(re.findall(r"^([A-Za-z0-9-]+): (.*)$", stanza, re.MULTILINE))
     name, version, sha256 = (fields.get(key, "") for key in ("Package", "Version", "SHA256"))
-    if not (_NAME.fullmatch(name) and _VERSION.fullmatch(version) and _SHA256.fullmatch(sha256)):
+    if not (_NAME.fullmatch(name) and _VERSION.fullmatch(version) and re.fullmatch(r"[0-9a-f]{64}", sha256)):
         raise NoSuchPackageError("a paragraph of a package list is damaged", detail=stanza.splitlines()[:3])
     return Package(name, fields.get("Architecture", ""), version, sha256, fields.get("Depends", ""))
 
 
 class AptRoot:
-    """A private root for ``apt`` with the packages of ``architectures`` (Debian's names, the host's first).
-
-    They are those of ``suites``, by default of the guests' release.
-    """
+    """A private root for apt: packages of ``suites`` (the guests' release) for ``architectures``, the host's first."""
 
     def __init__(self, context: BuildContext, architectures: Sequence[str], suites: Suites | None = None) -> None:
         self.context = context
@@ -223,10 +195,7 @@ class AptRoot:
         self._stamp, self._sources = self._root / "complete", self._root / "sources.list"
 
     def refresh(self) -> None:
-        """Fetch the package lists. A suite that fails twice is left out; the main one has to be there.
-
-        Raises HostError where the host's mirror has no such release, or the host's keyring no key of it.
-        """
+        """Fetch the lists; a suite that fails twice is left out, but not the main one. Raises HostError."""
         title = self.suites.title
         self.context.need_network(f"the package lists of {title}")
         mirror = debian_mirror()
@@ -235,7 +204,7 @@ class AptRoot:
             return
         self.context.say(f"fetching the package lists of {title} ({', '.join(self._architectures)})")
         self._prepare("".join(sources.values()))
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(2):
             if attempt:
                 time.sleep(_PAUSE)
             finished = self._apt("apt-get", "update", time_limit=300)
@@ -251,7 +220,6 @@ class AptRoot:
         self._stamp.write_text(digest(sources))
 
     def show(self, name: str, architecture: str) -> Package:
-        """The newest version of a package (of architecture "all": one without). Raises NoSuchPackageError."""
         if not _NAME.fullmatch(name):
             raise NoSuchPackageError(f"{name!r} is no package name")
         qualified = name if architecture == "all" else f"{name}:{architecture}"
@@ -259,26 +227,21 @@ class AptRoot:
         if finished.status == 0:
             with contextlib.suppress(NoSuchPackageError):
                 return replace(package_of(finished.stdout.split("\n\n")[0]), name=name, architecture=architecture)
-        raise NoSuchPackageError(
-            f"the suites of {self.suites.title} have no {name} for {architecture}", detail=finished.complaint()
-        )
+        what = f"the suites of {self.suites.title} have no {name} for {architecture}"
+        raise NoSuchPackageError(what, detail=finished.complaint())
 
     def names(self, pattern: str) -> list[str]:
-        """The packages whose whole names match, in the order of the numbers in them."""
         finished = self._apt("apt-cache", "pkgnames", time_limit=_RESOLVE_LIMIT)
         found = [name for name in finished.stdout.split() if re.fullmatch(pattern, name)]
         return sorted(found, key=numbers_in)
 
     def simulate(self, wanted: Sequence[str]) -> list[str]:
-        """What installing these (names, or apt's patterns) on an empty disk installs: exact names for ``stanzas``.
-
-        Raises HostError when they cannot be installed together.
-        """
+        """The exact names of what installing these on an empty disk installs. Raises HostError where that fails."""
         arguments = ["install", "--simulate", "--no-install-recommends", "--", *wanted]
         finished = self._apt("apt-get", *arguments, time_limit=_RESOLVE_LIMIT)
         if finished.status != 0:
             head, errors = finished.complaint()[:1], finished.stderr.splitlines()
-            detail = [*head, *finished.stdout.splitlines()[-_QUOTED:], *errors]
+            detail = [*head, *finished.stdout.splitlines()[-10:], *errors]
             raise HostError(f"the suites of {self.suites.title} cannot make a system", detail=detail)
         found = re.findall(r"^Inst (\S+) \((\S+) ", finished.stdout, re.MULTILINE)
         return [f"{name}={version}" for name, version in found]
@@ -289,7 +252,6 @@ class AptRoot:
         return [stanza for stanza in finished.stdout.split("\n\n") if stanza.strip()]
 
     def with_suites(self, packages: Sequence[Package]) -> tuple[Package, ...]:
-        """The packages, each with the suite that it is in."""
         names = [package.qualified for package in packages]
         finished = self._apt("apt-cache", "madison", "--", *names, time_limit=_RESOLVE_LIMIT)
         # linux-image-686:i386 | 6.1.176-1 | http://HOST/debian bookworm/main i386 Packages
@@ -299,7 +261,6 @@ class AptRoot:
         return tuple(replace(one, suite=suites.get((one.name, one.version), "unknown")) for one in packages)
 
     def has(self, packages: Sequence[Package]) -> bool:
-        """Whether the release's suites still have exactly these packages."""
         listed = {facts.sha256 for facts in map(package_of, self.stanzas([p.pinned for p in packages]))}
         return listed.issuperset(package.sha256 for package in packages)
 
@@ -321,7 +282,6 @@ class AptRoot:
         return [files[0] for files in found]
 
     def _is_fresh(self, sources: Mapping[str, str]) -> bool:
-        """Whether the lists were fetched a moment ago, for another artifact, from the same sources."""
         with contextlib.suppress(FileNotFoundError):
             age = time.time() - self._stamp.stat().st_mtime
             # A clock that was set back makes the lists of the future, which would be fresh until then.
@@ -371,16 +331,16 @@ def numbers_in(version: str) -> tuple[int, ...]:
 def _without_lists(mirror: DebianMirror, suites: Suites, finished: Finished) -> HostError:
     """Why there are no package lists: the way to the mirror, the mirror, or the keyring."""
     title, printed = suites.title, finished.stdout + finished.stderr
-    answers = set(_ANSWER.findall(printed))
-    if answers - {_NOT_FOUND}:
+    answers = set(re.findall(r"\b([345]\d\d)  [A-Z]", printed))
+    if answers - {"404"}:
         what = f"the mirror {mirror.shown} gives out no {title}: it answers {', '.join(sorted(answers))}"
         hint = f"check the host's proxy and its /etc/apt/auth.conf, or {ANOTHER_MIRROR}"
     elif _NO_KEY.search(printed):
         what = f"none of the keys of Debian's archive on this host has signed the {title} of {mirror.shown}"
         hint = f"{KEYRING_HINT}, or {ANOTHER_MIRROR}"
-    elif answers or _NO_SUITE.search(printed):
+    elif answers or re.search(r"does not have a Release file|File not found", printed):
         what, hint = f"the mirror {mirror.shown} has no {title} ({suites.suites[0]})", ANOTHER_MIRROR
-    elif _NO_SIGNATURE.search(printed):
+    elif "is not signed" in printed:
         what, hint = f"the mirror {mirror.shown} has no signature of {title}", ANOTHER_MIRROR
     else:
         what = f"the package lists of {title} cannot be fetched from {mirror.shown}"
@@ -400,10 +360,7 @@ Filling = Callable[[AptRoot, Sequence[Package], Path], None]
 
 @dataclass(frozen=True)
 class PackageSet:
-    """A set of packages to choose: its name, whose ``arch`` it is, and the architectures that apt needs.
-
-    ``places`` are suites to look in, the first that have them. With ``is_newest`` it is chosen anew each time.
-    """
+    """A set to choose, in the first of ``places`` that has it; ``is_newest`` chooses anew each time."""
 
     name: str
     arch: str
@@ -411,26 +368,20 @@ class PackageSet:
     places: tuple[Suites, ...] = ()
     is_newest: bool = False
 
-    def pin(self, context: BuildContext) -> Path:
-        """The file that remembers the choice."""
-        return pin_of(context, self.name)
-
 
 def pinned_artifact(context: BuildContext, kind: str, wanted: PackageSet, choose: Choice, fill: Filling) -> Artifact:
-    """The artifact made of a set of packages; ``choose`` names them when they were not chosen before.
+    """The artifact that ``fill`` makes of the packages that were chosen, now or before. Raises HostError."""
+    name, pin = wanted.name, pin_of(context, wanted.name)
 
-    ``fill`` makes it of them in an empty folder; its inputs list every package with version and checksum.
-    Raises HostError when they cannot be had.
-    """
-    name, pin = wanted.name, wanted.pin(context)
+    def ready(pinned: Sequence[Package] | None) -> Artifact | None:
+        return None if pinned is None else context.cache.get(kind, inputs_of(pinned))
+
     keeps = context.offline or not wanted.is_newest
-    found = _ready(context, kind, chosen(pin)) if keeps else None
-    if found is not None:
+    if keeps and (found := ready(chosen(pin))) is not None:
         return found
     with context.cache.lock(f"pin-{name}"):
         pinned = chosen(pin) if keeps else None
-        found = _ready(context, kind, pinned)
-        if found is not None:
+        if (found := ready(pinned)) is not None:
             return found
         context.need_network(name)
         with context.cache.lock(f"apt-{wanted.arch}"):
@@ -444,7 +395,6 @@ def pinned_artifact(context: BuildContext, kind: str, wanted: PackageSet, choose
 def _found(
     context: BuildContext, wanted: PackageSet, pinned: Sequence[Package] | None, choose: Choice
 ) -> tuple[AptRoot, Sequence[Package]]:
-    """The packages, and the suites that have them. Raises HostError where none has, of several those that were read."""
     found: list[tuple[AptRoot, Sequence[Package]]] = []
     failures: list[HostError] = []
     for suites in wanted.places or (debian(),):
@@ -465,17 +415,6 @@ def _found(
     return max(found, key=lambda one: numbers_in(one[1][0].version))
 
 
-def _ready(context: BuildContext, kind: str, pinned: Sequence[Package] | None) -> Artifact | None:
-    """The artifact of chosen packages, if it is in the cache.
-
-    A record without suites is of an earlier version of the lab, which took them from the release of the host: where
-    there is a network, they are looked up among those of the guests' release.
-    """
-    if pinned is None or not (context.offline or all(package.suite for package in pinned)):
-        return None
-    return context.cache.get(kind, inputs_of(pinned))
-
-
 def pin_of(context: BuildContext, name: str) -> Path:
     """The file that remembers the choice of the set called ``name``."""
     return context.cache.root / "pins" / f"{name}.json"
@@ -484,7 +423,7 @@ def pin_of(context: BuildContext, name: str) -> Path:
 def origins(context: BuildContext, name: str) -> dict[str, str]:
     """Version and suite of every package that was chosen for the set called ``name``, by name and architecture."""
     packages = chosen(pin_of(context, name)) or ()
-    return {f"{p.name}:{p.architecture}": f"{p.version} ({p.suite or 'suite unknown'})" for p in packages}
+    return {f"{p.name}:{p.architecture}": f"{p.version} ({p.suite})" for p in packages}
 
 
 def chosen(pin: Path) -> tuple[Package, ...] | None:
@@ -509,18 +448,7 @@ def versions(artifact: Artifact) -> Mapping[str, str]:
     return {name: version for name, (version, _) in packages.items()}
 
 
-# Unpacked Debian packages as artifacts.
-
-HOST_ARCHITECTURE = "amd64"
-"""QEMU's and the compiler's side: packages with programs that run on the host (kbuild) are of this architecture."""
-
-DEBIAN_ARCHITECTURE = {"i386": "i386", "x86_64": "amd64"}
-"""A kernel's architecture in the words of Debian's packages."""
-
-_KIND = "debian"
-
-_BUILD_PROGRAMS = "usr/lib/linux-kbuild-*/**/*"
-_LIBRARIES, _LOADER, _OWN = "usr/lib/x86_64-linux-gnu", "ld-linux-x86-64.so.2", ".own"
+_LIBRARIES, _LOADER, _OWN = f"usr/lib/{HOST.triplet}", Path(HOST.loader).name, ".own"
 _WITH_OWN_LIBRARIES = f"""\
 #!/bin/sh
 # The program of this name, with the libc of its release, which may be newer than the host's.
@@ -539,15 +467,10 @@ def unpacked_packages(
     places: Sequence[Suites] = (),
     is_newest: bool = False,
 ) -> Artifact:
-    """The unpacked packages called ``name``; ``choose`` names them when they were not chosen before (see ``pins``).
-
-    ``places`` and ``is_newest`` are those of ``PackageSet``. Where libc is among them, the programs of a kernel's build
-    system run with that one. The artifact's folder is their common root; its inputs list every package with version and
-    checksum. Raises HostError when they cannot be had.
-    """
-    architectures = dict.fromkeys((HOST_ARCHITECTURE, DEBIAN_ARCHITECTURE[arch]))
+    """The unpacked packages called ``name``, below one root. Raises HostError."""
+    architectures = dict.fromkeys((HOST.debian, ARCHITECTURES[arch].debian))
     wanted = PackageSet(name, arch, tuple(architectures), tuple(places), is_newest)
-    return pinned_artifact(context, _KIND, wanted, choose, _unpack)
+    return pinned_artifact(context, "debian", wanted, choose, _unpack)
 
 
 def _unpack(apt: AptRoot, packages: Sequence[Package], folder: Path) -> None:
@@ -558,7 +481,7 @@ def _unpack(apt: AptRoot, packages: Sequence[Package], folder: Path) -> None:
         unpacked.or_raise(HostError, f"cannot unpack {archive.name}")
         archive.unlink()
     archives.rmdir()
-    for program in folder.glob(_BUILD_PROGRAMS) if (folder / _LIBRARIES / _LOADER).exists() else ():
+    for program in folder.glob("usr/lib/linux-kbuild-*/**/*") if (folder / _LIBRARIES / _LOADER).exists() else ():
         if program.is_file() and not program.is_symlink() and program.read_bytes()[:4] == b"\x7fELF":
             program.rename(program.with_name(f"{program.name}{_OWN}"))
             program.write_text(_WITH_OWN_LIBRARIES)

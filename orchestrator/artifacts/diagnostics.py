@@ -13,26 +13,15 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from pydantic import TypeAdapter
-
-from orchestrator.catalog.data import Fact, read
+from orchestrator.catalog.data import read
 from orchestrator.errors import BuildError
 from orchestrator.process import Finished
 
-# What to do about an error that a module often fails to build with.
-
-
-class _Hint(Fact):
-    pattern: re.Pattern[str]
-    hint: str
-
 
 @lru_cache(maxsize=1)
-def _hints() -> Sequence[_Hint]:
-    return TypeAdapter(list[_Hint]).validate_python(read("build_hints.yaml")["hints"])
+def _hints() -> Sequence[tuple[re.Pattern[str], str]]:
+    return [(re.compile(one["pattern"]), one["hint"]) for one in read("build_hints.yaml")["hints"]]
 
-
-# What the programs of a build print: its first error, and the places in the files that a person has written.
 
 _BUILD = "<build>"
 WARNINGS_FILE = "warnings.txt"
@@ -46,8 +35,6 @@ _ERROR = re.compile(
 _CONSEQUENCE = re.compile(r"make(?:\[\d+\])?: (?:\*\*\* \[|Target |Leaving |Entering )")
 _STEP = re.compile(r"make|  [A-Z]|\s*$")
 _CONTEXT = re.compile(r"In file included from |\s+from |.*: (?:In function|At top level|Assembler messages)")
-_QUOTED_LINES = 20
-_MISSING = re.compile(r"fatal error: '?([^\s':]+)'?(?:: No such file| file not found)")
 _WARNING = re.compile(r"\bwarning: ", re.IGNORECASE)
 # The kernel's build system, of itself: Makefile and scripts/Makefile.modfinal of Linux 6.1 and 7.3, and make.
 _OF_THE_BUILD = re.compile(
@@ -65,10 +52,7 @@ def kept_output(output: str, folder: Path) -> str:
 
 
 def keep_warnings(target: Path, errors: str, folder: Path) -> None:
-    """Keep in ``target`` what a build in ``folder`` that succeeded printed as errors.
-
-    What the build system says of itself is left out; where nothing is left there is no file.
-    """
+    """Keep the warnings of a build in ``folder``, without the build system's own; no file where there are none."""
     lines = [line for line in kept_output(errors, folder).splitlines() if not _OF_THE_BUILD.match(line)]
     if lines:
         (target / WARNINGS_FILE).write_text("".join(f"{line}\n" for line in lines))
@@ -81,10 +65,7 @@ def shown_warnings(target: Path, origins: Mapping[str, Path]) -> tuple[str, ...]
 
 
 def located(kept: str, origins: Mapping[str, Path]) -> list[str]:
-    """Return kept output as lines that name the files of ``origins``, by a built file's name, in its place.
-
-    The lines of a template are those of the rendered file, and it is said so.
-    """
+    """Return kept output with the places in ``origins``; of a template the lines are those of the rendered file."""
 
     def place(match: re.Match[str]) -> str:
         line, column = match["line"], match["column"] or ""
@@ -97,11 +78,7 @@ def located(kept: str, origins: Mapping[str, Path]) -> list[str]:
 
 
 def error_lines(output: str) -> list[str]:
-    """The first twenty lines of a build's output from its first error on, whichever program printed that.
-
-    An error that comes again, such as a header's for each file that includes it, is left out, and so is what make says
-    of the failure.
-    """
+    """The first twenty lines from a build's first error on, without repeated errors and what make says of them."""
     lines = output.splitlines()
     first = _first_error(lines)
     shown: list[str] = []
@@ -117,7 +94,7 @@ def error_lines(output: str) -> list[str]:
                 seen.add(line)
             shown += [] if is_repeated else [*context, line]
             context = []
-    return (shown or lines[first:])[:_QUOTED_LINES]
+    return (shown or lines[first:])[:20]
 
 
 def _first_error(lines: Sequence[str]) -> int:
@@ -131,12 +108,9 @@ def _first_error(lines: Sequence[str]) -> int:
 
 
 def error_hint(kept: str, beside: Path, files: Collection[str] = ()) -> str:
-    """What to do about the first error; empty where nothing is known of it.
-
-    ``beside`` is the folder of the sources, ``files`` are those of them that the build had, by their paths in it.
-    """
+    """What to do about the first error, if known; ``beside`` is the sources' folder, ``files`` what the build had."""
     line = next(iter(error_lines(kept)), "")
-    missing = _MISSING.search(line)
+    missing = re.search(r"fatal error: '?([^\s':]+)'?(?:: No such file| file not found)", line)
     name = "" if missing is None else os.path.normpath(missing[1])
     had = next((path for path in files if path == name or path.endswith(f"/{name}")), None)
     if name and had is not None:
@@ -144,7 +118,7 @@ def error_hint(kept: str, beside: Path, files: Collection[str] = ()) -> str:
         return f"{had} is there, and not where the compiler looks: a Kbuild has to have ccflags-y := {flag}"
     if name and (beside / name).is_file():
         return f'{name} is there: have a line #include "{name}", or name the module by its folder, with a Kbuild'
-    known = ((one.pattern.search(line), one.hint) for one in _hints())
+    known = ((pattern.search(line), hint) for pattern, hint in _hints())
     return next((hint.format(*found.groups()) for found, hint in known if found is not None), "")
 
 

@@ -58,32 +58,18 @@ class _Line(NamedTuple):  # with a frozen dataclass 20,000 files take 105 ms of 
         return f"{self.digest} {self.facts} {path}"
 
 
-def has_record(folder: Path) -> bool:
-    """Whether the files of a folder were recorded; those of earlier versions of the lab were not."""
-    return (folder / RECORD).exists()
-
-
 def record(folder: Path, besides: str) -> None:
     """Record all files of a folder, except for that called ``besides`` at its top. Raises OSError."""
     names = sorted(name for name in _files(folder) if name not in (RECORD, besides))
     _write(folder, (_Line(_digest(folder, name), _facts(os.lstat(folder / name)), name) for name in names))
 
 
-def recorded(folder: Path, name: str) -> str | None:
-    """The SHA-256 of a file of a recorded folder; None where it is not in the record, or was written to since."""
-    try:
-        facts = _facts(os.lstat(folder / name))
-        return next((line.digest for line in _read(folder) if (line.path, line.facts) == (name, facts)), None)
-    except (OSError, ValueError):
-        return None
-
-
 def of_file(path: Path) -> str:
-    """The SHA-256 of a file, from its folder's record where that has it. Raises OSError.
-
-    To read the kernels of Debian takes 20 to 50 ms; one without a record is read again when its facts have changed.
-    """
-    return recorded(path.parent, path.name) or of_content(path)
+    """The SHA-256 of a file, from its folder's record where that has it. Raises OSError."""
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        wanted = path.name, _facts(path.lstat())
+        return next(line.digest for line in _read(path.parent) if (line.path, line.facts) == wanted)
+    return of_content(path)
 
 
 def of_content(path: Path) -> str:
@@ -92,13 +78,8 @@ def of_content(path: Path) -> str:
     return _content_digest(path, found.st_dev, _facts(found))
 
 
-def changed(folder: Path) -> Damage | None:
-    """What was changed in a recorded folder since; files are read where their size, time or inode differ."""
-    return differing(folder, known=None)
-
-
-def differing(folder: Path, known: Known | None) -> Damage | None:
-    """The same, but all files are read, except for those in ``known``, where that is given."""
+def changed(folder: Path, known: Known | None = None) -> Damage | None:
+    """What was changed in a recorded folder; with ``known``, the digests known by now, every file is read."""
     try:
         lines = list(_read(folder))
     except (OSError, ValueError) as error:
@@ -176,7 +157,10 @@ def _read(folder: Path) -> Iterator[_Line]:
         found = _FORM.fullmatch(line)
         if found is None:
             raise ValueError("a line of it is damaged")
-        yield _Line(found[1], found[2], _unescaped(found[3]))
+        path = found[3]
+        if "\\" in path:  # as __str__ has escaped it
+            path = "\\".join(part.replace("\\n", "\n") for part in path.split("\\\\"))
+        yield _Line(found[1], found[2], path)
 
 
 def _write(folder: Path, lines: Iterable[_Line]) -> None:
@@ -188,7 +172,3 @@ def _write(folder: Path, lines: Iterable[_Line]) -> None:
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
-
-
-def _unescaped(path: str) -> str:
-    return path if "\\" not in path else "\\".join(part.replace("\\n", "\n") for part in path.split("\\\\"))

@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType
 
 from orchestrator.artifacts.cache import Cache
 from orchestrator.catalog.data import nearest
@@ -33,23 +32,16 @@ FOLDER = "git-trees"
 UNFINISHED = ".unfinished"
 """Ends the name of a clone that is being made."""
 
-_LIMIT = 1800.0
-"""Seconds; a checkout of a kernel's source takes some tens on a slow disk."""
-_LONGEST_SUBJECT = 200
-_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_LIMIT = 1800.0  # seconds; a checkout of a kernel's source takes some tens on a slow disk
 _PATHLESS = "a folder with a slash in its name, then @ and a commit: ./linux@v6.1"
-_ANCESTOR = re.compile(r"[~^].*")
-"""Ends the name of a commit that is counted from another one."""
 _MOST_NAMES = 10_000
 """Tags and branches among which the nearest is looked for; a kernel's repository has a thousand tags."""
-
-_NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 _FETCH_ENDED = (-signal.SIGPIPE, 128 + signal.SIGPIPE)
 """git 2.39 writes what it lacks to a fetch of its own, and is killed where that has ended already."""
 
 _CONFIG = "lab.config"
-"""In a clone's .git: it includes the configuration of the user's repository. Clones of earlier versions lack it."""
+"""In a clone's .git: it includes the configuration of the user's repository."""
 _SETTINGS = """\
 [include]
 	path = "{}"
@@ -95,7 +87,7 @@ def find_revision(text: str) -> Revision:
         raise UsageError(f"found {text!r}; git refuses {folder}", detail=words)
     found = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
     commit = found.stdout.strip()
-    if found.status != 0 or not _COMMIT.fullmatch(commit):
+    if found.status != 0 or not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", commit):
         raise UsageError(f"found {text!r}; {folder} has no commit {name!r}", hint=_other_commit(tree, folder, name))
     return Revision(Path(top.stdout.rstrip("\n")), commit, name)
 
@@ -112,7 +104,6 @@ def _no_folder(tree: str, folder: Path) -> str:
 
 
 def _other_commit(tree: str, folder: Path, name: str) -> str:
-    """What to do where a repository has no commit of a name: of most names one is nearest."""
     if ".." in name:
         return "name one commit, and no range"
     if _git(folder, "rev-list", "--max-count=1", "--all").stdout == "":
@@ -122,7 +113,7 @@ def _other_commit(tree: str, folder: Path, name: str) -> str:
     question = f"did you mean '{tree}@{guess}'? " if guess else ""
     if not is_shallow(folder):
         return f"{question}see: git -C {tree} log --oneline --all"
-    has_origin = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", _ANCESTOR.sub("", name))
+    has_origin = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", re.sub(r"[~^].*", "", name))
     if has_origin.status == 0:
         return f"the tree is a shallow clone: {unshallowing(tree, whole=False)}"
     return f"{question}the tree is a shallow clone: {unshallowing(tree, whole=True)}"
@@ -157,10 +148,7 @@ def tree_lock(folder: Path) -> str:
 
 @dataclass(frozen=True)
 class GitTree:
-    """The clone ``folder`` of the repository whose files are in ``top``; for the process that has it open.
-
-    With ``offline`` nothing is fetched for it over a network.
-    """
+    """The clone ``folder`` of the repository in ``top``, open in one process; ``offline`` fetches nothing."""
 
     top: Path
     folder: Path
@@ -189,18 +177,13 @@ class GitTree:
             yield tree
 
     def git(self, *arguments: str) -> Finished:
-        """Run git in the clone to its end, whatever its status."""
         # It is the lab's own, whoever the file system says owns it.
         ours = ("-c", f"safe.directory={self.folder}")
         # Of a local folder a partial clone's objects may be fetched without a network.
         return _git(self.folder, *ours, *arguments, settings={"GIT_ALLOW_PROTOCOL": "file"} if self.offline else {})
 
     def check_out(self, *commits: str) -> None:
-        """Have the files of the first commit in the clone, when each of the others has proved that it can be had.
-
-        What was built there and is not under git stays. Raises HostError where a partial clone's objects cannot be
-        fetched, LabError for what else git cannot check out.
-        """
+        """Check out the first commit when the others were checked out before it. Raises HostError, LabError."""
         for commit in reversed(commits):
             finished = self.git("checkout", "--quiet", "--force", "--detach", commit)
             if finished.status == 0:
@@ -215,22 +198,18 @@ class GitTree:
             raise LabError(f"git cannot check out {commit[:12]} of {self.top}", detail=words, hint=hint)
 
     def succeed(self, *arguments: str) -> str:
-        """What git prints. Raises LabError where it fails."""
         return self.git(*arguments).or_raise(LabError, f"git {arguments[0]} failed", where=str(self.folder)).stdout
 
     def commit(self, name: str) -> Commit:
-        """What git knows of a commit. Raises LabError where it knows none."""
         text = self.succeed("log", "-1", "--no-show-signature", "--format=%H%n%s%n%an%n%as", name, "--")
-        lines = [plain_line(line)[:_LONGEST_SUBJECT] for line in text.split("\n")]
+        lines = [plain_line(line)[:200] for line in text.split("\n")]
         found, subject, author, date, *_ = [*lines, "", "", ""]
         return Commit(found, subject, author, date)
 
     def parent(self, commit: str) -> str:
-        """A commit's first parent; empty where it has none."""
         return self.git("rev-parse", "--verify", "--quiet", f"{commit}^1").stdout.strip()
 
     def moved(self, path: str) -> str:
-        """The path of something in the user's tree, in the clone; any other path as it is."""
         place = user_path(path)
         # git names the tree without symbolic links; a user may come to it by one.
         for one in (place, place.resolve()):
@@ -266,18 +245,15 @@ class GitTree:
         return answer.or_raise(LabError, f"git refuses {self.top}").stdout.removesuffix("\n")
 
 
-def _git(folder: Path, *arguments: str, settings: Mapping[str, str] = _NO_SETTINGS) -> Finished:
+def _git(folder: Path, *arguments: str, settings: Mapping[str, str] | None = None) -> Finished:
     # In the user's environment, in which the user's git can check out what it can; without prompts.
-    environment = {**_of_another_repository(), "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **settings}
+    environment = {**_of_another_repository(), "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **(settings or {})}
     quiet = ("-c", "advice.detachedHead=false", "-c", "core.hooksPath=/dev/null")
     return run(["git", "-C", str(folder), *quiet, *arguments], time_limit=_LIMIT, environment=environment)
 
 
 @lru_cache(maxsize=1)
 def _of_another_repository() -> Mapping[str, None]:
-    """The variables that name another repository, such as GIT_DIR of a hook that we are called by, to be taken away.
-
-    Git lists configuration with them, which is the user's.
-    """
+    """Unset what names another repository, such as the GIT_DIR of a hook; not the user's configuration."""
     listed = run(["git", "rev-parse", "--local-env-vars"], time_limit=_LIMIT).stdout.split()
     return {name: None for name in listed if not name.startswith("GIT_CONFIG_")}

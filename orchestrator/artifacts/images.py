@@ -14,18 +14,19 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
-from orchestrator.artifacts.cache import Artifact, BuildContext, claim, digest, hold, release
+from orchestrator.arch import ARCHITECTURES
+from orchestrator.artifacts.cache import Artifact, BuildContext, claim, digest, disk_usage, hold, release
 from orchestrator.artifacts.debian import (
-    DEBIAN_ARCHITECTURE,
     AptRoot,
     Package,
     PackageSet,
     chosen,
     inputs_of,
     package_of,
+    pin_of,
     pinned_artifact,
     versions,
 )
@@ -42,25 +43,20 @@ from orchestrator.steps import step
 # The index holds the paragraphs of the signed lists, so what is installed from here, without any network and at any
 # time, is what the release's suites had when the packages were chosen.
 
-_ARCHIVE_KIND = "archives"
 INDEX = "Packages"
-_MINIMUM = "?or(?essential, ?priority(required))"
 
 
 def system_packages(recipe: ImageRecipe) -> PackageSet:
     """The set that is chosen for a recipe. Another wish is another set, whatever its name."""
     wish = digest([recipe.arch, recipe.packages])[:8]
-    return PackageSet(f"{recipe.name}-system-{wish}", recipe.arch, (DEBIAN_ARCHITECTURE[recipe.arch],))
+    return PackageSet(f"{recipe.name}-system-{wish}", recipe.arch, (ARCHITECTURES[recipe.arch].debian,))
 
 
 def system_archive(context: BuildContext, recipe: ImageRecipe) -> Artifact:
-    """The .deb files of a recipe's packages and of all that they depend on, with their index.
-
-    Its inputs list every package with version and checksum. Raises HostError when they cannot be had.
-    """
+    """The .deb files of a recipe's packages and their dependencies, with an index. Raises HostError."""
 
     def choose(apt: AptRoot) -> list[Package]:
-        exact = apt.simulate([_MINIMUM, *recipe.packages])
+        exact = apt.simulate(["?or(?essential, ?priority(required))", *recipe.packages])
         # Two suites may have the same version; apt takes it from the first.
         found = {f"{one.name}={one.version}": one for one in map(package_of, reversed(apt.stanzas(exact)))}
         return [found[name] for name in exact]
@@ -71,7 +67,7 @@ def system_archive(context: BuildContext, recipe: ImageRecipe) -> Artifact:
         listed = zip(packages, files, strict=True)
         (folder / INDEX).write_text(index((stanzas[package.sha256], file.name) for package, file in listed))
 
-    return pinned_artifact(context, _ARCHIVE_KIND, system_packages(recipe), choose, fetch)
+    return pinned_artifact(context, "archives", system_packages(recipe), choose, fetch)
 
 
 def index(listed: Iterable[tuple[str, str]]) -> str:
@@ -92,10 +88,7 @@ _UNSHARE = (
 
 
 def as_root() -> tuple[str, ...]:
-    """What to put before a command that is to run as root: nothing for root itself.
-
-    Raises HostError with what is missing, and how to get it, where a user cannot have a namespace.
-    """
+    """The prefix of a command that runs as root. Raises HostError where a user cannot have a namespace."""
     return () if os.geteuid() == 0 else _namespace()
 
 
@@ -103,10 +96,8 @@ def as_root() -> tuple[str, ...]:
 def _namespace() -> tuple[str, ...]:
     for program in ("newuidmap", "newgidmap"):
         if shutil.which(program) is None:
-            raise HostError(
-                f"without root, a user namespace is needed, and {program} is not installed",
-                hint=f"as root: {INSTALL_COMMAND} uidmap",
-            )
+            what = f"without root, a user namespace is needed, and {program} is not installed"
+            raise HostError(what, hint=f"as root: {INSTALL_COMMAND} uidmap")
     tried = run([*_UNSHARE, "true"], time_limit=30, environment={"LC_ALL": "C"})
     if tried.status == 0:
         return _UNSHARE
@@ -133,8 +124,7 @@ _SCRIPTS = ("build.sh", "finish.sh", "sshd.conf")
 _BUILD_LIMIT = 1800.0
 _WORK_PREFIX = "orchestrator-image-"
 _ELSEWHERE = "set TMPDIR to another folder"
-_EXPANSION = 8
-"""Bytes for the tree, the file system and the image, at most, for each byte of the packages."""
+_EXPANSION = 8  # bytes for the tree, the file system and the image, at most, for each byte of the packages
 
 
 def scripts() -> dict[str, str]:
@@ -143,20 +133,18 @@ def scripts() -> dict[str, str]:
 
 
 def build_image(context: BuildContext, recipe: ImageRecipe, archive: Artifact, folder: Path) -> None:
-    """Fill ``folder`` with the base image and its squashfs, read-only, and with records of its packages and files.
-
-    Raises BuildError with the last lines of what failed; HostError where the host lacks something.
-    """
+    """Build an image's qcow2 and squashfs, with records of packages and files. Raises BuildError, HostError."""
     check_installed("image-packages.txt", "building an image")
     prefix = as_root()
     packages = versions(archive)
-    with _work_folder(prefix, archive.size() * _EXPANSION) as work:
+    with _work_folder(prefix, disk_usage(archive.path) * _EXPANSION) as work:
         context.say(
             f"building image {recipe.name} of {len(packages)} packages: one to ten minutes, as fast as the host is"
         )
         script = data_dir("images") / "recipes" / "build.sh"
         places = [str(place) for place in (archive.path, work, folder)]
-        argv = [*prefix, "sh", str(script), *places, DEBIAN_ARCHITECTURE[recipe.arch], recipe.init, str(recipe.size)]
+        arch = ARCHITECTURES[recipe.arch].debian
+        argv = [*prefix, "sh", str(script), *places, arch, recipe.init, str(recipe.size)]
         environment = {"SOURCE_DATE_EPOCH": str(EPOCH), "DEBIAN_FRONTEND": "noninteractive"}
         finished = run(argv, time_limit=_BUILD_LIMIT, environment=environment)
     finished.or_raise(BuildError, f"image {recipe.name} does not build")
@@ -179,7 +167,6 @@ def installed_packages(folder: Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _work_folder(prefix: tuple[str, ...], room: int) -> Iterator[Path]:
-    """A folder for the tree, which is not below the cache: only ``prefix`` can remove the files of other users."""
     folder = Path(tempfile.mkdtemp(prefix=_WORK_PREFIX))
     hold(folder)
     try:
@@ -197,10 +184,7 @@ def _work_folder(prefix: tuple[str, ...], room: int) -> Iterator[Path]:
 
 
 def _remove_abandoned(prefix: tuple[str, ...], parent: Path) -> None:
-    """Remove our folders there that are older than any build can be, and held by none: their builders were killed.
-
-    A clock that is set forward makes a living builder's folder as old.
-    """
+    """Remove our folders that no process holds and that are older than any build: a clock may have been set."""
     for folder in parent.glob(f"{_WORK_PREFIX}*"):
         with contextlib.suppress(FileNotFoundError), claim(folder) as unused:  # another builder removes them as well
             facts = folder.lstat()
@@ -213,17 +197,11 @@ def _remove_tree(prefix: tuple[str, ...], folder: Path) -> None:
     run([*prefix, "rm", "-rf", "--one-file-system", str(folder)], time_limit=300)
 
 
-# Disk images ready for guests: read-only, with a record of what is in them.
-
-_IMAGE_KIND = "images"
-
-
 @dataclass(frozen=True)
 class Image:
-    """A disk image that guests start from. ``base`` (qcow2, one ext4 without partitions) is never written to.
+    """An image: ``base`` (qcow2, an ext4), never written to, and ``squashfs`` with the same files for guests in memory.
 
-    ``squashfs`` holds the same files, for guests that have all in memory. ``key`` names its inputs, ``packages`` the
-    versions in it, and ``tree`` is the SHA-256 of the record of its files: type, mode, owner, size, content or target.
+    ``packages`` has their versions; ``tree`` is the SHA-256 of the record of the files, modes and owners too.
     """
 
     recipe: ImageRecipe
@@ -248,42 +226,30 @@ class PackedImage:
 
 
 def ready_image(context: BuildContext, recipe: ImageRecipe) -> Image:
-    """The image of ``recipe``, built when it is not in the cache; it stays there while this process lives.
-
-    Raises HostError, BuildError.
-    """
+    """The image of ``recipe``, from the cache or built. Raises HostError, BuildError."""
     with step(f"get image {recipe.name} ready"):
         found = cached_image(context, recipe)
         if found is not None:
             return found
         context.need_network(f"image {recipe.name}")  # to build takes as long as to fetch: offline means neither
-        archive, name = system_archive(context, recipe), recipe.name
-        artifact = context.cache.obtain(
-            _IMAGE_KIND,
-            _inputs(recipe, archive.key),
-            name,
-            lambda folder: build_image(context, recipe, archive, folder),
-        )
-        return _image(recipe, artifact)
+        archive = system_archive(context, recipe)
+        inputs, build = _inputs(recipe, archive.key), partial(build_image, context, recipe, archive)
+        return _image(recipe, context.cache.obtain("images", inputs, recipe.name, build))
 
 
 def cached_image(context: BuildContext, recipe: ImageRecipe) -> Image | None:
     """The image of ``recipe``, if it is in the cache: of the packages once chosen for it."""
-    packages = chosen(system_packages(recipe).pin(context))
+    packages = chosen(pin_of(context, system_packages(recipe).name))
     if packages is None:
         return None
-    found = context.cache.get(_IMAGE_KIND, _inputs(recipe, digest(inputs_of(packages))))
+    archive = inputs_of(packages)
+    context.cache.find("archives", archive)  # which is in use with its image, and with it the choice of packages
+    found = context.cache.get("images", _inputs(recipe, digest(archive)))
     return _image(recipe, found) if found is not None else None
 
 
 def _inputs(recipe: ImageRecipe, archive: str) -> dict[str, object]:
-    return {
-        "archive": archive,
-        "arch": recipe.arch,
-        "init": recipe.init,
-        "size": recipe.size,
-        "scripts": digest(scripts()),
-    }
+    return {"archive": archive, **recipe.model_dump(include={"arch", "init", "size"}), "scripts": digest(scripts())}
 
 
 def _image(recipe: ImageRecipe, artifact: Artifact) -> Image:
@@ -292,9 +258,6 @@ def _image(recipe: ImageRecipe, artifact: Artifact) -> Image:
     return Image(recipe, artifact.key, folder / BASE, folder / ROOT, installed_packages(folder), tree)
 
 
-# A folder as a disk that guests only read: compressed squashfs, the same bytes for the same content.
-
-_DISK_KIND = "data-disks"
 _FILE = "data.squashfs"
 
 # lz4: an emulated CPU is slow at anything denser. The rest: nothing in the bytes but the content.
@@ -312,11 +275,7 @@ def pack(folder: Path, file: Path, what: str) -> None:
 
 
 def data_disk(context: BuildContext, folder: Path) -> Path:
-    """The squashfs file of a folder of the user's, private to the user; made when its content is not in the cache.
-
-    All in it belongs to root. Links stay what they are: nothing is taken from outside the folder.
-    Raises UsageError for what cannot be packed, HostError, BuildError.
-    """
+    """A user's folder as a private squashfs; no link is followed. Raises UsageError, HostError, BuildError."""
     if not folder.is_dir():
         what = "is no folder" if folder.exists() else "is not there"
         raise UsageError(f"{folder} {what}: a data disk is made of a folder")
@@ -334,11 +293,10 @@ def data_disk(context: BuildContext, folder: Path) -> Path:
         file.chmod(0o400)
 
     inputs = {"content": content, "options": list(OPTIONS)}
-    return context.cache.obtain(_DISK_KIND, inputs, folder.name or "root", build).path / _FILE
+    return context.cache.obtain("data-disks", inputs, folder.name or "root", build).path / _FILE
 
 
 def _content(folder: Path) -> str:
-    """The SHA-256 of all that the disk will hold: paths, modes, contents, and targets of links."""
     whole = hashlib.sha256()
     try:
         for line in _lines(folder):

@@ -1,30 +1,191 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Kernels built from source: the configuration, build trees and their copies."""
+"""Kernels built from source: the distribution's source with the lab's patches, the configuration, build trees."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
 from typing import Self
 
+from orchestrator.arch import ARCHITECTURES, HOST
 from orchestrator.artifacts.cache import Artifact, BuildContext
 from orchestrator.artifacts.compiler import Toolchain, build_environment, compiling_in, guest_toolchain
+from orchestrator.artifacts.debian import ANOTHER_MIRROR, AptRoot, NoSuchPackageError, Package, unpacked_packages
 from orchestrator.artifacts.diagnostics import error_lines
-from orchestrator.artifacts.kernel_source import SOURCE_KIND, UNPACKED_GB, kernel_source, sound_source
-from orchestrator.catalog.kernels import KernelSpec, read_config
+from orchestrator.artifacts.images import OPTIONS, pack
+from orchestrator.catalog.data import Fact, read
+from orchestrator.catalog.images import debian
+from orchestrator.catalog.kernels import SET_OPTION, KernelSpec, read_config
 from orchestrator.errors import BuildError, HostError, UsageError
 from orchestrator.paths import AWKWARD, data_dir, kbuild_takes
 from orchestrator.process import run
 from orchestrator.program import check_installed
 
+UNPACKED_GB = 1.7
+"""Disk for the package and the unpacked source; a patched copy shares all files but those that it changes."""
+
+SOURCE_KIND, _PACKAGE = "kernel-source", "linux-source-"
+_UNPACK_LIMIT = 900.0
+
+
+def kernel_source(
+    context: BuildContext, package: str, patches: Sequence[str] = (), files: Mapping[str, str] | None = None
+) -> Artifact:
+    """A ``linux-source`` package with patches and ``files`` of ``kmods`` by new paths. Raises HostError, BuildError."""
+    archive = _archive(context, package)
+
+    def unpack(folder: Path) -> None:
+        context.say(f"unpacking {package} ({UNPACKED_GB} GB)")
+        (folder / "linux").mkdir()
+        unpack_tarball(archive.path / "usr/src" / f"{package}.tar.xz", folder / "linux")
+
+    pristine = _obtain(context, {"package": archive.key}, package, unpack)
+    if not patches and not files:
+        return pristine
+    changes = {name: data_dir("images") / "patches" / f"{name}.patch" for name in patches}
+
+    def patch(folder: Path) -> None:
+        sound_source(context, package)
+        # Hard links: times stay, so that make sees what changed, and patch replaces a file instead of writing into it.
+        copied = run(["cp", "-al", str(pristine.path / "linux"), str(folder)], time_limit=_UNPACK_LIMIT)
+        copied.or_raise(HostError, f"cannot copy {pristine.path}")
+        for name, file in changes.items():
+            argv = ["patch", "-d", str(folder / "linux"), "-p1", "--fuzz=0", "--force", "-i", str(file)]
+            applied = run(argv, time_limit=_UNPACK_LIMIT)
+            if applied.status != 0:
+                detail = (applied.stdout + applied.stderr).splitlines()[-20:]
+                raise BuildError(f"{name}.patch does not apply to {package}", where=str(file), detail=detail)
+        for place, text in added.items():
+            path = folder / "linux" / place
+            if path.exists():  # by a hard link it would be changed in every other copy as well
+                raise BuildError(f"{place} cannot be added to the source: there is such a file")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    added = {place: (data_dir("kmods") / name).read_text() for place, name in (files or {}).items()}
+    inputs: dict[str, object] = {
+        "package": archive.key,
+        "patches": {name: file.read_text() for name, file in changes.items()},
+    }
+    if added:  # a source without any keeps the key it always had
+        inputs["files"] = added
+    return _obtain(context, inputs, f"{package} with {', '.join(patches)}", patch)
+
+
+def _archive(context: BuildContext, package: str) -> Artifact:
+    """The unpacked package, of the first suites at hand that have it. Raises HostError with what they have."""
+    at_hand: list[str] = []
+
+    def choose(apt: AptRoot) -> list[Package]:
+        versions = [name.removeprefix(_PACKAGE) for name in apt.names(rf"{_PACKAGE}\d+\.\d+")]
+        at_hand.append(f"{apt.suites.title} has {', '.join(versions) or 'none'}")
+        return [apt.show(package, "all")]
+
+    try:
+        places = (debian(), *debian().elsewhere)
+        return unpacked_packages(context, package, HOST.name, choose, places=places)
+    except NoSuchPackageError:
+        raise HostError(f"Debian has no {package} at hand: {'; '.join(at_hand)}", hint=ANOTHER_MIRROR) from None
+
+
+def sound_source(
+    context: BuildContext, package: str, patches: Sequence[str] = (), files: Mapping[str, str] | None = None
+) -> Artifact:
+    """The source as ``kernel_source`` has it, with each of its 80,000 files checked: for who compiles with it."""
+    source = kernel_source(context, package, patches, files)
+    return source if context.cache.is_sound(source) else kernel_source(context, package, patches, files)
+
+
+def unpack_tarball(tarball: Path, folder: Path) -> None:
+    """Unpack a kernel's source without its top folder. Raises HostError for a damaged one, or without tar."""
+    argv = ["tar", "-C", str(folder), "--strip-components=1", "-xf", str(tarball)]
+    run(argv, time_limit=_UNPACK_LIMIT).or_raise(HostError, f"cannot unpack {tarball}")
+
+
+def _obtain(context: BuildContext, inputs: Mapping[str, object], label: str, make: Callable[[Path], None]) -> Artifact:
+    found = context.cache.find(SOURCE_KIND, inputs)
+    if found is not None:
+        return found
+    context.need_network(f"the source {label}")  # a command that only lists must not fetch gigabytes
+    # tar names the program that is missing, but not its package.
+    check_installed("kernel-packages.txt", f"the source {label}")
+    return context.cache.obtain(SOURCE_KIND, inputs, label, make)
+
+
+class BuildSource(Fact):
+    """The choice, as ``build_source.yaml`` explains it, and the ``package`` it is made from."""
+
+    package: str
+    build: list[str]
+    no_code: list[str]
+    only: dict[str, list[str]]
+    left_out: list[str]
+
+    def takes(self, folder: str, names: Iterable[str]) -> list[str]:
+        is_below = PurePosixPath(folder).is_relative_to
+        is_whole = not any(map(is_below, self.left_out)) and all(
+            any(is_below(f"{parent}/{name}") for name in kept) for parent, kept in self.only.items() if is_below(parent)
+        )
+        return [
+            name
+            for name in names
+            if any(fnmatchcase(name, pattern) for pattern in self.build)
+            or (is_whole and not any(fnmatchcase(name, pattern) for pattern in self.no_code))
+        ]
+
+
+def build_source_choice() -> BuildSource:
+    """Return the lab's choice."""
+    return BuildSource.model_validate(read("build_source.yaml"))
+
+
+_FILE = "source.squashfs"
+
+
+@dataclass(frozen=True)
+class PackedSource:
+    """A squashfs with a kernel's source, all of it dated at the images' epoch; ``key`` names its exact content."""
+
+    key: str
+    file: Path
+
+
+def build_source(context: BuildContext) -> PackedSource:
+    """The packed source that a build of the smallest kernels needs. Raises HostError, BuildError."""
+    choice = build_source_choice()
+    source = kernel_source(context, choice.package)
+
+    def build(folder: Path) -> None:
+        check_installed("image-packages.txt", "packing a kernel's source")
+        sound_source(context, choice.package)
+        context.say(f"packing what a build needs of {choice.package}")
+        tree, file = folder / "tree", folder / _FILE
+        link_chosen(choice, source.path / "linux", tree)
+        pack(tree, file, choice.package)
+        shutil.rmtree(tree)
+        file.chmod(0o444)
+
+    inputs = {"source": source.key, "choice": choice.model_dump(), "options": list(OPTIONS)}
+    found = context.cache.obtain("build-sources", inputs, f"{choice.package}, for builds in guests", build)
+    return PackedSource(found.key, found.path / _FILE)
+
+
+def link_chosen(choice: BuildSource, source: Path, tree: Path) -> None:
+    """Make ``tree`` of hard links to the files that are chosen of a source; all of its folders are there."""
+    for parent, _, names in os.walk(source):
+        folder = Path(parent).relative_to(source)
+        (tree / folder).mkdir(parents=True)
+        for name in choice.takes(folder.as_posix(), names):
+            os.link(Path(parent, name), tree / folder / name, follow_symlinks=False)
+
+
 # A kernel's configuration: merged from fragments, checked, and read for the features that probes need.
 
-_SET = re.compile(r"^(CONFIG_\w+)=(.*)$", re.MULTILINE)
 _UNSET = re.compile(r"^# (CONFIG_\w+) is not set$", re.MULTILINE)
 
 MAINLINE_HASH_BITS = "6"
@@ -43,29 +204,18 @@ def merged(spec: KernelSpec) -> str:
     """A kernel's fragments of ``images/kernels`` one after the other; a later one has the last word."""
     folder = data_dir("images") / "kernels"
     text = "".join((folder / f"{name}.config").read_text() for name in spec.fragments)
-    lines = [(line, _SET.match(line) or _UNSET.match(line)) for line in text.splitlines(keepends=True)]
+    lines = [(line, SET_OPTION.match(line) or _UNSET.match(line)) for line in text.splitlines(keepends=True)]
     return "".join(line for line, option in lines if option is None or option[1] not in spec.without)
 
 
 def not_granted(wanted: str, config: Mapping[str, str]) -> list[str]:
     """The options that the kernel's build system did not take as the fragments have them, each with what it has."""
-    last = {(one[1] or one[3]): one[2] for one in re.finditer(f"{_SET.pattern}|{_UNSET.pattern}", wanted, re.M)}
+    last = {(one[1] or one[3]): one[2] for one in re.finditer(f"{SET_OPTION.pattern}|{_UNSET.pattern}", wanted, re.M)}
     return [
         f"{option}: wanted {value or 'off'}, got {config.get(option, 'off')}"
         for option, value in last.items()
         if config.get(option) != value
     ]
-
-
-def check_granted(wanted: str, config: Mapping[str, str], name: str) -> None:
-    """Raise BuildError where an option is not as the fragments have it."""
-    refused = not_granted(wanted, config)
-    if refused:
-        raise BuildError(
-            f"the configuration of {name} is not what its fragments say",
-            detail=refused[:20],
-            hint="an option may depend on another one that is off, or have another name in this version",
-        )
 
 
 def features(config: Mapping[str, str]) -> dict[str, str]:
@@ -95,92 +245,60 @@ def features(config: Mapping[str, str]) -> dict[str, str]:
 # It detects a changed file by its time alone, which means nothing in another tree: an object may be younger than a
 # file that it was not made from. So objects made from a file that differs are removed.
 
-_LARGEST = 64 << 20
-# .NAME.cmd says how NAME beside it was made. (auto.conf.cmd is another thing: without an auto.conf all is made anew.)
-_MADE = re.compile(r"\.(?P<name>.+)\.cmd")
-_WORD = re.compile(rb"[^\s:;\"'\\()]+")
-
 
 def relocate(build: Path, made_in: Path, before: Path, now: Path) -> None:
-    """Let ``build``, a copy of what was made in ``made_in`` from the source ``before``, go on with the source ``now``.
-
-    The two sources share the files that are the same in both, by hard links.
-    """
+    """Adapt ``build``, copied from ``made_in``, to the source ``now``, which shares files with ``before``."""
     others = set(_files(before)) ^ set(_files(now)) if before != now else set()
     differing = {os.fsencode(now / path) for path, _ in others}
     for file in [*build.rglob("*.cmd"), *build.rglob("*.d"), build / "Makefile"]:
-        if not file.is_file() or file.is_symlink() or file.stat().st_size > _LARGEST:
+        if not file.is_file() or file.is_symlink() or file.stat().st_size > 64 << 20:
             continue
-        content = file.read_bytes()
-        changed = _moved(_moved(content, made_in, build), before, now)
+        changed = content = file.read_bytes()
+        for old, new in ((made_in, build), (before, now)):
+            for end in (b"/", b"\n"):
+                changed = changed.replace(os.fsencode(old) + end, os.fsencode(new) + end)
         if changed != content:
             file.write_bytes(changed)
-        made = _MADE.fullmatch(file.name)
-        if made is not None and not differing.isdisjoint(_WORD.findall(changed)):
-            file.with_name(made["name"]).unlink(missing_ok=True)
+        # .NAME.cmd says how NAME was made. (auto.conf.cmd is another thing: without an auto.conf all is made anew.)
+        made = re.fullmatch(r"\.(.+)\.cmd", file.name)
+        if made is not None and not differing.isdisjoint(re.findall(rb"[^\s:;\"'\\()]+", changed)):
+            file.with_name(made[1]).unlink(missing_ok=True)
     link = build / "source"
     if link.is_symlink():
         link.unlink()
         link.symlink_to(now)
 
 
-def _moved(content: bytes, before: Path, now: Path) -> bytes:
-    for end in (b"/", b"\n"):
-        content = content.replace(os.fsencode(before) + end, os.fsencode(now) + end)
-    return content
-
-
 def _files(source: Path) -> Iterator[tuple[str, tuple[int, int]]]:
-    folders = [source]
-    while folders:
-        with os.scandir(folders.pop()) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(Path(entry.path))
-                else:
-                    facts = entry.stat(follow_symlinks=False)
-                    yield os.path.relpath(entry.path, source), (facts.st_dev, facts.st_ino)
-
-
-# A kernel's type information (BTF): what making it needs, and what of the debug information before it is kept.
-
-_OPTION = "CONFIG_DEBUG_INFO_BTF=y"
-_PROGRAMS = ("scripts", "tools")
-"""Folders of a build tree whose objects belong to the build's own programs."""
+    for folder, _, names in os.walk(source):
+        for name in names:
+            facts = (path := Path(folder, name)).lstat()
+            yield str(path.relative_to(source)), (facts.st_dev, facts.st_ino)
 
 
 def has_types(config: str) -> bool:
     """Whether a configuration is that of a kernel with type information."""
-    return _OPTION in config.splitlines()
+    return "CONFIG_DEBUG_INFO_BTF=y" in config.splitlines()
 
 
 def drop_debug_information(build: Path, toolchain: Toolchain) -> None:
-    """Remove the debug information from a built tree, and all objects, which have most of it. Raises BuildError.
-
-    vmlinux keeps its symbols and types, and modules build as before: they need headers, programs and symbol versions.
-    """
+    """Strip a built tree, except for what modules are built with. Raises BuildError."""
     for file in {*build.rglob("*.o"), *build.rglob("*.a"), *build.glob(".tmp_vmlinux*")}:
-        if file.relative_to(build).parts[0] not in _PROGRAMS:
+        if file.relative_to(build).parts[0] not in ("scripts", "tools"):
             file.unlink()
-    image = build / "vmlinux"
-    strip_debug(toolchain, image, str(image))
+    strip_debug(toolchain, build / "vmlinux")
 
 
-def strip_debug(toolchain: Toolchain, file: Path, name: str) -> None:
-    """Remove a file's debug information; errors call it ``name``. Raises BuildError."""
+def strip_debug(toolchain: Toolchain, file: Path) -> None:
+    """Remove a file's debug information. Raises BuildError."""
     stripped = run([toolchain.program("strip"), "--strip-debug", str(file)], time_limit=300)
-    stripped.or_raise(BuildError, f"strip fails on {name}")
+    stripped.or_raise(BuildError, f"strip fails on {file.name}")
 
-
-# Kernels built from source, once each; from a copy of a similar kernel's build tree where there is one.
 
 BUILD_GB = 0.4
 CPU_MINUTES = 10
 """Disk and time of a build from nothing; from a similar kernel's, where few files see the difference, half a minute."""
 
-_BUILD_LIMIT = 4 * 3600.0
-_STEP = re.compile(r"^  (?:CC|AS|LD|AR|HOSTCC)\b")
-_REPORT_SECONDS = 15.0
 
 IDENTITY = {
     "KBUILD_BUILD_TIMESTAMP": "Wed Jul 13 00:00:00 UTC 2005",
@@ -213,10 +331,8 @@ def built_kernel(context: BuildContext, spec: KernelSpec) -> Artifact:
 
 def _check_host(cache: Path) -> None:
     if not kbuild_takes(cache):
-        raise HostError(
-            f"a kernel cannot be built below {cache}: its path has {AWKWARD}",
-            hint="set ORCHESTRATOR_CACHE to another folder",
-        )
+        what = f"a kernel cannot be built below {cache}: its path has {AWKWARD}"
+        raise HostError(what, hint="set ORCHESTRATOR_CACHE to another folder")
     check_installed("kernel-packages.txt", "building a kernel")
     free = shutil.disk_usage(cache if cache.exists() else cache.parent).free / 1e9
     if free < UNPACKED_GB + BUILD_GB:
@@ -243,18 +359,17 @@ def _build(
     configured = run([*make, "allnoconfig"], time_limit=300, environment=environment)
     configured.or_raise(BuildError, f"{spec.name} cannot be configured")
     config = read_config(build / ".config")
-    if not spec.is_searched:
-        check_granted(wanted, config, spec.name)
-    elif different := not_granted(wanted, config):
+    refused = not_granted(wanted, config)
+    if refused and not spec.is_searched:
+        hint = "an option may depend on another one that is off, or have another name in this version"
+        what = f"the configuration of {spec.name} is not what its fragments say"
+        raise BuildError(what, detail=refused[:20], hint=hint)
+    if refused:
         # The fragments are of the versions that the catalogue has: another may have renamed an option, or dropped it.
-        context.warn("\n".join([f"{spec.name} is configured otherwise than its fragments say:", *different]))
+        context.warn("\n".join([f"{spec.name} is configured otherwise than its fragments say:", *refused]))
     jobs = f"-j{len(os.sched_getaffinity(0))}"
-    finished = run(
-        [*make, jobs, "bzImage", "modules"],
-        time_limit=_BUILD_LIMIT,
-        environment={**compiling_in(build), **IDENTITY},
-        listener=_Progress(context, spec.name).line,
-    )
+    argv = [*make, jobs, "bzImage", "modules"]
+    finished = run(argv, time_limit=4 * 3600.0, environment={**compiling_in(build), **IDENTITY})
     if finished.status != 0:
         raise BuildError(f"{spec.name} does not build", detail=error_lines(finished.stdout + finished.stderr))
     if has_types(wanted):
@@ -262,10 +377,7 @@ def _build(
 
 
 def _similar(context: BuildContext, spec: KernelSpec, source: Artifact, toolchain: Toolchain) -> Artifact | None:
-    """The sound kernel of the same architecture, package and compiler that shares the most lines of configuration.
-
-    One with type information shares nothing: each of its objects has debug information, and none of them is kept.
-    """
+    """The most similar sound kernel of this architecture, package and compiler; none for one with types (BTF)."""
     wanted = merged(spec)
     if has_types(wanted):
         return None
@@ -290,27 +402,7 @@ def _similar(context: BuildContext, spec: KernelSpec, source: Artifact, toolchai
     return next(filter(context.cache.is_sound, sorted(candidates, key=shared, reverse=True)), None)
 
 
-class _Progress:
-    """Reports every 15 seconds how many files were compiled."""
-
-    def __init__(self, context: BuildContext, name: str) -> None:
-        self._context, self._name, self._steps = context, name, 0
-        self._reported = time.monotonic()
-
-    def line(self, text: str) -> None:
-        if _STEP.match(text):
-            self._steps += 1
-        if text.strip() and time.monotonic() - self._reported > _REPORT_SECONDS:
-            self._reported = time.monotonic()
-            self._context.say(f"building {self._name}: {self._steps} files so far, now {text.split()[-1][:60]}")
-
-
 # A kernel built in its source tree, at whatever revision that is: what did not change is not built again.
-
-_TREE_CONFIGURE_LIMIT = 900.0
-_TREE_BUILD_LIMIT = 12 * 3600.0
-_ARCH = {"CONFIG_X86_32": "i386", "CONFIG_X86_64": "x86_64"}
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=[ -~]*")
 
 
 def is_kernel_source(tree: Path) -> bool:
@@ -334,9 +426,8 @@ class TreeBuild:
         return cls((config or tree / ".config").absolute(), tuple(variables))
 
     def check(self) -> None:
-        """Raise UsageError where the configuration is not there, or something is no variable."""
         for variable in self.variables:
-            if not _VARIABLE.fullmatch(variable):
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*=[ -~]*", variable):
                 raise UsageError(f"--make: found {variable!r}; expected NAME=VALUE", hint="such as --make CC=gcc-12")
         if not self.config.is_file():
             hint = "name one with --kconfig, or make one there: make defconfig"
@@ -348,14 +439,13 @@ class TreeBuild:
     def _arch(self) -> str:
         # One for i386 does not say that it is not for 64 bits: make has to.
         config = read_config(self.config)
-        return next((arch for option, arch in _ARCH.items() if config.get(option) == "y"), "")
+        return next((name for name, arch in ARCHITECTURES.items() if config.get(arch.option) == "y"), "")
 
     def build(self, tree: Path, say: Callable[[str], None]) -> None:
-        """Build bzImage and modules. Raises BuildError with the compiler's words."""
         (tree / ".config").write_bytes(self.config.read_bytes())
-        self._make(tree, ["olddefconfig"], _TREE_CONFIGURE_LIMIT)
+        self._make(tree, ["olddefconfig"], 900.0)
         say(f"building the kernel in {tree}")
-        self._make(tree, [f"-j{len(os.sched_getaffinity(0))}", "bzImage", "modules"], _TREE_BUILD_LIMIT)
+        self._make(tree, [f"-j{len(os.sched_getaffinity(0))}", "bzImage", "modules"], 12 * 3600.0)
 
     def _make(self, tree: Path, what: Sequence[str], time_limit: float) -> None:
         command = ["make", "-C", str(tree), f"ARCH={self._arch}", *self.variables, *what]

@@ -12,9 +12,9 @@ import re
 import struct
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from itertools import accumulate, count
+from itertools import accumulate
 from operator import attrgetter
 from pathlib import Path
 
@@ -33,8 +33,7 @@ from orchestrator.catalog.user_files import DAMAGED
 
 _TOKENS = 256
 _NAMES_PER_MARKER = 256
-_LONGEST_NAME = 512
-"""KSYM_NAME_LEN since Linux 6.1."""
+_LONGEST_NAME = 512  # KSYM_NAME_LEN since Linux 6.1
 _LONGEST_TOKEN = 128
 _LARGEST_TOKEN_TABLE = 1 << 16
 _LARGEST_SEQUENCE_TABLE = 3 << 20
@@ -205,10 +204,8 @@ VMLINUX, SYSTEM_MAP = "vmlinux", "System.map"
 _RODATA, _TEXT = ".rodata", ".text"
 # struct alt_instr of arch/x86/include/asm/alternative.h: two relative addresses, the CPU's feature in 2 bytes (in 4
 # since Linux 6.3, commit 5d1dd961e743), and the lengths of the code and of its replacement.
-_ALTERNATIVES = (".altinstructions", ((12, 10), (14, 12)))
-_PARAVIRTUAL = ".parainstructions"
-RETPOLINES, RETURNS = ".retpoline_sites", ".return_sites"
-"""Sections of places, each relative to its own entry."""
+_ALTERNATIVES = ((12, 10), (14, 12))  # bytes of an entry, and where the lengths are
+_SITES = (".retpoline_sites", ".return_sites")  # sections of places, each relative to its own entry
 
 
 @dataclass(frozen=True)
@@ -221,21 +218,8 @@ class CodePart:
 
 
 @dataclass(frozen=True)
-class Alternative:
-    """A place of the text whose code is replaced on some CPUs: both as address and size in bytes."""
-
-    address: int
-    size: int
-    replacement: int
-    replacement_size: int
-
-
-@dataclass(frozen=True)
 class KernelCode:
-    """A kernel's symbols by address, and its image's bytes. ``word`` is the size of a pointer in bytes.
-
-    One that ``is_module`` has the functions of a module's file.
-    """
+    """Symbols by address and the image's bytes; ``word`` is a pointer's size, ``is_module`` of a module's file."""
 
     symbols: Sequence[Symbol] = field(repr=False)
     image: bytes = field(repr=False)
@@ -245,36 +229,29 @@ class KernelCode:
     is_module: bool = False
 
     def named(self, name: str) -> Sequence[Symbol]:
-        """All symbols of this name: static functions may share one."""
         return self._by_name.get(name, ())
 
     def address(self, name: str) -> int | None:
-        """The address of the only symbol of this name; None where there is none, or more than one."""
         found = self.named(name)
         return found[0].address if len(found) == 1 else None
 
     def function(self, name: str) -> int | None:
-        """The address of the only function of this name; None where there is none, or more than one."""
         found = [symbol for symbol in self.named(name) if symbol.type in FUNCTION_TYPES]
         return found[0].address if len(found) == 1 else None
 
     def has_function(self, name: str) -> bool:
-        """Whether any function has this name: one of data does not hide a module's."""
         return any(symbol.type in FUNCTION_TYPES for symbol in self.named(name))
 
     def is_in(self, address: int, sections: str) -> bool:
-        """Whether an address is in a section whose name begins so."""
         return any(
             name.startswith(sections) and part.address <= address < part.address + part.size
             for name, part in self.sections.items()
         )
 
     def names_at(self, address: int) -> Sequence[str]:
-        """The names of what begins at an address."""
         return self._by_address.get(address, ())
 
     def following(self, address: int) -> int | None:
-        """The address of the next symbol behind; None at the end."""
         behind = bisect_right(self._addresses, address)
         return self._addresses[behind] if behind < len(self._addresses) else None
 
@@ -287,7 +264,6 @@ class KernelCode:
         return b""
 
     def number(self, address: int) -> int | None:
-        """The pointer at an address; None where the image has none there."""
         found = self.read(address, self.word)
         return int.from_bytes(found, "little") if len(found) == self.word else None
 
@@ -316,82 +292,41 @@ class KernelCode:
         return sorted(self._by_address)
 
     @cached_property
-    def alternatives(self) -> Sequence[Alternative]:
-        """The places that have other code for some CPUs, in the table's order; a place may be there several times.
+    def _patched(self) -> Sequence[tuple[int, int]]:
+        """From where to where the kernel may put in other code for the CPU that it boots on, in order."""
+        sites = [self._relative(place, entry) for name in _SITES for place, entry in self._listed(name, 4)]
+        found = [(address, address + 5) for address in sites]
+        # struct paravirt_patch_site: a pointer, the type and the length in a byte each, and padding.
+        for _, entry in self._listed(".parainstructions", 2 * self.word):
+            address = int.from_bytes(entry[: self.word], "little")
+            found.append((address, address + entry[self.word + 1]))
+        return sorted([*found, *self._alternatives()])
 
-        None where the table's entries are of no form that is known.
-        """
-        name, forms = _ALTERNATIVES
-        table = self.sections.get(name)
-        for size, length_at in forms:
-            if table is None or table.size % size:
+    def _alternatives(self) -> list[tuple[int, int]]:
+        table = self.sections.get(".altinstructions", CodePart(0, 0, 0))
+        for size, length_at in _ALTERNATIVES if table.size else ():
+            if table.size % size:
                 continue
             found = [
-                Alternative(
-                    self._relative(entry),
-                    self.image[entry.place + length_at],
-                    self._relative(CodePart(entry.address + 4, 4, entry.place + 4)),
-                    self.image[entry.place + length_at + 1],
-                )
-                for entry in self._entries(name, size)
+                (self._relative(place, entry), self._relative(place + 4, entry[4:]), *entry[length_at : length_at + 2])
+                for place, entry in self._listed(".altinstructions", size)
             ]
-            if all(map(self._is_possible, found)):
-                # Those of one place have the size of the largest: nested ones may have less (Linux 6.12).
-                sizes: dict[int, int] = {}
-                for one in found:
-                    sizes[one.address] = max(one.size, sizes.get(one.address, 0))
-                return [replace(one, size=sizes[one.address]) for one in found]
-        return ()
+            # The image has both codes, and the new one fits: it does not where the entries are of the other form.
+            if all(
+                new <= old and 0 < old == len(self.read(place, old)) and new == len(self.read(other, new))
+                for place, other, old, new in found
+            ):
+                return [(place, place + old) for place, _, old, _ in found]
+        return []
 
-    def _is_possible(self, one: Alternative) -> bool:
-        """Whether the image has both codes, and the replacement fits: it does not where an entry's form is another."""
-        return (
-            one.replacement_size <= one.size
-            and 0 < one.size == len(self.read(one.address, one.size))
-            and one.replacement_size == len(self.read(one.replacement, one.replacement_size))
-        )
+    def _listed(self, section: str, size: int) -> Iterator[tuple[int, bytes]]:
+        part = self.sections.get(section, CodePart(0, 0, 0))
+        for behind in range(0, part.size - size + 1, size):
+            place = part.place + behind
+            yield part.address + behind, self.image[place : place + size]
 
-    @cached_property
-    def paravirtual(self) -> Sequence[tuple[int, int]]:
-        """The places that call the hypervisor's functions: address and size in bytes."""
-        # struct paravirt_patch_site: a pointer, the type and the length in a byte each, and padding.
-        return [
-            (
-                int.from_bytes(self.image[entry.place : entry.place + self.word], "little"),
-                self.image[entry.place + self.word + 1],
-            )
-            for entry in self._entries(_PARAVIRTUAL, 2 * self.word)
-        ]
-
-    def sites(self, section: str) -> Sequence[int]:
-        """The addresses that a section lists, each relative to its entry; none where there is no such section."""
-        part = self.sections.get(section)
-        if part is None:
-            return ()
-        offsets = struct.unpack_from(f"<{part.size // 4}i", self.image, part.place)
-        memory = 1 << 8 * self.word
-        return [(entry + offset) % memory for entry, offset in zip(count(part.address, 4), offsets, strict=False)]
-
-    @cached_property
-    def _patched(self) -> Sequence[tuple[int, int]]:
-        return sorted(
-            [
-                *((one.address, one.address + one.size) for one in self.alternatives),
-                *((address, address + size) for address, size in self.paravirtual),
-                *((address, address + 5) for name in (RETPOLINES, RETURNS) for address in self.sites(name)),
-            ]
-        )
-
-    def _entries(self, section: str, size: int) -> Iterator[CodePart]:
-        part = self.sections.get(section)
-        for behind in range(0, part.size - size + 1, size) if part else ():
-            assert part is not None
-            yield CodePart(part.address + behind, size, part.place + behind)
-
-    def _relative(self, entry: CodePart) -> int:
-        """The address that an entry begins with, as a distance from itself."""
-        distance = int.from_bytes(self.image[entry.place : entry.place + 4], "little", signed=True)
-        return (entry.address + distance) % (1 << 8 * self.word)
+    def _relative(self, place: int, entry: bytes) -> int:
+        return (place + int.from_bytes(entry[:4], "little", signed=True)) % (1 << 8 * self.word)
 
 
 def code_of_tree(tree: Path) -> KernelCode | None:
@@ -412,10 +347,7 @@ def _tree_code(listing: Path, image: Path, *changed: int) -> KernelCode | None:
 
 
 def write_code(folder: Path, elf: bytes, *, absolute_percpu: bool) -> None:
-    """Make a folder what a build tree is here: the image as vmlinux, and the list of symbols inside it as System.map.
-
-    Without such a list there is no System.map. ``absolute_percpu`` is the kernel's CONFIG_KALLSYMS_ABSOLUTE_PERCPU.
-    """
+    """Write vmlinux and, where a list of symbols is found, System.map (with CONFIG_KALLSYMS_ABSOLUTE_PERCPU or not)."""
     (folder / VMLINUX).write_bytes(elf)
     code = _of_elf(elf, ())
     part, text = (None, None) if code is None else map(code.sections.get, (_RODATA, _TEXT))
@@ -447,6 +379,5 @@ def _of_elf(elf: bytes, symbols: Iterable[Symbol]) -> KernelCode | None:
 
 
 def _part(elf: bytes, address: int, place: int, size: int) -> CodePart:
-    """A part of the image, as far as the file has it."""
     start = min(place, len(elf))
     return CodePart(address, min(size, len(elf) - start), start)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import lzma
 import re
@@ -11,15 +12,16 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import zstandard
 from elftools.elf.elffile import ELFFile
 
+from orchestrator.arch import ARCHITECTURES, HOST, I386
 from orchestrator.artifacts.cache import Artifact, BuildContext, digest
 from orchestrator.artifacts.compiler import Toolchain, compiler_in, matching_toolchain, release_in, tree_toolchain
 from orchestrator.artifacts.debian import (
     ANOTHER_MIRROR,
-    DEBIAN_ARCHITECTURE,
-    HOST_ARCHITECTURE,
     AptRoot,
     NoSuchPackageError,
     Package,
@@ -32,7 +34,7 @@ from orchestrator.artifacts.kernel_build import built_kernel
 from orchestrator.artifacts.kernel_code import SYSTEM_MAP, VMLINUX, KernelCode, code_of_tree, write_code
 from orchestrator.artifacts.machine_code import entry_offset
 from orchestrator.catalog.images import debian
-from orchestrator.catalog.kernels import NEWEST, RELEASE, KernelSpec, read_config
+from orchestrator.catalog.kernels import BOOT_MARK, NEWEST, RELEASE, KernelSpec, read_config
 from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.errors import HostError, LabError
 from orchestrator.files import sha256_of
@@ -48,32 +50,24 @@ from orchestrator.steps import step
 # relocate.
 
 _SETUP_SECTORS = 0x1F1
-_SYSSIZE = 0x1F4
-"""Of the protected-mode part, in units of 16 bytes."""
+_SYSSIZE = 0x1F4  # of the protected-mode part, in units of 16 bytes
 
 _PARAGRAPH = 16
 _LOADED_AT = 1 << 20
-_IMAGE_MAX = 128 << 20
-"""Bytes; Debian's has 31 MB."""
-
-_MOV_EAX = b"\xb8"
-_JMP_EAX = b"\xff\xe0"
+_IMAGE_MAX = 128 << 20  # bytes; Debian's has 31 MB
 
 
 def flat_image(compressed: bytes, elf: bytes) -> bytes | None:
-    """The bzImage ``compressed`` with its kernel ``elf`` in place of its packed form.
-
-    None where ``elf`` is no 32-bit kernel that lies above 1 MiB.
-    """
+    """The bzImage with its kernel unpacked; None where ``elf`` is no 32-bit kernel that lies above 1 MiB."""
     try:
         image = ELFFile(io.BytesIO(elf))
-        if image.elfclass != 32 or image["e_machine"] != "EM_386":
+        if image.elfclass != 32 or image["e_machine"] != I386.machine:
             return None
         entry = image["e_entry"]
         segments = [(part["p_paddr"], part.data()) for part in image.iter_segments("PT_LOAD") if part["p_filesz"]]
     except DAMAGED:
         return None
-    jump = _MOV_EAX + struct.pack("<I", entry) + _JMP_EAX
+    jump = b"\xb8" + struct.pack("<I", entry) + b"\xff\xe0"
     begin = min((address for address, _ in segments), default=0)
     end = max((address + len(content) for address, content in segments), default=0)
     if begin < _LOADED_AT + len(jump) or not begin <= entry < end or end > _LOADED_AT + _IMAGE_MAX:
@@ -92,23 +86,18 @@ def flat_image(compressed: bytes, elf: bytes) -> bytes | None:
 # An x86_64 kernel with CONFIG_PVH boots from its ELF image in a third of the time: no BIOS, and no decompression by an
 # emulated CPU. Offsets are those of the x86 boot protocol (Documentation/arch/x86/boot.rst, version 2.08 and later).
 
-_MAGIC = (0x202, b"HdrS")
-_VERSION = 0x206
-_PAYLOAD = 0x248
-"""Its offset, and its length."""
+_PAYLOAD = 0x248  # its offset, and its length
 _XZ, _ZSTD = b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
 """How Debian's kernels are packed up to 6.11, and since 6.12; by its own defaults one is packed by gzip."""
-_GZIP_WINDOW = 31
-"""zlib's word for gzip's header and a window of 32 KiB."""
-_PIECE = 1024
-_BZIMAGE_MAX = 256 << 20
-"""Bytes; a kernel's image has some 60 MB."""
+_GZIP_WINDOW = 31  # zlib's word for gzip's header and a window of 32 KiB
+_PIECE = 1024  # bytes; a block of zstd's of four bytes may stand for 128 KiB
+_BZIMAGE_MAX = 256 << 20  # bytes; a kernel's image has some 60 MB
 
 
 def _payload(image: bytes) -> bytes | None:
     """The compressed kernel in a bzImage, with the bytes that its build appends; None where it is no such image."""
-    place, magic = _MAGIC
-    if len(image) < 0x250 or image[place : place + 4] != magic or struct.unpack_from("<H", image, _VERSION) < (0x208,):
+    place, magic = BOOT_MARK
+    if len(image) < 0x250 or image[place : place + 4] != magic or struct.unpack_from("<H", image, 0x206) < (0x208,):
         return None
     offset, length = struct.unpack_from("<II", image, _PAYLOAD)
     start = ((image[_SETUP_SECTORS] or 4) + 1) * 512 + offset
@@ -118,43 +107,28 @@ def _payload(image: bytes) -> bytes | None:
 def extract(image: bytes) -> bytes | None:
     """The ELF image in a bzImage, or None where there is none that we can take out (another compression)."""
     packed = _payload(image)
-    if packed is None:
-        return None
-    if packed.startswith(_ZSTD):
-        elf = _zstd_content(packed)
-    else:
-        is_xz = packed.startswith(_XZ)
-        unpacking = lzma.LZMADecompressor(lzma.FORMAT_XZ) if is_xz else zlib.decompressobj(_GZIP_WINDOW)
-        try:
-            elf = unpacking.decompress(packed, _BZIMAGE_MAX)
-        except (lzma.LZMAError, zlib.error):
-            return None
-        elf = elf if unpacking.eof else None  # it was cut, or is larger than any kernel
+    elf = None if packed is None else unpacked(packed, _BZIMAGE_MAX)
     return elf if elf is not None and elf.startswith(b"\x7fELF") else None
 
 
-def _zstd_content(packed: bytes) -> bytes | None:
-    """What was packed, piece by piece: a block of four bytes may stand for 128 KiB. None for a cut or too large one."""
-    import zstandard  # most kernels are not packed so
-
-    decompressor = zstandard.ZstdDecompressor().decompressobj()
+def unpacked(packed: bytes, most: int) -> bytes | None:
+    """What is packed by xz, zstd or gzip; None where it is damaged, cut, or has more than ``most`` bytes."""
+    unpacking: Any = zlib.decompressobj(_GZIP_WINDOW)
+    if packed.startswith((_XZ, _ZSTD)):
+        is_xz = packed.startswith(_XZ)
+        unpacking = lzma.LZMADecompressor() if is_xz else zstandard.ZstdDecompressor().decompressobj()
     content = bytearray()
-    for at in range(0, len(packed), _PIECE):
-        try:
-            content += decompressor.decompress(packed[at : at + _PIECE])
-        except zstandard.ZstdError:
-            return None
-        if len(content) > _BZIMAGE_MAX:
-            return None
-        if decompressor.eof:
-            return bytes(content)
+    with contextlib.suppress(lzma.LZMAError, zlib.error, zstandard.ZstdError):
+        for at in range(0, len(packed), _PIECE):
+            content += unpacking.decompress(packed[at : at + _PIECE])
+            if len(content) > most:
+                break
+            if unpacking.eof:
+                return bytes(content)
     return None
 
 
-# Kernels ready to boot, with the headers to build modules for them.
-
 _DRIVERS = ("CONFIG_VIRTIO_PCI", "CONFIG_VIRTIO_CONSOLE")
-_IMAGE_KEY_DIGITS = 24
 _FLAT = "flat-bzImage"
 
 
@@ -164,11 +138,10 @@ class UnusableTreeError(HostError):
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel to boot. ``image`` is what QEMU loads, ``modules`` the folder of its drivers.
+    """A kernel to boot: QEMU loads the ``image``, ``modules`` is the folder of its drivers, ``key`` names the content.
 
-    ``headers`` and ``headers_makefile`` are what ``make -C ... -f ...`` takes to build a module, and ``toolchain`` is
-    what builds it. ``key`` names the exact content; ``packages`` its versions. ``origin`` holds version and suite of
-    the packages that it is, or was built from. ``code_folder`` has vmlinux and System.map where ``headers`` has not.
+    Its modules are built by ``make -C HEADERS -f MAKEFILE`` with the ``toolchain``. ``origin`` has version and suite of
+    the packages that it is, or was built from. ``code_folder`` has vmlinux and System.map where ``headers`` has not;
     ``packaged`` is the package's own image where ``image`` was derived from it.
     """
 
@@ -201,7 +174,6 @@ class Kernel:
 
     @property
     def compiler_note(self) -> str | None:
-        """A note for the reader where a module's compiler is not the kernel's, or not the guests' release's."""
         own, usual = compiler_in(self.config), f"gcc {debian().compiler}"
         if own != self.toolchain.compiler:
             return f"the module was compiled by {self.toolchain.compiler}, the kernel by {own or 'another compiler'}"
@@ -215,10 +187,7 @@ class Kernel:
 
 
 def ready_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
-    """The kernel of ``spec``: fetched or built when it is not in the cache, or the user's own as it is.
-
-    Raises HostError, BuildError.
-    """
+    """The kernel of ``spec``, fetched, built or the user's own. Raises HostError, BuildError."""
     with step(f"get kernel {spec.name} ready"):
         if spec.packages is not None:
             return _debian_kernel(context, spec)
@@ -238,11 +207,10 @@ def _user_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
         raise UnusableTreeError(what, where=str(error.filename or "")) from None
     lacking = [option for option in _DRIVERS if config.get(option) != "y"]
     if lacking:
-        raise UnusableTreeError(
-            f"the kernel in {spec.tree} cannot be talked to: {', '.join(lacking)} must be y, not m",
-            hint="scripts/config -e VIRTIO_MENU -e VIRTIO_PCI -e VIRTIO_CONSOLE, and build it again",
-        )
-    key = digest({"image": image, "config": config})[:_IMAGE_KEY_DIGITS]
+        what = f"the kernel in {spec.tree} cannot be talked to: {', '.join(lacking)} must be y, not m"
+        hint = "scripts/config -e VIRTIO_MENU -e VIRTIO_PCI -e VIRTIO_CONSOLE, and build it again"
+        raise UnusableTreeError(what, hint=hint)
+    key = digest({"image": image, "config": config})
     is_whole = all((spec.tree / name).is_file() for name in (VMLINUX, SYSTEM_MAP))
     return Kernel(
         spec=spec,
@@ -284,7 +252,6 @@ def _lab_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
 
 
 def _debian_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
-    """The newest kernel of ``spec`` in the release's suites, fetched once. Raises HostError where it cannot be had."""
     artifact = packages_at_hand(context, spec) if spec.is_searched else _packages(context, spec)
     root = artifact.path
     try:
@@ -321,7 +288,7 @@ def _debian_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
 
 def _packages(context: BuildContext, spec: KernelSpec) -> Artifact:
     assert spec.packages is not None
-    arch, image, headers = DEBIAN_ARCHITECTURE[spec.arch], spec.packages.image, spec.packages.headers
+    arch, image, headers = ARCHITECTURES[spec.arch].debian, spec.packages.image, spec.packages.headers
 
     def choose(apt: AptRoot) -> list[Package]:
         try:
@@ -334,12 +301,9 @@ def _packages(context: BuildContext, spec: KernelSpec) -> Artifact:
 
 
 def packages_at_hand(context: BuildContext, spec: KernelSpec) -> Artifact:
-    """The newest kernel of a version in any of the suites at hand, with its headers where those are still there.
-
-    Raises HostError with the versions that there are.
-    """
+    """The newest kernel of a version in the suites at hand. Raises HostError with the versions that there are."""
     assert spec.packages is not None
-    arch, is_newest = DEBIAN_ARCHITECTURE[spec.arch], spec.version == NEWEST
+    arch, is_newest = ARCHITECTURES[spec.arch].debian, spec.version == NEWEST
     # 7.3.4+deb13, 7.4~rc1+deb14 and, up to Debian 12, 6.1.0-41.
     release = r"\d+\.\d+[.~][a-z0-9.+~]+(?:-\d+)?"
     wanted = re.compile(r".*" if is_newest else rf"linux-image-{re.escape(spec.version)}(?!\d).*")
@@ -383,11 +347,11 @@ def _headers(apt: AptRoot, name: str, arch: str) -> list[Package]:
     """What modules are built with; of another release than the guests' with what its programs are linked with."""
     headers = apt.show(name, arch)
     common = apt.show(_dependency(headers, r"linux-headers-\S*-common"), "all")
-    found = [apt.show(_dependency(headers, r"linux-kbuild-\S+"), HOST_ARCHITECTURE)]
+    found = [apt.show(_dependency(headers, r"linux-kbuild-\S+"), HOST.debian)]
     for package in found if apt.suites.suites[0] != debian().release else ():
         known = {one.name for one in found}
         libraries = _dependencies(package, r"(?:lib|zlib)\S+")
-        found += [apt.show(name, HOST_ARCHITECTURE) for name in libraries if name not in known]
+        found += [apt.show(name, HOST.debian) for name in libraries if name not in known]
     return [headers, common, *found]
 
 
@@ -405,8 +369,6 @@ def _dependencies(package: Package, pattern: str) -> list[str]:
 def _uncompressed(
     context: BuildContext, compressed: Path, key: str, spec: KernelSpec, config: Mapping[str, str]
 ) -> Path:
-    """A folder with the ELF image and its symbols; without the image where that cannot be taken out."""
-
     def build(folder: Path) -> None:
         context.say(f"uncompressing the kernel of {spec.name}")
         elf = extract(compressed.read_bytes())
@@ -420,7 +382,6 @@ def _uncompressed(
 def _startable(
     context: BuildContext, compressed: Path, uncompressed: Path, spec: KernelSpec, config: Mapping[str, str]
 ) -> Path:
-    """The image that starts without decompressing itself, or the compressed one where there is none."""
     if not uncompressed.exists():
         return compressed
     if config.get("CONFIG_PVH") == "y":

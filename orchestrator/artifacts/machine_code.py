@@ -10,10 +10,8 @@ from functools import lru_cache
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
+from orchestrator.arch import CALL, Arch
 from orchestrator.artifacts.kernel_code import KernelCode
-from orchestrator.catalog.kernels import Arch
-
-# x86 machine code as instructions.
 
 
 @dataclass(frozen=True)
@@ -26,8 +24,7 @@ class Memory:
     displacement: int
 
 
-_ESCAPE = 0x0F
-"""Begins an opcode of two bytes."""
+_ESCAPE = 0x0F  # begins an opcode of two bytes
 
 Operand = str | int | Memory
 """A register's name, a number (not negative), or memory."""
@@ -35,23 +32,17 @@ Operand = str | int | Memory
 
 @dataclass(frozen=True)
 class Instruction:
-    """An instruction: ``name`` as Intel writes it, without prefixes.
-
-    ``opcode`` is its byte, or two where the first is 0f, behind the ``prefixes`` (those that are no REX); ``modrm`` is
-    0 where it has none.
-    """
+    """``name`` as Intel writes it; ``opcode`` is one byte, or two from 0f on, behind the ``prefixes`` but for REX."""
 
     address: int
     size: int
     name: str
     operands: tuple[Operand, ...]
     opcode: bytes = b""
-    modrm: int = 0
     prefixes: bytes = b""
 
     @property
     def end(self) -> int:
-        """The address behind it."""
         return self.address + self.size
 
 
@@ -61,7 +52,7 @@ def decoded(code: bytes, address: int, word: int) -> Iterator[Instruction]:
         operands = tuple(_operand(operand, word) for operand in one.operands)
         opcode = bytes(one.opcode[: 2 if one.opcode[0] == _ESCAPE else 1])
         prefixes = bytes(filter(None, one.prefix))
-        yield Instruction(one.address, one.size, one.mnemonic.split()[-1], operands, opcode, one.modrm, prefixes)
+        yield Instruction(one.address, one.size, one.mnemonic.split()[-1], operands, opcode, prefixes)
 
 
 def disassembled(code: bytes, address: int, word: int) -> str:
@@ -92,7 +83,6 @@ def _operand(operand: Any, word: int) -> Operand:
 
 
 def _register(register: int) -> str:
-    """A register's name; empty for none."""
     return str(_decoder(8).reg_name(register) or "") if register else ""
 
 
@@ -113,14 +103,9 @@ _ENDBR = frozenset(bytes.fromhex(code) for code in ("f30f1efa", "f30f1efb", "660
 FTRACE_NOPS = (bytes.fromhex("0f1f440000"), bytes.fromhex("3e8d742600"))
 """The five-byte nops that stand for a disabled call of the function tracer, x86_64's and i386's."""
 
-_CALL = b"\xe8"
-
 
 def entry_places(code: bytes) -> set[int]:
-    """Where nothing of a function has run yet, in bytes behind its symbol: its code begins at the last of them.
-
-    ``code`` is from memory, the function tracer being off.
-    """
+    """Offsets at which nothing of a function has run yet; ``code`` is from memory, the function tracer being off."""
     endbr = _endbr_bytes(code)
     traced = code[endbr : endbr + TRACER_BYTES] in FTRACE_NOPS
     return {0, endbr, endbr + TRACER_BYTES if traced else endbr}
@@ -138,7 +123,7 @@ def entry_offset(code: KernelCode, symbol: str) -> int | None:
     # Before the kernel has started, the tracer's nop is the call that the compiler made.
     call = first[endbr : endbr + TRACER_BYTES]
     target = start + endbr + TRACER_BYTES + int.from_bytes(call[1:], "little", signed=True)
-    calls_tracer = call[:1] == _CALL and fentry is not None and (target - fentry) % (1 << 32) == 0
+    calls_tracer = call[:1] == bytes([CALL]) and fentry is not None and (target - fentry) % (1 << 32) == 0
     return endbr + TRACER_BYTES if calls_tracer else max(entry_places(first))
 
 
@@ -151,25 +136,19 @@ def _endbr_bytes(code: bytes) -> int:
     return ENDBR_BYTES if code[:ENDBR_BYTES] in _ENDBR else 0
 
 
-# Where a kernel's code calls a function, or jumps to it, by its address.
-
-_BYTES = 5
 # call, jmp, and behind a byte 0f the long conditional jumps; each with four bytes of distance from its own end.
 _BRANCH = re.compile(rb"[\xe8\xe9\x80-\x8f](?=(....))", re.DOTALL)
 
 
 def direct_calls(code: KernelCode, function: int) -> Iterator[int]:
-    """The addresses of the calls of a function, and of jumps to it; there are none of calls through a pointer.
-
-    Bytes that only look like such a call are not told apart: among some million of them, one in 4 billion fits.
-    """
+    """The addresses of calls of a function and jumps to it; of a million look-alikes one in 4 billion fits."""
     start, end = code.address("_stext"), code.address("_etext")
     if start is None or end is None:
         return
     for found in _BRANCH.finditer(code.read(start, end - start)):
-        behind = start + found.start() + _BYTES
+        behind = start + found.start() + TRACER_BYTES
         if (behind + int.from_bytes(found[1], "little", signed=True) - function) % (1 << 32) == 0:
-            yield behind - _BYTES
+            yield behind - TRACER_BYTES
 
 
 # Which function does a system call's number go to? The kernel's own dispatch says it.
@@ -193,11 +172,9 @@ _WRAPPERS: dict[Arch, re.Pattern[str]] = {
     "i386": re.compile(r"__ia32_(compat_)?sys_"),
     "x86_64": re.compile(r"__x64_sys_"),
 }
-_NUMBER_AT = {4: "edx", 8: "esi"}
-"""The second argument's register: of -mregparm=3, and of the x86_64 ABI."""
+_NUMBER_AT = {4: "edx", 8: "esi"}  # the second argument's register: of -mregparm=3, and of the x86_64 ABI
 
-_LONGEST_WAY = 200
-"""Instructions of a switch for one number; a balanced tree of compares for 450 numbers takes some 40."""
+_LONGEST_WAY = 200  # instructions of a switch for one number; a balanced tree of compares for 450 numbers takes some 40
 _LONGEST_INSTRUCTION = 15
 
 # Of the two numbers compared, as unsigned and as signed ones.
@@ -222,10 +199,7 @@ class UnknownDispatchError(Exception):
 
 
 def dispatched(code: KernelCode, numbers: Arch, number: int) -> str:
-    """The function that a call of ``number`` enters, by its name. Raises UnknownDispatchError.
-
-    Of several names for one function (a call without arguments has one for each entry) it is the entry's own.
-    """
+    """The function that a call of ``number`` enters, by its entry's own name. Raises UnknownDispatchError."""
     switch = code.function(_SWITCHES[numbers])
     target = _pointed_to(code, numbers, number) if switch is None else _Switch(code, switch).target(number)
     names = code.names_at(target)
@@ -248,8 +222,6 @@ def _pointed_to(code: KernelCode, numbers: Arch, number: int) -> int:
 
 
 class _Switch:
-    """A dispatching function, carried out for one number as far as it calls another."""
-
     def __init__(self, code: KernelCode, start: int) -> None:
         self._code = code
         self._start, self._end = start, code.following(start) or start
@@ -257,7 +229,6 @@ class _Switch:
         self._compared: tuple[int, int] | None = None
 
     def target(self, number: int) -> int:
-        """The address of the function called for this number. Raises UnknownDispatchError."""
         self._registers = {_family(_NUMBER_AT[self._code.word]): number}
         place = self._start
         for _ in range(_LONGEST_WAY):
@@ -273,7 +244,6 @@ class _Switch:
         raise UnknownDispatchError(f"the switch at {self._start:#x} does not end for number {number}")
 
     def _next(self, one: Instruction) -> int:
-        """Where to go on after carrying the instruction out."""
         condition = _CONDITIONS.get(one.name)
         if condition is not None or one.name in ("call", "jmp"):
             target = self._value(one.operands[0])
@@ -319,7 +289,7 @@ class _Switch:
             return self._registers.get(_family(operand))
         parts = [operand.displacement]
         for register, factor in ((operand.base, 1), (operand.index, operand.scale)):
-            if register and register not in _NO_INDEX:
+            if register and register not in frozenset({"eiz", "riz"}):
                 content = self._registers.get(_family(register))
                 if content is None:
                     return None
@@ -327,9 +297,7 @@ class _Switch:
         return sum(parts) % (1 << 8 * self._code.word)
 
 
-_WORD = 0xFFFFFFFF
-"""A number is 32 bits wide on both architectures."""
-_NO_INDEX = frozenset({"eiz", "riz"})
+_WORD = 0xFFFFFFFF  # A number is 32 bits wide on both architectures
 
 
 def _family(register: str) -> str:

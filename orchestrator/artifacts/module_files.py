@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import lzma
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -17,40 +16,31 @@ from elftools.elf.relocation import RelocationSection
 from elftools.elf.sections import SymbolTableSection
 
 from orchestrator.artifacts.kernel_code import CodePart, KernelCode, Symbol
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.kernels import Kernel, unpacked
 from orchestrator.artifacts.machine_code import FTRACE_NOPS, TRACER_BYTES
 from orchestrator.catalog.data import nearest
 from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.errors import LabError
 
-# The kernel's own modules that a guest needs before anything else, in the order of loading.
-
-_LARGEST = 64 << 20
-"""Bytes of a module; amdgpu.ko has 14 MB."""
+_LARGEST = 64 << 20  # bytes of a module; amdgpu.ko has 14 MB
 
 
 def with_dependencies(modules: Path, wanted: Sequence[str]) -> list[Path]:
-    """The files of the modules ``wanted`` and of all they depend on, each after what it depends on.
-
-    ``modules`` is a kernel's ``lib/modules/RELEASE/kernel``. A module that is not there is built in.
-    Dependencies are the modules' own word (``depends=`` in .modinfo): packages come without modules.dep.
-    """
-    return _ordered(modules.rglob("*.ko*"), wanted)
+    """Modules below a kernel's folder, each behind its dependencies (``depends=``); the others are built in."""
+    return list(in_order(modules.rglob("*.ko*"), wanted).values())
 
 
-def _ordered(modules: Iterable[Path], wanted: Sequence[str]) -> list[Path]:
+def in_order(modules: Iterable[Path], wanted: Sequence[str]) -> Mapping[str, Path]:
+    """The wanted ones of these files by module, each behind those of them that it depends on. Raises LabError."""
     files = {module_name(path.name): path for path in modules}
-    found: list[Path] = []
-    begun: set[Path] = set()
+    found: dict[str, Path] = {}
 
     def add(name: str) -> None:
-        path = files.get(module_name(name))
-        if path is None or path in begun:
-            return
-        begun.add(path)
-        for dependency in module_info(path).get("depends", "").split(","):
-            add(dependency)
-        found.append(path)
+        path = files.pop(module_name(name), None)
+        if path is not None:
+            for dependency in module_info(path).get("depends", "").split(","):
+                add(dependency)
+            found[module_name(name)] = path
 
     for name in wanted:
         add(name)
@@ -70,27 +60,17 @@ def module_info(path: Path) -> dict[str, str]:
 
 
 def module_content(path: Path) -> bytes:
-    """A module's file, uncompressed where its name says that it is packed, as Debian's are since Linux 6.12.
-
-    Raises OSError, and LabError for another packing than xz, a damaged one, and what is larger than any module.
-    """
+    """A module's file, unpacked where it is packed. Raises OSError, and LabError for a damaged or too large one."""
     content = path.read_bytes()
-    if path.suffix != ".ko":
-        if path.suffix != ".xz":
-            raise LabError(f"{path} is packed in a way that is not known: only .ko.xz is")
-        unpacking = lzma.LZMADecompressor(lzma.FORMAT_XZ)
-        try:
-            content = unpacking.decompress(content, _LARGEST)
-        except lzma.LZMAError as error:
-            raise LabError(f"{path} is no kernel module ({error})") from None
-        if not unpacking.eof:
-            raise LabError(f"{path} was cut, or is larger than {_LARGEST >> 20} MiB")
-    return content
+    whole = content if path.suffix == ".ko" else unpacked(content, _LARGEST)
+    if whole is None:
+        raise LabError(f"{path} is no kernel module: it is damaged, or larger than {_LARGEST >> 20} MiB")
+    return whole
 
 
 def unpacked_name(path: Path) -> str:
     """The name of a module's file that is not packed."""
-    return path.name.removesuffix(".xz")
+    return f"{path.name.partition('.ko')[0]}.ko"
 
 
 def module_name(text: str) -> str:
@@ -98,18 +78,13 @@ def module_name(text: str) -> str:
     return text.partition(".ko")[0].replace("-", "_")
 
 
-# The modules of its own that a kernel has: their files, and the order in which they are loaded.
-
 BUILT_IN = "modules.builtin"
 
 
 def module_files(kernel: Kernel) -> Mapping[str, Path]:
-    """The files of a kernel's modules by their paths: of Debian's package, or those that a build tree has built.
-
-    Raises LabError for a damaged list in a build tree.
-    """
+    """The files of a kernel's modules by their paths, packaged or built. Raises LabError for a damaged list."""
     if kernel.modules.is_dir():
-        return _files_of_package(kernel.modules)
+        return {str(file.relative_to(kernel.modules)): file for file in sorted(kernel.modules.rglob("*.ko*"))}
     return {name: kernel.headers / name for name in _listed(kernel.headers)}
 
 
@@ -119,28 +94,18 @@ def lists_folder(kernel: Kernel) -> Path:
 
 
 def loaded_files(kernel: Kernel, names: Sequence[str]) -> Mapping[str, Path]:
-    """The files that the kernel loads for modules, by the names it lists them by, each behind what it depends on.
-
-    Nothing of what is built in or not there. Raises LabError for a file that is no module.
-    """
+    """The files that the kernel loads for modules, by name, in order. Raises LabError for a file that is no module."""
     if not names:
         return {}
     if kernel.modules.is_dir():
         return _loaded_of_package(kernel.modules, tuple(names))
-    return _in_order(module_files(kernel), names)
+    return in_order(module_files(kernel).values(), names)
 
 
 @lru_cache(maxsize=64)
 def _loaded_of_package(modules: Path, names: Sequence[str]) -> Mapping[str, Path]:
-    """Each cell with a point in a module asks, and to look through the 4,000 files of a Debian kernel takes 0.1 s.
-
-    What a package was unpacked into stays as it is. A build tree may be built again, so its files are looked for anew.
-    """
-    return _in_order(_files_of_package(modules), names)
-
-
-def _in_order(files: Mapping[str, Path], names: Sequence[str]) -> Mapping[str, Path]:
-    return {module_name(file.name): file for file in _ordered(files.values(), names)}
+    """Remembered: to look through the 4,000 files of a Debian kernel takes 0.1 s, and each cell asks."""
+    return in_order(modules.rglob("*.ko*"), names)
 
 
 def missing_module_reason(kernel: Kernel, names: Sequence[str]) -> str | None:
@@ -160,12 +125,7 @@ def missing_module_reason(kernel: Kernel, names: Sequence[str]) -> str | None:
     return None
 
 
-def _files_of_package(modules: Path) -> Mapping[str, Path]:
-    return {str(file.relative_to(modules)): file for file in sorted(modules.rglob("*.ko*"))}
-
-
 def _listed(tree: Path) -> list[str]:
-    """The modules that a build tree says it has built, those of them that are there."""
     try:
         names = (tree / "modules.order").read_text().split()
     except OSError:
@@ -182,7 +142,6 @@ def _listed(tree: Path) -> list[str]:
 # What the kernel decides as it loads a module is left out: its addresses, and what they are in its instructions. The
 # function tracer's calls are nops, as the loader leaves them.
 
-_TRACER = "__fentry__"
 _FUNCTIONS = ("STT_FUNC", "STT_NOTYPE")
 """An assembler leaves a function without a type where the source has none; the kernel lists it all the same."""
 _BASE, _DISTANCE = 0x10000000, 0x01000000
@@ -190,10 +149,7 @@ _BASE, _DISTANCE = 0x10000000, 0x01000000
 
 
 def loaded_code(kernel: Kernel, modules: Sequence[str], symbol: str) -> Mapping[str, KernelCode]:
-    """The code of those modules, of these and of what they need, that have a function, by their names.
-
-    Raises LabError for a file that is no module.
-    """
+    """The code of those modules and their dependencies that have the function. Raises LabError."""
     found = {name: module_code(file) for name, file in loaded_files(kernel, modules).items()}
     return {name: code for name, code in found.items() if code.has_function(symbol)}
 
@@ -253,5 +209,5 @@ def _tracer_calls(elf: ELFFile, parts: Mapping[int, CodePart]) -> Iterator[int]:
         if part is None or not isinstance(section, RelocationSection):
             continue
         for one in section.iter_relocations():
-            if table.get_symbol(one["r_info_sym"]).name == _TRACER:
+            if table.get_symbol(one["r_info_sym"]).name == "__fentry__":
                 yield part.place + one["r_offset"] - 1

@@ -21,29 +21,23 @@ from orchestrator.paths import data_dir
 
 TEMPLATE = ".c.j2"
 
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,127}")
 _LARGEST = 1 << 31
 _LONGEST = 1024
-_LONGEST_NAME = 40
-"""Of a user's module: MODULE_NAME_LEN is 56 with the terminating zero on 64-bit kernels."""
+_LONGEST_NAME = 40  # of a user's module: MODULE_NAME_LEN is 56 with the terminating zero on 64-bit kernels
 
 _SYNTAX = (
     "{{ VALUE }} is replaced, {% if VALUE %}...{% endif %} chooses; "
     "C that has such braces stands between {% raw %} and {% endraw %}"
 )
 
-_OWN = "own_"
-"""How the names of users' modules begin, which none of the kernel's has."""
+_OWN = "own_"  # how the names of users' modules begin, which none of the kernel's has
 
-_MARKERS = "marker.h"
 _FORMAT_ERRORS = "-Werror=format -Werror=format-extra-args"
 """A probe reads a marker's arguments as its format says: one that does not fit makes it read what was not passed."""
 
 _OBJECT = re.compile(r"(?<=\s)(\w+)\.o\b")
 _INCLUDED = re.compile(r'^\s*#\s*include\s+["<]([^">]+)', re.MULTILINE)
 
-_OWN_FOLDER = "-I$(src)"
-"""What the kernel's headers include of a module is found there, such as the header of its tracepoints."""
 
 Scalar = str | int
 Value = Scalar | tuple[Scalar, ...]
@@ -108,12 +102,7 @@ def templates() -> Mapping[str, Path]:
 
 
 def render(template: str, values: Mapping[str, Value]) -> ModuleSource:
-    """Render one of the lab's modules. Raises UsageError for an unknown one, or for a bad or missing value.
-
-    ``symbol`` and ``offset`` may be missing: they are only the defaults of the module's parameters.
-
-    Every value reaches C, so it must be an identifier (a symbol's name), a whole number, or a tuple of these.
-    """
+    """Render a module of the lab's; values are identifiers, whole numbers, or tuples of these. Raises UsageError."""
     if template not in templates():
         raise UsageError(unknown("module", template, templates()))
     name = f"lab_{template.replace('-', '_')}"
@@ -129,11 +118,7 @@ def check_parameters(values: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
 
 
 def render_own(file: Path, values: Mapping[str, Value]) -> ModuleSource:
-    """Render a user's module, a template or a C file, which may include the lab's headers by their names.
-
-    ``NAME.c.j2`` and ``NAME.c`` become ``own_NAME.ko``. A header beside the file hides the lab's of that name.
-    Raises ConfigError for a file that cannot be read, UsageError for a missing value.
-    """
+    """Render a user's ``NAME.c.j2`` or ``NAME.c`` as ``own_NAME.ko``. Raises ConfigError, UsageError."""
     stem = file.name.removesuffix(TEMPLATE).removesuffix(".c")
     return render_as(_OWN + re.sub(r"[^a-z0-9]", "_", stem.lower())[:_LONGEST_NAME], file, values)
 
@@ -142,7 +127,8 @@ def render_as(name: str, file: Path, values: Mapping[str, Value]) -> ModuleSourc
     """Render a user's module as ``render_own`` does, and call it ``name``."""
     folders = [file.parent, *module_folders()]
     main = _rendered(file, folders, values) if file.name.endswith(TEMPLATE) else read_c_source(file)
-    return _source(name, main, folders, file, (_OWN_FOLDER,))
+    # Where kernel headers find what they include of a module, such as the header of its tracepoints.
+    return _source(name, main, folders, file, ("-I$(src)",))
 
 
 def source_name(module: Path) -> str:
@@ -182,18 +168,12 @@ def _rendered(file: Path, folders: Sequence[Path], values: Mapping[str, Value]) 
 
 
 def _place(file: Path, error: Exception) -> str:
-    """Where in a template an expression has failed: Jinja gives its frames the template's lines."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "<template>"]
     return f"{file}:{lines[0]}" if lines else str(file)
 
 
 def _source(name: str, main: str, folders: Sequence[Path], main_file: Path, flags: Sequence[str] = ()) -> ModuleSource:
-    """A module's files: the main one, and all that it includes. A header that no folder has is the kernel's.
-
-    Those of guests' programs come last: marks are the same in both (``region.h``).
-
-    ``main_file`` is where ``main`` comes from: a header of that name must not bring it in a second time.
-    """
+    """A module's files: the main one and what it includes; guests' headers come last (``region.h``)."""
     found = included_as(main, [*folders, data_dir("images") / "guest"])
     shared = {path: file for path, file in found.items() if not file.samefile(main_file)}
     files = {f"{name}_main.c": main, **{path: read_c_source(file) for path, file in shared.items()}}
@@ -201,7 +181,7 @@ def _source(name: str, main: str, folders: Sequence[Path], main_file: Path, flag
     sources = [one for one in map(Path, shared) if one.suffix in (".c", ".S") and not one.is_absolute()]
     parts = [Path(f"{name}_main.c"), *(one for one in sources if str(one.with_suffix(".h")) in shared)]
     objects = " ".join(str(path.with_suffix(".o")) for path in parts)
-    flags = [*flags, *([_FORMAT_ERRORS] if _MARKERS in files else [])]
+    flags = [*flags, *([_FORMAT_ERRORS] if "marker.h" in files else [])]
     ccflags = f"ccflags-y := {' '.join(flags)}\n" if flags else ""
     kbuild = f"obj-m := {name}.o\n{name}-y := {objects}\n{ccflags}"
     return ModuleSource(name, {**files, "Kbuild": kbuild}, {f"{name}_main.c": main_file, **shared})
@@ -218,6 +198,6 @@ def _check(key: str, value: Value) -> None:
             raise UsageError(f"value {name}={one!r} is neither an identifier nor a whole number")
         if isinstance(one, int) and not -_LARGEST < one < _LARGEST:
             raise UsageError(f"value {name}={one} is out of range")
-        if isinstance(one, str) and not _IDENTIFIER.fullmatch(one):
+        if isinstance(one, str) and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]{0,127}", one):
             hint = "a whole number, or letters, digits, '_' and '.'"
             raise UsageError(f"value {name}={one!r} is no identifier", hint=hint)

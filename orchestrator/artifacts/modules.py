@@ -1,33 +1,42 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Kernel modules, built against a kernel's headers by its own build system and cached by content."""
+"""Kernel modules, built by the kernel's own build system and cached by content; those of the user in whatever form."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from orchestrator.arch import OF_MACHINE
 from orchestrator.artifacts.cache import BuildContext, digest
 from orchestrator.artifacts.compiler import compiler_in, compiling_in, llvm_programs
 from orchestrator.artifacts.diagnostics import build_error, error_hint, keep_warnings, kept_output, shown_warnings
-from orchestrator.artifacts.kernel_build import strip_debug
-from orchestrator.artifacts.kernel_source import sound_source
+from orchestrator.artifacts.kernel_build import sound_source, strip_debug
 from orchestrator.artifacts.kernels import Kernel, UnusableTreeError
-from orchestrator.artifacts.module_source import ModuleSource, Scalar
-from orchestrator.errors import BuildError, UnsupportedError
-from orchestrator.files import ScratchFolder
-from orchestrator.paths import kbuild_takes
+from orchestrator.artifacts.module_files import in_order
+from orchestrator.artifacts.module_source import TEMPLATE, ModuleSource, Scalar, Value, render_as, source_name
+from orchestrator.artifacts.sources import read_sources
+from orchestrator.catalog.data import similar_file, unknown
+from orchestrator.catalog.probes import SUFFIXES, find_module
+from orchestrator.catalog.user_files import DAMAGED, header, modinfo, named_modinfo
+from orchestrator.errors import BuildError, ConfigError, HostError, UnsupportedError, UsageError
+from orchestrator.files import ScratchFolder, sha256_of
+from orchestrator.paths import AWKWARD, kbuild_takes
 from orchestrator.process import Finished, run
+from orchestrator.program import PROGRAM
 from orchestrator.steps import step
-
-# The kernel's build system, called for modules outside of its tree.
 
 _NEWER_FLAGS = {"CONFIG_CC_HAS_MIN_FUNCTION_ALIGNMENT": "-fmin-function-alignment=16"}
 """Options that a kernel has by its compiler, with flags that others do not know; Linux does without them."""
@@ -47,10 +56,7 @@ _PLUGIN = re.compile(r"CONFIG_(?:GCC_PLUGIN_\w+|RANDSTRUCT)")
 
 
 def check_tree(context: BuildContext, kernel: Kernel) -> None:
-    """Say what a module may not build for in a user's tree.
-
-    Raises UnusableTreeError where no module of ours can be built there, or none can be loaded.
-    """
+    """Say what may not build for a user's tree. Raises UnusableTreeError where no module can be built or loaded."""
     if kernel.spec.tree is None:
         return
     for what, hint in _problems(kernel.spec.tree, kernel):
@@ -102,37 +108,20 @@ def tree_notes(kernel: Kernel) -> list[str]:
     return notes
 
 
-@dataclass(frozen=True)
-class Places:
-    """Paths of the kernel's headers, of their makefile and of the compiler's folder (None: the PATH's)."""
-
-    headers: Path
-    makefile: Path
-    tools: Path | None
-
-    @classmethod
-    def of(cls, kernel: Kernel) -> Places:
-        """The places as they are in the cache."""
-        return cls(kernel.headers, kernel.headers_makefile, kernel.toolchain.folder)
-
-
-def make_modules(kernel: Kernel, places: Places, folder: Path, variables: Sequence[str] = ()) -> Finished:
-    """Run make on the Kbuild in ``folder``, whatever its status; ``variables`` are of the form ``NAME=VALUE``.
-
-    Raises NoHeadersError.
-    """
-    if not places.headers.is_dir():
+def make_modules(kernel: Kernel, folder: Path, variables: Sequence[str] = ()) -> Finished:
+    """Run make on the Kbuild in ``folder``, whatever its status. Raises NoHeadersError, HostError."""
+    headers, makefile = kernel.headers, kernel.headers_makefile
+    if not headers.is_dir():
         raise NoHeadersError(f"no module can be built for {kernel.release}: Debian's archive no longer has its headers")
-    tools = kernel.toolchain.for_make(places.tools)
-    where = ["-C", str(places.headers), "-f", str(places.makefile), f"M={folder}"]
-    if places.makefile.parent != places.headers:
+    if not kbuild_takes(headers):
+        what = f"no module can be built with {headers}: its path has {AWKWARD}"
+        raise HostError(what, hint="set ORCHESTRATOR_CACHE to another folder")
+    where = ["-C", str(headers), "-f", str(makefile), f"M={folder}"]
+    if makefile.parent != headers:
         # Else a Makefile since Linux 6.13 takes the source's folder for that of the configured headers.
-        where.append(f"KBUILD_OUTPUT={places.headers}")
-    return run(
-        ["make", *where, *tools, *_other_options(kernel), *variables, "modules"],
-        time_limit=300,
-        environment=compiling_in(folder),
-    )
+        where.append(f"KBUILD_OUTPUT={headers}")
+    argv = ["make", *where, *kernel.toolchain.for_make(), *_other_options(kernel), *variables, "modules"]
+    return run(argv, time_limit=300, environment=compiling_in(folder))
 
 
 def _other_options(kernel: Kernel) -> list[str]:
@@ -144,11 +133,6 @@ def _other_options(kernel: Kernel) -> list[str]:
     return [f"{option}=" for option in lacking if kernel.config.get(option) == "y"]
 
 
-def strip_module(kernel: Kernel, file: Path) -> None:
-    """Remove a module's debug information: it is left with a tenth of the size, and no path of this host."""
-    strip_debug(kernel.toolchain, file, file.name)
-
-
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
     """A temporary folder whose path the kernel's build system accepts."""
@@ -158,37 +142,15 @@ def scratch_folder() -> Iterator[Path]:
         yield scratch
 
 
-@contextlib.contextmanager
-def plain_places(kernel: Kernel) -> Iterator[Places]:
-    """The places, by links or copies where the kernel's build system does not accept the cache's path."""
-    places = Places.of(kernel)
-    with scratch_folder() as scratch:
-        if places.tools is not None and not kbuild_takes(places.tools):
-            (scratch / "tools").symlink_to(places.tools)
-            places = replace(places, tools=scratch / "tools")
-        if not kbuild_takes(places.headers):
-            # Links in the headers are relative to the root of the unpacked packages, usr/src/NAME above them.
-            root = kernel.headers.parents[2]
-            shutil.copytree(root / "usr", scratch / "usr", symlinks=True)
-            headers, makefile = (scratch / path.relative_to(root) for path in (places.headers, places.makefile))
-            places = replace(places, headers=headers, makefile=makefile)
-        yield places
-
-
-# Kernel modules, built against a kernel's headers and cached by content.
-
 _SHOWN_LINES = 60
-_RECIPE = "warnings kept"
-"""Part of every key: modules from before were built without a record of their warnings."""
+_RECIPE = "warnings kept"  # part of every key: modules from before were built without a record of their warnings
 
 
 @dataclass(frozen=True)
 class Module:
-    """A built module.
+    """A built module, the folder of its ``sources`` (None: the user has built it), and the compiler's ``warnings``.
 
-    ``sources`` is the folder of its sources, with ``warnings.txt`` where it has warnings; None where the user has built
-    it. ``warnings`` are the compiler's lines, with the places in the files that the module comes from. ``parameters``
-    are what it is loaded with: cells share a module and load it with their own.
+    ``parameters`` are what it is loaded with: cells share a module and load it with their own.
     """
 
     name: str
@@ -200,38 +162,23 @@ class Module:
 
 
 def build_modules(context: BuildContext, kernel: Kernel, sources: Sequence[ModuleSource]) -> list[Module | BuildError]:
-    """Return the modules built for ``kernel``, in the order given; those not in the cache are built in parallel.
-
-    Their warnings are shown, those of a module from the cache too. A module that does not build is a BuildError in its
-    place, with the file, the line and the compiler's output. Raises UnusableTreeError where a user's kernel can have
-    none.
-    """
-    modules = _built_or_cached(context, kernel, sources)
-    show_warnings(context, kernel, [module for module in modules if isinstance(module, Module)])
-    return modules
-
-
-def _built_or_cached(
-    context: BuildContext, kernel: Kernel, sources: Sequence[ModuleSource]
-) -> list[Module | BuildError]:
-    if all(context.cache.get("modules", _inputs(kernel, source)) for source in sources):
-        return [_build(context, kernel, source, Places.of(kernel)) for source in sources]
-    if kernel.spec.source is not None:
-        sound_source(context, kernel.spec.source, kernel.spec.patches, kernel.spec.files)
-    check_tree(context, kernel)
-    context.say(f"building {', '.join(dict.fromkeys(source.name for source in sources))} for {kernel.spec.name}")
+    """The modules in the order given, a BuildError in place of one that does not build. Raises UnusableTreeError."""
 
     def build(source: ModuleSource) -> Module | BuildError:
         try:
-            return _build(context, kernel, source, places)
+            return _build(context, kernel, source)
         except BuildError as error:
             return error
 
-    with (
-        plain_places(kernel) as places,
-        ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0))), thread_name_prefix="build") as pool,
-    ):
-        return list(pool.map(build, sources))
+    if not all(context.cache.get("modules", _inputs(kernel, source)) for source in sources):
+        if kernel.spec.source is not None:
+            sound_source(context, kernel.spec.source, kernel.spec.patches, kernel.spec.files)
+        check_tree(context, kernel)
+        context.say(f"building {', '.join(dict.fromkeys(source.name for source in sources))} for {kernel.spec.name}")
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0)), thread_name_prefix="build") as pool:
+        modules = list(pool.map(build, sources))
+    show_warnings(context, kernel, [module for module in modules if isinstance(module, Module)])
+    return modules
 
 
 def show_warnings(context: BuildContext, kernel: Kernel, modules: Sequence[Module]) -> None:
@@ -245,18 +192,19 @@ def show_warnings(context: BuildContext, kernel: Kernel, modules: Sequence[Modul
         context.warn("\n".join([heading, *lines[:_SHOWN_LINES], *more]))
 
 
-def _build(context: BuildContext, kernel: Kernel, source: ModuleSource, places: Places) -> Module:
+def _build(context: BuildContext, kernel: Kernel, source: ModuleSource) -> Module:
     def build(folder: Path) -> None:
         with scratch_folder() as scratch:
             here = source.write(scratch)
             others = _take_objects(context, kernel, source, here)
             mapped = f"-ffile-prefix-map={here}/="  # else a module's messages and build ID have the folder's name
-            finished = make_modules(kernel, places, here, [f"KCFLAGS={mapped}", f"KAFLAGS={mapped}"])
+            finished = make_modules(kernel, here, [f"KCFLAGS={mapped}", f"KAFLAGS={mapped}"])
             if finished.status != 0:
                 raise _build_error(context, kernel, source, here, finished.stdout + finished.stderr)
             if not finished.stderr:  # a warning is shown with each module
                 _keep_objects(context, kernel, others, here)
-            strip_module(kernel, here / f"{source.name}.ko")
+            # It is left with a tenth of the size, and no path of this host.
+            strip_debug(kernel.toolchain, here / f"{source.name}.ko")
             shutil.copy(here / f"{source.name}.ko", folder / f"{source.name}.ko")
             (folder / "sources").mkdir()
             keep_warnings(folder / "sources", finished.stderr, here)
@@ -316,7 +264,6 @@ def _inputs(kernel: Kernel, source: ModuleSource) -> dict[str, object]:
 
 
 def _build_error(context: BuildContext, kernel: Kernel, source: ModuleSource, scratch: Path, output: str) -> BuildError:
-    """Keep the sources that do not compile, and name the user's own files in the compiler's messages."""
     folder = context.cache.root / "failed-builds" / f"{source.name}-{digest(dict(source.files))}"
     place = source.write(folder)
     origins = {name: place / name for name in source.files} | dict(source.origins)
@@ -326,3 +273,200 @@ def _build_error(context: BuildContext, kernel: Kernel, source: ModuleSource, sc
     if not source.origins or any(origin.suffix == ".j2" for origin in source.origins.values()):
         hints.append(f"the rendered sources are in {folder}")
     return build_error(f"module {source.name} does not build", kept, origins, main, hints)
+
+
+_VALUE = re.compile(r"[A-Za-z0-9_./ +=-]{0,200}")  # of a variable for make: nothing that make or a shell expands
+
+
+def folder_modules(
+    context: BuildContext, kernel: Kernel, folder: Path, variables: Mapping[str, str | int]
+) -> Mapping[str, Module]:
+    """Every module that a folder's make builds. Raises ConfigError, UsageError, BuildError, UnusableTreeError."""
+    sources = read_sources(folder)
+    if not {"Kbuild", "Makefile"} & sources.keys():
+        objects = " ".join(f"{name.removesuffix('.c')}.o" for name in sorted(sources) if name.endswith(".c"))
+        what = "has neither a Kbuild nor a Makefile"
+        hint = f"one line makes a module of each file: echo 'obj-m := {objects}' >{shlex.quote(str(folder / 'Kbuild'))}"
+        if not objects:
+            what, hint = f"{what}, nor a C file", "name the folder that has the module's .c files, with a Kbuild"
+        raise ConfigError(what, where=str(folder), hint=hint)
+    assignments = _assignments(variables)
+    content = {name: hashlib.sha256(text).hexdigest() for name, text in sources.items()}
+    files = {name: folder / name for name in sources}
+    inputs = {"kernel": kernel.key, "compiler": kernel.toolchain.version, "files": content, "make": assignments}
+
+    def build(place: Path) -> None:
+        check_tree(context, kernel)
+        context.say(f"building {folder.name} for {kernel.spec.name}")
+        with scratch_folder() as scratch:
+            _write(sources, folder, scratch)
+            finished = make_modules(kernel, scratch, assignments)
+            if finished.status != 0:
+                kept = kept_output(finished.stdout + finished.stderr, scratch)
+                hints = [error_hint(kept, folder, files), *tree_notes(kernel)]
+                raise build_error(f"folder {folder.name} does not build", kept, files, folder, hints)
+            for file in sorted(scratch.rglob("*.ko")):
+                strip_debug(kernel.toolchain, file)
+                shutil.copy(file, place)
+            keep_warnings(place, finished.stderr, scratch)
+
+    artifact = context.cache.obtain("module-folders", inputs, f"{folder.name} for {kernel.spec.name}", build)
+    warnings = shown_warnings(artifact.path, files)
+    modules = {}
+    for file in sorted(artifact.path.glob("*.ko")):
+        name = modinfo(file).get("name", file.stem)
+        modules[name] = Module(name, file, f"{artifact.key}-{digest(file.name)}", None, warnings)
+    if not modules:
+        hint = "its obj-m is empty: set the variables it depends on (--set NAME=m), or write obj-m := NAME.o"
+        raise ConfigError("makes no module", where=str(folder), hint=hint)
+    show_warnings(context, kernel, list(modules.values())[:1])
+    return modules
+
+
+def _write(sources: Mapping[str, bytes], folder: Path, target: Path) -> None:
+    for name, content in sources.items():
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        (target / name).write_bytes(content)
+        shutil.copymode(folder / name, target / name)  # a program that make calls
+
+
+def _assignments(variables: Mapping[str, str | int]) -> list[str]:
+    for name, value in variables.items():
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", name) or not _VALUE.fullmatch(str(value)):
+            hint = "letters, digits and '_' in its name; letters, digits, spaces and _./+=- in its value"
+            raise UsageError(f"found {name}={str(value)!r}; that is no variable for make", hint=hint)
+        # What says what is built, where and by what: a second value would replace the lab's.
+        if re.fullmatch(r"M|MO|O|ARCH|CC|CROSS_COMPILE|KBUILD_.*", name):
+            hint = "leave it out: a module is built by the kernel's own compiler, in a folder of the lab's"
+            raise UsageError(f"found {name}={str(value)!r}; the lab gives make this variable itself", hint=hint)
+    return [f"{name}={value}" for name, value in sorted(variables.items())]
+
+
+_MACHINES = {**OF_MACHINE, "EM_AARCH64": "arm64", "EM_ARM": "arm", "EM_RISCV": "riscv"}
+
+
+def prebuilt(file: Path, kernel: Kernel) -> Module:
+    """The module in a .ko file. Raises UnsupportedError for one of another kernel, ConfigError for no module."""
+    info = named_modinfo(file)
+    machine = _MACHINES.get(header(file, "e_machine"), "another processor")
+    if machine != kernel.spec.arch:
+        hint = f"name one that was built for {kernel.spec.arch}, or a kernel for {machine}"
+        raise UnsupportedError(f"{file.name} is for {machine}, and this kernel is for {kernel.spec.arch}", hint=hint)
+    built_for = info.get("vermagic", "").split(" ")[0]
+    if built_for != kernel.release:
+        source = f"./{source_name(file)}"
+        raise UnsupportedError(
+            f"{file.name} was built for kernel {built_for[:80] or 'unknown'}, and this one is {kernel.release}",
+            hint=f"give its source, {source}, and the lab builds it for this kernel; "
+            f"or build it first: {PROGRAM} build module {source} --kernel {kernel.spec.argument} --out .",
+        )
+    return Module(info["name"], file, sha256_of(file), None)
+
+
+_LONGEST = 55  # characters of a module's name: MODULE_NAME_LEN is 56 with the terminating zero on 64-bit kernels
+
+_MODULE_NAME = re.compile(rf"[a-z_][a-z0-9_]{{0,{_LONGEST - 1}}}", re.IGNORECASE)
+"""What the kernel's build system takes."""
+
+_NO_VALUES: Mapping[str, Value] = MappingProxyType({})
+
+
+def user_modules(
+    context: BuildContext,
+    kernel: Kernel,
+    path: Path,
+    *,
+    name: str | None = None,
+    values: Mapping[str, Value] = _NO_VALUES,
+) -> tuple[Module, ...]:
+    """The module at ``path``, built for ``kernel``: what is to be loaded, in this order, the module itself last.
+
+    It is ``NAME.c.j2``, rendered with ``values``, ``NAME.c``, ``NAME.ko`` as it is, or a folder with a Kbuild or a
+    Makefile, built with ``values`` as variables; of several modules of a folder, ``name`` says which is meant.
+    Raises ConfigError, UsageError for a wrong name or value, BuildError, UnsupportedError for another kernel's .ko.
+    """
+    if path.is_dir():
+        return _of_folder(context, kernel, path, name, values)
+    if not path.exists() and not path.name.endswith(SUFFIXES):
+        raise ConfigError(f"found {str(path)!r}; there is no such file or folder", hint=similar_file(path, ("",)))
+    file = find_module(str(path))
+    if values and not takes_values(path):
+        hint = "values are for templates (.c.j2) and folders, and are no parameters"
+        raise UsageError(f"{file.name} takes no value {', '.join(values)}", hint=hint)
+    if file.suffix == ".ko":
+        return (_named(prebuilt(file, kernel), name),)
+    stem = file.name.removesuffix(TEMPLATE).removesuffix(".c").replace("-", "_")
+    if not _MODULE_NAME.fullmatch(stem):
+        hint = f"rename it: at most {_LONGEST} letters, digits, '_' and '-', and no digit first"
+        raise UsageError(f"{file.name}: {stem!r} is no name of a module", hint=hint)
+    source = render_as(stem, file, values)
+    if not source.files[f"{stem}_main.c"].strip():
+        raise ConfigError('is empty: a module has at least MODULE_LICENSE("GPL");', where=str(file))
+    (built,) = build_modules(context, kernel, [source])
+    if isinstance(built, BuildError):
+        raise built
+    return (_named(built, name),)
+
+
+def takes_values(path: Path) -> bool:
+    """Whether a module is built with values: from a template, or by a folder's make."""
+    return path.is_dir() or path.name.endswith(TEMPLATE)
+
+
+def _of_folder(
+    context: BuildContext, kernel: Kernel, folder: Path, name: str | None, values: Mapping[str, Value]
+) -> tuple[Module, ...]:
+    lists = [key for key, value in values.items() if isinstance(value, tuple)]
+    if lists:
+        raise UsageError(f"{lists[0]}: a variable for make is text or a number, not a list")
+    variables = {key: value for key, value in values.items() if not isinstance(value, tuple)}
+    modules = folder_modules(context, kernel, folder, variables)
+    if name is None and len(modules) > 1:
+        hint = f"name the one to load; what it depends on is loaded too: {folder}:{next(iter(modules))}"
+        raise UsageError(f"{folder} makes {len(modules)} modules: {', '.join(modules)}", hint=hint)
+    wanted = next(iter(modules)) if name is None else name.replace("-", "_")  # as the kernel lists it
+    if wanted not in modules:
+        raise UsageError(unknown("module", wanted, modules), where=str(folder))
+    return tuple(modules[needed] for needed in in_order((module.file for module in modules.values()), [wanted]))
+
+
+def _named(module: Module, name: str | None) -> Module:
+    if name is not None and name.replace("-", "_") != module.name:
+        raise UsageError(f"{module.file.name} is module {module.name}, not {name}")
+    return module
+
+
+_PARAMETER_SYMBOL = "__param_str_"
+"""Begins the symbol of a parameter's name (__module_param_call() of include/linux/moduleparam.h)."""
+
+_KERNELS_OWN = frozenset({"async_probe", "dyndbg"})
+"""Parameters that the kernel takes for every module (unknown_module_param_cb() of kernel/module/main.c)."""
+
+
+def check_parameter_names(module: Module, given: Iterable[str]) -> None:
+    """Raise UsageError for a parameter that the module has not got, if that can be known. Raises ConfigError."""
+    names = [name for name in given if name not in _KERNELS_OWN]
+    allowed = _parameter_names(module.file) if names else None
+    if allowed is None:
+        return
+    for name in names:
+        if name not in allowed:
+            if not allowed:
+                raise UsageError(f"module {module.name} has no parameter '{name}': it has no parameters at all")
+            raise UsageError(f"module {module.name}: {unknown('parameter', name, allowed)}")
+
+
+def _parameter_names(file: Path) -> list[str] | None:
+    try:
+        with file.open("rb") as stream:
+            elf = ELFFile(stream)
+            if elf.get_section_by_name("__param") is None:
+                return []
+            table = elf.get_section_by_name(".symtab")
+            symbols = table.iter_symbols() if isinstance(table, SymbolTableSection) else ()
+            names = [symbol.name for symbol in symbols]
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=str(file)) from None
+    except DAMAGED:
+        raise ConfigError("is no kernel module", where=str(file)) from None
+    return sorted(name.removeprefix(_PARAMETER_SYMBOL) for name in names if name.startswith(_PARAMETER_SYMBOL)) or None

@@ -13,18 +13,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from elftools.elf.constants import SH_FLAGS
+from elftools.elf.constants import P_FLAGS, SH_FLAGS
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import StringTableSection, Symbol, SymbolTableSection
 
+from orchestrator.arch import ARCHITECTURES, Arch
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import LIBRARIES, shared_library
 from orchestrator.artifacts.images import FILES, Image, ready_image
 from orchestrator.artifacts.machine_code import decoded
 from orchestrator.artifacts.sources import OwnSource, own_file
 from orchestrator.catalog.images import image as image_recipe
-from orchestrator.catalog.kernels import Arch
 from orchestrator.catalog.user_files import DAMAGED, LARGEST, LIBRARY_NAME, UserLibrary
 from orchestrator.errors import BuildError
 from orchestrator.process import run
@@ -91,25 +91,15 @@ def _aligned(size: int) -> int:
 
 # A place in a program or a shared library, a function's or a static probe point: in memory, in the file, the bytes.
 
-_SHOWN_BYTES = 16
 _SHOWN_POINTS = 8
-_EXECUTABLE = 1
-"""PF_X of a segment's flags."""
-_IFUNC = "STT_LOOS"
-"""STT_GNU_IFUNC by the name of its number."""
+_IFUNC = "STT_LOOS"  # STT_GNU_IFUNC by the name of its number
 _FUNCTIONS = ("STT_FUNC", _IFUNC)
-_LABELS = ("STT_NOTYPE",)
-_VERSIONS = ".gnu.version"
-_HIDDEN = 1 << 15
-"""VERSYM_HIDDEN: no program is linked with this version of the symbol any more."""
+_HIDDEN = 1 << 15  # VERSYM_HIDDEN: no program is linked with this version of the symbol any more
 
 
 @dataclass(frozen=True)
 class ProgramPlace:
-    """An instruction of a program or a library: its address, its place in the file, and up to 16 bytes from there on.
-
-    ``semaphore`` is the place in the file of the counter that a static probe point has for its probes, or 0.
-    """
+    """An instruction's address, place in the file and up to 16 bytes; a static point's ``semaphore``, or 0."""
 
     address: int
     file_offset: int
@@ -118,23 +108,16 @@ class ProgramPlace:
 
 
 def find_in_program(program: Path, symbol: str, offset: int) -> ProgramPlace:
-    """The place ``offset`` bytes behind the beginning of a program's function, or its static point PROVIDER:NAME.
-
-    Raises BuildError where the program has no such function or point, or has no fixed addresses.
-    """
+    """``offset`` bytes into a program's function, or its static point PROVIDER:NAME. Raises BuildError."""
     with _read(program, program.name) as elf:
         if elf["e_type"] != "ET_EXEC":
-            raise BuildError(
-                f"{program.name} is position-independent, and has no fixed address", hint="link it with -no-pie"
-            )
+            what = f"{program.name} is position-independent, and has no fixed address"
+            raise BuildError(what, hint="link it with -no-pie")
         return _find(elf, "the program", symbol, offset)
 
 
 def find_in_library(library: Path, name: str, symbol: str, offset: int) -> ProgramPlace:
-    """The same in a shared library, whose ``name`` errors have; the address is that behind where it is loaded.
-
-    Raises BuildError as well for a function that is chosen as the library is loaded.
-    """
+    """The same in a shared library, relative to where it is loaded; errors call it ``name``. Raises BuildError."""
     with _read(library, name) as elf:
         return _find(elf, name, symbol, offset)
 
@@ -160,14 +143,11 @@ def _find(elf: ELFFile, name: str, symbol: str, offset: int) -> ProgramPlace:
         raise _not_found(elf, name, symbol, functions)
     found = functions[symbol]
     if found.is_one_of_several:
-        raise BuildError(
-            f"{name} has several functions {symbol}: which one is meant is not known", hint="rename one of them"
-        )
+        what = f"{name} has several functions {symbol}: which one is meant is not known"
+        raise BuildError(what, hint="rename one of them")
     if found.is_chooser:
-        raise BuildError(
-            f"{symbol} of {name} is chosen for the CPU as the library is loaded (IFUNC): calls do not enter its symbol",
-            hint="probe another function",
-        )
+        what = "is chosen for the CPU as the library is loaded (IFUNC): calls do not enter its symbol"
+        raise BuildError(f"{symbol} of {name} {what}", hint="probe another function")
     if offset >= found.size:
         raise BuildError(f"{symbol}+{offset:#x} is behind the end of {symbol}, which has {found.size:#x} bytes")
     # Inside an instruction a breakpoint would make another one of it, in a library for all processes of the guest.
@@ -200,10 +180,7 @@ def _not_found(elf: ELFFile, name: str, symbol: str, functions: Mapping[str, _Fu
 
 @dataclass(frozen=True)
 class _Function:
-    """A function's address and bytes. One that ``is_chooser`` returns the address of what is called instead of it.
-
-    One that ``is_one_of_several`` shares its name with another, and neither is exported.
-    """
+    """Where a function is; a "chooser" (IFUNC) returns the address of what is called instead."""
 
     start: int
     size: int
@@ -214,11 +191,7 @@ class _Function:
 def _tables(elf: ELFFile) -> Sequence[SymbolTableSection]:
     """The dynamic table comes last: a name that is exported is the library's, whatever static functions share it."""
     tables = [table for table in elf.iter_sections() if isinstance(table, SymbolTableSection)]
-    return sorted(tables, key=_is_dynamic)
-
-
-def _is_dynamic(table: SymbolTableSection) -> bool:
-    return bool(table["sh_type"] == "SHT_DYNSYM")
+    return sorted(tables, key=lambda table: table["sh_type"] == "SHT_DYNSYM")
 
 
 def _functions(elf: ELFFile) -> dict[str, _Function]:
@@ -235,7 +208,7 @@ def _functions(elf: ELFFile) -> dict[str, _Function]:
     found: dict[str, _Function] = {}
     beginnings: set[int] = set()
     for table in _tables(elf):
-        for kinds in (_LABELS, _FUNCTIONS):
+        for kinds in (("STT_NOTYPE",), _FUNCTIONS):
             named: dict[str, _Function] = {}
             for name, entry in _current(elf, table):
                 start, kind = int(entry["st_value"]), entry["st_info"]["type"]
@@ -245,7 +218,7 @@ def _functions(elf: ELFFile) -> dict[str, _Function]:
                     beginnings.add(start)
                 one = _Function(start, int(entry["st_size"]), kind == _IFUNC)
                 is_second = name in named and (named[name].is_one_of_several or named[name].start != start)
-                named[name] = replace(one, is_one_of_several=is_second and not _is_dynamic(table))
+                named[name] = replace(one, is_one_of_several=is_second and table["sh_type"] != "SHT_DYNSYM")
             found |= named
     sizes: dict[int, int] = {}
     for one in found.values():
@@ -259,7 +232,7 @@ def _functions(elf: ELFFile) -> dict[str, _Function]:
 
 def _current(elf: ELFFile, table: SymbolTableSection) -> Iterator[tuple[str, Symbol]]:
     """The symbols of a table that have a place, but for those of superseded versions; names without a version."""
-    versions = elf.get_section_by_name(_VERSIONS) if _is_dynamic(table) else None
+    versions = elf.get_section_by_name(".gnu.version") if table["sh_type"] == "SHT_DYNSYM" else None
     of_each = b"" if versions is None else versions.data()
     for index, entry in enumerate(table.iter_symbols()):
         if entry["st_shndx"] == "SHN_UNDEF":
@@ -280,10 +253,8 @@ def _static_place(elf: ELFFile, file: str, name: str) -> ProgramPlace:
         known = f"it has {', '.join(names[:_SHOWN_POINTS])}" if names else "USDT() of usdt.h makes one"
         raise BuildError(f"{file} has no static probe point {name}", hint=known)
     if len(found) > 1:
-        raise BuildError(
-            f"{file} has the static probe point {name} at {len(found)} places, and only one can be probed",
-            hint="the function that it is in was inlined, or the name is used twice",
-        )
+        what = f"{file} has the static probe point {name} at {len(found)} places, and only one can be probed"
+        raise BuildError(what, hint="the function that it is in was inlined, or the name is used twice")
     place, semaphore = _place_at(elf, found[0].address, name), found[0].semaphore
     if not semaphore:
         return place
@@ -294,32 +265,20 @@ def _static_place(elf: ELFFile, file: str, name: str) -> ProgramPlace:
     raise BuildError(f"the semaphore of {name} is nowhere in the file of {file}")
 
 
-def _place_at(elf: ELFFile, address: int, name: str, size: int = _SHOWN_BYTES) -> ProgramPlace:
+def _place_at(elf: ELFFile, address: int, name: str, size: int = 16) -> ProgramPlace:
     for segment in elf.iter_segments("PT_LOAD"):
         into = address - segment["p_vaddr"]
-        if segment["p_flags"] & _EXECUTABLE and 0 <= into < segment["p_filesz"]:
+        if segment["p_flags"] & P_FLAGS.PF_X and 0 <= into < segment["p_filesz"]:
             return ProgramPlace(address, segment["p_offset"] + into, segment.data()[into : into + size])
     raise BuildError(f"{name} is in no segment that is executed")
 
 
-# The shared libraries that a workload is linked with: their files on the host, and where a guest has them.
-
-_FOLDERS: dict[Arch, tuple[str, ...]] = {
-    "i386": ("usr/lib/i386-linux-gnu", "usr/lib"),
-    "x86_64": ("usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/lib"),
-}
-"""Where Debian's loader looks, without links."""
 _FILE = re.compile(r"^f [0-7]+ \d+:\d+ (\d{1,15}) \./(\S+)$", re.MULTILINE)
-_LINK = re.compile(r"^l [0-7]+ \d+:\d+ \./(\S+) (\S+)$", re.MULTILINE)
-_MOST_LINKS = 4
 
 
 @dataclass(frozen=True)
 class SharedLibrary:
-    """A library by its ``name`` in probe points: the ``file`` on the host, and its ``path`` in the guest.
-
-    ``is_brought`` where the guest's image has it not; ``source`` is then what it was made from.
-    """
+    """A library: its file on the host, its path in the guest, and its source where the image does not have it."""
 
     name: str
     file: Path
@@ -329,10 +288,7 @@ class SharedLibrary:
 
 
 def obtain_library(context: BuildContext, arch: Arch, image: str, library: UserLibrary) -> SharedLibrary:
-    """The library compiled, read out of the ``image`` (a name or a recipe's path), or as the user has it.
-
-    Raises BuildError where it cannot be compiled, the image has none of its name, or the file is damaged; HostError.
-    """
+    """The library compiled, as it is, or read out of the ``image``. Raises BuildError, HostError."""
     if library.file is None:
         return library_of_image(context, arch, ready_image(context, image_recipe(image)), library.name)
     file, source = library.file, own_file(library.file)
@@ -343,7 +299,6 @@ def obtain_library(context: BuildContext, arch: Arch, image: str, library: UserL
 
 
 def _loaded_as(file: Path) -> str:
-    """The name that programs linked with a library look for: its own (SONAME), else the file's."""
     name = file.name
     with _read(file, file.name) as elf:
         dynamic = elf.get_section_by_name(".dynamic")
@@ -374,15 +329,13 @@ def library_of_image(context: BuildContext, arch: Arch, image: Image, name: str)
 
 
 def library_path(record: str, arch: Arch, name: str, image: str) -> str:
-    """Where an image has a library, relative to its root, behind all links; ``record`` lists the image's files.
-
-    Raises BuildError where it has none, with the nearest names, and for one that is too large.
-    """
+    """A library's path in an image, behind links; ``record`` lists the files. Raises BuildError."""
     sizes = {path: int(size) for size, path in _FILE.findall(record)}
-    links = dict(_LINK.findall(record))
-    for folder in _FOLDERS[arch]:
+    links = dict(re.findall(r"^l [0-7]+ \d+:\d+ \./(\S+) (\S+)$", record, re.MULTILINE))
+    folders = ARCHITECTURES[arch].library_folders
+    for folder in folders:
         path = f"{folder}/{name}"
-        for _ in range(_MOST_LINKS):
+        for _ in range(4):
             path = posixpath.normpath(posixpath.join(posixpath.dirname(path), links[path])) if path in links else path
         if path not in sizes:
             continue
@@ -390,9 +343,7 @@ def library_path(record: str, arch: Arch, name: str, image: str) -> str:
             raise BuildError(f"{path} of image {image} is larger than {LARGEST >> 20} MiB")
         return path
     parts = (path.rpartition("/") for path in (*sizes, *links))
-    names = {name for folder, _, name in parts if folder in _FOLDERS[arch] and re.fullmatch(LIBRARY_NAME, name)}
+    names = {name for folder, _, name in parts if folder in folders and re.fullmatch(LIBRARY_NAME, name)}
     alike = difflib.get_close_matches(name, names, n=3)
-    raise BuildError(
-        f"image {image} has no library {name} in {' or '.join(_FOLDERS[arch])}",
-        hint=f"did you mean {', '.join(alike)}" if alike else "a recipe of your own can add the package that has it",
-    )
+    hint = f"did you mean {', '.join(alike)}" if alike else "a recipe of your own can add the package that has it"
+    raise BuildError(f"image {image} has no library {name} in {' or '.join(folders)}", hint=hint)

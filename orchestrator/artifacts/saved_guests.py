@@ -21,36 +21,32 @@ from typing import IO
 
 from pydantic import TypeAdapter, ValidationError
 
+from orchestrator.arch import QEMU
 from orchestrator.artifacts import digests
-from orchestrator.artifacts.cache import Artifact, BuildContext, digest
+from orchestrator.artifacts.cache import BuildContext, digest, disk_usage
 from orchestrator.errors import HostError, UsageError
 from orchestrator.files import ScratchFolder
 from orchestrator.guest.framed import PROTOCOL
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.guest_files import SavedGuest
 from orchestrator.guest.hub import Hub
-from orchestrator.guest.machine import QEMU, Login, Machine, MemoryFile, Wiring, qemu_command
+from orchestrator.guest.machine import Login, Machine, MemoryFile, Wiring, qemu_command
 from orchestrator.process import not_installed
-
-# Saved guests in the cache: what one is of, where it is, how many are kept.
 
 KIND = "saved-guests"
 LIMIT = 2 << 30
 """Bytes on disk of all saved guests; one has 20 to 90 MB."""
 
 _FORMAT = 1
-_POINT = "the channel is open and the clocksource is final"
-"""Where in its life a guest is saved."""
+_POINT = "the channel is open and the clocksource is final"  # where in its life a guest is saved
 
 _FIRMWARE = ("bios-256k.bin", "qboot.rom", "kvmvapic.bin", "linuxboot_dma.bin", "pvh.bin")
-_EMULATOR = "accel-tcg-x86_64.so"
-"""The emulated CPU, which Debian's QEMU has in a file of its own."""
+_EMULATOR = "accel-tcg-x86_64.so"  # the emulated CPU, which Debian's QEMU has in a file of its own
 
 _FOLDERS = ("share/qemu", "share/seabios", "lib/qemu", "lib64/qemu", "lib/*/qemu")
 """Of firmware and of QEMU's modules, below its prefix."""
 
-_MODULE_FOLDER = "QEMU_MODULE_DIR"
-"""The environment variable by which QEMU looks for modules elsewhere first."""
+_MODULE_FOLDER = "QEMU_MODULE_DIR"  # the environment variable by which QEMU looks for modules elsewhere first
 
 
 def key_inputs(machine: Machine) -> dict[str, object]:
@@ -64,6 +60,7 @@ def key_inputs(machine: Machine) -> dict[str, object]:
     for path, name in paths.items():
         command = command.replace(path, name)
     root = machine.root
+    disk = None if root is None else [root.key, _digest(root.base), str(root.base.absolute()), root.format, root.start]
     return {
         "format": _FORMAT,
         "point": _POINT,
@@ -74,18 +71,13 @@ def key_inputs(machine: Machine) -> dict[str, object]:
         "initramfs": _digest(machine.initramfs),
         "drivers": None if machine.disk_drivers is None else _digest(machine.disk_drivers),
         # The overlay has the path of its base in it.
-        "root": None
-        if root is None
-        else [root.key, _digest(root.base), str(root.base.absolute()), root.format, root.start],
+        "root": disk,
         "data": [[disk.name, disk.file.parent.name, _digest(disk.file)] for disk in machine.data],
     }
 
 
 def saved_guest(context: BuildContext, machine: Machine, save: Callable[[SavedGuest], None]) -> SavedGuest:
-    """The saved guest of a machine; ``save`` fills its folder where there is none, or a damaged one.
-
-    Raises what ``save`` raises, OSError and HostError where the cache cannot be written.
-    """
+    """The saved guest of a machine; ``save`` fills its folder where none is sound. Raises what that does, HostError."""
     inputs = key_inputs(machine)
     key = digest(inputs)
     found = context.cache.find(KIND, inputs)
@@ -104,10 +96,9 @@ def saved_guest(context: BuildContext, machine: Machine, save: Callable[[SavedGu
     os.utime(artifact.stamp)
     if found is None:
         # Remove those whose last use is longest ago until the rest is within the limit; none that is in use.
-        kept: list[Artifact] = [one for _, one in context.cache.contents(KIND) if one is not None]
-        room = LIMIT
+        kept, room = (one for _, one in context.cache.contents(KIND) if one is not None), LIMIT
         for one in sorted(kept, key=lambda one: one.used, reverse=True):
-            room -= one.size()
+            room -= disk_usage(one.path)
             if room < 0:
                 context.cache.remove(one, one.used)
     return SavedGuest(key, artifact.path)
@@ -121,7 +112,8 @@ def discard(context: BuildContext, machine: Machine, version: tuple[int, int] | 
 
 
 def _label(context: BuildContext, machine: Machine) -> str:
-    kernel = context.cache.label(machine.initramfs.parent).rpartition(" ")[2] or machine.kernel.name
+    made = context.cache.complete(machine.initramfs.parent)
+    kernel = machine.kernel.name if made is None else made.label.rpartition(" ")[2]
     image = "" if machine.root is None else f", {machine.root.name} ({machine.channel})"
     cpus = "" if machine.smp == 1 else f" x{machine.smp}"
     return f"{kernel} on {machine.cpu.name}{cpus}, {machine.memory_mib} MiB, {machine.timing}{image}"
@@ -156,14 +148,10 @@ def _digest(file: Path) -> str:
 # still.
 
 _MACHINE = "machine.json"
-_MACHINE_MAX = 1 << 20
-_PRIVATE = 0o077
 
 
 @dataclass(frozen=True)
 class _Kept:
-    """What the machine was, and the key of all that its state depends on."""
-
     key: str
     machine: Machine
 
@@ -192,20 +180,14 @@ def keep_guest(guest: Guest, file: Path) -> None:
 
 @contextlib.contextmanager
 def kept_guest(file: Path, folder: Path) -> Iterator[tuple[Machine, SavedGuest]]:
-    """The machine of a kept guest and its state, in ``folder``, which is private; the file stays as it is.
-
-    A guest of a network is alone on one meanwhile. Raises UsageError for a file that is none, or another user's, and
-    HostError where the kernel, the image or QEMU is not what it was.
-    """
+    """The machine and state of a kept guest, unpacked into the private ``folder``. Raises UsageError, HostError."""
     kept = _unpacked(file, folder)
     machine = kept.machine
     needed = [machine.kernel, machine.initramfs, *(disk.file for disk in machine.data)]
     needed += [] if machine.root is None else [machine.root.base]
-    gone = next((part for part in needed if not part.is_file()), None)
-    if gone is not None or digest(key_inputs(machine)) != kept.key:
-        what = f"{gone} is gone, which the kept guest needs"
-        if gone is None:
-            what = "QEMU, the kernel or the image is not what it was when the guest was kept"
+    gone = next((f"{part} is gone, which the kept guest needs" for part in needed if not part.is_file()), None)
+    if gone or digest(key_inputs(machine)) != kept.key:
+        what = gone or "QEMU, the kernel or the image is not what it was when the guest was kept"
         raise HostError(what, where=str(file), hint="run the test again, which keeps the guest anew")
     with contextlib.ExitStack() as ends:
         if machine.lan is not None:
@@ -218,11 +200,11 @@ def _unpacked(file: Path, folder: Path) -> _Kept:
     try:
         with file.open("rb") as opened:
             facts = os.fstat(opened.fileno())
-            if facts.st_uid != os.getuid() or facts.st_mode & _PRIVATE:
+            if facts.st_uid != os.getuid() or facts.st_mode & 0o077:
                 what = "a kept guest has to be the user's own, with mode 0600"
                 raise UsageError(what, where=str(file), hint=f"if it is yours: chmod 600 {shlex.quote(str(file))}")
             with tarfile.open(fileobj=opened, mode="r:") as archive:
-                kept = _kept.validate_json(_member(archive, _MACHINE).read(_MACHINE_MAX))
+                kept = _kept.validate_json(_member(archive, _MACHINE).read(1 << 20))
                 for part in _parts(SavedGuest(kept.key, folder), kept.machine):
                     if part.name != _MACHINE:
                         with part.open("xb") as target:

@@ -20,8 +20,6 @@ from orchestrator.errors import ConfigError
 from orchestrator.paths import data_dir
 from orchestrator.process import run
 
-# What a user's file is built from: every file that its compiler reads, by digest, and the user's own as text.
-
 _LIMIT = 60.0
 _LARGEST_TEXT = 1 << 20
 _SYSTEM = (Path("/usr/include"), Path("/usr/lib"), Path("/usr/share"))
@@ -30,7 +28,6 @@ _OF_COMPILER = re.compile("/usr/lib/(?:gcc|clang|llvm-[^/]+)/")
 """Begins the paths of the headers of the host's compilers: their versions name them."""
 OF_THE_LAB = "lab:"
 """Begins the title of a file of the lab's: the user may have one of its name."""
-_WORD = re.compile(r"(?:\\.|[^\s\\])+")
 
 
 @dataclass(frozen=True)
@@ -58,10 +55,7 @@ def own_line(text: str) -> OwnSource:
 
 
 def own_file(file: Path, read: Iterable[Path] = (), leave_out: Path | None = None) -> OwnSource:
-    """A file with all that its compiler reads, but for those of the host's compilers and a folder that is left out.
-
-    Raises ConfigError for a file that cannot be read.
-    """
+    """A file with all that its compiler reads, but for compilers' headers and ``leave_out``. Raises ConfigError."""
     main, apart = file.absolute(), None if leave_out is None else leave_out.resolve()
     digests: dict[str, str] = {}
     texts: dict[str, str] = {}
@@ -71,9 +65,9 @@ def own_file(file: Path, read: Iterable[Path] = (), leave_out: Path | None = Non
             title = main.name
         elif _OF_COMPILER.match(str(path)) or (apart is not None and path.is_relative_to(apart)):
             continue
-        elif is_others := _is_below(path, _SYSTEM):
+        elif is_others := any(map(path.is_relative_to, _SYSTEM)):
             title = str(path)
-        elif is_others := _is_below(path, (data_dir("images").resolve(), data_dir("kmods").resolve())):
+        elif is_others := any(path.is_relative_to(data_dir(name).resolve()) for name in ("images", "kmods")):
             title = f"{OF_THE_LAB}{path.parent.name}/{path.name}"
         else:
             title = os.path.relpath(path, main.parent.resolve())
@@ -89,24 +83,15 @@ def own_file(file: Path, read: Iterable[Path] = (), leave_out: Path | None = Non
     return OwnSource(main.name, str(main), digests, texts)
 
 
-def _is_below(path: Path, folders: Iterable[Path]) -> bool:
-    return any(path.is_relative_to(folder) for folder in folders)
-
-
 def files_read(compiler: Sequence[str], environment: Mapping[str, str | None]) -> Sequence[Path]:
-    """Every file that a compiler reads, with these words behind its name: options, and sources.
-
-    Nothing where it does not compile: to compile tells why.
-    """
+    """Every file that a compiler with these arguments reads; none where it does not compile."""
     finished = run([*compiler, "-w", "-M", "-MT", "files"], time_limit=_LIMIT, environment=environment)
     if finished.status != 0:
         return []
     rules = finished.stdout.replace("\\\n", " ").splitlines()
-    words = [word for rule in rules for word in _WORD.findall(rule.removeprefix("files:"))]
+    words = [word for rule in rules for word in re.findall(r"(?:\\.|[^\s\\])+", rule.removeprefix("files:"))]
     return [Path(re.sub(r"\\(.)", r"\1", word).replace("$$", "$")) for word in words]
 
-
-# Which files a C source needs, found through its includes.
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"\n]{1,200})"', re.MULTILINE)
 _MACRO = re.compile(r"^\s*#\s*(?:define|include\s+[A-Za-z_])(?:.*\\\n)*.*", re.MULTILINE)
@@ -115,21 +100,16 @@ _FILE = re.compile(r"(?<![\w./-])[\w./-]{1,200}\.(?:h|inc|def|tbl)(?![\w.])")
 
 
 def included(main: str, folders: Sequence[Path]) -> list[Path]:
-    """Return the files that a source includes, directly or through others.
+    """The files that a source includes, directly, through others, or by macros; what no folder has is left out.
 
-    Each is looked for beside the file that includes it, then in ``folders``, whose first is the source's. A macro may
-    name it. A header NAME.h brings in the source beside it that defines what it declares: NAME.c, or NAME.S in
-    assembly. What no folder has is left out. Raises ConfigError for a file that cannot be read.
+    Each is looked for beside the file that includes it, then in ``folders``, the source's first. NAME.h brings in the
+    NAME.c or NAME.S beside it. Raises ConfigError for a file that cannot be read.
     """
     return list(_found(main, folders, ()).values())
 
 
 def included_as(main: str, folders: Sequence[Path]) -> Mapping[str, Path]:
-    """Return the files that a source includes by their paths from its folder, for a copy of all of them in one folder.
-
-    They are found as by ``included``, but the copy has one file of a path: what a file of the lab's includes is that of
-    the first of ``folders``, too, where it has one.
-    """
+    """The same by paths in a copy of all, in which the files of ``folders[0]`` hide the lab's."""
     return _found(main, folders, folders[:1])
 
 
@@ -147,7 +127,6 @@ def read_c_source(file: Path) -> str:
 
 
 def _found(main: str, folders: Sequence[Path], first: Sequence[Path]) -> Mapping[str, Path]:
-    """The files by their paths; ``first`` comes before what is beside a file of the other folders."""
     found: dict[str, Path] = {}
     waiting: list[tuple[str, Sequence[Path], Path]] = [(main, (), Path())]
     while waiting:
@@ -175,8 +154,6 @@ def _brought_in(name: str, beside: Sequence[Path], place: Path, folders: Sequenc
             return
 
 
-# The files of a user's folder of sources: which of them belong to it, and what they hold.
-
 _MOST_FILES = 2000
 _MOST_BYTES = 64 << 20
 _BUILT = re.compile(r"\..*|.*\.(o|ko|a|mod|mod\.c|cmd)|Module\.symvers|modules\.order")
@@ -184,11 +161,7 @@ _BUILT = re.compile(r"\..*|.*\.(o|ko|a|mod|mod\.c|cmd)|Module\.symvers|modules\.
 
 
 def read_sources(folder: Path) -> Mapping[str, bytes]:
-    """The content of a folder's files by their paths in it, without what a build has left there.
-
-    A link to a folder is followed where it leads to another place in the same folder. Raises ConfigError for a file or
-    folder that cannot be read, and for more than is a module's.
-    """
+    """A folder's files by path, without what a build left. Raises ConfigError for unreadable ones, or too many."""
     found: dict[str, bytes] = {}
     size = 0
     file = folder
@@ -205,7 +178,6 @@ def read_sources(folder: Path) -> Mapping[str, bytes]:
 
 
 def _files(folder: Path, within: tuple[Path, ...]) -> Iterator[Path]:
-    """The files below a folder, in order; ``within`` are the folder of all and those on the way, without links."""
     for path in sorted(folder.iterdir()):
         if path.name.startswith(".") or not path.exists():  # a link to nothing
             continue

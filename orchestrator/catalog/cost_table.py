@@ -111,17 +111,14 @@ class Declaration(Fact):
     """What a reader has to know of the decision."""
 
     def role(self, table: str, column: str, kernel: str) -> Role:
-        """What a published cell is for, where ``kernel`` is the one that was counted on."""
         if self.kernel(table, column) == kernel:
             return "calibration"
         return "predicted" if self.reason(table, column) is None else "excluded"
 
     def kernel(self, table: str, column: str) -> str | None:
-        """The kernel whose counts of a published cell are fitted to; None for a cell that is not fitted to."""
         return self.kernels[table] if column in self.calibration.get(table, ()) else None
 
     def reason(self, table: str, column: str) -> str | None:
-        """Why a published cell is excluded; None for any other."""
         return next((one.reason for one in self.exclusions if one.table == table and column in one.columns), None)
 
     @property

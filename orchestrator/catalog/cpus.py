@@ -12,8 +12,6 @@ from pydantic import Field, model_validator
 
 from orchestrator.catalog.data import Fact, named, read
 
-# The CPU models a guest can have, and how QEMU makes each.
-
 
 class CpuIdentity(Fact):
     """What a guest's ``/proc/cpuinfo`` shows, field by field."""
@@ -26,10 +24,7 @@ class CpuIdentity(Fact):
 
 
 class CpuModel(Fact):
-    """A CPU a guest can have. ``qemu`` is the value of ``-cpu`` (one argument).
-
-    ``family`` is CPUID's, as far as a kernel's boot stub tells them apart: newer ones than 6 are 6.
-    """
+    """A guest's CPU: ``qemu`` is the value of ``-cpu``, ``family`` CPUID's, at most 6 as the boot stub sees it."""
 
     name: str
     title: str
@@ -40,43 +35,26 @@ class CpuModel(Fact):
     identity: CpuIdentity | None
 
 
-class _Lacking(Fact):
-    long_mode: list[str]
-    pae: list[str]
-    family_6: dict[str, int]
-
-
 @lru_cache(maxsize=1)
 def cpus() -> Mapping[str, CpuModel]:
     """Return the catalogue's CPU models by name."""
     return named(CpuModel, read("cpus.yaml")["cpus"])
 
 
-@lru_cache(maxsize=1)
-def _lacking() -> _Lacking:
-    return _Lacking.model_validate(read("cpus.yaml")["qemu_models_without"])
-
-
+@lru_cache(maxsize=64)
 def qemu_cpu(name: str) -> CpuModel:
     """Return QEMU's own model ``name``. Whether the host's QEMU has it is for the caller to check."""
+    lacking = read("cpus.yaml")["qemu_models_without"]
     family = re.sub(r"-v[0-9]+$", "", name)  # "qemu32-v1" is a version of "qemu32"
-    return CpuModel(
-        name=name,
-        title=f"QEMU's {name}",
-        qemu=name,
-        pae=family not in _lacking().pae,
-        long_mode=family not in _lacking().long_mode,
-        family=_lacking().family_6.get(family, 6),
-        identity=None,
-    )
+    pae, long_mode = (family not in lacking[feature] for feature in ("pae", "long_mode"))
+    fields = {"pae": pae, "long_mode": long_mode, "family": lacking["family_6"].get(family, 6), "identity": None}
+    return CpuModel(name=name, title=f"QEMU's {name}", qemu=name, **fields)
 
 
 def cpu(name: str) -> CpuModel:
     """Return the catalogue's CPU model ``name``, else QEMU's own model of that name."""
     return cpus().get(name) or qemu_cpu(name)
 
-
-# The caches and TLBs of the catalogue's CPUs, each with the document that has its geometry.
 
 CacheName = Literal["l1i", "l1d", "l2", "itlb", "dtlb"]
 """The caches of a CPU, as keys of the catalogue and arguments of the plugin."""
@@ -125,13 +103,7 @@ class CpuCaches(Fact):
 
     @property
     def all(self) -> Mapping[CacheName, Cache]:
-        return {
-            "l1i": self.l1i,
-            "l1d": self.l1d,
-            "l2": self.l2,
-            "itlb": self.itlb.as_cache,
-            "dtlb": self.dtlb.as_cache,
-        }
+        return {"l1i": self.l1i, "l1d": self.l1d, "l2": self.l2, "itlb": self.itlb.as_cache, "dtlb": self.dtlb.as_cache}
 
 
 @lru_cache(maxsize=1)

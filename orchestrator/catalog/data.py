@@ -46,22 +46,14 @@ def named(model: type[FactT], entries: Mapping[str, Mapping[str, object]]) -> Ma
     return MappingProxyType({name: model.model_validate({"name": name, **fields}) for name, fields in entries.items()})
 
 
-# Suggestions for misspelt words.
+_SHORTEST_PART = 3  # characters of a word that is looked for inside other names: fewer are in most of them
 
-_SHORTEST_PART = 3
-"""Characters of a word that is looked for inside other names: fewer are in most of them."""
-
-_MOST = 40
-"""Choices that a sentence lists; there are more kernels. Of more it lists so many:"""
+_MOST = 40  # choices that a sentence lists; there are more kernels. Of more it lists so many:
 _SHOWN = 12
 
 
 def nearest(word: str, choices: Iterable[str]) -> str | None:
-    """Return the choice that ``word`` most likely means, ignoring case, or None when none is similar.
-
-    A word that a choice begins with, or has in it, is an abbreviation; of several such choices the shortest is meant.
-    Any other word is taken for a misspelling.
-    """
+    """The choice that ``word`` abbreviates, ignoring case, or misspells; None where none is similar."""
     by_folded = {choice.casefold(): choice for choice in choices}
     # Matching is quadratic in the word's length, and all names are much shorter than this limit.
     folded = word[:100].casefold()
@@ -86,9 +78,6 @@ def choices_sentence(word: str, choices: Iterable[str]) -> str:
 def unknown(kind: str, word: str, choices: Iterable[str]) -> str:
     """Return the sentence ``unknown <kind> 'word'; allowed: ...; did you mean '...'?``."""
     return f"unknown {kind} '{word}'; {choices_sentence(word, choices)}"
-
-
-# A user's file by its path, and the one that may be meant where there is none.
 
 
 def existing_file(name: str, suffixes: tuple[str, ...]) -> Path:

@@ -15,23 +15,19 @@ from types import MappingProxyType
 from typing import Annotated, Literal
 
 import yaml
-from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
+from pydantic import Field, StringConstraints, ValidationError
 from pydantic_core import ErrorDetails
 
+from orchestrator.arch import Arch
 from orchestrator.catalog.data import Fact, choices_sentence, existing_file, read, similar_file, unknown
-from orchestrator.catalog.kernels import Arch
 from orchestrator.errors import ConfigError
 from orchestrator.paths import data_dir, user_path
 from orchestrator.plain_text import cut
 from orchestrator.program import PROGRAM
 
-# The disk images a guest can have, by the recipes they are built from: the lab's own and a user's.
-
 Init = Literal["small", "systemd"]
 
 SUFFIX = ".yaml"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}")
-_UNITS = {"M": 1 << 20, "G": 1 << 30}
 SMALLEST, LARGEST = 512 << 20, 64 << 30
 """Bytes of a file system."""
 
@@ -82,10 +78,7 @@ class WrittenRecipe(Fact):
 
 
 class ImageRecipe(Fact):
-    """A Debian system: the essential and required packages and ``packages``, in a file system of ``size`` bytes.
-
-    ``init`` is the first process: the lab's own small init, or systemd.
-    """
+    """A Debian system of ``packages`` in ``size`` bytes; ``init`` is the lab's small first process, or systemd."""
 
     name: str
     title: str
@@ -103,10 +96,7 @@ def images() -> Mapping[str, ImageRecipe]:
 
 
 def image(name: str) -> ImageRecipe:
-    """The lab's recipe ``name``, or a user's where it is the path (with a slash in it) of a .yaml file.
-
-    Raises ConfigError, with the nearest name, or with the problem in the file.
-    """
+    """The lab's recipe ``name``, or a user's .yaml by its path. Raises ConfigError."""
     if "/" in name:
         return _own(name)
     if name.endswith((SUFFIX, *_OTHER_SUFFIXES)):
@@ -124,7 +114,7 @@ def _own(name: str) -> ImageRecipe:
         hint = "a disk of your own needs no building" if path.suffix in _OTHER_SUFFIXES[1:] else ""
         raise ConfigError(f"found {name!r}; a recipe of your own is a {SUFFIX} file", hint=hint)
     existing_file(name, (SUFFIX,))
-    if not _NAME.fullmatch(path.stem):
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}", path.stem):
         what = "a recipe's name is made of at most 61 letters, digits, '.', '_' and '-'"
         raise ConfigError(f"found {name!r}; {what}", hint="rename it")
     return _read(path)
@@ -145,7 +135,7 @@ def _read(path: Path) -> ImageRecipe:
     init = written.init or (base.init if base else "small")
     size = base.size if base else None
     if written.size:
-        size = int(written.size[:-1]) * _UNITS[written.size[-1]]
+        size = int(written.size[:-1]) * {"M": 1 << 20, "G": 1 << 30}[written.size[-1]]
         if not SMALLEST <= size <= LARGEST:
             expected = f"expected {SMALLEST >> 20}M to {LARGEST >> 30}G (only what is used takes room)"
             raise ConfigError(f"size: found {written.size!r}; {expected}", where=where("size"))
@@ -216,39 +206,19 @@ def _sentence(first: ErrorDetails) -> str:
     return f"{key}: found {cut(repr(first['input']), 80, '...')}; expected {_EXPECTED[top]}"
 
 
-# What people have in place of a disk: other programs' disks, packed ones, archives.
-
 BEGIN = 33 << 10
 """Bytes of a file that tell what it is: a CD's mark is behind 32 KiB."""
 
 
-class OtherFile(Fact):
-    """A kind of file: the bytes ``mark`` (hexadecimal) are ``at`` bytes behind its beginning."""
-
-    at: int
-    mark: str
-    what: str
-    hint: str
-
-
-# A user's disk image, named by its path: a root file system to start guests from.
-
-_QCOW2 = b"QFI\xfb"
+_EXTERNAL_DATA = 1 << 2
+_BOOT_RECORD, _EXT4 = (0x1FE, b"\x55\xaa"), (0x438, b"\x53\xef")
 _HEADER = struct.Struct(">4sIQ56xQ")
 """Magic, version, where the backing file's name is, and (version 3) the incompatible features."""
-_EXTERNAL_DATA = 1 << 2
-_SMALLEST = 1 << 20
-_SUFFIXES = (".qcow2", ".qcow", ".img", ".raw")
-_BOOT_RECORD = (0x1FE, b"\x55\xaa")
-_EXT4 = (0x438, b"\x53\xef")
 
 
 @dataclass(frozen=True)
 class UserDisk:
-    """A disk whose first ext4 file system holds a system with its own init; guests never write to it.
-
-    ``key`` changes when the file does: it is of its path, size and time, since hashing a whole disk would take long.
-    """
+    """A disk with a system on its first ext4; ``key`` is of path, size and time, as hashing it would take long."""
 
     name: str
     key: str
@@ -265,7 +235,7 @@ def find_disk(name: str) -> UserDisk:
     """Return the disk at a path. Raises ConfigError for a file that is missing or cannot be used."""
     path = user_path(name)
     if not path.is_file():
-        what, hint = "there is no such file", similar_file(path, _SUFFIXES)
+        what, hint = "there is no such file", similar_file(path, (".qcow2", ".qcow", ".img", ".raw"))
         if path.is_dir():
             what, hint = "that is a folder", "a disk is a file; --data gives a guest a folder of the host"
         elif path.exists():
@@ -278,7 +248,7 @@ def find_disk(name: str) -> UserDisk:
     except OSError as error:
         raise ConfigError(f"found {name!r}; it cannot be read: {error.strerror}") from None
     format_: Literal["qcow2", "raw"] = "raw"
-    if begin.startswith(_QCOW2):
+    if begin.startswith(b"QFI\xfb"):
         format_ = "qcow2"
         _refuse_qcow2(name, begin)
     else:
@@ -288,13 +258,13 @@ def find_disk(name: str) -> UserDisk:
 
 
 def _refuse_raw(name: str, path: Path, size: int, begin: bytes) -> None:
-    for other in TypeAdapter(list[OtherFile]).validate_python(read("other_files.yaml")["files"]):
-        if begin[other.at :].startswith(bytes.fromhex(other.mark)):
-            hint = other.hint.format(old=shlex.quote(str(path)), new=shlex.quote(f"{path.stem}.qcow2"))
-            raise ConfigError(f"found {name!r}; it is {other.what}, and no disk in the form qcow2 or raw", hint=hint)
+    for other in read("other_files.yaml")["files"]:
+        if begin[other["at"] :].startswith(bytes.fromhex(other["mark"])):
+            hint = other["hint"].format(old=shlex.quote(str(path)), new=shlex.quote(f"{path.stem}.qcow2"))
+            raise ConfigError(f"found {name!r}; it is {other['what']}, and no disk in the form qcow2 or raw", hint=hint)
     if path.suffix == ".yml":
         raise ConfigError(f"found {name!r}; a recipe's name ends with .yaml")
-    if size < _SMALLEST:
+    if size < 1 << 20:
         raise ConfigError(f"found {name!r}; it is too small for a disk (qcow2 or raw)")
     if not any(begin[place:].startswith(mark) for place, mark in (_BOOT_RECORD, _EXT4)):
         what = "it has neither a table of partitions nor an ext4 file system"
@@ -302,10 +272,7 @@ def _refuse_raw(name: str, path: Path, size: int, begin: bytes) -> None:
 
 
 def _refuse_qcow2(name: str, begin: bytes) -> None:
-    """Refuse a qcow2 that QEMU cannot have, or that names another file.
-
-    That can be any file of the host, which the guest could then read.
-    """
+    """Refuse what QEMU cannot have, and other files' names: the guest could read any file of the host."""
     if len(begin) < _HEADER.size:
         raise ConfigError(f"found {name!r}; it is not a whole qcow2", hint="copy it again")
     _, version, backing, features = _HEADER.unpack_from(begin)
@@ -313,21 +280,12 @@ def _refuse_qcow2(name: str, begin: bytes) -> None:
         hint = "qemu-img convert -O qcow2 OLD NEW makes one that the lab takes"
         raise ConfigError(f"found {name!r}; it is a qcow of version {version}, not 2 or 3", hint=hint)
     if backing or (version >= 3 and features & _EXTERNAL_DATA):
-        raise ConfigError(
-            f"found {name!r}; it has a backing file or a data file, and a disk is one file",
-            hint="put all into one: qemu-img convert -O qcow2 OLD NEW",
-        )
-
-
-# The Debian release that guests are made of.
+        what = f"found {name!r}; it has a backing file or a data file, and a disk is one file"
+        raise ConfigError(what, hint="put all into one: qemu-img convert -O qcow2 OLD NEW")
 
 
 class Suites(Fact):
-    """Suites that packages are taken from together, by the name of their ``release``.
-
-    ``suites`` are those of the main archive, the first of which must be there; ``security_suite`` is in an archive of
-    its own; empty where there is none.
-    """
+    """Suites to take packages from; the first must be there, the security suite has an archive of its own."""
 
     release: str
     title: str
@@ -336,10 +294,7 @@ class Suites(Fact):
 
 
 class DebianRelease(Suites):
-    """A release by its code name, its suites, and the compiler (a version of gcc) that its kernels were built with.
-
-    ``elsewhere`` has the suites in which kernels of other versions are looked for.
-    """
+    """A release, its kernels' compiler (a gcc), and the suites ``elsewhere`` that have other kernels."""
 
     elsewhere: list[Suites]
     keyrings: list[str]

@@ -8,34 +8,28 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType
-from typing import Literal
 
 from pydantic import Field
 
+from orchestrator.arch import Arch
 from orchestrator.catalog.cpus import CpuModel
-from orchestrator.catalog.data import Fact, read, unknown
+from orchestrator.catalog.data import Fact, named, read, unknown
 from orchestrator.errors import ConfigError
 from orchestrator.paths import AWKWARD, data_dir, kbuild_takes, user_path
 from orchestrator.program import PROGRAM
 
-# The content of a kernel's ``.config`` file.
-
-_SET = re.compile(r"^(CONFIG_\w+)=(.*)$", re.MULTILINE)
+SET_OPTION = re.compile(r"^(CONFIG_\w+)=(.*)$", re.MULTILINE)
 
 
 def read_config(path: Path) -> dict[str, str]:
     """The options that are set, as the file writes their values. Raises OSError."""
-    return dict(_SET.findall(path.read_text(encoding="utf-8", errors="replace")))
+    return dict(SET_OPTION.findall(path.read_text(encoding="utf-8", errors="replace")))
 
-
-# A user's kernel, by the path of its build tree or of an image in it, with a name or without: ``mine=./build``.
 
 IMAGE = Path("arch/x86/boot/bzImage")
 RELEASE = Path("include/config/kernel.release")
 
-_ELF = b"\x7fELF"
-_BOOT_MARK = (0x202, b"HdrS")
+BOOT_MARK = (0x202, b"HdrS")
 
 _MAKE = "make bzImage modules"
 
@@ -53,9 +47,6 @@ _NEEDED = {
 }
 
 
-_NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._+-]{0,39})=(.*/.*)", re.DOTALL)
-
-
 def is_path(name: str) -> bool:
     """Whether a kernel's name is a path: it has a slash in it, which no name of the catalogue has."""
     return "/" in name
@@ -63,7 +54,7 @@ def is_path(name: str) -> bool:
 
 def named_path(name: str) -> tuple[str | None, str]:
     """The name that the user has given to a kernel, if any, and its path: of ``mine=./build``, ``mine``."""
-    found = _NAMED.fullmatch(name)
+    found = re.fullmatch(r"([A-Za-z0-9][A-Za-z0-9._+-]{0,39})=(.*/.*)", name, re.DOTALL)
     return (None, name) if found is None or user_path(name).exists() else (found[1], found[2])
 
 
@@ -85,19 +76,16 @@ def find_tree(name: str) -> tuple[Path, Path]:
         commits = "a commit of a tree is measured by bisect, and by compare --config" if "@" in name else ""
         raise ConfigError(f"found {name!r}; there is no such kernel image or build tree", hint=commits)
     if path.is_file() and not (tree / ".config").is_file():
-        raise ConfigError(
-            f"found {name!r}; it is in no build tree: no folder above it has a .config",
-            hint=_hint_of_installed(path) or "name an image in the tree that it was built in: modules are built there",
-        )
+        hint = _hint_of_installed(path) or "name an image in the tree that it was built in: modules are built there"
+        raise ConfigError(f"found {name!r}; it is in no build tree: no folder above it has a .config", hint=hint)
     if not kbuild_takes(tree):
         what = f"modules cannot be built for it: the path of {tree} has {AWKWARD}"
         raise ConfigError(f"found {name!r}; {what}", hint="move or rename the tree")
     for file, what in ((tree / ".config", "the configuration"), (tree / RELEASE, "the release"), (image, "the image")):
         if not file.is_file():
-            raise ConfigError(
-                f"found {name!r}; its build tree {tree} is not whole: {what} ({file.relative_to(tree)}) is not there",
-                hint=f"build it first: {_MAKE if what != 'the configuration' else f'make menuconfig, then {_MAKE}'}",
-            )
+            hint = f"build it first: {_MAKE if what != 'the configuration' else f'make menuconfig, then {_MAKE}'}"
+            lacking = f"{what} ({file.relative_to(tree)}) is not there"
+            raise ConfigError(f"found {name!r}; its build tree {tree} is not whole: {lacking}", hint=hint)
     return tree, image
 
 
@@ -124,7 +112,7 @@ def describe(name: str) -> dict[str, object]:
         config = read_config(tree / ".config")
         image = bootable(tree, image, config)
         with image.open("rb") as opened:
-            begin = opened.read(_BOOT_MARK[0] + len(_BOOT_MARK[1]))
+            begin = opened.read(BOOT_MARK[0] + len(BOOT_MARK[1]))
     except OSError as error:
         path = user_path(named_path(name)[1])
         file = f"{error.filename} " if error.filename and Path(error.filename) != path else "it "
@@ -137,7 +125,7 @@ def describe(name: str) -> dict[str, object]:
         what = f"it was built without {', '.join(f'{option} ({why})' for option, why in lacking.items())}"
         raise ConfigError(f"found {name!r}; {what}", hint=setting_options(tree, lacking))
     # As a vmlinux or a bzImage begins (Documentation/arch/x86/boot.rst).
-    if not (begin.startswith(_ELF) or begin[_BOOT_MARK[0] :] == _BOOT_MARK[1]):
+    if not (begin.startswith(b"\x7fELF") or begin[BOOT_MARK[0] :] == BOOT_MARK[1]):
         raise ConfigError(f"found {name!r}; {image} is no kernel's image", hint=f"build it again: {_MAKE}")
     long_mode = config.get("CONFIG_X86_64") == "y"
     stem = re.sub(r"[^A-Za-z0-9._+-]+", "-", tree.name).strip("-.+_") or "kernel"
@@ -154,19 +142,13 @@ def describe(name: str) -> dict[str, object]:
 
 
 def bootable(tree: Path, image: Path, config: Mapping[str, str]) -> Path:
-    """The file that QEMU can load for ``image``: it starts a vmlinux only by a PVH entry, which few kernels have.
-
-    Without one it is the bzImage, if that is newer than the vmlinux. Raises ConfigError, OSError.
-    """
+    """The file to boot: a vmlinux needs PVH, else a bzImage that is newer. Raises ConfigError, OSError."""
     if image.name != "vmlinux" or config.get("CONFIG_PVH") == "y":
         return image
     compressed = tree / IMAGE
     if not compressed.is_file() or compressed.stat().st_mtime < image.stat().st_mtime:
-        raise ConfigError(
-            f"found {str(image)!r}; it was built without CONFIG_PVH, so only a bzImage of it can boot, and {IMAGE} "
-            "is older or not there",
-            hint=f"build it first: {_MAKE}",
-        )
+        what = f"it was built without CONFIG_PVH, so only a bzImage of it can boot, and {IMAGE} is older or not there"
+        raise ConfigError(f"found {str(image)!r}; {what}", hint=f"build it first: {_MAKE}")
     return compressed
 
 
@@ -176,14 +158,9 @@ def entry_offset(config: Mapping[str, str]) -> int:
     return endbr + (5 if config.get("CONFIG_DYNAMIC_FTRACE") == "y" else 0)
 
 
-# The kernels a guest can run, their origin, and their requirements on the CPU.
-
-Arch = Literal["i386", "x86_64"]
-
 NEWEST = "newest"
 """The version of the newest kernel at hand."""
 
-_PLAIN = "plain"
 _BEFORE = {"nopreempt": ["lazy", "nopreempt"], "kunit": ["autorun", "kunit"]}
 """What stands for a fragment in versions without an entry: the last line that such a kernel can have decides."""
 
@@ -251,7 +228,6 @@ class KernelSpec(Fact):
         return str(self.image)
 
     def unsupported_reason(self, cpu: CpuModel) -> str | None:
-        """Return the reason why this kernel cannot boot on ``cpu``, or None when it can."""
         if self.needs_long_mode and not cpu.long_mode:
             return f"kernel '{self.name}' is 64-bit and CPU '{cpu.name}' is 32-bit"
         if cpu.family < self.cpu_family:
@@ -261,55 +237,25 @@ class KernelSpec(Fact):
         return None
 
 
-class _Version(Fact):
-    source: str
-    without: list[str] = Field(default_factory=list)
-
-
-class _Base(Fact):
-    title: str
-    arch: Arch
-    fragments: list[str]
-    needs_pae: bool = False
-    cpu_family: int = 4
-
-
-class _Variant(Fact):
-    title: str
-    arch: Arch | None = None
-    versions: list[str] | None = None
-    fragments: list[str]
-    patches: list[str] = Field(default_factory=list)
-    files: dict[str, str] = Field(default_factory=dict)
-    entry_offset: int
-
-
-class _Catalogue(Fact):
-    debian: dict[str, dict[str, object]]
-    versions: dict[str, _Version]
-    bases: dict[str, _Base]
-    variants: dict[str, _Variant]
-
-
 @lru_cache(maxsize=1)
 def kernels() -> Mapping[str, KernelSpec]:
     """The catalogue's kernels by name: Debian's, then for each version every base of the lab's own in every variant."""
-    catalogue = _Catalogue.model_validate(read("kernels.yaml"))
-    default = next(iter(catalogue.versions))
-    debian = [{"name": name, "version": default, **fields} for name, fields in catalogue.debian.items()]
-    found = [KernelSpec.model_validate(fields) for fields in debian]
-    for number, version in catalogue.versions.items():
-        suffix = "" if number == default else f"@{number}"
-        for base_name, base in catalogue.bases.items():
-            for variant_name, variant in catalogue.variants.items():
-                if variant.arch in (None, base.arch) and number in (variant.versions or catalogue.versions):
-                    name = base_name if variant_name == _PLAIN else f"{base_name}-{variant_name}"
-                    fields = base.model_dump() | variant.model_dump(exclude={"arch", "versions"}) | version.model_dump()
-                    fields |= {"name": f"{name}{suffix}", "title": f"{base.title}, {variant.title}", "version": number}
-                    fields |= {"fragments": [*base.fragments, *variant.fragments], "patched": variant.versions or []}
-                    fields |= {"patches": _patches_for(number, variant.patches)}
-                    found.append(KernelSpec.model_validate(fields))
-    return MappingProxyType({spec.name: spec for spec in found})
+    debian, versions, bases, variants = read("kernels.yaml").values()
+    default = next(iter(versions))
+    found = [{"name": name, "version": default, **fields} for name, fields in debian.items()]
+    for number, version in versions.items():
+        for base_name, base in bases.items():
+            for variant_name, variant in variants.items():
+                patched = variant.get("versions", [])
+                if variant.get("arch", base["arch"]) == base["arch"] and number in (patched or versions):
+                    name = base_name if variant_name == "plain" else f"{base_name}-{variant_name}"
+                    fields = {**base, **variant, **version, "version": number, "patched": patched}
+                    fields |= {"name": name if number == default else f"{name}@{number}"}
+                    fields |= {"title": f"{base['title']}, {variant['title']}"}
+                    fields |= {"fragments": [*base["fragments"], *variant["fragments"]]}
+                    fields |= {"patches": _patches_for(number, variant.get("patches", []))}
+                    found.append({key: value for key, value in fields.items() if key != "versions"})
+    return named(KernelSpec, {fields["name"]: fields for fields in found})
 
 
 def _patches_for(version: str, names: list[str]) -> list[str]:
@@ -320,10 +266,7 @@ def _patches_for(version: str, names: list[str]) -> list[str]:
 
 
 def kernel(name: str) -> KernelSpec:
-    """Return the catalogue's kernel ``name``, or the user's where it is a path (with a slash in it), or ``NAME=PATH``.
-
-    Raises ConfigError, with the nearest name, or with what is missing at the path.
-    """
+    """The catalogue's kernel ``name``, or a user's by ``PATH`` or ``NAME=PATH``. Raises ConfigError."""
     if is_path(name):
         own = KernelSpec.model_validate(describe(name))
         if own.name in kernels():
@@ -371,33 +314,20 @@ def version_numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
 
-# Which kernels of the catalogue have the options that probes need.
-
-_NAMED_KERNELS = 2
-
-
-class _Options(Fact):
-    groups: dict[str, list[str]]
-    options: dict[str, list[list[str]]]
-
-
 @lru_cache(maxsize=1)
 def kernels_by_option() -> Mapping[str, Sequence[str]]:
     """The kernels that are known to have an option, those to name first in front."""
-    listed = _Options.model_validate(read("kernel_options.yaml")).options
+    listed: dict[str, list[list[str]]] = read("kernel_options.yaml")["options"]
     return {option: [name for group in groups for name in group] for option, groups in listed.items()}
 
 
 def without_option(option: str, needed: Sequence[str], arch: Arch) -> str:
-    """The sentence that a kernel lacks an option, with kernels that have all of the ``needed`` ones.
-
-    They are of its architecture where there are any such.
-    """
+    """The sentence that a kernel lacks an option, naming kernels that have all ``needed`` ones."""
     sentence = f"this kernel was built without {option}"
     known = kernels_by_option()
     having = [known[one] for one in needed if one in known]
     able = [name for name in known.get(option, ()) if all(name in names for names in having)]
-    named = ([name for name in able if kernels()[name].arch == arch] or able)[:_NAMED_KERNELS]
+    named = ([name for name in able if kernels()[name].arch == arch] or able)[:2]
     if not named:
         return sentence
     return f"{sentence}; {' and '.join(named)} {'has' if len(named) == 1 else 'have'} it"

@@ -13,8 +13,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
+from orchestrator.arch import Arch
 from orchestrator.catalog.data import Fact, existing_file, named, read, unknown
-from orchestrator.catalog.kernels import Arch, version_numbers
+from orchestrator.catalog.kernels import version_numbers
 from orchestrator.errors import ConfigError
 from orchestrator.paths import user_path
 

@@ -15,8 +15,6 @@ from pydantic import Field, TypeAdapter, model_validator
 from orchestrator.catalog.data import Fact, read, unknown
 from orchestrator.errors import ConfigError
 
-# The published measurements.
-
 BASELINE_COLUMN = "baseline"
 
 Layout = Literal["list", "mail"]
@@ -66,18 +64,10 @@ class ReferenceTable(Fact):
         return tuple(self.samples or self.published_overheads)
 
     def average(self, column: str) -> float | None:
-        """Return the mean of the column's samples, None where only overheads were published.
-
-        Raises ConfigError for an unknown column.
-        """
         self._check(column)
         return fmean(self.samples[column]) if self.samples else None
 
     def overhead(self, column: str) -> float:
-        """Return the published overhead, or the column's average less the baseline's.
-
-        Raises ConfigError for an unknown column.
-        """
         self._check(column)
         if self.published_overheads:
             return self.published_overheads[column]
@@ -108,8 +98,6 @@ def reference_table(table_id: str) -> ReferenceTable:
         raise ConfigError(unknown("reference table", table_id, reference_tables()))
     return table
 
-
-# The documents' claims, as comparisons that can be computed.
 
 ClaimClock = Literal["instructions", "wall", "modelled"]
 """The clocks that claims are judged on. Only ratios are judged on the modelled one."""

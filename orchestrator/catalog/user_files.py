@@ -11,19 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 from elftools.common.exceptions import ELFError
 
-from orchestrator.catalog.kernels import Arch
+from orchestrator.arch import OF_MACHINE, Arch
 from orchestrator.catalog.probes import unpacking
 from orchestrator.errors import ConfigError
 from orchestrator.paths import user_path
 from orchestrator.program import PROGRAM
 
-# What a module that the user has built says of itself: whether it is one, and its name.
-
-_NAME = re.compile(r"[A-Za-z0-9_]{1,55}")
 _NOT_BUILT = (
     f"it is text: name C code NAME.c, and the lab builds it; or build it first: {PROGRAM} build module ./NAME.c"
 )
@@ -40,7 +37,7 @@ def _elf(stream: BinaryIO) -> Any:
 def named_modinfo(file: Path) -> Mapping[str, str]:
     """What ``modinfo`` returns, of a file that says a module's name. Raises ConfigError for any other."""
     info = modinfo(file)
-    if not _NAME.fullmatch(info.get("name", "")):
+    if not re.fullmatch(r"[A-Za-z0-9_]{1,55}", info.get("name", "")):
         is_object = header(file, "e_type") == "ET_REL"
         kind = "an object file that does not say a module's name" if is_object else "a program or a library"
         raise ConfigError(f"is no kernel module: it is {kind}", where=str(file))
@@ -70,7 +67,6 @@ def header(file: Path, field: str) -> str:
 
 
 def _no_module(file: Path) -> ConfigError:
-    """The error for a file that is no whole ELF file: what it seems to be, and what to do with it."""
     with file.open("rb") as stream:
         begin = stream.read(512)
     what, hint = "is no kernel module", ""
@@ -87,15 +83,11 @@ def _no_module(file: Path) -> ConfigError:
     return ConfigError(what, where=str(file), hint=hint)
 
 
-# What the headers of a user's ELF file say: which CPU it is for, and how it is linked.
-
-_MACHINES: dict[str, Arch] = {"EM_386": "i386", "EM_X86_64": "x86_64"}
 LARGEST = 64 << 20
 """Bytes; it must fit into a guest's memory, which also holds the root file system."""
 
 
-@dataclass(frozen=True)
-class UserElf:
+class UserElf(NamedTuple):
     """An x86 file that can be loaded: ``is_shared`` without fixed addresses, ``has_loader`` where it names one."""
 
     arch: Arch
@@ -104,10 +96,7 @@ class UserElf:
 
 
 def read_user_elf(path: Path, name: str, expected: str) -> UserElf:
-    """Read the headers. Raises ConfigError, with what was ``expected``, for any other file.
-
-    ``name`` is the path as the user wrote it.
-    """
+    """Read the headers. Raises ConfigError, with what was ``expected``, for any other file."""
     try:
         if path.stat().st_size > LARGEST:
             raise ConfigError(f"found {name!r}; it is larger than {LARGEST >> 20} MiB")
@@ -119,12 +108,10 @@ def read_user_elf(path: Path, name: str, expected: str) -> UserElf:
         raise ConfigError(f"found {name!r}; it cannot be read: {error.strerror}") from None
     except DAMAGED:
         raise ConfigError(f"found {name!r}; expected {expected}") from None
-    if machine not in _MACHINES or kind not in ("ET_EXEC", "ET_DYN") or "PT_LOAD" not in segments:
+    if machine not in OF_MACHINE or kind not in ("ET_EXEC", "ET_DYN") or "PT_LOAD" not in segments:
         raise ConfigError(f"found {name!r}; expected {expected}")
-    return UserElf(_MACHINES[machine], kind == "ET_DYN", "PT_INTERP" in segments)
+    return UserElf(OF_MACHINE[machine], kind == "ET_DYN", "PT_INTERP" in segments)
 
-
-# A shared library that a workload is linked with: one of the guest's image by its name, or a user's by its path.
 
 LIBRARY_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,62}\.so(?:\.[0-9][A-Za-z0-9.]{0,14})?"
 """A pattern: ``libc.so.6``. No name of a program point's other file, ``program``, fits it."""
@@ -134,10 +121,7 @@ _EXPECTED = "a C file (.c) or a shared x86 library (.so)"
 
 @dataclass(frozen=True)
 class UserLibrary:
-    """A library by its ``name`` in probe points. ``file`` is None for the image's, ``arch`` where it is not known.
-
-    A C file is compiled for the guest: ``libmine.c`` becomes ``libmine.so``.
-    """
+    """A library by its ``name`` in probe points; ``file`` is None for the image's. A C file is compiled."""
 
     name: str
     file: Path | None
@@ -148,7 +132,6 @@ class UserLibrary:
         return self.file is not None and self.file.suffix == ".c"
 
     def unsupported_reason(self, arch: Arch) -> str | None:
-        """Why a program of ``arch`` cannot be linked with it; None when it can."""
         if self.arch not in (None, arch):
             return f"{self.name} is a library for {self.arch}, and the kernel is for {arch}"
         return None
@@ -176,9 +159,6 @@ def _name(name: str, entry: str) -> str:
     return name
 
 
-# A user's workload, named by the path of its C file or of a static program.
-
-
 @dataclass(frozen=True)
 class UserWorkload:
     """A C file that defines ``workload()`` (``arch`` None: compiled for the guest), or a whole static program."""
@@ -188,7 +168,6 @@ class UserWorkload:
     arch: Arch | None
 
     def unsupported_reason(self, arch: Arch) -> str | None:
-        """Why it cannot run on a kernel of ``arch``; None when it can."""
         if self.arch == "x86_64" and arch == "i386":
             return f"{self.file.name} is a 64-bit program, and the kernel is 32-bit"
         return None
@@ -213,18 +192,8 @@ def _existing(name: str) -> Path:
     return path
 
 
-# The errors that reading a damaged ELF file can raise.
-
 DAMAGED = (
-    ELFError,
-    UnicodeDecodeError,
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    OverflowError,
-    MemoryError,
-    struct.error,
-    zlib.error,
+    *(ELFError, ValueError, LookupError, TypeError, AttributeError, OverflowError, MemoryError),
+    *(struct.error, zlib.error),
 )
 """What pyelftools and struct raise for files that are not what their headers say."""

@@ -11,10 +11,8 @@ from typing import Literal
 
 from pydantic import Field
 
+from orchestrator.arch import Arch
 from orchestrator.catalog.data import Fact, named, read
-from orchestrator.catalog.kernels import Arch
-
-# The system calls by name, with their numbers.
 
 
 class SystemCall(Fact):
@@ -25,7 +23,6 @@ class SystemCall(Fact):
     x86_64: int | None = None
 
     def number(self, arch: Arch, entry: str) -> int | None:
-        """Return its number on the way into a kernel of ``arch`` by ``entry``; None where there is none."""
         return self.x86_64 if arch == "x86_64" and entry != "int80" else self.i386
 
 
@@ -55,40 +52,22 @@ def error_name(number: int) -> str:
     return names.get(number, f"errno {number}")
 
 
-# The meaning of an experiment's words without a catalogue of their own: handlers and clocks.
+def vocabulary() -> Mapping[str, Mapping[str, str]]:
+    """The handlers and the clocks, with what each means, in one line."""
+    return {kind: dict(words) for kind, words in read("vocabulary.yaml").items()}
 
-
-class Vocabulary(Fact):
-    """Words with what each means, in one line."""
-
-    handlers: dict[str, str]
-    clocks: dict[str, str]
-
-
-@lru_cache(maxsize=1)
-def vocabulary() -> Vocabulary:
-    """Return the words."""
-    return Vocabulary.model_validate(read("vocabulary.yaml"))
-
-
-# What a profile may have in it.
 
 ProfilePart = Literal["symbols", "classes", "stacks", "caches", "purposes"]
 """Instructions by symbol; by class, for which QEMU also counts loads, stores and taken branches; by call stack; what
 misses in models of the CPU's caches; what instructions are for."""
 
 
-# What the functions that a probe executes are for.
-
 OTHER = "other"
 """What no purpose claims, the probed calls themselves among it."""
 
 
 class Purpose(Fact):
-    """A purpose: patterns of the names of its functions, in the kernel and in modules by their names.
-
-    ``generated`` is the mechanisms whose generated code is for it.
-    """
+    """Patterns of functions in the kernel and modules, and the mechanisms whose ``generated`` code is for it."""
 
     name: str
     title: str
@@ -98,7 +77,6 @@ class Purpose(Fact):
     generated: list[str] = Field(default_factory=list)
 
     def has(self, function: str, module: str | None) -> bool:
-        """Whether a function of the kernel, or of a module, is for it."""
         if module is None:
             return _matches(function, self.kernel)
         return any(fnmatchcase(module, one) and _matches(function, names) for one, names in self.modules.items())

@@ -8,7 +8,7 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
@@ -16,25 +16,14 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from orchestrator.artifacts.cache import Artifact, BuildContext, Cache, check_folder
-from orchestrator.artifacts.cache_entries import (
-    ALL,
-    Kind,
-    Removal,
-    Verification,
-    Verified,
-    cache_entries,
-    fates,
-    freed,
-    remove,
-)
+from orchestrator.artifacts.cache import Artifact, BuildContext, Cache, check_folder, disk_usage
+from orchestrator.artifacts.cache_entries import ALL, Kind, Removal, cache_entries, remove, set_aside, verified
 from orchestrator.artifacts.images import cached_image, ready_image
 from orchestrator.artifacts.kernel_build import features
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_source import ModuleSource, Value, render_own, templates
 from orchestrator.artifacts.module_source import render as render_module
 from orchestrator.artifacts.modules import build_modules
-from orchestrator.artifacts.remaking import remake
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.benchmarks.calls.preparation import is_wrapper
 from orchestrator.benchmarks.markers.code_size import listing_lines, read_object, size_lines
@@ -51,13 +40,9 @@ from orchestrator.paths import cache_dir
 from orchestrator.probes.point import wrong_point_reason
 from orchestrator.program import PROGRAM
 
-# ``orchestrator cache``: what was fetched and built, how much room it takes, and making some.
-
 cache_app = typer.Typer(help="What was fetched and built.", no_args_is_help=True)
 
-_DAY = 86_400
 _KEEP_DAYS = 30
-_SAY_INTERVAL = 10.0
 
 
 @cache_app.command("show")
@@ -66,18 +51,16 @@ def show_cache() -> None:
     """List the artifacts in the cache with their sizes. Exits with 1 where one cannot be read."""
     check_folder(cache_dir())
     cache = Cache(cache_dir())
-    found: list[Artifact] = []
+    sizes: list[tuple[Artifact, float]] = []
     unreadable: list[LabError] = []
     for place in cache.places():
         try:
             artifact = cache.artifact(place)
+            sizes += [] if artifact is None else [(artifact, disk_usage(place) / 1e6)]
         except LabError as error:
             unreadable.append(error)
-        else:
-            found += [] if artifact is None else [artifact]
-    sizes = [(one, one.size() / 1e6) for one in sorted(found, key=lambda one: (one.kind, one.label, one.key))]
     if sizes:
-        rows = ([a.kind, a.label, a.key, f"{megabytes:.1f}"] for a, megabytes in sizes)
+        rows = sorted([a.kind, a.label, a.key, f"{megabytes:.1f}"] for a, megabytes in sizes)
         print_columns(["kind", "what", "key", "MB"], rows)
     typer.echo(f"{sum(megabytes for _, megabytes in sizes):.1f} MB in {cache.root}")
     if len(unreadable) == 1:
@@ -111,28 +94,19 @@ def prune(
         raise UsageError("--all removes all that is not in use, and --keep-days keeps some of it", hint="leave one out")
     check_folder(cache_dir())
     cache = Cache(cache_dir())
-    unused_since = ALL if everything else time.time() - (_KEEP_DAYS if keep_days is None else keep_days) * _DAY
+    unused_since = ALL if everything else time.time() - (_KEEP_DAYS if keep_days is None else keep_days) * 86_400
     found = cache_entries(cache)
-    decided = fates(found, unused_since, wanted)
-    leaving = [fate.entry for fate in decided if not fate.stays]
+    leaving = [entry for entry in found if entry.kind in wanted and entry.used <= unused_since]
     if dry_run:
-        sizes = freed(leaving)
-        removals = [Removal(entry, size, not entry.in_use()) for entry, size in zip(leaving, sizes, strict=True)]
+        removals = [Removal(entry, disk_usage(entry.path), not entry.in_use()) for entry in leaving]
     else:
         removals = remove(leaving, unused_since)
     done = "would go" if dry_run else "removed"
-    rows = [
-        [
-            *(done if one.is_done else "kept: in use", one.entry.kind, one.entry.label),
-            *(f"{one.size / 1e6:.1f}", _date(one.entry.used)),
-        ]
-        for one in removals
-    ]
-    rows += [
-        [f"kept: {fate.stays}", fate.entry.kind, fate.entry.label, "", _date(fate.entry.used)]
-        for fate in decided
-        if fate.stays
-    ]
+    rows = []
+    for one in removals:
+        state, megabytes = done if one.is_done else "kept: in use", f"{one.size / 1e6:.1f}"
+        date = time.strftime("%Y-%m-%d", time.localtime(one.entry.used)) if one.entry.used else "never"
+        rows.append([state, one.entry.kind, one.entry.label, megabytes, date])
     if rows:
         print_columns(["", "kind", "what", "MB", "last used"], rows)
     verb = "would be freed" if dry_run else "freed"
@@ -145,45 +119,31 @@ def prune(
 @expected_failures
 def verify(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List what is damaged; set nothing aside.")] = False,
-    offline: options.Offline = False,
 ) -> None:
-    """Read every file of every artifact, set aside what is damaged, and make it anew where that needs no experiment.
+    """Read every file of every artifact, and set aside what is damaged. It is made anew when it is needed.
 
     The status is 1 where something was damaged.
     """
     check_folder(cache_dir())
-    context = options.open_context(offline=offline)
-    verification = Verification(context.cache)
-    verified = [*_with_progress(verification.all(), context.say)]
-    rows = []
-    for each in verified:
-        if each.damage is None:
-            continue
-        outcome = "damaged"
-        try:
-            if not dry_run:
-                verification.set_aside(each)
-                outcome = "set aside"  # who needs it makes it anew
-                outcome = "made anew" if remake(context, each.artifact) else outcome
-        except LabError as error:
-            context.say(f"{each.artifact.kind} {each.artifact.label}: {error}")
-        rows.append([outcome, each.artifact.kind, each.artifact.label, each.artifact.key, str(each.damage)])
+    cache = Cache(cache_dir())
+    said, number, rows = time.monotonic(), 0, []
+    for number, (artifact, damage) in enumerate(verified(cache), start=1):
+        if damage is not None:
+            outcome = "damaged"
+            try:
+                if not dry_run:
+                    set_aside(cache, artifact, damage)
+                    outcome = "set aside"
+            except LabError as error:
+                options.say(f"{artifact.kind} {artifact.label}: {error}")
+            rows.append([outcome, artifact.kind, artifact.label, artifact.key, str(damage)])
+        if time.monotonic() - said > 10.0:
+            said = time.monotonic()
+            options.say(f"{number} artifacts are verified, now {artifact.kind}")
     if rows:
         print_columns(["", "kind", "what", "key", "damage"], rows)
-    new = sum(each.is_new for each in verified)
-    recorded = f"; {new} of earlier versions recorded as they are" if new else ""
-    typer.echo(f"{len(rows)} of {len(verified)} artifacts damaged in {context.cache.root}{recorded}")
+    typer.echo(f"{len(rows)} of {number} artifacts damaged in {cache.root}")
     raise typer.Exit(1 if rows else 0)
-
-
-def _with_progress(verified: Iterator[Verified], say: Callable[[str], None]) -> Iterator[Verified]:
-    """Say every ten seconds how far it is."""
-    said = time.monotonic()
-    for number, each in enumerate(verified, start=1):
-        yield each
-        if time.monotonic() - said > _SAY_INTERVAL:
-            said = time.monotonic()
-            say(f"{number} artifacts are verified, now {each.artifact.kind}")
 
 
 def _kind(name: str) -> Kind:
@@ -195,12 +155,6 @@ def _kind(name: str) -> Kind:
         raise UsageError(unknown("kind", name, list(names)))
     return Kind(name)
 
-
-def _date(used: float) -> str:
-    return time.strftime("%Y-%m-%d", time.localtime(used)) if used else "never"
-
-
-# ``orchestrator kernel``: kernels built from source, and the features of each kernel.
 
 kernel_app = typer.Typer(help="Kernels: build them, see what they can do.", no_args_is_help=True)
 
@@ -253,8 +207,6 @@ def show_kernels(
             rows.append([spec.name, "not here yet", *("" for _ in columns)])
     print_columns(["kernel", "release", *columns], rows)
 
-
-# ``orchestrator image``: the disks that guests with a whole Debian start from.
 
 image_app = typer.Typer(help="Disk images: build them, see what is in them.", no_args_is_help=True)
 
@@ -315,8 +267,6 @@ def show_images(
             rows.append([*facts, f"{megabytes:.1f}", str(len(found.packages)), found.tree[:12], recipe.title])
     print_columns(["image", "arch", "init", "MB", "packages", "files", ""], rows)
 
-
-# ``orchestrator kmod``: the probe modules, as source or built.
 
 _PLACE = re.compile(r"([A-Za-z0-9_.]+)\+(0x[0-9a-fA-F]{1,8}|[1-9][0-9]{0,8}|0)")
 
@@ -403,7 +353,6 @@ def size(
 
 
 def _check(template: str, symbol: str | None, out: Path | None) -> None:
-    """Raise UsageError or ConfigError for what cannot be, before anything is fetched or made."""
     if is_path(template):
         if find_module(template).suffix == ".ko":
             hint = f"a guest loads it as it is: {PROGRAM} exec --module {shlex.quote(template)} -- COMMAND"
@@ -445,5 +394,4 @@ def _source(template: str, spec: KernelSpec, symbol: str | None, offset: int | N
 
 
 def _usual_symbol(spec: KernelSpec) -> str:
-    """The function that a probe goes to where none is named."""
     return benchmarks()["gtodbench"].symbols[spec.arch]["auto"]

@@ -116,12 +116,12 @@ _CATALOGUE: Mapping[str, Listing] = {
         ("name", "title", "mechanism", "int3_per_hit", "published_as"),
         lambda: [(p.name, p.title, p.mechanism, p.int3_per_hit, p.column) for p in probes().values()],
     ),
-    "handlers": Listing(("name", "what_a_hit_does"), lambda: vocabulary().handlers.items()),
+    "handlers": Listing(("name", "what_a_hit_does"), lambda: vocabulary()["handlers"].items()),
     "benchmarks": Listing(
         ("name", "title", "system_call_entries", "kind"),
         lambda: [(name, b.title, b.entries, kind.name) for kind in kinds() for name, b in kind.benchmarks().items()],
     ),
-    "clocks": Listing(("name", "counts"), lambda: vocabulary().clocks.items()),
+    "clocks": Listing(("name", "counts"), lambda: vocabulary()["clocks"].items()),
     "references": Listing(
         ("id", "title", "cpu", "handler", "unit", "columns"),
         lambda: [(t.id, t.title, t.cpu, t.handler, t.unit, t.columns) for t in reference_tables().values()],

@@ -21,8 +21,7 @@ from orchestrator.artifacts.boot_files import unsupported_reason as disks_unsupp
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_source import templates
-from orchestrator.artifacts.modules import Module
-from orchestrator.artifacts.user_modules import check_parameter_names, takes_values, user_modules
+from orchestrator.artifacts.modules import Module, check_parameter_names, takes_values, user_modules
 from orchestrator.catalog.cpus import cpu as cpu_model
 from orchestrator.catalog.cpus import cpus
 from orchestrator.catalog.data import similar_file, unknown

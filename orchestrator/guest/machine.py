@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
+from orchestrator.arch import QEMU
 from orchestrator.catalog.cpus import CpuCaches, CpuModel
 from orchestrator.catalog.data import Fact, read
 from orchestrator.errors import HostError, UsageError
@@ -20,8 +21,6 @@ from orchestrator.process import run
 from orchestrator.program import PROGRAM
 
 # Which QEMU is on this host? Its version, and the CPU models that it has.
-
-QEMU = "qemu-system-x86_64"
 
 OLDEST_QEMU = (7, 0)
 """The first release with the pinned machine type."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from orchestrator.arch import CALL, INT3, JMP
 from orchestrator.catalog.probes import Mechanism, ProbeKind, Site
 from orchestrator.errors import EvidenceError, OtherMechanism
 from orchestrator.guest.guest import Guest
@@ -26,7 +27,7 @@ UNSIGNED = 1 << 13
 """The kernel's taint bits for modules that are not part of it and not signed (Documentation/admin-guide)."""
 
 JUMP_BYTES = 5
-_INT3, _CALL, _JMP, _SHORT = 0xCC, 0xE8, 0xE9, 0xEB
+_SHORT = 0xEB
 
 MISSED_RETURNS = (
     "the kernel follows the returns of a limited number of threads at a time (maxactive): probe a function in which "
@@ -44,16 +45,16 @@ class _Look(NamedTuple):
 
 
 _LOOKS: dict[tuple[Site, Mechanism], _Look] = {
-    ("kprobe", "int3"): _Look("int3", [_INT3]),
-    ("kprobe", "jump"): _Look("the kernel's jump optimisation", [_JMP], "[OPTIMIZED]"),
-    ("kprobe", "detour"): _Look("int3, waiting to be optimised", [_INT3], "[OPTIMIZED]"),
-    ("kprobe", "ftrace"): _Look("the function tracer", [_CALL], "[FTRACE]"),
-    ("kprobe", "jmp"): _Look("a djprobe's own jump", [_JMP]),
-    ("ftrace", "ftrace"): _Look("the function tracer", [_CALL], "[TRACED]"),
-    ("ftrace", "direct"): _Look("a direct call", [_CALL, _JMP], "[TRACED]"),
-    ("tracepoint", "tracepoint"): _Look("a static branch that is taken", [_JMP, _SHORT], "[ENABLED]"),
+    ("kprobe", "int3"): _Look("int3", [INT3]),
+    ("kprobe", "jump"): _Look("the kernel's jump optimisation", [JMP], "[OPTIMIZED]"),
+    ("kprobe", "detour"): _Look("int3, waiting to be optimised", [INT3], "[OPTIMIZED]"),
+    ("kprobe", "ftrace"): _Look("the function tracer", [CALL], "[FTRACE]"),
+    ("kprobe", "jmp"): _Look("a djprobe's own jump", [JMP]),
+    ("ftrace", "ftrace"): _Look("the function tracer", [CALL], "[TRACED]"),
+    ("ftrace", "direct"): _Look("a direct call", [CALL, JMP], "[TRACED]"),
+    ("tracepoint", "tracepoint"): _Look("a static branch that is taken", [JMP, _SHORT], "[ENABLED]"),
     ("hook", "pointer"): _Look("a pointer", None),
-    ("program", "int3"): _Look("a uprobe's int3", [_INT3]),
+    ("program", "int3"): _Look("a uprobe's int3", [INT3]),
 }
 
 
@@ -73,7 +74,7 @@ class Observation:
 
     @property
     def jump_target(self) -> int | None:
-        if self.live[0] not in (_CALL, _JMP):
+        if self.live[0] not in (CALL, JMP):
             return None
         return JUMP_BYTES + int.from_bytes(self.live[1:JUMP_BYTES], "little", signed=True)
 
@@ -141,7 +142,7 @@ def check_armed(kind: ProbeKind, point: ProbePoint, seen: Observation, when: str
     opened = seen.live != point.original if look.first is None else seen.live[0] in look.first
     if flags != look.flags or not opened:
         # One kprobe with an int3, as all are armed that the kernel does not mark to be optimised.
-        is_breakpoint = kind.site == "kprobe" and seen.probes == 1 and seen.live[0] == _INT3 and not flags
+        is_breakpoint = kind.site == "kprobe" and seen.probes == 1 and seen.live[0] == INT3 and not flags
         raise (OtherMechanism if is_breakpoint else EvidenceError)(
             f"{when}, {point.name} is not armed by {look.described}: its bytes are {seen.live[:6].hex(' ')} "
             f"and the kernel lists it {f'as {flags}' if flags else 'without a flag'}; that is {_described(kind, seen)}"
@@ -152,7 +153,7 @@ def check_armed(kind: ProbeKind, point: ProbePoint, seen: Observation, when: str
     if kind.is_traced and (seen.traced is None or seen.traced.users != 1):
         raise EvidenceError(f"{when}, the function tracer has {_users(seen)} users of {point.symbol}, not one")
     # BPF trampolines that call the function are jumped to since Linux 6.19 (DYNAMIC_FTRACE_WITH_JMP).
-    if kind.mechanism == "direct" and seen.traced is not None and seen.traced.jumps != (seen.live[0] == _JMP):
+    if kind.mechanism == "direct" and seen.traced is not None and seen.traced.jumps != (seen.live[0] == JMP):
         listed = "a jump" if seen.traced.jumps else "a call"
         live = seen.live[:JUMP_BYTES].hex(" ")
         raise EvidenceError(f"{when}, the kernel lists {listed} at {point.symbol}, and there is {live}")

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, get_args
 
+from orchestrator.arch import Arch
 from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import Value
 from orchestrator.catalog.data import unknown
-from orchestrator.catalog.kernels import Arch, without_option
+from orchestrator.catalog.kernels import without_option
 from orchestrator.catalog.probes import RecorderKind, RecorderName, standard_events
 from orchestrator.errors import EvidenceError, UsageError
 

@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from orchestrator.arch import CALL
 from orchestrator.catalog.data import nearest
 from orchestrator.errors import CommandFailed, EvidenceError, PlaceRefused
 from orchestrator.guest.channel import kernel_value, whole_number
@@ -338,6 +339,6 @@ def _called_at(guest: Guest, symbols: Symbols, address: int) -> str:
     code = guest.read_memory(address, CALL_BYTES)
     target = address + CALL_BYTES + int.from_bytes(code[1:], "little", signed=True)
     names = symbols.names(target)
-    if code[0] != 0xE8 or not names:
+    if code[0] != CALL or not names:
         raise EvidenceError(f"the function tracer's own call at {address:#x} is {code.hex(' ')}, and leads nowhere")
     return next((name for name in (KPROBES_HANDLER, ALL_USERS) if name in names), min(names))

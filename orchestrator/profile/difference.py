@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import TypeAdapter
 
+from orchestrator.arch import ARCHITECTURES
 from orchestrator.artifacts.machine_code import decoded, disassembled
 from orchestrator.catalog.data import nearest, read
 from orchestrator.errors import UsageError
@@ -30,9 +31,6 @@ from orchestrator.results.stored_profile import (
     symbol_difference,
     symbol_pairs,
 )
-
-WORDS = {"i386": 4, "x86_64": 8}
-"""Bytes of an address."""
 
 # Capstone writes numbers below ten without 0x. None of them is an absolute address.
 _NUMBER = re.compile(r"(?P<rip>rip (?=[+-] [0-9]))?(?P<sign>[+-] ?)?(?<!\w)(?P<number>0x[0-9a-f]+|(?<=rip . )[0-9])\b")
@@ -104,7 +102,7 @@ class CodeOfProfile:
     def __init__(self, profile: CellProfile) -> None:
         self._names = profile.names
         self._arch = profile.arch
-        self._word = WORDS[profile.arch]
+        self._word = ARCHITECTURES[profile.arch].word
         starts = [symbol.address for symbol in profile.symbols if symbol.place == "kernel"]
         self._kernel_start = min(starts, default=1 << 8 * self._word) & -(16 << 20)
 
@@ -328,7 +326,7 @@ def per_call(profile: CellProfile) -> Mapping[str, Fraction]:
     if profile.has_details:
         names += [LOADS, STORES, TAKEN]
     sums: Counter[str] = Counter()
-    word = WORDS[profile.arch]
+    word = ARCHITECTURES[profile.arch].word
     for one in profile.instructions:
         classes, is_branch = _classes(one.code, word)
         sums.update(dict.fromkeys(classes, one.executed))

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from orchestrator.catalog.kernels import Arch
+from orchestrator.arch import ARCHITECTURES, Arch
 from orchestrator.errors import EvidenceError
 from orchestrator.probes.symbols import ModuleCode, ModuleMemory, Symbols
 from orchestrator.profile.counts import Code, Counts, Stack
-from orchestrator.profile.difference import WORDS, operands
+from orchestrator.profile.difference import operands
 from orchestrator.results.stored_profile import Instruction, InstructionMisses, Misses, Place, SymbolProfile
 
 _RETPOLINE = "__x86_indirect_thunk"
@@ -82,7 +82,7 @@ class Places:
 
     def names(self, codes: Iterable[Code]) -> dict[str, dict[int, str]]:
         """The functions that instructions jump or refer to, by module and address, as a profile has them."""
-        word = WORDS[self.arch]
+        word = ARCHITECTURES[self.arch].word
         behind = 1 << 8 * word
         found: dict[str, dict[int, str]] = defaultdict(dict)
         for address, code in codes:

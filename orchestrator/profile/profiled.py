@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
 
+from orchestrator.arch import INT3
 from orchestrator.artifacts.boot_files import FOLDER
 from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.cpus import CpuCaches
@@ -21,7 +22,6 @@ from orchestrator.profile.places import OwnModule, Places, listed_code, made_at,
 from orchestrator.results.contract import ProfileEvidence, valid_result
 from orchestrator.results.stored_profile import CellProfile, Unit, write_profile
 
-_INT3 = "cc"
 _MODULES, _SECTIONS = f"{FOLDER}/modules", f"{FOLDER}/sections"
 """In a guest that works alone: what steps.sh keeps of the module while it is loaded."""
 _SECTIONS_MAX = 64 << 10
@@ -170,7 +170,7 @@ def stored(profile: CellProfile, file: Path, work: counts.CountedWork | None = N
         sha256=write_profile(profile, file),
         calls=profile.calls,
         instructions=profile.executed,
-        int3=sum(one.executed for one in profile.instructions if one.code == _INT3),
+        int3=sum(one.executed for one in profile.instructions if one.code == f"{INT3:02x}"),
         repetitions=profile.repetitions if work is None else None,
         ticks=None if work is None else work.ticks,
         faults=0 if work is None else work.faults,

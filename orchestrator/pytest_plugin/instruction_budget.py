@@ -37,8 +37,9 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from orchestrator.arch import ARCHITECTURES
 from orchestrator.artifacts.cache import BuildContext, Cache, digest
-from orchestrator.artifacts.compiler import workload_program
+from orchestrator.artifacts.compiler import compiled_workload
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.benchmarks.calls.call_programs import Argument, Calls, parse_runs, system_call, user_function
@@ -237,7 +238,6 @@ _CALLS = 1000
 _REPEATS = 4
 _RUNS = 8
 _LIMIT = 600.0
-_WORD_SIZES = {"i386": 4, "x86_64": 8}
 _CLOCKSOURCE_FILE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 _SETTLING_LIMIT = 180.0
 
@@ -360,7 +360,7 @@ class InstructionBudget:
             raise UnsupportedError(f"kernel {self.kernel.spec.name} has no system call {call}")
         usual: Sequence[Argument] = next((one.arguments for one in benchmarks().values() if one.call == call), ())
         words = checked.arguments or usual
-        calls = system_call(number, words, entry="auto", word_size=_WORD_SIZES[arch], calls=_CALLS)
+        calls = system_call(number, words, entry="auto", word_size=ARCHITECTURES[arch].word, calls=_CALLS)
         return self._held(label or call, _counted(self.guest, self.kernel, replace(calls, expected=checked.expect)))
 
     def function(self, path: str, *, label: str | None = None, expect: str | int | None = None) -> float:
@@ -369,7 +369,7 @@ class InstructionBudget:
         ``expect``: what each system call of it must return. One that always fails is a BudgetWarning without it.
         """
         file = self.guest.folder / path
-        calls = user_function(workload_program(self.workshop, self.kernel.spec.arch, file), calls=_CALLS)
+        calls = user_function(compiled_workload(self.workshop, self.kernel.spec.arch, file).file, calls=_CALLS)
         if expect is not None:
             calls = replace(calls, expected=_checked({"name": "workload", "file": str(file)}, expect).expect)
         return self._held(label or path, _counted(self.guest, self.kernel, calls))

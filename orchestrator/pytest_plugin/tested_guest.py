@@ -18,7 +18,7 @@ from typing import TextIO
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import Value
-from orchestrator.artifacts.user_modules import check_parameter_names, user_modules
+from orchestrator.artifacts.modules import check_parameter_names, user_modules
 from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestError, GuestExit, GuestHang, HostError, UsageError
 from orchestrator.guest.channel import COMMAND_LIMIT, Stream

@@ -21,6 +21,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, StringConstraints, ValidationError, model_validator
 
+from orchestrator.arch import Arch
 from orchestrator.catalog.cpus import CacheName
 from orchestrator.errors import LabError, UsageError
 from orchestrator.program import PROGRAM
@@ -175,7 +176,7 @@ class CellProfile(Record):
     """
 
     cell: CellId
-    arch: Literal["i386", "x86_64"]
+    arch: Arch
     calls: Annotated[int, Field(ge=1)]
     unit: Unit = "call"
     has_details: bool

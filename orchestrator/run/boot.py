@@ -22,9 +22,8 @@ from orchestrator.artifacts.diagnostics import warning_note
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_files import loaded_files, missing_module_reason
 from orchestrator.artifacts.module_source import ModuleSource
-from orchestrator.artifacts.modules import Module, build_modules
+from orchestrator.artifacts.modules import Module, build_modules, check_parameter_names, prebuilt
 from orchestrator.artifacts.sources import OwnSource, own_file, own_line
-from orchestrator.artifacts.user_modules import check_parameter_names, prebuilt
 from orchestrator.catalog.images import SUFFIX
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import PREFIX, ProbeKind, written

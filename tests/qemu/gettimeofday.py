@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
+from orchestrator.arch import Arch
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.benchmarks.calls.call_programs import Calls, system_call
-from orchestrator.catalog.kernels import Arch
 from orchestrator.catalog.words import system_calls
 
 

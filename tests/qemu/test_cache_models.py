@@ -11,7 +11,7 @@ import pytest
 from experiment_boot import artifacts_of, boot_of_calls
 
 from orchestrator.artifacts.cache import BuildContext, Cache
-from orchestrator.artifacts.compiler import workload_program
+from orchestrator.artifacts.compiler import compiled_workload
 from orchestrator.benchmarks.calls.call_programs import user_function
 from orchestrator.catalog.cpus import cpu_caches
 from orchestrator.paths import cache_dir
@@ -61,7 +61,7 @@ def misses(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Counter[str
         probes=["none"],
         profile=["caches"],
     )
-    program = user_function(workload_program(context, "i386", PATTERNS), calls=CALLS)
+    program = user_function(compiled_workload(context, "i386", PATTERNS).file, calls=CALLS)
     directory = tmp_path_factory.mktemp("patterns")
     with ready_guest(context, artifacts_of(context, boot), directory, "guest") as ready:
         program.prepare(ready.guest)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from experiment_boot import boot_of, measured_call, prepared_for
+from static_programs import compile_program
 
 from orchestrator.artifacts.cache import BuildContext, Cache
-from orchestrator.artifacts.compiler import compile_program
 from orchestrator.errors import EvidenceError
 from orchestrator.paths import cache_dir
 from orchestrator.results.contract import CellRecord

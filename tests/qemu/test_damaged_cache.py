@@ -58,15 +58,3 @@ def test_a_damaged_kernel_is_not_booted(copy: Path, tmp_path: Path) -> None:
     assert damage in done.stderr
     assert "error: lab-i386-up is not in the cache" in done.stderr
     assert "hint: run once without --offline" in done.stderr
-
-
-def test_verifying_makes_anew_what_is_damaged(copy: Path, tmp_path: Path) -> None:
-    (file,) = copy.glob("initramfs/*/initramfs.cpio")
-    whole = file.read_bytes()
-    file.write_bytes(b"")
-    command = CommandLine(tmp_path, {"ORCHESTRATOR_CACHE": str(copy)})
-    first, second = (command.run("cache", "verify", "--offline") for _ in range(2))
-    assert (first.returncode, second.returncode) == (1, 0), first.stderr
-    assert first.stdout.splitlines()[1].startswith("made anew  initramfs  initramfs of lab-i386-up  ")
-    assert second.stdout == f"0 of 2 artifacts damaged in {copy}\n"
-    assert file.read_bytes() == whole

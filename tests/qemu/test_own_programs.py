@@ -11,9 +11,9 @@ import pytest
 from djprobe_trial import insert
 from experiment_boot import artifacts_of, boot_of_calls, measured_call
 from module_maker import ModuleMaker
+from static_programs import compile_program
 
 from orchestrator.artifacts.cache import BuildContext
-from orchestrator.artifacts.compiler import compile_program
 from orchestrator.errors import EvidenceError
 from orchestrator.probes.symbols import Symbols
 from orchestrator.results.contract import CellRecord

@@ -14,9 +14,9 @@ from command_line import CommandLine
 from elsewhere import ELSEWHERE
 from experiment_boot import boot_of, measured_call, prepared_for
 from module_maker import ModuleMaker
+from static_programs import compile_program
 
 from orchestrator.artifacts.cache import BuildContext, Cache
-from orchestrator.artifacts.compiler import compile_program
 from orchestrator.artifacts.module_source import render_own
 from orchestrator.errors import LabError
 from orchestrator.paths import cache_dir

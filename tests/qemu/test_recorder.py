@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import pytest
 from module_maker import ModuleMaker
 
+from orchestrator.arch import Arch
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import ModuleSource, render
 from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.system import measurement as recording_cells
-from orchestrator.catalog.kernels import Arch
 from orchestrator.catalog.probes import recorder_kinds, standard_events
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest

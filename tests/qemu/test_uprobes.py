@@ -12,7 +12,7 @@ from elsewhere import ELSEWHERE
 from experiment_boot import boot_of_calls, measured_call, prepared_for
 
 from orchestrator.artifacts.cache import BuildContext
-from orchestrator.artifacts.compiler import bpf_tool, workload_program
+from orchestrator.artifacts.compiler import bpf_tool, compiled_workload
 from orchestrator.artifacts.program_code import find_in_program
 from orchestrator.benchmarks.calls.call_programs import COUNTED_CALLS, OWN_PROGRAM, Calls, user_function
 from orchestrator.catalog.probes import Handler, probes
@@ -118,7 +118,7 @@ def order(records: Mapping[tuple[str, Handler], CellRecord], handler: Handler) -
 @pytest.fixture
 def program(workshop: BuildContext) -> Path:
     """The compiled workload."""
-    return workload_program(workshop, "x86_64", INNER)
+    return compiled_workload(workshop, "x86_64", INNER).file
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from typing import Literal
 
 from pydantic import Field
 
+from orchestrator.arch import Arch
 from orchestrator.catalog import probes as catalogue
 from orchestrator.catalog.data import Fact, named, read
-from orchestrator.catalog.kernels import Arch
 from orchestrator.catalog.probes import ProbeKind, probes
 
 # The benchmarks that make calls, and the kernel function that each enters.

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.arch import Arch
 from orchestrator.artifacts.compiler import LIBRARIES
 from orchestrator.artifacts.program_code import SharedLibrary
 from orchestrator.benchmarks.calls.benchmarks import Buffer
@@ -28,7 +29,6 @@ from orchestrator.benchmarks.calls.workload import (
     named,
     together,
 )
-from orchestrator.catalog.kernels import Arch
 from orchestrator.catalog.words import LARGEST, system_calls
 from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.guest.guest import Guest

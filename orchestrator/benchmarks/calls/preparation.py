@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
+from orchestrator.arch import ARCHITECTURES
 from orchestrator.artifacts.bpf_objects import BpfObject, bpf_object
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import bpf_tool, compiled_workload
@@ -313,8 +314,6 @@ def _behind_nop(kernel: Kernel, kind: ProbeKind) -> bool:
 
 _Made = TypeVar("_Made")
 
-_WORD_SIZES = {"i386": 4, "x86_64": 8}
-
 
 @dataclass(frozen=True)
 class CallSetup:
@@ -513,6 +512,6 @@ def _workload(kernel: Kernel, cell: CallCell, program: _Program | None) -> Workl
     number = call_number(kernel, cell)
     assert number is not None
     arguments = task.arguments or benchmarks()[cell.benchmark].arguments
-    word_size = _WORD_SIZES[kernel.spec.arch]
+    word_size = ARCHITECTURES[kernel.spec.arch].word
     calls = system_call(number, arguments, entry=task.entry, word_size=word_size, calls=task.calls, hits=task.hits)
     return replace(calls, expected=task.expected)

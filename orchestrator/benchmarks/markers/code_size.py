@@ -16,8 +16,8 @@ from elftools.elf.relocation import RelocationSection
 from elftools.elf.sections import SymbolTableSection
 from rich.text import Text
 
+from orchestrator.arch import OF_MACHINE, Arch
 from orchestrator.benchmarks.markers.rows import marker_benchmarks
-from orchestrator.catalog.kernels import Arch
 from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.errors import ConfigError, EvidenceError
 from orchestrator.report.sheet import Grid, Row
@@ -27,7 +27,6 @@ from orchestrator.report.sheet import Grid, Row
 _LARGEST = 16 << 20
 _LARGEST_VARIABLE = 4096
 """Bytes of a variable that are searched for pointers."""
-_ARCHITECTURES: Mapping[str, Arch] = {"EM_386": "i386", "EM_X86_64": "x86_64"}
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ def read_object(file: Path) -> ObjectFile:
 
 
 def _read(elf: Any, file: Path) -> ObjectFile:
-    arch = _ARCHITECTURES.get(elf["e_machine"])
+    arch = OF_MACHINE.get(elf["e_machine"])
     table = elf.get_section_by_name(".symtab")
     if arch is None or elf["e_type"] != "ET_REL" or not isinstance(table, SymbolTableSection):
         raise ConfigError("is no relocatable object of x86", where=str(file))

@@ -12,6 +12,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, ValidationInfo
 
+from orchestrator.arch import JMP
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import render
@@ -173,7 +174,7 @@ _SIZES = {"immediate": 2, "flag": 1}
 _LOOKED_AT = 5
 """Bytes of the other places: as long as a jump."""
 _UNCONNECTED = {"immediate": b"\xb0\x00", "flag": b"\x00"}
-_JUMPS = (0xE9, 0xEB)
+_JUMPS = (JMP, 0xEB)
 _NOP = (0x0F, 0x66, 0x3E)
 _FEWEST_SAMPLES = 2
 """The check that samples are equal needs two."""

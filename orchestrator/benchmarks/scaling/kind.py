@@ -17,6 +17,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator
 
+from orchestrator.arch import ARCHITECTURES, Arch
 from orchestrator.artifacts.boot_files import unattended_scripts
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernel_build import MAINLINE_HASH_BITS
@@ -33,7 +34,6 @@ from orchestrator.benchmarks.scaling.outputs import (
 )
 from orchestrator.benchmarks.scaling.rows import LOAD_BENCHMARK, LOOKUPS, kprobe_cache, scaling_row
 from orchestrator.catalog.cpus import CacheName, cpu_caches
-from orchestrator.catalog.kernels import Arch
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.catalog.words import ProfilePart
 from orchestrator.errors import BuildError, EvidenceError, UnsupportedError
@@ -150,8 +150,6 @@ def functions(listing: bytes) -> list[int]:
 
 # The files that each script of many probes needs besides its module, and the reader of its output.
 
-_WORDS: Mapping[Arch, str] = {"i386": "<I", "x86_64": "<Q"}
-
 
 def scaling_files(
     script: str, lists: KernelFunctions, arch: Arch, probes: int, seed: int
@@ -176,7 +174,7 @@ def scaling_files(
 
 
 def _binary(sites: Sequence[int], arch: Arch) -> bytes:
-    word = struct.Struct(_WORDS[arch])
+    word = struct.Struct(ARCHITECTURES[arch].pointer)
     for site in sites:
         if site >> 8 * word.size:
             raise EvidenceError(f"the guest's kernel lists a function at {site:#x}, where {arch} has no memory")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from orchestrator.arch import Arch
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import ModuleSource, render, render_own
@@ -22,7 +23,7 @@ from orchestrator.benchmarks.system.work import (
     system_work,
     warm_reports,
 )
-from orchestrator.catalog.kernels import Arch, kernels
+from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import BASELINE, RecorderKind, probe_kind, recorder_kinds
 from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.guest.guest import Guest, at_rest

@@ -23,7 +23,7 @@ from orchestrator.artifacts.boot_files import (
 )
 from orchestrator.artifacts.cache import Artifact, BuildContext
 from orchestrator.artifacts.images import EPOCH, PackedImage, ready_image
-from orchestrator.artifacts.kernel_source import PackedSource, build_source
+from orchestrator.artifacts.kernel_build import PackedSource, build_source
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import module_content, unpacked_name, with_dependencies
 from orchestrator.benchmarks.system.workloads import system_workloads

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal
 
+from orchestrator.arch import Arch
 from orchestrator.catalog.data import Fact, named, read
-from orchestrator.catalog.kernels import Arch
 from orchestrator.catalog.probes import BASELINE
 
 

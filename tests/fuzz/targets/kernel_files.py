@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from fuzz.scratch import file, folder
-from orchestrator.artifacts.kernel_code import RETPOLINES, KernelCode, code_of_tree, find_symbols, write_code
+from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree, find_symbols, write_code
 from orchestrator.artifacts.kernels import extract, flat_image
 from orchestrator.artifacts.machine_code import entry_offset
 from orchestrator.artifacts.module_files import module_info
-from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.modules import Module, check_parameter_names
 from orchestrator.artifacts.program_code import find_in_library, find_in_program
-from orchestrator.artifacts.user_modules import check_parameter_names
 from orchestrator.benchmarks.markers.code_size import read_object
 from orchestrator.catalog.user_files import find_workload, modinfo
 from orchestrator.errors import LabError
@@ -52,7 +51,7 @@ def read_vmlinux(data: bytes) -> None:
         for symbol in ("getpid", "getuid"):
             wrong_point_reason(code, symbol, 3)
             entry_offset(code, symbol)
-        code.sites(RETPOLINES)
+        code.is_patched(0, 1 << 64)
         marker_code(code)
     packaged = folder() / "packaged"
     packaged.mkdir(exist_ok=True)

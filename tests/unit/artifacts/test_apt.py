@@ -9,7 +9,6 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -226,26 +225,6 @@ def check_limping_archive(folder: str, home: str) -> None:
     assert printed == []
 
 
-def check_pin_of_an_earlier_version(folder: str, home: str) -> None:
-    """Records without suites are looked up: a package of another release than the guests' is chosen anew."""
-    context, root, _ = bench(folder, home)
-    root.refresh()
-    known = asdict(root.show("lab-tool", "i386"))
-    del known["suite"]
-    foreign = {**known, "version": "3.0-1", "sha256": "3" * 64}
-    pin = context.cache.root / "pins/tools.json"
-    pin.parent.mkdir()
-    for record, version in ((known, "1.10-1"), (foreign, "1.10-1")):
-        inputs = {"packages": {"lab-tool:i386": [record["version"], record["sha256"]]}}
-        context.cache.obtain("debian", inputs, "tools", lambda place: (place / "earlier").touch())
-        pin.write_text(json.dumps([record]))
-        offline = unpacked_packages(BuildContext(context.cache, offline=True), "tools", "i386", lambda root: [])
-        assert versions(offline) == {"lab-tool:i386": record["version"]}
-        found = unpacked_packages(context, "tools", "i386", lambda root: [root.show("lab-tool", "i386")])
-        assert versions(found) == {"lab-tool:i386": version}
-        assert origins(context, "tools") == {"lab-tool:i386": f"{version} (bookworm)"}
-
-
 def check_suites_are_recorded(folder: str, home: str) -> None:
     context, _, _ = bench(folder, home)
     unpacked_packages(context, "tools", "i386", lambda root: [root.show(*w) for w in WANTED])
@@ -358,7 +337,6 @@ def check_no_mirror(folder: str, home: str) -> None:
     [
         "check_show_and_download",
         "check_pin",
-        "check_pin_of_an_earlier_version",
         "check_system",
         "check_impossible_system",
         "check_damaged_package",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.artifacts.kernel_source import build_source_choice, link_chosen
+from orchestrator.artifacts.kernel_build import build_source_choice, link_chosen
 from orchestrator.catalog.kernels import kernels
 
 

@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 
 from orchestrator import program
 from orchestrator.artifacts import images as image_build
-from orchestrator.artifacts.cache import BuildContext, Cache, digest
+from orchestrator.artifacts.cache import BuildContext, Cache, digest, release
 from orchestrator.artifacts.cache_entries import ALL, Kind, cache_entries
-from orchestrator.artifacts.debian import Package, inputs_of
+from orchestrator.artifacts.debian import Package, inputs_of, pin_of
 from orchestrator.artifacts.images import _namespace, cached_image, index, ready_image, system_packages
 from orchestrator.catalog.images import ImageRecipe, image, images
 from orchestrator.cli.main import app
@@ -125,7 +125,7 @@ def test_a_path_that_is_no_recipe_is_refused(name: str, tmp_path: Path, monkeypa
 
 def put_in(cache: Cache, recipe: ImageRecipe) -> Path:
     """An image as an earlier run left it, and the record of what was chosen for it. Returns the record."""
-    pin = system_packages(recipe).pin(BuildContext(cache))
+    pin = pin_of(BuildContext(cache), system_packages(recipe).name)
     pin.parent.mkdir(parents=True, exist_ok=True)
     pin.write_text(json.dumps([asdict(package) for package in CHOSEN]))
 
@@ -172,6 +172,19 @@ def test_an_image_in_use_is_not_pruned(tmp_path: Path) -> None:
     assert found.in_use()
     assert not found.remove(ALL)
     assert cached_image(BuildContext(cache, offline=True), recipe) is not None
+
+
+def test_the_packages_of_an_image_that_is_used_are_not_pruned(tmp_path: Path) -> None:
+    cache, recipe = Cache(tmp_path / "cache"), image("debian-i386")
+    pin = put_in(cache, recipe)
+    name = system_packages(recipe).name
+    archive = cache.obtain("archives", inputs_of(CHOSEN), name, lambda folder: (folder / "Packages").touch())
+    for file in (archive.stamp, pin):
+        os.utime(file, (0, 0))
+    release(archive.stamp)
+    assert cached_image(BuildContext(cache, offline=True), recipe) is not None
+    used = {entry.kind: entry.used for entry in cache_entries(cache)}
+    assert time.time() - 60 < used[Kind.ARCHIVES] <= used[Kind.PINS]
 
 
 def test_the_list_of_images_shows_what_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ RANDSTRUCT = {"CONFIG_GCC_PLUGINS": "y", "CONFIG_RANDSTRUCT": "y"}
 
 def own_kernel(folder: Path, config: dict[str, str], *, lacking: str = "", name: str = "gcc") -> Kernel:
     """A user's tree that has all but what is ``lacking``, and the host's compiler of that name, release 12.2.0."""
-    kernel = tiny_kernel(folder / "my trees")
+    kernel = tiny_kernel(folder / "trees")
     tree = kernel.headers
     for file in ("Module.symvers", "scripts/gcc-plugins/stackleak_plugin.so"):
         (tree / file).parent.mkdir(parents=True, exist_ok=True)

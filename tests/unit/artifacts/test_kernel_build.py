@@ -15,10 +15,9 @@ import pytest
 from host_toolchain import HOST_TOOLCHAIN
 
 from orchestrator.artifacts import kernel_build
-from orchestrator.artifacts import kernel_source as source_of
+from orchestrator.artifacts import kernel_build as source_of
 from orchestrator.artifacts.cache import Artifact, BuildContext, Cache
-from orchestrator.artifacts.kernel_build import built_kernel
-from orchestrator.artifacts.kernel_source import kernel_source
+from orchestrator.artifacts.kernel_build import built_kernel, kernel_source
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.errors import BuildError, HostError
 from orchestrator.paths import data_dir
@@ -109,6 +108,13 @@ def test_a_patched_source_is_a_copy_that_leaves_the_plain_one_alone(context: Bui
     assert (patched / "entry.c").read_text() == "int entry(void) { return 2; }\n"
     assert (patched / "idle.c").samefile(plain / "idle.c")  # no disk, and the same time
     assert kernel_source(context, PACKAGE, ["number"]).path / "linux" == patched
+
+
+def test_an_option_that_was_not_taken_ends_the_build(context: BuildContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_build, "read_config", lambda file: {})
+    with pytest.raises(BuildError, match=r"^the configuration of toy is not what its fragments say") as refused:
+        built_kernel(context, toy())
+    assert "CONFIG_PREEMPT_NONE: wanted y, got off" in refused.value.detail
 
 
 def test_a_missing_package_is_named_before_anything_is_unpacked(

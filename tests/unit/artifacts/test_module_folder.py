@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.artifacts.user_modules import _assignments, _write
+from orchestrator.artifacts.modules import _assignments, _write
 from orchestrator.errors import UsageError
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.artifacts.modules import Module
-from orchestrator.artifacts.user_modules import check_parameter_names
+from orchestrator.artifacts.modules import Module, check_parameter_names
 from orchestrator.errors import ConfigError, UsageError
 
 # What module_param() makes of one, as far as it matters.

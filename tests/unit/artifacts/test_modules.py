@@ -27,7 +27,7 @@ from orchestrator.artifacts.module_source import (
 )
 from orchestrator.artifacts.modules import Module, build_modules
 from orchestrator.artifacts.sources import included
-from orchestrator.errors import BuildError, UsageError
+from orchestrator.errors import BuildError, HostError, UsageError
 from orchestrator.paths import data_dir
 from orchestrator.probes.recorder import MECHANISMS, recorder_values
 
@@ -316,8 +316,9 @@ def test_an_object_that_is_missing_is_reported(context: BuildContext, tmp_path: 
 
 
 def test_headers_in_a_path_with_a_space(context: BuildContext, tmp_path: Path) -> None:
-    module = built(build_modules(context, tiny_kernel(tmp_path / "my cache"), [tiny()])[0])
-    assert module.file.is_file()
+    with pytest.raises(HostError, match=r"no module can be built with .*/my cache/.*: its path has a space") as refused:
+        build_modules(context, tiny_kernel(tmp_path / "my cache"), [tiny()])
+    assert refused.value.hint == "set ORCHESTRATOR_CACHE to another folder"
 
 
 def test_the_options_of_a_make_around_us_do_not_matter(

@@ -15,14 +15,14 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 from host_toolchain import HOST_TOOLCHAIN
 
+from orchestrator.arch import Arch
 from orchestrator.artifacts import compiler
 from orchestrator.artifacts.cache import BuildContext
-from orchestrator.artifacts.compiler import guest_programs, workload_program
+from orchestrator.artifacts.compiler import compiled_workload, guest_programs
 from orchestrator.artifacts.images import Image
 from orchestrator.artifacts.program_code import find_in_library, library_of_image, library_path, obtain_library
 from orchestrator.benchmarks.calls.call_programs import parse_called
 from orchestrator.catalog.images import image
-from orchestrator.catalog.kernels import Arch
 from orchestrator.catalog.user_files import find_library
 from orchestrator.errors import BuildError
 
@@ -116,7 +116,7 @@ def test_a_c_file_becomes_a_library_that_a_workload_is_linked_with(
     library = obtain_library(context, arch, "", find_library(str(source)))
     assert (library.name, library.path, library.is_brought) == ("libinner.so", "/tmp/libraries/libinner.so", True)
     assert find_in_library(library.file, library.name, "inner", 0).code
-    program = workload_program(context, arch, calling, [library.file])
+    program = compiled_workload(context, arch, calling, [library.file]).file
     with program.open("rb") as file:
         elf = ELFFile(file)
         dynamic, symbols = (elf.get_section_by_name(name) for name in (".dynamic", ".dynsym"))
@@ -136,7 +136,7 @@ def test_a_c_file_becomes_a_library_that_a_workload_is_linked_with(
 def test_the_program_runs_and_is_looked_at_in_its_library(context: BuildContext, tmp_path: Path) -> None:
     source, calling = written(tmp_path)
     library = obtain_library(context, "x86_64", "", find_library(str(source)))
-    program = workload_program(context, "x86_64", calling, [library.file])
+    program = compiled_workload(context, "x86_64", calling, [library.file]).file
     place = find_in_library(library.file, library.name, "inner", 0)
     here = {"LD_LIBRARY_PATH": str(library.file.parent)}
     peek = guest_programs(context, "x86_64").path / "peek"
@@ -168,7 +168,7 @@ def test_a_library_is_looked_for_by_its_own_name(context: BuildContext, tmp_path
         library = obtain_library(context, "x86_64", "", find_library(str(built)))
         assert (library.name, library.path) == ("libmine.so", f"/tmp/libraries/{name}")
         needed = subprocess.run(
-            ["readelf", "-d", workload_program(context, "x86_64", calling, [library.file])],
+            ["readelf", "-d", compiled_workload(context, "x86_64", calling, [library.file]).file],
             check=True,
             capture_output=True,
             text=True,
@@ -185,6 +185,6 @@ def test_what_no_library_has_is_said(context: BuildContext, tmp_path: Path) -> N
     source, calling = written(tmp_path, "int nothing;\n")
     library = obtain_library(context, "x86_64", "", find_library(str(source)))
     with pytest.raises(BuildError, match=r"^calling\.c does not compile") as failed:
-        workload_program(context, "x86_64", calling, [library.file])
+        compiled_workload(context, "x86_64", calling, [library.file])
     assert any("undefined reference to `inner'" in line for line in failed.value.detail)
     assert failed.value.hint == "a function that it calls has to be in one of benchmark.libraries, or in runtime.h"

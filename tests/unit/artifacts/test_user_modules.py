@@ -8,11 +8,11 @@ from typing import cast
 
 import pytest
 
-from orchestrator.artifacts import user_modules as under_test
+from orchestrator.artifacts import module_files
+from orchestrator.artifacts import modules as under_test
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.modules import Module
-from orchestrator.artifacts.user_modules import user_modules
+from orchestrator.artifacts.modules import Module, user_modules
 from orchestrator.catalog.user_files import modinfo
 from orchestrator.errors import ConfigError, UsageError
 
@@ -23,7 +23,7 @@ NO_CONTEXT, NO_KERNEL = cast("BuildContext", None), cast("Kernel", None)
 def _built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made = {name: Module(name, tmp_path / f"{name}.ko", name, None) for name in ("my_probe", "other")}
     monkeypatch.setattr(under_test, "folder_modules", lambda *given: made)
-    monkeypatch.setattr(under_test, "modinfo", lambda file: {})
+    monkeypatch.setattr(module_files, "module_info", lambda file: {})
 
 
 @pytest.mark.parametrize("name", ["my_probe", "my-probe"])

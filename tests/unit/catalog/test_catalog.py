@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from orchestrator.arch import Arch
 from orchestrator.benchmarks.calls.benchmarks import ENTRIES, benchmarks
 from orchestrator.catalog.cpus import Cache, cpu, cpu_caches, cpus, qemu_cpu
 from orchestrator.catalog.data import nearest, unknown
-from orchestrator.catalog.kernels import Arch, kernels
+from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import BASELINE, probe_kind, probes
 from orchestrator.catalog.reference import reference_table, reference_tables
 from orchestrator.catalog.words import system_calls

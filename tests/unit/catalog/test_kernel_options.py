@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from orchestrator.arch import Arch
 from orchestrator.artifacts.kernel_build import merged
-from orchestrator.catalog.kernels import Arch, kernels, kernels_by_option, without_option
+from orchestrator.catalog.kernels import kernels, kernels_by_option, without_option
 
 BTF, DIRECT, X86_64 = "CONFIG_DEBUG_INFO_BTF", "CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS", "CONFIG_X86_64"
 

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.arch import QEMU
 from orchestrator.catalog.cpus import cpu
 from orchestrator.errors import GuestError, GuestExit, HostError
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.machine import QEMU, Machine, qemu_cpu_names, qemu_version
+from orchestrator.guest.machine import Machine, qemu_cpu_names, qemu_version
 
 BROKEN = Path(__file__).parent / "broken_qemu"
 

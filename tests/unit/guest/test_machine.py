@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.arch import QEMU
 from orchestrator.catalog.cpus import cpu, cpu_caches, cpus
 from orchestrator.guest.machine import (
     AGENT_PORT,
-    QEMU,
     CountingPlugin,
     Machine,
     Timing,

@@ -8,9 +8,10 @@ from typing import get_args
 
 import pytest
 
+from orchestrator.arch import Arch
 from orchestrator.artifacts.kernel_code import KernelCode, Symbol
 from orchestrator.artifacts.module_source import Value, render
-from orchestrator.catalog.kernels import Arch, kernel, kernels
+from orchestrator.catalog.kernels import kernel, kernels
 from orchestrator.catalog.probes import standard_events
 from orchestrator.errors import UsageError
 from orchestrator.paths import data_dir

@@ -23,7 +23,7 @@ from loaded_tables import only_table
 from orchestrator import program as requirements
 from orchestrator.artifacts import compiler
 from orchestrator.artifacts.cache import BuildContext, Cache
-from orchestrator.artifacts.compiler import header_constant, workload_program
+from orchestrator.artifacts.compiler import compiled_workload, header_constant
 from orchestrator.artifacts.module_source import render_own
 from orchestrator.benchmarks.calls import call_programs, measurement
 from orchestrator.benchmarks.calls.benchmarks import Buffer
@@ -440,7 +440,7 @@ def _host_compiles() -> Iterator[None]:
 
 @ON_X86_64
 def test_a_c_file_is_timed_and_counted(tmp_path: Path) -> None:
-    built = workload_program(BuildContext(Cache(tmp_path)), "x86_64", WORKLOADS / "reading.c")
+    built = compiled_workload(BuildContext(Cache(tmp_path)), "x86_64", WORKLOADS / "reading.c").file
 
     def output(*options: str) -> str:
         ended = subprocess.run([built, *options], capture_output=True, text=True, timeout=600)
@@ -475,7 +475,7 @@ void workload(void)
 @pytest.mark.parametrize("arch", ["i386", "x86_64"])
 def test_what_the_system_calls_of_a_function_return_is_seen_from_outside(tmp_path: Path, arch: str) -> None:
     (tmp_path / "mine.c").write_text(WATCHED)
-    built = workload_program(BuildContext(Cache(tmp_path)), arch, tmp_path / "mine.c")
+    built = compiled_workload(BuildContext(Cache(tmp_path)), arch, tmp_path / "mine.c").file
     ended = subprocess.run([built, "-o", "7"], capture_output=True, text=True, timeout=600)
     assert (ended.returncode, ended.stderr) == (0, "")
     watched = parse_watched(ended.stdout, 7)
@@ -504,7 +504,7 @@ def test_what_the_system_calls_of_a_function_return_is_seen_from_outside(tmp_pat
 def test_it_is_said_where_not_all_system_calls_were_seen(tmp_path: Path, arch: str, body: str, fact: str) -> None:
     made = "int made;\n" if "made" in body else ""
     (tmp_path / "mine.c").write_text(f'#include "workload.h"\n{made}void workload(void) {{ {body} }}\n')
-    built = workload_program(BuildContext(Cache(tmp_path)), arch, tmp_path / "mine.c")
+    built = compiled_workload(BuildContext(Cache(tmp_path)), arch, tmp_path / "mine.c").file
 
     def run(argv: list[str], *, time_limit: float) -> CommandResult:
         ended = subprocess.run(argv, capture_output=True, timeout=600)
@@ -546,12 +546,12 @@ def test_a_c_file_that_does_not_compile_is_reported_with_its_line(tmp_path: Path
     broken = tmp_path / "broken.c"
     broken.write_text('#include "workload.h"\n\nvoid workload(void)\n{\n\tnot C\n}\n')
     with pytest.raises(BuildError) as failed:
-        workload_program(BuildContext(Cache(tmp_path / "cache")), arch, broken)
+        compiled_workload(BuildContext(Cache(tmp_path / "cache")), arch, broken)
     assert failed.value.where == f"{broken}:5"
     nothing = tmp_path / "nothing.c"
     nothing.write_text("int x;\n")
     with pytest.raises(BuildError) as failed:
-        workload_program(BuildContext(Cache(tmp_path / "cache")), arch, nothing)
+        compiled_workload(BuildContext(Cache(tmp_path / "cache")), arch, nothing)
     assert any("workload" in line for line in failed.value.detail)
 
 

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Freestanding programs of the tests', compiled as the guests' own are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orchestrator.arch import Arch
+from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.compiler import _compile, guest_toolchain
+from orchestrator.artifacts.sources import included, read_c_source
+from orchestrator.paths import data_dir
+
+
+def compile_program(context: BuildContext, arch: Arch, main: Path, target: Path) -> None:
+    """Compile a program that includes what it needs of ``images/guest``."""
+    folder = data_dir("images") / "guest"
+    _compile(guest_toolchain(context), arch, [main, *included(read_c_source(main), [folder])], [folder], target)
