@@ -18,13 +18,19 @@ from orchestrator.catalog.words import ProfilePart
 from orchestrator.errors import UsageError
 from orchestrator.experiment import fields
 from orchestrator.experiment.fields import Strict
-from orchestrator.experiment.problems import Problem, conflict
+from orchestrator.experiment.problems import Problem, TableOrigin, conflict, error_of_tables
 from orchestrator.experiment.source import Quoted
 from orchestrator.experiment.table import Table, TableKind
-from orchestrator.experiment.table_source import TABLES, TableOrigin, error_of_tables
 from orchestrator.paths import user_path
 from orchestrator.results.budgets import KEY as BUDGETS
 from orchestrator.results.budgets import BudgetError, Budgets
+
+TABLES = "tables"
+"""Several tables by name, each a mapping of keys of a table; at most 100.
+
+The keys of a table that stand beside ``tables`` are defaults: a table's own value replaces them, and ``benchmark`` and
+``kernel_for`` are merged key by key. Without ``tables`` the file is one table.
+"""
 
 
 def _budgets(value: object) -> object:

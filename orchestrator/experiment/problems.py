@@ -235,6 +235,32 @@ def config_error(problems: Sequence[Problem], origins: Origins, name: str) -> Co
     return ConfigError(f"{len(lines)} problems", where=name, detail=detail)
 
 
+@dataclass(frozen=True)
+class TableOrigin:
+    """A table's file, the origins of its values in there, and the paths in the file of the table's parts."""
+
+    file: str
+    origins: Origins
+    places: Mapping[KeyPath, KeyPath]
+
+    def placed(self, problem: Problem) -> Problem:
+        """A problem of the table as one of the file."""
+        other = None if problem.other is None else self._place(problem.other)
+        return Problem(self._place(problem.path), problem.sentence, other)
+
+    def _place(self, path: KeyPath) -> KeyPath:
+        end = next((end for end in range(len(path), -1, -1) if path[:end] in self.places), 0)
+        return (*self.places.get(path[:end], ()), *path[end:])
+
+
+def error_of_tables(problems: Sequence[tuple[TableOrigin | None, Problem]]) -> ConfigError:
+    """The one error that lists problems of an experiment's tables, each once, with its place where that is known."""
+    origin = next((origin for origin, _ in problems if origin is not None), None)
+    placed = [problem if one is None else one.placed(problem) for one, problem in problems]
+    file, origins = (origin.file, origin.origins) if origin is not None else ("", Origins({}))
+    return config_error(list(dict.fromkeys(placed)), origins, file)
+
+
 def _each_mistake_once(problems: Sequence[Problem]) -> Sequence[Problem]:
     """The problems without keys that are missing because they are misspelt."""
     meant = {(*one.path[:-1], found[1]) for one in problems if (found := _MISSPELT.match(one.sentence)) is not None}

@@ -143,15 +143,6 @@ def parse(text: str, place: Callable[[int], str]) -> Source:
     return _Builder(text, place).build()
 
 
-def without_marks(data: Data) -> Data:
-    """The same data, in which no text is ``Unquoted``."""
-    if isinstance(data, list):
-        return [without_marks(item) for item in data]
-    if isinstance(data, dict):
-        return {key: without_marks(value) for key, value in data.items()}
-    return str(data) if isinstance(data, Unquoted) else data
-
-
 def _file_in(folder: Path) -> str:
     """Which of a folder's files may be meant."""
     try:

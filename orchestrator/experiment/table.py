@@ -286,10 +286,6 @@ class TableKind(ABC):
 
     name: ClassVar[str]
     table: ClassVar[type[Table]]
-    aliases: ClassVar[Mapping[str, str]] = NOTHING
-    """Former names of keys of ``benchmark``, each with the current name."""
-    former_key: ClassVar[str | None] = None
-    """What ``benchmark`` was called in tables of this kind."""
     paths: ClassVar[Collection[str]] = ()
     """Keys of ``benchmark`` that are paths of users' files."""
 

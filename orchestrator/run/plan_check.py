@@ -15,10 +15,9 @@ from orchestrator.errors import ConfigError, HostError, LabError
 from orchestrator.experiment.cell import Cell, is_found, kernel_point, whole_function
 from orchestrator.experiment.experiment import Experiment, NamedTable
 from orchestrator.experiment.plan import Plan
-from orchestrator.experiment.problems import Problem
+from orchestrator.experiment.problems import Problem, TableOrigin, error_of_tables
 from orchestrator.experiment.source import KeyPath
 from orchestrator.experiment.table import ProbedTable
-from orchestrator.experiment.table_source import TableOrigin, error_of_tables
 from orchestrator.guest.accelerator import check_cpu
 from orchestrator.guest.machine import qemu_cpu_names
 from orchestrator.probes.point import functions_like, wrong_point_reason
