@@ -323,6 +323,7 @@ class ProbeKind(KernelFeature):
     """A kind of probe: a mechanism at a point.
 
     ``title`` heads its column in a report, ``column`` is its key in the published tables (None: not published),
+    ``needs`` are options of kernels,
     ``int3_per_hit`` its breakpoint traps, ``site`` the place that is read for evidence. What arms it is a ``template``
     of ``kmods``, an ``event`` of tracefs, or a BPF ``program``, which the kernel compiles or not (``is_compiled``);
     with none of them nothing of the lab's does. ``fprobe`` is the side of its fprobe's handler: the function tracer
@@ -348,6 +349,7 @@ class ProbeKind(KernelFeature):
     site: Site
     mechanism: Mechanism
     int3_per_hit: int | None
+    needs: list[str] = Field(default_factory=list)
     other_traps: OtherTraps | None = None
     at: Literal["entry", "after-ftrace-nop"]
     optimisation: bool
@@ -405,7 +407,7 @@ def probe_kind(name: str) -> ProbeKind:
     """
     if is_one_liner(name):
         text = one_liner(name)
-        return _own(one_liner_name(text), f"bpftrace: {text}", one_liner=text)
+        return _own(one_liner_name(text), f"bpftrace: {text}", one_liner=text, needs=_NEEDED_BY_OWN_PROGRAMS)
     if not is_path(name):
         kind = probe_in_catalogue(name)
         if kind is None:
@@ -419,9 +421,15 @@ def probe_kind(name: str) -> ProbeKind:
     if has_programs(file):
         if parameters:
             raise ConfigError(f"found {text!r} behind {file.name}; BPF programs of your own take no parameters")
-        return _own(shown, shown, bpf_file=file)
+        return _own(shown, shown, bpf_file=file, needs=_NEEDED_BY_OWN_PROGRAMS)
     title = with_path(shown, written(parameters))
-    return _own(shown + in_name(parameters), title, file=file, parameters=parameters)
+    return _own(shown + in_name(parameters), title, file=file, parameters=parameters, needs=["CONFIG_OPTPROBES"])
+
+
+_NEEDED_BY_OWN_PROGRAMS = [
+    *("CONFIG_BPF_EVENTS", "CONFIG_BPF_JIT", "CONFIG_KPROBE_EVENTS"),
+    *("CONFIG_DEBUG_INFO_BTF", "CONFIG_DYNAMIC_FTRACE", "CONFIG_X86_64"),
+]
 
 
 def _own(name: str, title: str, **fields: object) -> ProbeKind:

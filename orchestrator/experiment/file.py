@@ -38,7 +38,7 @@ _BENCHMARK = "benchmark"
 
 @dataclass(frozen=True)
 class _TableSource:
-    """A table as it is validated. ``used`` are the paths of all values in the file that it has, its own and defaults."""
+    """A table as it is validated; ``used`` are the paths of all values in the file that it has, defaults too."""
 
     name: str | None
     kind: TableKind
@@ -57,7 +57,6 @@ def _places(inside: KeyPath, at: KeyPath, value: Data) -> dict[KeyPath, KeyPath]
 
 
 def _idle_overrides(defaults: Mapping[str, Data], tables: Sequence[_TableSource], origins: Origins) -> list[Problem]:
-    """A problem for each default that was set on the command line and that no table takes."""
     used = {path for table in tables for path in table.used}
     first: dict[str, KeyPath] = {}
     taken: set[str] = set()  # one override may set several values; it is idle only when all of them are
@@ -76,7 +75,9 @@ def _unknown_benchmark_keys(defaults: Mapping[str, Data], tables: Sequence[_Tabl
     keys = list({key: None for table in tables for key in benchmark_keys(table.kind.table)})
     content = defaults.get(_BENCHMARK)
     unknown = [
-        key for key in (content if isinstance(content, dict) else ()) if key not in keys and (_BENCHMARK, key) not in used
+        key
+        for key in (content if isinstance(content, dict) else ())
+        if key not in keys and (_BENCHMARK, key) not in used
     ]
     return [Problem((_BENCHMARK, key), _unknown((key,), keys)) for key in unknown]
 
@@ -97,7 +98,9 @@ def _could_take(table: _TableSource, path: KeyPath) -> bool:
 
 
 def _leaves(data: Data, path: KeyPath) -> Iterator[KeyPath]:
-    items = list(data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ())
+    items: list[tuple[str | int, Data]] = []
+    if isinstance(data, dict | list):
+        items = [*(data.items() if isinstance(data, dict) else enumerate(data))]
     for key, item in items:
         yield from _leaves(item, (*path, key))
     if not items:
@@ -184,7 +187,6 @@ class _Paths:
 
 
 def _tables_in(data: Data) -> Iterator[tuple[KeyPath, dict[str, Data]]]:
-    """The mappings that are a table or the defaults of tables, with their paths."""
     if not isinstance(data, dict):
         return
     yield (), data
@@ -287,6 +289,8 @@ class _Loader:
             places |= _places((key,), (*path, key), value)
             default = merged.get(key)
             merged[key] = {**default, **value} if isinstance(default, dict) and isinstance(value, dict) else value
+        if merged.get(_BENCHMARK, "") is None:
+            del merged[_BENCHMARK]  # without a value it is missing
         return self._made(name, kind, merged, places)
 
     def _made(self, name: str | None, kind: TableKind, data: Data, places: Mapping[KeyPath, KeyPath]) -> _TableSource:
@@ -294,7 +298,6 @@ class _Loader:
         return _TableSource(name, kind, data, TableOrigin(self.file, self.origins, places), used)
 
     def _kind(self, own: Mapping[str, Data], defaults: Mapping[str, Data]) -> TableKind:
-        """The kind of a table's benchmark: by its own name, else by a default's."""
         for content in (own.get(_BENCHMARK), defaults.get(_BENCHMARK)):
             kind = self.kinds.of_benchmark(content.get("name")) if isinstance(content, dict) else None
             if kind is not None:
@@ -329,7 +332,6 @@ class _Loader:
     def _checked(
         self, model: type[StrictT], data: Data, unknown: Callable[[KeyPath], str]
     ) -> tuple[StrictT | None, list[Problem]]:
-        """A part of the file as a model, or what is wrong with it."""
         try:
             return model.model_validate(data, context=self.context), []
         except ValidationError as error:
@@ -338,4 +340,3 @@ class _Loader:
 
 def _unknown(path: KeyPath, allowed: Sequence[str]) -> str:
     return f"unknown key; {choices_sentence(str(path[-1]), allowed)}"
-

@@ -10,10 +10,10 @@ from itertools import islice
 from typing import Any
 
 from orchestrator.catalog.data import nearest
-from orchestrator.catalog.kernels import kernel
+from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.catalog.words import ProfilePart
 from orchestrator.errors import ConfigError
-from orchestrator.experiment.cell import Cell, named_point
+from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.problems import Origins, Problem, config_error
 from orchestrator.guest.machine import ChannelKind
@@ -41,6 +41,10 @@ class Boot:
     channel: ChannelKind
     kernel_modules: tuple[str, ...]
     cells: tuple[Cell[Any], ...]
+
+    @property
+    def spec(self) -> KernelSpec:
+        return self.cells[0].spec
 
     @property
     def profile(self) -> frozenset[ProfilePart]:
@@ -104,8 +108,8 @@ def machine_key(cell: Cell[Any]) -> _Machine:
 _NAMES: dict[str, Callable[[Cell[Any]], str]] = {
     "table": lambda cell: cell.table or "",
     "cpu": lambda cell: cell.cpu,
-    "kernel": lambda cell: kernel(cell.kernel).name,
-    "point": lambda cell: named_point(cell) or "",
+    "kernel": lambda cell: cell.spec.name,
+    "point": lambda cell: str(cell.point or ""),
     "probe": lambda cell: cell.row,
     "handler": lambda cell: cell.handler,
     "benchmark": lambda cell: cell.benchmark,
@@ -144,7 +148,6 @@ def names_of(cell: Cell[Any]) -> NameOf:
 
 
 def _meant(wanted: CellFilter, cells: Sequence[Cell[Any]]) -> str:
-    """A question after names of cells that are spelled much like a filter's patterns, which match none."""
     guesses: list[str] = []
     for term in wanted.terms:
         guess = nearest(term.pattern, [_NAMES[key](cell) for key in term.keys if key != "id" for cell in cells])

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from orchestrator.catalog.data import choices_sentence
+from orchestrator import plain_text
+from orchestrator.catalog.data import choices_sentence, nearest
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.source import MAX_BYTES, MAX_DEPTH, Data, KeyPath, parse
 from orchestrator.plain_text import cut
@@ -153,9 +154,11 @@ def conflict(problems: Sequence[Problem]) -> PydanticCustomError:
     return PydanticCustomError("conflict", "values that do not go together", {"problems": tuple(problems)})
 
 
-def mismatch(value: object, expected: str) -> PydanticCustomError:
-    """Return the error a validator raises for one value: what was found, and what was expected."""
-    return wrong(f"found {shown(value)}; {expected}")
+def mismatch(value: object, expected: str, names: Iterable[str] = ()) -> PydanticCustomError:
+    """Return the error a validator raises for one value: what was found, what was expected, which name may be meant."""
+    guess = nearest(value, names) if isinstance(value, str) else None
+    question = f"; did you mean '{guess}'?" if guess else ""
+    return wrong(f"found {shown(value)}; {expected}{question}")
 
 
 def wrong(sentence: str) -> PydanticCustomError:
@@ -208,7 +211,6 @@ def _problems(details: ErrorDetails, unknown: Callable[[KeyPath], str]) -> list[
 
 
 def _expected(details: ErrorDetails) -> str:
-    """What a value should have been, in our words for pydantic's."""
     found, kind, context = details["input"], details["type"], details.get("ctx", {})
     if kind == "literal_error":
         return choices_sentence(str(found), re.findall(r"'([^']+)'", context["expected"]))
@@ -229,9 +231,7 @@ def config_error(problems: Sequence[Problem], origins: Origins, name: str) -> Co
     lines = _each_list_once(_located(problem, origins) for problem in _each_mistake_once(problems))
     if len(lines) == 1:
         return ConfigError(lines[0][1], where=lines[0][0])
-    detail = [f"{place}: {sentence}" for place, sentence in lines[:_SHOWN]]
-    if len(lines) > _SHOWN:
-        detail.append(f"and {len(lines) - _SHOWN} more")
+    detail = plain_text.shown([f"{place}: {sentence}" for place, sentence in lines], _SHOWN, "and {} more")
     return ConfigError(f"{len(lines)} problems", where=name, detail=detail)
 
 
@@ -289,7 +289,5 @@ def _located(problem: Problem, origins: Origins) -> tuple[str, str]:
 
 
 def _key(path: KeyPath) -> str:
-    dotted = ".".join(str(step) for step in path) or "the file"
-    if not dotted.isprintable():
-        dotted = ascii(dotted)
-    return cut(dotted, 120, "...")
+    dotted = _dotted(path)
+    return cut(dotted if dotted.isprintable() else ascii(dotted), 120, "...")

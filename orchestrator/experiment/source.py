@@ -144,7 +144,6 @@ def parse(text: str, place: Callable[[int], str]) -> Source:
 
 
 def _file_in(folder: Path) -> str:
-    """Which of a folder's files may be meant."""
     try:
         file = next(iter(sorted(folder.glob("*.y*ml"))), None)
     except OSError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A place in the guest's kernel to probe, its original bytes, and what the image says against it."""
+"""A place to probe: as an experiment names it, as a guest has it, and what the kernel's image says against it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,42 @@ SHOWN_BYTES = 16
 _SHORT_NOP = bytes.fromhex("6690")
 _BRANCH_BYTES = 5
 """A static branch that is not taken is a nop as long as the jump that would take it: two bytes or five."""
+
+
+PROGRAM = "program"
+"""The file of points in the program that makes the calls."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A place to probe, as an experiment names it: ``SYMBOL``, ``SYMBOL+BYTES``, ``SYMBOL+*``; ``FILE:`` before it.
+
+    Without a ``file`` it is in the kernel, else in the program that makes the calls or in a library that this is linked
+    with. ``offset`` is in bytes, None for the function itself; ``is_whole``: each instruction of the function.
+    ``found_by`` is the entry of ``points`` that a guest has found it for, None where the experiment names it.
+    """
+
+    symbol: str
+    offset: int | None = None
+    file: str | None = None
+    is_whole: bool = False
+    found_by: str | None = None
+
+    @classmethod
+    def of(cls, text: str) -> Point:
+        # No point of the kernel has a colon; that of a static one, FILE:PROVIDER:NAME, has two.
+        file, colon, place = text.partition(":")
+        symbol, plus, offset = (place if colon else text).partition("+")
+        is_whole = offset == "*"
+        return cls(symbol, int(offset, 0) if plus and not is_whole else None, file if colon else None, is_whole)
+
+    @property
+    def library(self) -> str | None:
+        return None if self.file == PROGRAM else self.file
+
+    def __str__(self) -> str:
+        offset = "+*" if self.is_whole else "" if self.offset is None else f"+{self.offset:#x}"
+        return f"{self.file}:{self.symbol}{offset}" if self.file else f"{self.symbol}{offset}"
 
 
 @dataclass(frozen=True)

@@ -5,48 +5,41 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orchestrator.artifacts.cache import BuildContext
-from orchestrator.artifacts.compiler import counting_plugin
 from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.machine_code import direct_calls, entry_places
 from orchestrator.artifacts.module_files import loaded_files, missing_module_reason
 from orchestrator.benchmarks.calls.call_programs import Calls
 from orchestrator.benchmarks.calls.preparation import (
-    SITES_WITHOUT_POINT,
-    CallSetup,
     calls_unsupported_reason,
     workload_of,
 )
-from orchestrator.benchmarks.calls.table import CallCell, CallsTable, CallTask, FoundPoint, profiled_cell
-from orchestrator.benchmarks.calls.workload import Figures
-from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.catalog.probes import ProbeKind
-from orchestrator.errors import EvidenceError, GuestError, LabError, NotEntered, UsageError
-from orchestrator.experiment.cell import machine_id, whole_function
+from orchestrator.benchmarks.calls.table import CallCell, CallsTable, FoundPoint, profiled_cell
+from orchestrator.errors import LabError, NotEntered, UsageError
+from orchestrator.experiment.cell import machine_id
 from orchestrator.experiment.fields import EXECUTED
 from orchestrator.experiment.plan import Boot, machine_key
 from orchestrator.files import ScratchFolder
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.machine import CountingPlugin
-from orchestrator.probes.attachment import CallResults
+from orchestrator.plain_text import counted, shown
 from orchestrator.probes.placement import FunctionPlaces, ProbePlace, RefusedPlaces, places_of
+from orchestrator.probes.point import Point
 from orchestrator.probes.symbols import Symbols
 from orchestrator.profile.profiled import Counter as InstructionCounter
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import Phrase, valid_result
 from orchestrator.results.stored_profile import CellProfile, FunctionName, SymbolProfile
-from orchestrator.run.boot import BootArtifacts, Obtain, ReadyGuest, Session, ready_guest
+from orchestrator.run.boot import BootArtifacts, Obtain, ReadyGuest, ready_guest
 from orchestrator.run.guests import unwatched
 from orchestrator.run.machines import machine_of
-from orchestrator.steps import step
 
 # The functions that a cell's calls execute without a probe, counted in a guest, and what keeps probes out of them.
 
@@ -198,13 +191,13 @@ def with_points(context: BuildContext, table: CallsTable, obtain: Obtain) -> Cal
     found = {}
     for machine, name in product(table.machines, table.all_kernels):
         cell = profiled_cell(table, machine, name)
-        kernel = ready_kernel(context, kernel_spec(name))
+        kernel = ready_kernel(context, cell.spec)
         # What is too large, or not there, needs no guest.
         places = {point: _places(kernel, point) for point in table.whole_functions}
         is_needed = table.points == EXECUTED or any(place is not None for place in places.values())
         executed = _executed_in_guest(context, kernel, cell, obtain) if is_needed else None
         if table.points != EXECUTED:
-            found[machine_id(machine), name] = tuple(_named_points(table.points or (), places, executed))
+            found[machine_id(machine), name] = tuple(_named_points(table.named_points, places, executed))
         elif executed is not None:
             found[machine_id(machine), name] = tuple(found_points(executed))
             if not found[machine_id(machine), name]:
@@ -213,29 +206,28 @@ def with_points(context: BuildContext, table: CallsTable, obtain: Obtain) -> Cal
 
 
 def _named_points(
-    points: Sequence[str], places: Mapping[str, FunctionPlaces | None], executed: Executed | None
+    points: Sequence[Point], places: Mapping[Point, FunctionPlaces | None], executed: Executed | None
 ) -> Iterator[FoundPoint]:
-    """The points of a list, each function with ``+*`` as its instructions where the kernel has it."""
     for point in points:
         function = places.get(point)
         if function is None:
             yield FoundPoint(point)
         else:
-            yield from instruction_points(point, function, executed)
+            yield from instruction_points(str(point), function, executed)
 
 
-def instruction_points(among: str, function: FunctionPlaces, executed: Executed | None) -> Iterator[FoundPoint]:
+def instruction_points(found_by: str, function: FunctionPlaces, executed: Executed | None) -> Iterator[FoundPoint]:
     """Each instruction of a function as a point; without a count of what calls execute, their hits are not known."""
     entered = None if executed is None else executed.at(function.address)
     for place in function.places:
-        name = f"{function.symbol}+{place.offset:#x}"
+        point = Point(function.symbol, place.offset, found_by=found_by)
         if executed is None:
-            yield FoundPoint(name, among=among, place=place)
+            yield FoundPoint(point, place=place)
             continue
         count = 0 if entered is None else entered.counts.get(place.offset, 0)
         refusal = _instruction_refusal(place, count, executed.calls)
         hits = 1 if refusal is not None else count // executed.calls
-        yield FoundPoint(name, hits, refusal, among=among, place=place)
+        yield FoundPoint(point, hits, refusal, place)
 
 
 def _instruction_refusal(place: ProbePlace, count: int, calls: int) -> str | None:
@@ -248,9 +240,9 @@ def _instruction_refusal(place: ProbePlace, count: int, calls: int) -> str | Non
     return None
 
 
-def _places(kernel: Kernel, point: str) -> FunctionPlaces | None:
+def _places(kernel: Kernel, point: Point) -> FunctionPlaces | None:
     """The instructions that a point stands for; None where the kernel has no such function, which is an error later."""
-    symbol, code = whole_function(point) or "", kernel.code
+    symbol, code = point.symbol, kernel.code
     if code is None:
         raise UsageError(
             f"the code of kernel {kernel.spec.name} is not at hand, so it is not known what {point} stands for",
@@ -282,7 +274,8 @@ def found_points(executed: Executed) -> Iterator[FoundPoint]:
             probed += 1
             if probed > MOST_POINTS:
                 refusal = f"left out: {MOST_POINTS} functions with more instructions are probed"
-        yield FoundPoint(one.name, one.entered // executed.calls if refusal is None else 1, refusal)
+        hits = one.entered // executed.calls if refusal is None else 1
+        yield FoundPoint(Point(one.name, found_by=EXECUTED), hits, refusal)
 
 
 def _executed_in_guest(context: BuildContext, kernel: Kernel, cell: CallCell, obtain: Obtain) -> Executed | None:
@@ -297,7 +290,7 @@ def _executed_in_guest(context: BuildContext, kernel: Kernel, cell: CallCell, ob
 
 # Why calls never came to a probe: what the same calls execute, and how the kernel's code leads to the function.
 
-_MOST_CALLERS = 4
+_MOST_SHOWN = 4
 _MOST_ALIKE = 2
 _MOST_SUGGESTED = 5
 
@@ -331,21 +324,18 @@ def explained(error: NotEntered, point: MissedPoint, executed: Executed) -> NotE
 
 
 def _why(point: MissedPoint, executed: Executed) -> Iterator[str]:
-    module = point.module
-    if module is None:
-        function = executed.at(point.address)
-    else:
-        found = (one for one in executed.functions if (one.module, one.name) == (module, point.symbol))
-        function = next(found, None)
+    function = executed.at(point.address)
+    if point.module is not None:
+        named = (point.module, point.symbol)
+        function = next((one for one in executed.functions if (one.module, one.name) == named), None)
     if function is None:
         yield f"these calls execute no instruction of {point.symbol}"
         yield from _ways(point, executed)
     elif point.offset in function.counts:
         yield f"without the probe, these calls execute {point.symbol}+{point.offset:#x}"
     else:
-        number = len(function.counts)
         yield (
-            f"these calls execute {number} instruction{'s' * (number != 1)} of {point.symbol}, at "
+            f"these calls execute {counted(len(function.counts), 'instruction')} of {point.symbol}, at "
             f"{_listed([f'+{offset:#x}' for offset in sorted(function.counts)])}, but not the one at "
             f"+{point.offset:#x}: they are on another path in it"
         )
@@ -373,118 +363,4 @@ def _calling(callers: Sequence[str]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_CALLERS
-    return ", ".join([*names[:_MOST_CALLERS], *([f"{more} more"] if more > 0 else [])])
-
-
-# What the cells of one guest have found out, so that later ones need not: baselines, and points never entered.
-
-_SameCalls = tuple[str, CallTask, int]
-
-
-class Baseline(NamedTuple):
-    """The figures of calls without a probe, and the cell that timed them."""
-
-    cell_id: str
-    figures: Figures
-
-
-@dataclass
-class Known:
-    """Facts of one guest on the exact clock, whose kernel's text is proved to be the same after each cell."""
-
-    _baselines: dict[_SameCalls, Baseline] = field(default_factory=dict)
-    _switched: int = 0
-    _executed: dict[_SameCalls, Executed] = field(default_factory=dict)
-    _watched: dict[_SameCalls, Mapping[str, CallResults]] = field(default_factory=dict)
-    _never: dict[tuple[_SameCalls, str | None], NotEntered] = field(default_factory=dict)
-
-    def baseline(self, cell: CallCell) -> Baseline | None:
-        """That of the same calls, timed in this guest for another point or handler; None where none was."""
-        return self._baselines.get(_same_calls(cell))
-
-    def keep_baseline(self, cell: CallCell, figures: Figures) -> None:
-        self._baselines.setdefault(_same_calls(cell), Baseline(cell.id, figures))
-
-    def note_switched(self, switched: int) -> None:
-        """The kernel has switched so many static branches: calls may cost something else after each."""
-        if switched != self._switched:
-            self._baselines.clear()
-        self._switched = switched
-
-    def check_entered(self, cell: CallCell, kind: ProbeKind) -> None:
-        """Raise NotEntered where another probe has proved that the calls never come to the cell's point.
-
-        Not for a user's own probe, which may have its hits from elsewhere, nor for a probe at every system call.
-        """
-        never = self._never.get((_same_calls(cell), cell.task.point))
-        is_users = kind.file is not None or kind.has_own_programs
-        is_at_point = kind.mechanism != "none" and not is_users and kind.site not in SITES_WITHOUT_POINT
-        if never is not None and is_at_point:
-            raise never
-
-    def keep_not_entered(self, cell: CallCell, error: NotEntered) -> None:
-        self._never.setdefault(
-            (_same_calls(cell), cell.task.point),
-            NotEntered(error.what, hint=error.hint, detail=[*error.detail, f"seen by {cell.id}"]),
-        )
-
-    def executed(self, cell: CallCell, find: Callable[[], Executed]) -> Executed:
-        """What the cell's calls execute, found out once for all cells that make the same calls."""
-        same = _same_calls(cell)
-        if same not in self._executed:
-            self._executed[same] = find()
-        return self._executed[same]
-
-    def watched(self, cell: CallCell, watch: Callable[[], Mapping[str, CallResults]]) -> Mapping[str, CallResults]:
-        """What the system calls of the cell's workload return, found out once for all cells that run it."""
-        same = _same_calls(cell)
-        if same not in self._watched:
-            self._watched[same] = watch()
-        return self._watched[same]
-
-
-def _same_calls(cell: CallCell) -> _SameCalls:
-    # A task without arguments has its benchmark's: gtodbench and syscall call gettimeofday with others.
-    return cell.benchmark, replace(cell.task, probe="", point=None, hits=1, refusal=None), cell.repeats
-
-
-def explain(session: Session, ready: ReadyGuest, cell: CallCell, error: NotEntered, known: Known) -> NotEntered:
-    """The error with what can be known of its cause. It is as it was where the calls cannot be counted exactly.
-
-    It costs one measurement of the calls for all cells that make them, and where the guest does not count, a second
-    guest once for the kernel, the machine and the calls. Raises GuestError where the cell's guest fails.
-    """
-    setup = session.setup(cell).setup
-    assert isinstance(setup, CallSetup)
-    workload = setup.workload
-    if setup.in_program is not None:
-        return error  # what the calls execute of the kernel explains nothing
-    if not isinstance(workload, Calls) or ready.guest.machine.timing != "instructions":
-        return error
-    try:
-        with step("find out what the calls execute"):
-            executed = known.executed(cell, lambda: _executed_by_cell(session, ready, cell, workload))
-    except GuestError:
-        raise
-    except LabError as other:
-        return NotEntered(
-            error.what, hint=error.hint, detail=[*error.detail, f"what they execute is not known: {other.what}"]
-        )
-    kernel = ready.artifacts.kernel
-    return explained(error, MissedPoint(setup.symbol, setup.offset, ready.symbols, kernel.code), executed)
-
-
-def _executed_by_cell(session: Session, ready: ReadyGuest, cell: CallCell, workload: Calls) -> Executed:
-    if ready.guest.machine.counter is not None:
-        return executed_here(ready, workload, cell.time_limit)
-    plugin = session.artifacts.plugin or counting_plugin(session.context)
-    machine = replace(ready.guest.machine, counter=CountingPlugin(plugin))
-    artifacts = replace(ready.artifacts, machine=machine, cells={})
-    obtain = session.context.cache.obtain
-    try:
-        found = executed_by(session.context, obtain, artifacts, workload, cell.time_limit, session.watch)
-    except GuestError as error:  # of the other guest: the cell's own is sound
-        raise EvidenceError(error.what) from None
-    assert found is not None
-    return found
+    return ", ".join(shown(names, _MOST_SHOWN, "{} more"))

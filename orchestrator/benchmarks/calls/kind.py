@@ -4,19 +4,30 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.compiler import counting_plugin
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.benchmarks import benchmarks, capability_list, capability_names
-from orchestrator.benchmarks.calls.executed import Known, explain, with_points
-from orchestrator.benchmarks.calls.measurement import measure_call
-from orchestrator.benchmarks.calls.preparation import CallSetup, KernelPlaces, prepare_calls
+from orchestrator.benchmarks.calls.call_programs import Calls
+from orchestrator.benchmarks.calls.executed import (
+    Executed,
+    MissedPoint,
+    executed_by,
+    executed_here,
+    explained,
+    with_points,
+)
+from orchestrator.benchmarks.calls.measurement import Known, exact_effect, measure_call, overhead_by_purpose
+from orchestrator.benchmarks.calls.preparation import CallSetup, prepare_calls, refused_calls
 from orchestrator.benchmarks.calls.table import CallCell, CallsTable, call_cells
-from orchestrator.benchmarks.calls.workload import exact_effect, overhead_by_purpose
-from orchestrator.errors import NotEntered
+from orchestrator.errors import EvidenceError, GuestError, LabError, NotEntered
 from orchestrator.experiment.table import BenchmarkEntry, Listing
+from orchestrator.guest.machine import CountingPlugin
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.boot import BenchmarkKind, Obtain, Prepared, ReadyGuest, Session, attended, changed
+from orchestrator.steps import step
 
 
 class CallsKind(BenchmarkKind):
@@ -43,18 +54,10 @@ class CallsKind(BenchmarkKind):
         return with_points(context, table, obtain)
 
     def describe(self, cell: CallCell) -> str:
-        if cell.task.refusal is not None:
-            return f"not probed: {cell.task.refusal}"
         return f"{cell.repeats} x {cell.task.calls} calls, entry {cell.task.entry}"
 
-    def refused_points(self, kernel: Kernel, cells: Sequence[CallCell]) -> Mapping[str, str]:
-        """What the kernel's image says against the cells' kinds of probe at the points that they name.
-
-        Of a found point that is not probed ``describe`` has the reason.
-        """
-        places = KernelPlaces(kernel)
-        named = [cell for cell in cells if cell.task.refusal is None]
-        return {cell.id: reason for cell in named if (reason := places.refusal(cell)) is not None}
+    def refused(self, kernel: Kernel, cells: Sequence[CallCell]) -> Mapping[str, str]:
+        return refused_calls(kernel, cells)
 
     def prepare(
         self, context: BuildContext, kernel: Kernel, cells: Sequence[CallCell]
@@ -72,9 +75,9 @@ class CallsKind(BenchmarkKind):
             try:
                 return measure_call(ready, cell, session.setup(cell), *files, known)
             except NotEntered as error:
-                explained = explain(session, ready, cell, error, known)
-                known.keep_not_entered(cell, explained)
-                raise explained from None
+                why = _explain(session, ready, cell, error, known)
+                known.keep_not_entered(cell, why)
+                raise why from None
 
         return attended(session, cells, measured)
 
@@ -96,6 +99,47 @@ class CallsKind(BenchmarkKind):
             notes=(*record.notes, *effect.notes),
             purposes=purposes,
         )
+
+
+def _explain(session: Session, ready: ReadyGuest, cell: CallCell, error: NotEntered, known: Known) -> NotEntered:
+    """The error with what can be known of its cause. It is as it was where the calls cannot be counted exactly.
+
+    It costs one measurement of the calls for all cells that make them, and where the guest does not count, a second
+    guest once for the kernel, the machine and the calls. Raises GuestError where the cell's guest fails.
+    """
+    setup = session.setup(cell).setup
+    assert isinstance(setup, CallSetup)
+    workload = setup.workload
+    if setup.in_program is not None:
+        return error  # what the calls execute of the kernel explains nothing
+    if not isinstance(workload, Calls) or ready.guest.machine.timing != "instructions":
+        return error
+    try:
+        with step("find out what the calls execute"):
+            executed = known.once("executed", cell, lambda: _executed_by_cell(session, ready, cell, workload))
+    except GuestError:
+        raise
+    except LabError as other:
+        return NotEntered(
+            error.what, hint=error.hint, detail=[*error.detail, f"what they execute is not known: {other.what}"]
+        )
+    kernel = ready.artifacts.kernel
+    return explained(error, MissedPoint(setup.symbol, setup.offset, ready.symbols, kernel.code), executed)
+
+
+def _executed_by_cell(session: Session, ready: ReadyGuest, cell: CallCell, workload: Calls) -> Executed:
+    if ready.guest.machine.counter is not None:
+        return executed_here(ready, workload, cell.time_limit)
+    plugin = session.artifacts.plugin or counting_plugin(session.context)
+    machine = replace(ready.guest.machine, counter=CountingPlugin(plugin))
+    artifacts = replace(ready.artifacts, machine=machine, cells={})
+    obtain = session.context.cache.obtain
+    try:
+        found = executed_by(session.context, obtain, artifacts, workload, cell.time_limit, session.watch)
+    except GuestError as error:  # of the other guest: the cell's own is sound
+        raise EvidenceError(error.what) from None
+    assert found is not None
+    return found
 
 
 def _capabilities() -> Sequence[Sequence[object]]:

@@ -7,10 +7,8 @@ import pytest
 from loaded_tables import calls_experiment
 
 from orchestrator.benchmarks.calls.benchmarks import call_probe
-from orchestrator.benchmarks.calls.executed import Known
-from orchestrator.benchmarks.calls.measurement import Counted, _is_accounted_for
+from orchestrator.benchmarks.calls.measurement import Counted, Figures, Known, _is_accounted_for
 from orchestrator.benchmarks.calls.table import CallCell
-from orchestrator.benchmarks.calls.workload import Figures
 from orchestrator.errors import NotEntered
 from orchestrator.experiment.plan import plan
 
@@ -25,7 +23,7 @@ def cells(**benchmark: object) -> dict[tuple[str, str], CallCell]:
         points=[FIRST, SECOND],
         benchmark={"name": "gtodbench", "calls": 1000, "repeats": 2, **benchmark},
     )
-    return {(cell.row, str(cell.task.point)): cell for cell in plan(described).cells}
+    return {(cell.row, str(cell.point)): cell for cell in plan(described).cells}
 
 
 def test_points_share_a_baseline_of_the_same_calls() -> None:

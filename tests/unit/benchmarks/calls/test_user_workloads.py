@@ -30,16 +30,17 @@ from orchestrator.benchmarks.calls.benchmarks import Buffer
 from orchestrator.benchmarks.calls.call_programs import (
     Sampling,
     WholeProgram,
+    always_failing,
     parse,
     parse_called,
     parse_runs,
     parse_watched,
     system_call,
     user_function,
+    watched_parameters,
 )
 from orchestrator.benchmarks.calls.measurement import Proof
 from orchestrator.benchmarks.calls.table import CallsTable
-from orchestrator.benchmarks.calls.workload import always_failing, watched_parameters
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import BuildError, ConfigError, EvidenceError, HostError, UsageError
 from orchestrator.experiment.experiment import Experiment
@@ -308,7 +309,7 @@ def test_each_set_of_parameters_is_a_row_that_loads_again_as_it_was(
     assert re.fullmatch(r"own\.c\.j2\.size-64\.mode-as_is\.[0-9a-f]{6}", own.row)
     assert own.row in own.id
     assert own.parameters["module_parameters"] == "size=64 'mode=as is'"
-    assert own.task.probe == f"{tmp_path}/own.c.j2 size=64 'mode=as is'"
+    assert (own.task.kind.file, own.task.kind.parameters) == (tmp_path / "own.c.j2", {"size": "64", "mode": "as is"})
     (tmp_path / "again.yaml").write_text(experiment.resolved_yaml())
     assert load_experiment(tmp_path / "again.yaml", kinds()) == experiment
 
@@ -317,7 +318,7 @@ def test_a_path_with_parameters_is_relative_to_the_file(load: Loader, tmp_path: 
     text = "kernel_for: {./own.c.j2 url=a//b: lab-i386-up}\nbenchmark: {name: gtodbench}\n"
     (tmp_path / "x.yaml").write_text(HEAD.replace("djprobe", "./own.c.j2 url=a//b") + text)
     experiment = load_experiment(tmp_path / "x.yaml", kinds())
-    assert plan(experiment).cells[-1].task.probe == f"{tmp_path}/own.c.j2 url=a//b"
+    assert plan(experiment).cells[-1].task.kind.parameters == {"url": "a//b"}
     assert plan(experiment).cells[-1].kernel == "lab-i386-up"
 
 
@@ -513,7 +514,7 @@ def test_it_is_said_where_not_all_system_calls_were_seen(tmp_path: Path, arch: s
     for expected in (None, -38):
         work: Any = SimpleNamespace(
             cell=SimpleNamespace(task=SimpleNamespace(expected=expected)),
-            known=SimpleNamespace(watched=lambda cell, watch: watch()),
+            known=SimpleNamespace(once=lambda what, cell, find: find()),
             workload=replace(calls, expected=expected),
             ready=SimpleNamespace(guest=SimpleNamespace(run=run)),
             deadline=SimpleNamespace(left=lambda: 600.0),

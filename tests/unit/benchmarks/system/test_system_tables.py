@@ -10,7 +10,6 @@ import pytest
 import yaml
 from loaded_tables import only_table, tables_of
 
-from orchestrator.benchmarks.calls.table import CallsTable
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.benchmarks.system.kind import SystemTable
 from orchestrator.errors import ConfigError
