@@ -103,11 +103,7 @@ class _Node:
 
 
 def read_source(path: Path) -> Source:
-    """Read and parse a YAML file.
-
-    Raises ConfigError, with file and line, when it cannot be read, is too large, is not UTF-8, or for anything
-    that ``parse`` refuses.
-    """
+    """Read and parse a YAML file. Raises ConfigError, with file and line, for one that cannot be, or is too large."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
@@ -322,10 +318,7 @@ _BLOCK = re.compile(rf"^{KEY}:.*\n?(?:[ \t].*\n?|\n)*", re.MULTILINE)
 
 
 def stored_budgets(directory: Path) -> Budgets:
-    """The budgets of the run in ``directory``; none where its experiment is not there.
-
-    Raises ConfigError, with file and line, where somebody has damaged the file.
-    """
+    """The budgets of the run in ``directory``, if any. Raises ConfigError for a file that somebody has damaged."""
     path = directory / _FILE
     if not path.exists():
         return Budgets()

@@ -286,10 +286,7 @@ class Listing:
 
 
 class TableKind(ABC):
-    """A kind of benchmark: what one table of it may contain, and which cells the table has.
-
-    A kind has no state, so that a boot's task can carry it to another process.
-    """
+    """What a kind of benchmark's tables contain. It has no state: a boot's task carries it to another process."""
 
     name: ClassVar[str]
     table: ClassVar[type[Table]]

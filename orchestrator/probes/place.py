@@ -219,10 +219,7 @@ def events_at(guest: Guest, point: UserPoint) -> int:
 def observe_program(
     guest: Guest, point: UserPoint, listed: Callable[[Guest, UserPoint], int] = events_at
 ) -> Observation:
-    """Read what a process that is started now has at the point, and how many probes are ``listed`` there.
-
-    Raises EvidenceError where the program's file is not as it was.
-    """
+    """Read what a process that is started now has at the point; raises EvidenceError for a changed file."""
     place = ["-a", str(point.address)] if point.library is None else ["-l", point.library]
     try:
         numbers = [str(point.file_offset), str(len(point.original))]

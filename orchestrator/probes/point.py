@@ -125,10 +125,7 @@ def find_entry(guest: Guest, symbols: Symbols, symbol: str, offset: int) -> Prob
 
 
 def find_place(guest: Guest, symbols: Symbols, symbol: str, offset: int) -> ProbePoint:
-    """The probe point anywhere in a function of a running guest, before anything is probed.
-
-    Raises EvidenceError for an unknown symbol and for an offset behind the function's end.
-    """
+    """The probe point in a function of a running guest. Raises EvidenceError for an unknown one, and behind its end."""
     start, size = symbols.address(symbol), symbols.size(symbol)
     if offset >= size:
         raise EvidenceError(f"{symbol}+{offset:#x} is behind the end of {symbol}, which has {size:#x} bytes")
@@ -177,10 +174,7 @@ _PADDING = frozenset({"nop", "int3"})
 
 
 def wrong_point_reason(code: KernelCode, symbol: str, offset: int | None) -> str | None:
-    """Why a kernel has no such probe point; None where nothing is wrong that its image shows.
-
-    Without an ``offset`` (in bytes) the function's entry is meant, wherever its code begins.
-    """
+    """Why a kernel's image has no such point, or without an ``offset`` no such function; None where it may have."""
     functions = [one for one in code.named(symbol) if one.type in FUNCTION_TYPES]
     if len(functions) > 1:
         places = ", ".join(f"{one.address:#x}" for one in functions)

@@ -121,11 +121,7 @@ def found_sentence(found: str, reasons: Mapping[str, str | None]) -> str | None:
 
 
 def check_modules(experiment: Experiment, plan: Plan, find: FindKernel) -> None:
-    """Raise ConfigError, which lists them all, for modules that none of their cells' kernels has.
-
-    Where some kernel has one, the cells of the others are refused as they are prepared. Kernels that are not to be had
-    now are not checked.
-    """
+    """Raise ConfigError, which lists them all, for modules that none of their cells' kernels at hand has."""
     found: _Found = {}
     for boot in plan.boots:
         kernel = find(boot.kernel) if boot.kernel_modules else None

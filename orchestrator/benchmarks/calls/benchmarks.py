@@ -114,10 +114,7 @@ def capability_names() -> Mapping[str, tuple[str, str]]:
 
 
 def call_probe(name: str) -> ProbeKind:
-    """Return the kind of probe, or the user's module where the name is a path (with a slash in it).
-
-    Raises ConfigError for an unknown name or a missing file.
-    """
+    """The kind of probe, or the user's own. Raises ConfigError for an unknown name or a missing file."""
     return _showing(*capability_names()[name]) if name in capability_names() else catalogue.probe_kind(name)
 
 

@@ -99,10 +99,7 @@ def summary(results: CallResults) -> str:
 
 
 def outcome_parameters(outcome: Outcome | None, counted: CallResults | None) -> dict[str, str | int]:
-    """The parameters of a record: of ``outcome``, and of the counting pass where its calls' results are known.
-
-    Without ``outcome`` the cell ran a user's function or program, whose exit status is 0: with another one it failed.
-    """
+    """The parameters of a record; without ``outcome`` a user's function or program ran, whose exit status is 0."""
     if outcome is None:
         return {"exit_status": 0}
     results = outcome.results
@@ -331,11 +328,7 @@ class DisturbedError(EvidenceError):
 
 @dataclass(frozen=True)
 class Sampling:
-    """What one process of the program does: samples, and behind them ``untimed`` calls whose results are all known.
-
-    With ``is_marked`` QEMU's counting plugin, if there is one, counts what the samples execute. ``warming`` calls
-    precede each batch.
-    """
+    """What one process does: samples, each batch behind ``warming`` calls, and then ``untimed`` calls one by one."""
 
     calls: int
     batch: int
@@ -471,10 +464,7 @@ class Calls:
         return self._sampled(guest, wanted, time_limit).samples
 
     def measure_marked(self, guest: Guest, measured: Measurement, *, time_limit: float) -> MarkedSamples:
-        """Two samples in batches as of ``measured``, which QEMU's counting plugin counts.
-
-        Of calls that are all alike, fewer.
-        """
+        """Two samples in batches as of ``measured``, of fewer calls where these are alike, which the plugin counts."""
         calls = min(self.calls, _MARKED_CALLS) if measured.is_uniform else self.calls
         # They add at most a quarter to a batch, which fills six tenths of the time between two timer ticks.
         warming = measured.warming or min(_WARMING_CALLS, measured.batch // 4)
@@ -530,10 +520,7 @@ class Calls:
         return seen
 
     def _samples(self, guest: Guest, wanted: Sampling, time_limit: float) -> Measurement:
-        """All samples of one process; with ``renew`` of one process each, until enough of them are equal.
-
-        Those that are not count as disturbed. Where too many differ, the samples are all of them.
-        """
+        """All samples of one process; with ``renew``, which others may disturb, of one each until enough are equal."""
         if self.renew is None:
             return self._sampled(guest, wanted, time_limit)
         # Marked as for a profile: what comes before the first batch counts, too.
@@ -564,10 +551,7 @@ class Calls:
         return measured
 
     def _check_number(self, number: int | None) -> None:
-        """Raise EvidenceError unless the program says that it made this system call.
-
-        A baseline has no hits that would prove it.
-        """
+        """Raise EvidenceError unless it made this system call: a baseline has no hits that would prove it."""
         if number != self.number:
             raise EvidenceError(f"the program made system call {number}, not {self.number}")
 
@@ -607,10 +591,7 @@ def _options(argument: Argument, word_size: int) -> tuple[str, str]:
 
 
 def put_program(guest: Guest, file: Path, program: str) -> None:
-    """Copy a user's program into the guest.
-
-    Processes that an earlier one has left behind end first: they would hit the probe, and their program is busy.
-    """
+    """Copy a user's program into the guest, and end processes of an earlier one: they would hit the probe."""
     guest.succeed(["sh", "-c", _END_PROGRAM, "sh", program])
     guest.put(file, program)
     guest.succeed(["chmod", "755", program])
@@ -645,10 +626,7 @@ def _results(lines: Sequence[str], first: int, names: Sequence[str], entry: str)
 
 
 def parse_watched(output: str, calls: int) -> Mapping[str, CallResults]:
-    """What the system calls of a workload's ``calls`` calls returned, by their names.
-
-    Raises EvidenceError for unexpected output, and where not all system calls were seen.
-    """
+    """What the system calls of a workload returned; raises EvidenceError where not all of them were seen."""
     lines = output.splitlines()
     head = _WATCHED.fullmatch(lines[0]) if lines else None
     found = [match for line in lines[1:] if (match := _WATCHED_CALL.fullmatch(line))]

@@ -81,10 +81,7 @@ class Executed(BaseModel):
 
 
 def executed_here(ready: ReadyGuest, workload: Calls, time_limit: float) -> Executed:
-    """What calls execute now, in a guest that counts, with no module loaded since it was ready.
-
-    Raises EvidenceError where the count cannot be proved.
-    """
+    """What calls execute now, in a guest that counts. Raises EvidenceError where the count cannot be proved."""
     ticks = int(ready.artifacts.kernel.config["CONFIG_HZ"])
     measured = workload.measure_exact(ready.guest, repeats=_REPEATS, ticks_per_second=ticks, time_limit=time_limit)
     counter = InstructionCounter(ready.guest, ready.symbols)
@@ -259,10 +256,7 @@ def _places(kernel: Kernel, point: Point) -> FunctionPlaces | None:
 
 
 def found_points(executed: Executed) -> Iterator[FoundPoint]:
-    """The functions as points, the one with the most instructions first.
-
-    A name that several have is there once, for the one that can be probed if there is any.
-    """
+    """The functions as points, by their instructions; a name that several have is there once."""
     probed, names = 0, set()
     possible = {one.name for one in executed.functions if one.refusal is None}
     for one in executed.functions:

@@ -58,10 +58,7 @@ from orchestrator.steps import step
 
 @dataclass(frozen=True)
 class Figures:
-    """Samples and the figures derived from them, in the clock's unit per call. ``interval`` is the overhead's.
-
-    ``outcome`` is what the calls returned, None where that is not known.
-    """
+    """Samples, and what is derived from them, in the clock's unit per call. ``interval`` is the overhead's."""
 
     samples: tuple[float, ...]
     value: float
@@ -272,10 +269,7 @@ _MOST_INTERRUPTS = 10
 
 @dataclass(frozen=True)
 class Counted:
-    """Hits of the calls, concurrent hits by others, traps, and what the calls returned; None where it is not known.
-
-    ``besides`` is the hits of the program itself, which are not among the ``hits``.
-    """
+    """Hits of the calls, others' hits, traps, and results, where known; ``besides``: hits of the program itself."""
 
     hits: int
     others: int | None
@@ -648,10 +642,7 @@ def _profile(work: _Work, measured: Measurement, armed: _Armed | None) -> Profil
 
 
 def _paired(work: _Work, events: Path | None) -> tuple[Figures, Proof]:
-    """Samples with and without the probe, interleaved, so that changes on the host or in the kernel affect both.
-
-    The hits of the first and the last round are counted.
-    """
+    """Samples with and without the probe, interleaved, so that changes on the host or in the kernel affect both."""
     # Of a program and on the wall clock the table asks for as many; that calls scatter is found out here.
     rounds = range(max(work.cell.repeats, FEWEST_WALL_REPEATS) if work.scatters else work.cell.repeats)
     plain, probed = [_timed(work)], []

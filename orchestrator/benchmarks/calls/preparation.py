@@ -63,10 +63,7 @@ def call_number(kernel: Kernel, cell: CallCell) -> int | None:
 
 
 def entered_function(kernel: Kernel, cell: CallCell) -> str:
-    """The function that the cell's system call enters, by the benchmark or by the kernel's own dispatch.
-
-    Raises UnknownDispatchError where that cannot be read.
-    """
+    """The function that the cell's system call enters. Raises UnknownDispatchError where that cannot be read."""
     number, arch = call_number(kernel, cell), kernel.spec.arch
     assert number is not None
     symbols = benchmarks()[cell.benchmark].symbols
@@ -89,10 +86,7 @@ def _no_function_reason(kernel: Kernel, cell: CallCell) -> str | None:
 
 
 def probed_place(kernel: Kernel, cell: CallCell) -> tuple[str, int]:
-    """The function that a cell probes, and the offset of its own first instruction or of the tracer's site, in bytes.
-
-    Raises UnknownDispatchError where the function is not known.
-    """
+    """The function that a cell probes, and the offset in bytes. Raises UnknownDispatchError."""
     point = cell.point
     if point is not None and (point.file is not None or point.offset is not None):
         return point.symbol, point.offset or 0
@@ -206,10 +200,7 @@ def _reasons_in_program(kind: ProbeKind, point: Point) -> Iterator[str]:
 
 
 def place_refusal(kernel: Kernel, cell: CallCell, places: _Places) -> str | None:
-    """Why no kernel takes the cell's kind of probe at the point that the experiment names; None where one may.
-
-    Nothing is said where the kernel's code is not at hand.
-    """
+    """Why no kernel takes the cell's kind of probe at its named point; None where one may, or no code is at hand."""
     kind, point = cell.task.kind, cell.point
     if point is None or point.file is not None or means_of(kind) is None:
         return None
@@ -283,10 +274,7 @@ def calls_unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
 
 
 def has_booster(kernel: Kernel) -> bool:
-    """Whether the kernel's kprobes are boosted where the instruction allows it.
-
-    can_boost() of arch/x86/kernel/kprobes/core.c is compiled in without CONFIG_PREEMPTION only.
-    """
+    """Whether kprobes are boosted where they can be: can_boost() is compiled in without CONFIG_PREEMPTION only."""
     return kernel.config.get("CONFIG_PREEMPTION") != "y"
 
 
