@@ -22,7 +22,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.probes import tracefs
 from orchestrator.probes.attachment import Called, allow_optimisation, removed, wait_until_untouched, write_events
 from orchestrator.probes.evidence import MISSED_RETURNS, Observation, check_untouched
-from orchestrator.probes.place import EVENTS, Place, PlacedAttachment, UserPlace, UserPoint, observe_program, place_of
+from orchestrator.probes.place import EVENTS, Place, PlacedAttachment, UserPoint, observe_program, place_of, user_place
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 
@@ -246,7 +246,7 @@ def user_event_attached(guest: Guest, kind: ProbeKind, point: UserPoint) -> Iter
     with removed(lambda: _remove_from_program(guest, definition, point)):
         event = tracefs.define(guest, definition)
         event.switch(on=True)
-        yield UserEventAttachment(guest, kind, event, UserPlace(guest, kind, point))
+        yield UserEventAttachment(guest, kind, event, user_place(guest, kind, point))
 
 
 def _remove_from_program(guest: Guest, definition: tracefs.Definition, point: UserPoint) -> None:
