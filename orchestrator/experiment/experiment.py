@@ -149,8 +149,6 @@ def kernel_name(name: str) -> str:
     return placed(name, lambda path: str(user_path(path))) if is_path(name) else name
 
 
-# An experiment with profiles of its cells, as ``--profile`` asks for.
-
 KEY = "profile"
 """The key of tables whose kind of benchmark has profiles."""
 

@@ -53,9 +53,6 @@ def _places(inside: KeyPath, at: KeyPath, value: Data) -> dict[KeyPath, KeyPath]
     return {inside: at, **{(*inside, key): (*at, key) for key in keys}}
 
 
-# Which defaults beside ``tables`` no table takes.
-
-
 def _idle_overrides(defaults: Mapping[str, Data], tables: Sequence[_TableSource], origins: Origins) -> list[Problem]:
     used = {path for table in tables for path in table.used}
     first: dict[str, KeyPath] = {}
@@ -106,8 +103,6 @@ def _leaves(data: Data, path: KeyPath) -> Iterator[KeyPath]:
     if not items:
         yield path
 
-
-# The folder of a relative path: the file's in an experiment, the current one on the command line.
 
 Moved = Callable[[str], str]
 """Where something is that a user named by a path."""

@@ -103,8 +103,6 @@ def machine_key(cell: Cell[Any]) -> _Machine:
     return *machine, cell.clock, cell.image, cell.channel, cell.kernel_modules
 
 
-# The cells of a plan that ``--only`` selects.
-
 _NAMES: dict[str, Callable[[Cell[Any]], str]] = {
     "table": lambda cell: cell.table or "",
     "cpu": lambda cell: cell.cpu,

@@ -17,8 +17,6 @@ from orchestrator.errors import ConfigError
 from orchestrator.experiment.source import MAX_BYTES, MAX_DEPTH, Data, KeyPath, parse
 from orchestrator.plain_text import cut
 
-# How ``--set KEY=VALUE`` changes an experiment file's data, and the origin of each value.
-
 _STEP = re.compile(r"[A-Za-z0-9_-]+")
 _INDEX = re.compile(r"[0-9]{1,9}")
 
@@ -117,8 +115,6 @@ def _shown(text: str) -> str:
         return ascii(short)
     return short if "=" in short else shlex.quote(short)
 
-
-# The report of all problems of an experiment at once: place, key, what was found, what is allowed.
 
 _SHOWN = 20
 _MISSING = "missing; this key is required"

@@ -24,8 +24,6 @@ from orchestrator.errors import ConfigError
 from orchestrator.results.budgets import KEY, BudgetError, Budgets
 from orchestrator.results.faults import storage_faults
 
-# What is wrong with malformed YAML, in words for its writer: ``malformed.yaml``, by the parser's words.
-
 
 class Mistake(Fact):
     """What the parser's ``problem`` begins or ends with, what that means, and what to do."""

@@ -264,8 +264,6 @@ class RowsTable(ProbedTable):
         yield from super().conflicts()
 
 
-# The interface of a kind of benchmark for the experiment file and the plan, and the registry of kinds.
-
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 

@@ -237,8 +237,6 @@ def observe_program(
     return Observation(process, "" if number else None, number)
 
 
-# Where the kernel itself puts a probe that it has been asked for: at a function, at a tracepoint, in a program.
-
 _CALLED = {
     "trace": re.compile(r"trace_event_raw_event_\w+|ftrace_syscall_(enter|exit)"),
     "tracepoint": re.compile(r"perf_trace_\w+|perf_syscall_(enter|exit)"),

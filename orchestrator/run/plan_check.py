@@ -23,8 +23,6 @@ from orchestrator.guest.machine import qemu_cpu_names
 from orchestrator.probes.point import Point, functions_like, wrong_point_reason
 from orchestrator.run.machines import timing_of
 
-# The probe points that an experiment names, checked before anything boots.
-
 FindKernel = Callable[[str], Kernel | None]
 """A kernel by its name or path; None where it is not to be had now."""
 
@@ -117,9 +115,6 @@ def found_sentence(found: str, reasons: Mapping[str, str | None]) -> str | None:
     return "; ".join([f"found '{found}'", *(f"{', '.join(names)}: {reason}" for reason, names in kernels.items())])
 
 
-# The kernel's own modules that an experiment names, checked before anything boots.
-
-
 def check_modules(experiment: Experiment, plan: Plan, find: FindKernel) -> None:
     """Raise ConfigError, which lists them all, for modules that none of their cells' kernels at hand has."""
     found: _Found = {}
@@ -130,9 +125,6 @@ def check_modules(experiment: Experiment, plan: Plan, find: FindKernel) -> None:
                 reason = None if kernel is None else missing_module_reason(kernel, [name])
                 found.setdefault((table, name), {})[boot.spec.name] = reason
     _refuse(experiment, found, lambda named, module: ("kernel_modules",))
-
-
-# What is wrong with a plan on this host, found before anything boots.
 
 
 def check_plan(experiment: Experiment, plan: Plan, find: FindKernel) -> list[str]:

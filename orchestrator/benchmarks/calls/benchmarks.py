@@ -14,8 +14,6 @@ from orchestrator.catalog.data import Fact, named, read
 from orchestrator.catalog.kernels import Arch
 from orchestrator.catalog.probes import ProbeKind, probes
 
-# The benchmarks that make calls, and the kernel function that each enters.
-
 Entry = Literal["auto", "int80", "sysenter", "syscall"]
 
 ENTRIES: dict[Arch, tuple[Entry, ...]] = {
@@ -108,9 +106,6 @@ def capability_names() -> Mapping[str, tuple[str, str]]:
         for name, capability in capabilities.items()
         if probe in capability.probes
     }
-
-
-# The kinds of probe a call can have: the catalogue's, users' modules, and those that verify one capability.
 
 
 def call_probe(name: str) -> ProbeKind:

@@ -25,8 +25,6 @@ from orchestrator.plain_text import cut
 from orchestrator.probes.attachment import MOST_VALUES, Called, CallResults
 from orchestrator.profile.counts import Timed
 
-# What calls returned.
-
 SUCCESS = "success"
 Expected = int | str
 """What each call must return: ``success``, an error by its name, or a number."""
@@ -150,9 +148,6 @@ def _whole(value: int) -> str:
 
 def _distinct(results: CallResults) -> int | str:
     return f"more than {MOST_VALUES}" if results.other else len(results.values)
-
-
-# What calls took.
 
 
 @dataclass(frozen=True)

@@ -41,8 +41,6 @@ from orchestrator.run.boot import BootArtifacts, Obtain, ReadyGuest, ready_guest
 from orchestrator.run.guests import unwatched
 from orchestrator.run.machines import machine_of
 
-# The functions that a cell's calls execute without a probe, counted in a guest, and what keeps probes out of them.
-
 _KIND = "executed-functions"
 _FILE = "executed.json"
 _REPEATS = 2

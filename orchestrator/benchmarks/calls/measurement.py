@@ -53,8 +53,6 @@ from orchestrator.run.boot import Ready, ReadyGuest, identity
 from orchestrator.run.guests import CLOCKSOURCE, CellDeadline, check_clocksource, permitted_taint
 from orchestrator.steps import step
 
-# The figures of a cell's measurements: its samples, the probe's overhead and the verdict on it.
-
 
 @dataclass(frozen=True)
 class Figures:
@@ -192,8 +190,6 @@ def _figures(measured: Sequence[Measurement], samples: Sequence[float], value: f
     )
 
 
-# What the cells of one guest have found out, so that later ones need not: baselines, and points never entered.
-
 _SameCalls = tuple[str, CallTask, int]
 _Found = TypeVar("_Found")
 
@@ -257,8 +253,6 @@ def _same_calls(cell: CallCell) -> _SameCalls:
     # A task without arguments has its benchmark's: gtodbench and syscall call gettimeofday with others.
     return cell.benchmark, replace(cell.task, hits=1, refusal=None), cell.repeats
 
-
-# One cell: the passes that count its hits, what a hit passes besides its handler, and the record.
 
 _PASSES = 5
 """Counting passes, at most."""

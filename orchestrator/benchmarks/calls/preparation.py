@@ -287,8 +287,6 @@ def _behind_nop(kernel: Kernel, kind: ProbeKind) -> bool:
     return kind.at == "after-ftrace-nop" and kernel.config.get("CONFIG_DYNAMIC_FTRACE") == "y"
 
 
-# What cells of calls need before their guest starts: a module for each probe, and a program for each workload.
-
 _Made = TypeVar("_Made")
 
 _WORD_SIZES = {"i386": 4, "x86_64": 8}

@@ -55,8 +55,6 @@ from orchestrator.report.sheet import (
 from orchestrator.results.contract import CellRecord, centre_of
 from orchestrator.results.statistics import mean
 
-# Titles and sentences that the layouts of calls share.
-
 _Name = Callable[[CellRecord], str]
 """A cell's name in its table."""
 _Figure = Callable[[CellRecord], float | None]
@@ -216,9 +214,6 @@ def purpose_sentences(cells: Sequence[CellRecord], name: _Name) -> Iterator[str]
     yield from _purpose_meaning(cells)
 
 
-# A table of all functions that calls enter: a row for each, with the overhead of each probe there.
-
-
 def _shows_points(panel: Panel) -> bool:
     """Whether the panel's points were found: the functions that calls enter, or the instructions of one."""
     return "points" in panel.first.parameters
@@ -284,8 +279,6 @@ def _function(cell: CellRecord) -> str | None:
     function, each, _ = str(cell.parameters["points"]).partition("+*")
     return function if each else None
 
-
-# A table in the layout of the 2005 document's lists.
 
 _COMPARED_WITH = "djprobe"
 
@@ -621,8 +614,6 @@ def _probe(cell: CellRecord) -> str:
     return cell.probe
 
 
-# What a run's three most important sentences say of calls.
-
 _DOCUMENTS_PROBE = {"list": "djprobe", "mail": "kprobe-optimized"}
 """The probe that a document compares the others with, by the layout of its tables."""
 _THEN, _TODAY = "djprobe", "bpf-fentry"
@@ -697,8 +688,6 @@ def _kernel_findings(group: Group) -> Iterator[Finding]:
     sentence = f"Largest difference from {group[0].kernel} to {cell.kernel}{of_place}: {probe_title(cell)}, {more}."
     yield Finding(Rank.DIFFERENT, sentence, abs(difference) / before if before > 0 else 0.0)
 
-
-# The overheads of probes on a call as bars, beside the published ones.
 
 _LABEL_WIDTH = 12
 _EMPTY = Bar(None, "")

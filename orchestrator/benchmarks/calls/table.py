@@ -368,9 +368,6 @@ class CallsTable(ProbedTable):
                 yield Problem(("probes", index), sentence, other=("benchmark", "name"))
 
 
-# What one cell of calls runs, and its probe point.
-
-
 @dataclass(frozen=True)
 class CallTask:
     """``calls`` calls a sample, each entering the probe point ``hits`` times.
@@ -393,9 +390,6 @@ class CallTask:
 
 
 CallCell = Cell[CallTask]
-
-
-# The cells of a table of calls, in their order.
 
 
 def call_cells(name: str | None, table: CallsTable) -> Iterator[CallCell]:
