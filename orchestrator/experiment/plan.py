@@ -55,7 +55,6 @@ class Boot:
 class Plan:
     """All of an experiment's cells, grouped by boot, in the file's order."""
 
-    experiment_name: str
     boots: tuple[Boot, ...]
 
     @property
@@ -81,10 +80,7 @@ def plan(experiment: Experiment) -> Plan:
     for kind, cell in found:
         key = (kind.name, *machine_key(cell), kind.boot_key(cell))
         boots.setdefault(key, (kind.name, []))[1].append(cell)
-    planned = Plan(
-        experiment.name,
-        tuple(Boot(kind_name, *machine_key(cells[0]), tuple(cells)) for kind_name, cells in boots.values()),
-    )
+    planned = Plan(tuple(Boot(name, *machine_key(cells[0]), tuple(cells)) for name, cells in boots.values()))
     twice = next((id_ for id_, number in Counter(cell.id for cell in planned.cells).items() if number > 1), None)
     if twice is not None:
         raise ConfigError(

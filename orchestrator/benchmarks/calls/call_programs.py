@@ -213,10 +213,7 @@ _LINE = re.compile(
 
 
 def parse_results(line: str, name: str, entry: str) -> CallResults:
-    """Read a line on the calls of this ``name`` (timed, untimed, watched), which entered the kernel by ``entry``.
-
-    Raises EvidenceError for anything else, and for figures that contradict each other.
-    """
+    """Read the line of this ``name``; raises EvidenceError for another, and for figures that contradict each other."""
     unexpected = EvidenceError(
         "what the benchmark says of the calls' results is not what was expected", detail=[line[:300]]
     )
@@ -473,10 +470,7 @@ class Calls:
         return MarkedSamples(Path(self.argv[0]).name, calls, Timed(marked.empty, marked.ticks))
 
     def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
-        """Measure one sample of ``calls`` calls, in batches that fit between two timer ticks.
-
-        A busy host runs something else meanwhile, and the ticks come sooner: then in smaller batches.
-        """
+        """Measure one sample, in batches that fit between two timer ticks: smaller ones where the host is busy."""
         sounding = self._sampled(guest, Sampling(_SOUNDING_CALLS, 1, 1), time_limit)
         between_ticks = _NANOSECONDS_PER_SECOND / ticks_per_second
         batch = int(between_ticks * _SHARE_OF_A_TICK / max(1.0, sounding.nanoseconds[0]))

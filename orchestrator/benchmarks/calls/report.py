@@ -719,22 +719,17 @@ def _mail_chart(group: Group) -> BarChart:
         by_label = {_mail_label(cell): cell for cell in _probed(panel)}
         bars = [_bar(by_label[label]) if label in by_label else _EMPTY for label in labels]
         measured.append(Series(panel.name, bars))
-    mailed = [
-        Series(
-            table.name,
-            [
-                Bar(table.overhead(label), f"{table.overhead(label):.2f}") if label in table.columns else _EMPTY
-                for label in labels
-            ],
-        )
-        for table in tables
-    ]
+    mailed = [Series(table.name, [_mailed(table, label) for label in labels]) for table in tables]
     return BarChart(
         title=tables[0].figure,
         subtitle=_subtitle(group),
         labels=[_folded(label) for label in labels],
         panes=[(_measured_axis(group[0]), measured), (f"published, {unit_name(tables[0].unit)}", mailed)],
     )
+
+
+def _mailed(table: ReferenceTable, label: str) -> Bar:
+    return Bar(table.overhead(label), f"{table.overhead(label):.2f}") if label in table.columns else _EMPTY
 
 
 def _bar(cell: CellRecord) -> Bar:
