@@ -154,7 +154,10 @@ class _Layout:
     """What all layouts have in common: the cells, in parts with an evidence of their own, their names and notes."""
 
     def __init__(
-        self, parts: Sequence[Sequence[CellRecord]], name: _Name, remark: Callable[[CellRecord], str | None]
+        self,
+        parts: Sequence[Sequence[CellRecord]],
+        name: _Name,
+        remark: Callable[[CellRecord], str | None] = lambda _: None,
     ) -> None:
         self._parts, self._name = parts, name
         self.cells = [cell for part in parts for cell in part]
@@ -172,10 +175,6 @@ class _Layout:
             footnotes=self.footnotes.all(),
             proofs=[proofs for part in self._parts for proofs in proof_lists(part, self._name)],
         )
-
-
-def _no_remark(cell: CellRecord) -> None:
-    """A layout whose cells are all on one kernel, or name theirs, has nothing of its own to note."""
 
 
 def _comparison_meaning(panel: Panel) -> str:
@@ -361,7 +360,7 @@ def _published(cells: Sequence[CellRecord], table: str) -> Iterator[Row]:
 
 
 def _kernels_sheet(group: Group) -> Sheet:
-    first, layout = group[0].first, _Layout([panel.cells for panel in group], _name_on_kernel, _no_remark)
+    first, layout = group[0].first, _Layout([panel.cells for panel in group], _name_on_kernel)
     table, what = f"{first.table}: " if first.table else "", _at_named_point(first, _benchmark_title(first))
     releases = {panel.kernel: panel.first.parameters.get("kernel_release") for panel in group}
     others = [text for panel in group[1:] for text in (panel.kernel, "difference", "")]
@@ -523,7 +522,7 @@ def _shows_capabilities(panel: Panel) -> bool:
 
 def _capability_sheet(panel: Panel) -> Sheet:
     cells = _probed(panel)
-    layout, first, deviating = _Layout([cells], _probe, _no_remark), panel.first, _deviations(cells)
+    layout, first, deviating = _Layout([cells], _probe), panel.first, _deviations(cells)
     blocks = list(_capability_blocks({cell.probe: cell for cell in cells}, layout.footnotes))
     return layout.sheet(
         _CAPABILITIES_TITLE,

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, get_args
+from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 from pydantic import AfterValidator, BeforeValidator, PrivateAttr, ValidationInfo
 
@@ -47,6 +47,7 @@ _DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]{0,19})")
 _LIKE_A_NUMBER = re.compile(r"[-+~(]*\.?[0-9]")
 _CONSTANT = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,79}")
 _OR_A_NUMBER = ": write the number"
+_FileT = TypeVar("_FileT")
 _OR_A_TEXT = "; a text to point to stands in quotes"
 
 
@@ -116,25 +117,23 @@ def checked_outcome(value: object) -> object:
 
 def checked_file(value: object) -> object:
     """The path of a C file or of a static program; it becomes absolute."""
-    if not isinstance(value, str) or not value.isprintable() or not value:
-        raise mismatch(value, "expected the path of a C file or of a static program")
-    try:
-        return str(find_workload(value).file)
-    except ConfigError as error:
-        raise wrong(error.what) from None
+    return str(_named_file(value, find_workload, "expected the path of a C file or of a static program").file)
 
 
 def checked_library(value: object) -> object:
     """A library of the image by its name, or the path of a C file or a library of your own, which becomes absolute."""
+    expected = "expected a library of the image, such as libc.so.6, or a path: ./libmine.c, ./libmine.so"
+    found = _named_file(value, find_library, expected)
+    return found.name if found.file is None else str(found.file)
+
+
+def _named_file(value: object, find: Callable[[str], _FileT], expected: str) -> _FileT:
     if not isinstance(value, str) or not value.isprintable() or not value:
-        raise mismatch(
-            value, "expected a library of the image, such as libc.so.6, or a path: ./libmine.c, ./libmine.so"
-        )
+        raise mismatch(value, expected)
     try:
-        found = find_library(value)
+        return find(value)
     except ConfigError as error:
         raise wrong(error.what) from None
-    return found.name if found.file is None else str(found.file)
 
 
 class CallsBenchmark(BenchmarkChoice):
