@@ -18,8 +18,8 @@ from record_builders import cell, failed, run
 
 from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree
 from orchestrator.artifacts.machine_code import direct_calls
-from orchestrator.benchmarks.calls import executed as executed_module
-from orchestrator.benchmarks.calls.executed import (
+from orchestrator.benchmarks.calls import kind as calls_kind
+from orchestrator.benchmarks.calls.kind import (
     MOST_POINTS,
     Executed,
     ExecutedFunction,
@@ -183,7 +183,7 @@ def test_a_module_s_function_is_no_point_where_the_kernel_has_one_of_its_name() 
         SymbolProfile(name="show", place="kernel", address=0xC1000010, instructions=code),
     ]
     profile = CellProfile(cell="executed", arch="i386", calls=10, has_details=False, symbols=tuple(functions))
-    found = executed_module._functions(profile, symbols, RefusedPlaces([]), {"mine"})
+    found = calls_kind._functions(profile, symbols, RefusedPlaces([]), {"mine"})
     assert [(one.name, one.module, one.refusal) for one in found] == [
         ("show", "mine", "it is a function of module mine, and its name stands for one of the kernel itself"),
         ("own", "mine", None),
