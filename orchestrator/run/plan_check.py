@@ -80,7 +80,7 @@ def check_points(experiment: Experiment, plan: Plan, find: FindKernel) -> list[s
         reasons = {} if kernel is None else wrong_points(kernel, cells)
         for cell, point in pointed:
             # Where a kernel has the function, its cells are at the instructions, and no longer at SYMBOL+*.
-            if point.found_by is not None or cell in cells:
+            if point.file is None:
                 found.setdefault((cell.table, point.found_by or str(point)), {})[name] = reasons.get(cell.id)
     _refuse(experiment, found, _key)
     return list(unchecked)
