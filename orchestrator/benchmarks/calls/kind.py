@@ -20,7 +20,7 @@ from orchestrator.artifacts.machine_code import direct_calls, entry_places
 from orchestrator.artifacts.module_files import loaded_files, missing_module_reason
 from orchestrator.benchmarks.calls.benchmarks import benchmarks, capability_list, capability_names
 from orchestrator.benchmarks.calls.call_programs import Calls
-from orchestrator.benchmarks.calls.measurement import Known, exact_effect, measure_call, overhead_by_purpose
+from orchestrator.benchmarks.calls.measurement import GuestCache, exact_effect, measure_call, overhead_by_purpose
 from orchestrator.benchmarks.calls.preparation import (
     CallSetup,
     calls_unsupported_reason,
@@ -413,17 +413,17 @@ class CallsKind(BenchmarkKind):
 
     def measure(self, session: Session, cells: Sequence[CallCell]) -> Generator[CellRecord, None, None]:
         """Measure cell after cell in one guest; cells that make the same calls share a baseline."""
-        known = Known()
+        cache = GuestCache()
 
         def measured(ready: ReadyGuest, cell: CallCell) -> CellRecord:
-            known.note_switched(session.switched)
-            known.check_entered(cell, cell.task.kind)
+            cache.note_switched(session.switched)
+            cache.check_entered(cell, cell.task.kind)
             files = session.events_file(cell), session.profile_file(cell)
             try:
-                return measure_call(ready, cell, session.setup(cell), *files, known)
+                return measure_call(ready, cell, session.setup(cell), *files, cache)
             except NotEntered as error:
-                why = _explain(session, ready, cell, error, known)
-                known.keep_not_entered(cell, why)
+                why = _explain(session, ready, cell, error, cache)
+                cache.keep_not_entered(cell, why)
                 raise why from None
 
         return attended(session, cells, measured)
@@ -448,7 +448,7 @@ class CallsKind(BenchmarkKind):
         )
 
 
-def _explain(session: Session, ready: ReadyGuest, cell: CallCell, error: NotEntered, known: Known) -> NotEntered:
+def _explain(session: Session, ready: ReadyGuest, cell: CallCell, error: NotEntered, cache: GuestCache) -> NotEntered:
     """The error with what can be known of its cause. It is as it was where the calls cannot be counted exactly.
 
     It costs one measurement of the calls for all cells that make them, and where the guest does not count, a second
@@ -463,7 +463,7 @@ def _explain(session: Session, ready: ReadyGuest, cell: CallCell, error: NotEnte
         return error
     try:
         with step("find out what the calls execute"):
-            executed = known.once("executed", cell, lambda: _executed_by_cell(session, ready, cell, workload))
+            executed = cache.once("executed", cell, lambda: _executed_by_cell(session, ready, cell, workload))
     except GuestError:
         raise
     except LabError as other:

@@ -202,7 +202,7 @@ class Baseline(NamedTuple):
 
 
 @dataclass
-class Known:
+class GuestCache:
     """Facts of one guest on the exact clock, whose kernel's text is proved to be the same after each cell."""
 
     _baselines: dict[_SameCalls, Baseline] = field(default_factory=dict)
@@ -307,7 +307,7 @@ class _Work:
     kind: ProbeKind
     point: ProbePoint
     deadline: CellDeadline
-    known: Known
+    cache: GuestCache
     profile: Path | None = None
     scatters: bool = False
 
@@ -480,12 +480,12 @@ def measure_call(
     prepared: Ready[CallSetup],
     events: Path | None = None,
     profile: Path | None = None,
-    known: Known | None = None,
+    cache: GuestCache | None = None,
 ) -> CellRecord:
     """Measure a cell and prove it. On the exact clock the comparison with the baseline adds the overhead later.
 
     The events of a recording handler go to the file ``events``, and where its instructions went to the file
-    ``profile``, if they are given. ``known`` is what earlier cells of this guest have found out. Raises EvidenceError
+    ``profile``, if they are given. ``cache`` is what earlier cells of this guest have found out. Raises EvidenceError
     when a proof fails, and of these NotEntered where the guest is nevertheless sound; GuestError when the guest fails,
     UnsupportedError when CPU, kernel or module do not support the cell.
     """
@@ -498,7 +498,7 @@ def measure_call(
         kind=cell.task.kind.on(kernel.release, kernel.spec.arch),
         point=_find_point(ready, cell, setup),
         deadline=CellDeadline(cell.time_limit),
-        known=known or Known(),
+        cache=cache or GuestCache(),
         profile=profile,
     )
     work.workload.prepare(ready.guest)
@@ -532,7 +532,7 @@ def measure_call(
 
 def _watched(work: _Work, proof: Proof) -> tuple[Proof, Sequence[str]]:
     try:
-        found = work.known.once(
+        found = work.cache.once(
             "results", work.cell, lambda: work.workload.watch(work.ready.guest, time_limit=work.deadline.left())
         )
     except EvidenceError as error:
@@ -573,11 +573,11 @@ def _baseline(work: _Work) -> tuple[Figures, Proof]:
     timed_in = profile = None
     if work.exact is not None:
         # A profile counts the calls that this cell has timed, so it borrows no other cell's.
-        baseline = work.known.baseline(work.cell) if work.profile is None else None
+        baseline = work.cache.baseline(work.cell) if work.profile is None else None
         if baseline is None:
             measured = _timed(work)
             figures = exact_baseline(measured)
-            work.known.keep_baseline(work.cell, figures)
+            work.cache.keep_baseline(work.cell, figures)
             profile = _profile(work, measured, None)
         else:
             figures, timed_in = baseline.figures, baseline.cell_id
@@ -592,7 +592,7 @@ def _baseline(work: _Work) -> tuple[Figures, Proof]:
 
 def _exact(work: _Work, workload: Calls, events: Path | None) -> tuple[Figures, Proof]:
     """Figures of samples that are equal; where the calls differ without the probe or with it, of interleaved ones."""
-    baseline = work.known.baseline(work.cell)
+    baseline = work.cache.baseline(work.cell)
     scattered = replace(work, scatters=True)
     if baseline is not None and len(set(baseline.figures.samples)) > 1:
         return _paired(scattered, events)

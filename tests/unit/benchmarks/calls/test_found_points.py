@@ -29,7 +29,7 @@ from orchestrator.benchmarks.calls.kind import (
     found_points,
     instruction_points,
 )
-from orchestrator.benchmarks.calls.measurement import Known
+from orchestrator.benchmarks.calls.measurement import GuestCache
 from orchestrator.benchmarks.calls.report import REPORT
 from orchestrator.benchmarks.calls.table import CallCell, CallsTable, FoundPoint, call_cells
 from orchestrator.catalog.cpus import cpus
@@ -386,7 +386,7 @@ def test_functions_of_like_names_are_suggested_first(code: KernelCode) -> None:
 
 
 def test_what_calls_execute_is_found_out_once() -> None:
-    known, here = Known(), executed(function("executed"))
+    known, here = GuestCache(), executed(function("executed"))
     cells: list[CallCell] = list(plan(found(a_point("copy", 2), a_point("tail", 1))).cells)
     asked: list[int] = []
 

@@ -514,7 +514,7 @@ def test_it_is_said_where_not_all_system_calls_were_seen(tmp_path: Path, arch: s
     for expected in (None, -38):
         work: Any = SimpleNamespace(
             cell=SimpleNamespace(task=SimpleNamespace(expected=expected)),
-            known=SimpleNamespace(once=lambda what, cell, find: find()),
+            cache=SimpleNamespace(once=lambda what, cell, find: find()),
             workload=replace(calls, expected=expected),
             ready=SimpleNamespace(guest=SimpleNamespace(run=run)),
             deadline=SimpleNamespace(left=lambda: 600.0),

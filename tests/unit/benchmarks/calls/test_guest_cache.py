@@ -7,7 +7,7 @@ import pytest
 from loaded_tables import calls_experiment
 
 from orchestrator.benchmarks.calls.benchmarks import call_probe
-from orchestrator.benchmarks.calls.measurement import Counted, Figures, Known, _is_accounted_for
+from orchestrator.benchmarks.calls.measurement import Counted, Figures, GuestCache, _is_accounted_for
 from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.errors import NotEntered
 from orchestrator.experiment.plan import plan
@@ -27,7 +27,7 @@ def cells(**benchmark: object) -> dict[tuple[str, str], CallCell]:
 
 
 def test_points_share_a_baseline_of_the_same_calls() -> None:
-    known, asked = Known(), cells()
+    known, asked = GuestCache(), cells()
     assert known.baseline(asked["none", FIRST]) is None
     known.keep_baseline(asked["none", FIRST], FIGURES)
     shared = known.baseline(asked["none", SECOND])
@@ -42,7 +42,7 @@ def test_points_share_a_baseline_of_the_same_calls() -> None:
 
 
 def test_a_switched_static_branch_ends_a_baseline() -> None:
-    known, asked = Known(), cells()
+    known, asked = GuestCache(), cells()
     known.note_switched(1)
     known.keep_baseline(asked["none", FIRST], FIGURES)
     known.note_switched(1)
@@ -52,7 +52,7 @@ def test_a_switched_static_branch_ends_a_baseline() -> None:
 
 
 def test_what_one_probe_has_proved_fails_the_others_of_its_point() -> None:
-    known, asked = Known(), cells()
+    known, asked = GuestCache(), cells()
     known.keep_not_entered(asked["kprobe", FIRST], NotEntered("1000 calls were made"))
     with pytest.raises(NotEntered, match=f"1000 calls were made\n +seen by {asked['kprobe', FIRST].id}"):
         known.check_entered(asked["djprobe", FIRST], call_probe("djprobe"))
