@@ -281,8 +281,10 @@ class _Loader:
                 merged[key] = value
                 places |= _places((key,), (key,), value)
         for key, value in own.items():
-            places |= _places((key,), (*path, key), value)
             default = merged.get(key)
+            if key == _BENCHMARK and not isinstance(default, dict | None):
+                continue  # the default is wrong, and said to be
+            places |= _places((key,), (*path, key), value)
             merged[key] = {**default, **value} if isinstance(default, dict) and isinstance(value, dict) else value
         if merged.get(_BENCHMARK, "") is None:
             del merged[_BENCHMARK]  # without a value it is missing
