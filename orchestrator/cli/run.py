@@ -37,9 +37,9 @@ from orchestrator.report.text import print_table
 from orchestrator.results.contract import RunRecord, all_ok
 from orchestrator.results.runs import Run, check_directory
 from orchestrator.results.store import RunEntry, Store
-from orchestrator.run.boot import without_missing_modules
+from orchestrator.run.boot import checked_cells
 from orchestrator.run.machines import machine_of, timing_of
-from orchestrator.run.plan_check import check_plan, wrong_points
+from orchestrator.run.plan_check import check_plan
 from orchestrator.run.runner import Runner, check_resumable, check_same_cells, with_found_before
 
 
@@ -207,14 +207,11 @@ def _unfinished(store: Store, experiment: Experiment, directory: Path | None) ->
 def _print_plan(planned: Plan, context: BuildContext) -> None:
     """The cells by boot, each boot with its QEMU command line. Nothing is fetched, built or started."""
     for boot in planned.boots:
-        spec = kernel(boot.kernel)
+        spec = boot.spec
         refused: Mapping[str, str] = {}
         try:
             at_hand = ready_kernel(context, spec)
-            possible, missing = without_missing_modules(at_hand, boot)
-            wrong = missing or wrong_points(at_hand, boot.cells)
-            rest = [cell for cell in boot.cells if cell.id not in wrong]
-            refused = {**wrong, **kinds().named(boot.kind).refused_points(at_hand, rest)}
+            possible, refused = checked_cells(kinds().named(boot.kind), at_hand, boot)
             machine = machine_of(context, at_hand, possible)
         except HostError:
             image, root = (Path(f"({what} of {spec.name}, not there yet)") for what in ("kernel", "initramfs"))

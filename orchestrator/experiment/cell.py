@@ -5,19 +5,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 from pydantic import BeforeValidator
 
 from orchestrator.catalog.cpus import cpu
+from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import BASELINE, Handler, ProbeKind, written
 from orchestrator.catalog.words import ProfilePart
 from orchestrator.experiment import fields
-from orchestrator.experiment.fields import Strict, in_program, whole
+from orchestrator.experiment.fields import Strict, whole
 from orchestrator.experiment.problems import Problem
 from orchestrator.experiment.source import KeyPath
 from orchestrator.guest.machine import ChannelKind
+from orchestrator.probes.point import Point
 from orchestrator.results.contract import Clock, ReferenceValue
 
 DEFAULT_MEMORY = "256M"
@@ -58,8 +60,6 @@ def kernel_conflicts(kernel: str, machine: Machine, path: KeyPath, other: KeyPat
         yield Problem(path, reason, other=other)
 
 
-_EACH = "+*"
-
 TaskT = TypeVar("TaskT", covariant=True)
 
 
@@ -68,11 +68,12 @@ class Cell(Generic[TaskT]):
     """One combination to measure: what every kind of benchmark has, and the kind's own ``task``.
 
     ``row`` is its row or column in the table: a probe, a user's module, or a row of the benchmark's own; it is recorded
-    as ``probe``. ``kernel`` and ``image`` are a catalogue's names or absolute paths. ``memory_mib`` is in MiB,
-    ``time_limit`` in seconds of the host's time. ``parameters`` further distinguish it from other cells, and are
-    recorded; ``published`` is its published figures. ``compared_with`` is the ids of the cells that its overhead
-    follows from: its baseline first, then the baseline's A/A boots. ``profile`` is what its profile is to have, nothing
-    where none is wanted. ``kernel_modules`` are those of the kernel's own that are loaded first.
+    as ``probe``. ``kernel`` and ``image`` are a catalogue's names or absolute paths, and ``spec`` is the kernel.
+    ``memory_mib`` is in MiB, ``time_limit`` in seconds of the host's time. ``point`` is the one that the experiment
+    names, or asks to find. ``parameters`` further distinguish it from other cells, and are recorded; ``published`` is
+    its published figures. ``compared_with`` is the ids of the cells that its overhead follows from: its baseline first,
+    then the baseline's A/A boots. ``profile`` is what its profile is to have, nothing where none is wanted.
+    ``kernel_modules`` are those of the kernel's own that are loaded first.
     """
 
     id: str
@@ -81,6 +82,7 @@ class Cell(Generic[TaskT]):
     smp: int
     memory_mib: int
     kernel: str
+    spec: KernelSpec = field(compare=False, repr=False)
     row: str
     handler: Handler
     benchmark: str
@@ -91,33 +93,17 @@ class Cell(Generic[TaskT]):
     channel: ChannelKind
     time_limit: int
     task: TaskT
+    point: Point | None = None
     parameters: Mapping[str, str | int] = field(default_factory=dict, hash=False)
     published: ReferenceValue | None = field(default=None, hash=False)
     compared_with: tuple[str, ...] = ()
     profile: tuple[ProfilePart, ...] = ()
     kernel_modules: tuple[str, ...] = ()
 
-
-def named_point(cell: Cell[Any]) -> str | None:
-    """The probe point that the experiment names for a cell, ``SYMBOL`` or ``SYMBOL+OFFSET``; None without one."""
-    point = cell.parameters.get("at")
-    return None if point is None else str(point)
-
-
-def kernel_point(cell: Cell[Any]) -> str | None:
-    """The point that the experiment names in the guest's kernel; None without one, and where it is in the program."""
-    point = named_point(cell)
-    return None if in_program(point) is not None else point
-
-
-def whole_function(point: str) -> str | None:
-    """The function of a point ``SYMBOL+*``, which stands for each of its instructions; None for any other point."""
-    return point.removesuffix(_EACH) if point.endswith(_EACH) else None
-
-
-def is_found(cell: Cell[Any]) -> bool:
-    """Whether the cell's point was found in a guest or in the kernel's image, and not named in the experiment."""
-    return "points" in cell.parameters
+    @property
+    def is_found(self) -> bool:
+        """Whether a guest has found the point out, and the experiment does not name it."""
+        return self.point is not None and self.point.found_by is not None
 
 
 def cell_id(table: str | None, *parts: str) -> str:

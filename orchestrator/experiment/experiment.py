@@ -18,13 +18,19 @@ from orchestrator.catalog.words import ProfilePart
 from orchestrator.errors import UsageError
 from orchestrator.experiment import fields
 from orchestrator.experiment.fields import Strict
-from orchestrator.experiment.problems import Problem, conflict
+from orchestrator.experiment.problems import Problem, TableOrigin, conflict, error_of_tables
 from orchestrator.experiment.source import Quoted
 from orchestrator.experiment.table import Table, TableKind
-from orchestrator.experiment.table_source import TABLES, TableOrigin, error_of_tables
 from orchestrator.paths import user_path
 from orchestrator.results.budgets import KEY as BUDGETS
 from orchestrator.results.budgets import BudgetError, Budgets
+
+TABLES = "tables"
+"""Several tables by name, each a mapping of keys of a table; at most 100.
+
+The keys of a table that stand beside ``tables`` are defaults: a table's own value replaces them, and ``benchmark`` and
+``kernel_for`` are merged key by key. Without ``tables`` the file is one table.
+"""
 
 
 def _budgets(value: object) -> object:
@@ -90,10 +96,7 @@ class Experiment:
         return _yaml(self._measured() | budgets)
 
     def digest(self) -> str:
-        """Return the SHA-256 of the resolved experiment, in hex: equal experiments have equal digests.
-
-        Budgets do not count: what is measured does not depend on them.
-        """
+        """SHA-256 of the resolved experiment without budgets, in hex: equal experiments have equal digests."""
         return hashlib.sha256(_yaml(self._measured()).encode()).hexdigest()
 
     def _measured(self) -> dict[str, Any]:
@@ -146,30 +149,23 @@ def kernel_name(name: str) -> str:
     return placed(name, lambda path: str(user_path(path))) if is_path(name) else name
 
 
-# An experiment with profiles of its cells, as ``--profile`` asks for.
-
 KEY = "profile"
 """The key of tables whose kind of benchmark has profiles."""
 
 
 def with_profile(experiment: Experiment, parts: Sequence[str]) -> Experiment:
-    """The experiment whose tables have profiles of these parts, wherever a profile can be proved.
-
-    Raises UsageError for an unknown part, and where no table can have one.
-    """
+    """The experiment with these profiles wherever they can be proved. Raises UsageError where they nowhere can."""
     known = get_args(ProfilePart)
     for part in parts:
         if part not in known:
             hint = "name each by an option of its own: --profile symbols --profile stacks" if "," in part else ""
             raise UsageError(f"found '{part}'; {choices_sentence(part, known)}", where="--profile", hint=hint)
-    wanted = tuple(dict.fromkeys(parts))
-    reasons = unprofiled(experiment, wanted)
+    reasons = unprofiled(experiment, parts)
     if len(reasons) == len(experiment.tables):
         why = "a profile needs clock 'instructions', and work whose instructions the clock can prove (docs/profiles.md)"
         raise UsageError(f"no table of experiment '{experiment.name}' can have a profile", detail=reasons, hint=why)
-    tables = [
-        one if _why_not(one, wanted) else replace(one, table=_with_profile(one, wanted)) for one in experiment.tables
-    ]
+    found = [(one, _profiled(one.table, parts)) for one in experiment.tables]
+    tables = [one if isinstance(table, str) else replace(one, table=table) for one, table in found]
     return replace(experiment, tables=tables)
 
 
@@ -186,22 +182,17 @@ def only_profiled(experiment: Experiment) -> Experiment:
 
 def unprofiled(experiment: Experiment, parts: Sequence[str]) -> Sequence[str]:
     """A sentence for each table that can have no profile of these parts."""
-    reasons = {one.name: _why_not(one, tuple(dict.fromkeys(parts))) for one in experiment.tables}
-    return [f"no profile of {f'table {name}' if name else 'the table'}: {why}" for name, why in reasons.items() if why]
+    found = {one.name: _profiled(one.table, parts) for one in experiment.tables}
+    names = {name: f"table {name}" if name else "the table" for name in found}
+    return [f"no profile of {names[name]}: {why}" for name, why in found.items() if isinstance(why, str)]
 
 
-def _why_not(one: NamedTable, parts: tuple[str, ...]) -> str | None:
-    benchmark = one.table.benchmark.name
-    if not type(one.table).PROFILE_PARTS:
-        return f"benchmark '{benchmark}' has none"
-    if not _possible(one, parts):
-        return f"benchmark '{benchmark}' has none of {', '.join(parts)}"
-    return next((problem.sentence for problem in _with_profile(one, parts).conflicts() if problem.path == (KEY,)), None)
-
-
-def _possible(one: NamedTable, parts: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(part for part in parts if part in type(one.table).PROFILE_PARTS)
-
-
-def _with_profile(one: NamedTable, parts: tuple[str, ...]) -> Table:
-    return one.table.model_copy(update={KEY: _possible(one, parts)})
+def _profiled(table: Table, parts: Sequence[str]) -> Table | str:
+    """The table with what its cells can have of these parts; a sentence where that is nothing."""
+    known, asked = type(table).PROFILE_PARTS, list(dict.fromkeys(parts))
+    possible = tuple(part for part in asked if part in known)
+    if not possible:
+        of_these = f" of {', '.join(asked)}" if known else ""
+        return f"benchmark '{table.benchmark.name}' has none{of_these}"
+    profiled = table.model_copy(update={KEY: possible})
+    return next((problem.sentence for problem in profiled.conflicts() if problem.path == (KEY,)), profiled)

@@ -30,37 +30,8 @@ from orchestrator.errors import ConfigError
 from orchestrator.experiment.problems import Problem, conflict, mismatch, problems_of, refused, shown, wrong
 from orchestrator.paths import user_path
 from orchestrator.plain_text import GUEST_SIZES, guest_mib
+from orchestrator.probes.point import PROGRAM, Point
 from orchestrator.program import PROGRAM as CALLED
-
-# A probe point in the program that makes the calls, as an experiment names it: ``FILE:SYMBOL+OFFSET``.
-#
-# ``FILE`` is ``program``, or a library that the program is linked with: ``libc.so.6:malloc``. No point of the kernel
-# has a colon.
-
-PROGRAM = "program"
-
-
-@dataclass(frozen=True)
-class ProgramPoint:
-    """A place in ``file``, ``offset`` bytes behind the beginning of ``symbol``, or the static point PROVIDER:NAME."""
-
-    file: str
-    symbol: str
-    offset: int
-
-    @property
-    def library(self) -> str | None:
-        return None if self.file == PROGRAM else self.file
-
-
-def in_program(point: str | None) -> ProgramPoint | None:
-    """The place in the program or one of its libraries; None for a place in the kernel, or for none."""
-    file, colon, place = (point or "").partition(":")
-    if not colon:
-        return None
-    symbol, _, offset = place.partition("+")
-    return ProgramPoint(file, symbol, int(offset or "0", 0))
-
 
 QemuCpuNames = Callable[[], Collection[str]]
 
@@ -145,7 +116,6 @@ def whole(low: int, high: int, unit: str = "") -> BeforeValidator:
 
 
 def _notation(value: object) -> str:
-    """What to write in place of a text that looks like a number."""
     if not isinstance(value, str) or not value[:1].isdigit():
         return ""
     return "; leave out the quotes" if re.fullmatch(r"[1-9][0-9]{0,17}", value) else "; write plain decimal digits"
@@ -166,7 +136,6 @@ def name(value: object) -> object:
 
 
 def _other_name(value: object) -> str:
-    """A name that may be meant."""
     if isinstance(value, int) and not isinstance(value, bool):
         return "; put a number in quotes"
     other = re.sub(r"[^a-z0-9]+", "-", value[:200].lower()).strip("-") if isinstance(value, str) else ""
@@ -200,9 +169,8 @@ def cpu(value: object, info: ValidationInfo) -> object:
     qemu_names = ask_qemu() if ask_qemu else ()
     if value in qemu_names and _QEMU_CPU.fullmatch(value):
         return value
-    guess = nearest(value, cpus()) or nearest(value, qemu_names)
-    question = f"; did you mean '{guess}'?" if guess else ""
-    raise mismatch(value, f"allowed: {', '.join(cpus())}, or a CPU model of QEMU's own{question}")
+    names = cpus() if nearest(value, cpus()) else qemu_names
+    raise mismatch(value, f"allowed: {', '.join(cpus())}, or a CPU model of QEMU's own", names)
 
 
 def kernel(value: object) -> object:
@@ -312,9 +280,7 @@ def point(value: object) -> object:
             "of its instructions, or program:FUNCTION, or program:PROVIDER:NAME, or the same in a library, such as "
             "libc.so.6:malloc",
         )
-    if found[2] is None:
-        return value
-    return f"{found[1]}+{int(found[2], 0):#x}"  # one spelling
+    return str(Point.of(found[0]))  # one spelling
 
 
 def points(value: object) -> object:
@@ -338,7 +304,6 @@ def entries(value: object) -> object:
 
 
 def _as_list(value: object) -> str:
-    """Words as a list, and a mapping as the one entry of it."""
     if isinstance(value, dict) and value and all(isinstance(part, str | int) for part in value.values()):
         entry = ", ".join(f"{key}: {part}" for key, part in value.items())
         return f", such as [{{{entry}}}]" if len(entry) <= 80 and entry.isprintable() else ""

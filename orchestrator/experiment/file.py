@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,21 +18,42 @@ from orchestrator.catalog.probes import is_path, split_path, with_path
 from orchestrator.errors import ConfigError
 from orchestrator.experiment import fields
 from orchestrator.experiment.cell import Machine
-from orchestrator.experiment.experiment import Experiment, Heading, NamedTable
+from orchestrator.experiment.experiment import TABLES, Experiment, Heading, NamedTable
 from orchestrator.experiment.fields import QemuCpuNames, Strict, Surroundings
-from orchestrator.experiment.problems import Origins, Problem, apply_overrides, config_error, problems_of, shown
-from orchestrator.experiment.source import Data, KeyPath, Source, read_source, without_marks
+from orchestrator.experiment.problems import (
+    Origins,
+    Problem,
+    TableOrigin,
+    apply_overrides,
+    config_error,
+    problems_of,
+    shown,
+)
+from orchestrator.experiment.source import Data, KeyPath, read_source
 from orchestrator.experiment.table import KindRegistry, TableKind, benchmark_keys
-from orchestrator.experiment.table_source import BENCHMARK, TABLES, TableOrigin, TableReader, TableSource
 from orchestrator.program import PROGRAM
 
-# Which defaults beside ``tables`` no table takes.
-
-_OF_NO_TABLE = "changes nothing: no table here is of a kind of benchmark that has such a key"
+_BENCHMARK = "benchmark"
 
 
-def idle_overrides(defaults: Mapping[str, Data], tables: Sequence[TableSource], origins: Origins) -> list[Problem]:
-    """Return a problem for each default that was set on the command line and that no table takes."""
+@dataclass(frozen=True)
+class _TableSource:
+    """A table as it is validated; ``used`` are the paths of all values in the file that it has, defaults too."""
+
+    name: str | None
+    kind: TableKind
+    data: Data
+    origin: TableOrigin
+    used: frozenset[KeyPath]
+
+
+def _places(inside: KeyPath, at: KeyPath, value: Data) -> dict[KeyPath, KeyPath]:
+    """The place in the file of a value and of each key of a mapping."""
+    keys = value if isinstance(value, dict) else ()
+    return {inside: at, **{(*inside, key): (*at, key) for key in keys}}
+
+
+def _idle_overrides(defaults: Mapping[str, Data], tables: Sequence[_TableSource], origins: Origins) -> list[Problem]:
     used = {path for table in tables for path in table.used}
     first: dict[str, KeyPath] = {}
     taken: set[str] = set()  # one override may set several values; it is idle only when all of them are
@@ -45,57 +66,49 @@ def idle_overrides(defaults: Mapping[str, Data], tables: Sequence[TableSource], 
     return [Problem(path, _idle(path, tables)) for place, path in first.items() if place not in taken]
 
 
-def unknown_benchmark_keys(
-    defaults: Mapping[str, Data], tables: Sequence[TableSource], reader: TableReader
-) -> list[Problem]:
-    """Return a problem for each key of a default ``benchmark`` that no table here has."""
+def _unknown_benchmark_keys(defaults: Mapping[str, Data], tables: Sequence[_TableSource]) -> list[Problem]:
+    """A problem for each key of a default ``benchmark`` that no table here has."""
     used = {path for table in tables for path in table.used}  # what a table takes, it also checks
-    keys = {key: None for table in tables for key in benchmark_keys(table.kind.table)}
-    former = {key for table in tables for key in table.kind.aliases}
-    mappings = {spelling: defaults.get(spelling) for spelling in (BENCHMARK, *sorted(reader.former_keys()))}
-    return [
-        Problem((spelling, key), f"unknown key; {choices_sentence(key, list(keys))}")
-        for spelling, content in mappings.items()
-        if isinstance(content, dict)
-        for key in content
-        if key not in keys and key not in former and (spelling, key) not in used
+    keys = list({key: None for table in tables for key in benchmark_keys(table.kind.table)})
+    content = defaults.get(_BENCHMARK)
+    unknown = [
+        key
+        for key in (content if isinstance(content, dict) else ())
+        if key not in keys and (_BENCHMARK, key) not in used
     ]
+    return [Problem((_BENCHMARK, key), _unknown((key,), keys)) for key in unknown]
 
 
-def _idle(path: KeyPath, tables: Sequence[TableSource]) -> str:
+def _idle(path: KeyPath, tables: Sequence[_TableSource]) -> str:
     if not any(_could_take(table, path) for table in tables):
-        return _OF_NO_TABLE
+        return "changes nothing: no table here is of a kind of benchmark that has such a key"
     key = ".".join(str(step) for step in path if isinstance(step, str))
     example = f"{TABLES}.{tables[0].name}.{key}=..."
     return f"changes nothing, because every table has its own; set each table's, as in {example}"
 
 
-def _could_take(table: TableSource, path: KeyPath) -> bool:
+def _could_take(table: _TableSource, path: KeyPath) -> bool:
     key, *inner = path
-    if key in (BENCHMARK, table.kind.former_key):
-        known = {*benchmark_keys(table.kind.table), *table.kind.aliases}
-        return not inner or inner[0] in known
+    if key == _BENCHMARK and inner:
+        return inner[0] in benchmark_keys(table.kind.table)
     return key in table.kind.table.model_fields
 
 
 def _leaves(data: Data, path: KeyPath) -> Iterator[KeyPath]:
-    if isinstance(data, dict) and data:
-        for key, value in data.items():
-            yield from _leaves(value, (*path, key))
-    elif isinstance(data, list) and data:
-        for index, item in enumerate(data):
-            yield from _leaves(item, (*path, index))
-    else:
+    items: list[tuple[str | int, Data]] = []
+    if isinstance(data, dict | list):
+        items = [*(data.items() if isinstance(data, dict) else enumerate(data))]
+    for key, item in items:
+        yield from _leaves(item, (*path, key))
+    if not items:
         yield path
 
-
-# The folder of a relative path: the file's in an experiment, the current one on the command line.
 
 Moved = Callable[[str], str]
 """Where something is that a user named by a path."""
 
 
-def make_absolute(data: Data, origins: Origins, folder: Path, benchmark_paths: Collection[str], moved: Moved) -> None:
+def _make_absolute(data: Data, origins: Origins, folder: Path, benchmark_paths: Collection[str], moved: Moved) -> None:
     """Make every relative path of a user's file absolute, in place: kernels, images, modules, workloads, libraries.
 
     Kernels, images and probes are paths where they have a slash in them and are no one-liner, as do entries of lists
@@ -110,12 +123,12 @@ def make_absolute(data: Data, origins: Origins, folder: Path, benchmark_paths: C
             table["kernels"] = paths.of_kernels(table["kernels"], (*path, "kernels"))
         if "image" in table:
             table["image"] = paths.of_name(table["image"], (*path, "image"))
-        kernel_for, benchmark = table.get("kernel_for"), table.get(BENCHMARK)
+        kernel_for, benchmark = table.get("kernel_for"), table.get(_BENCHMARK)
         if isinstance(kernel_for, dict):
             table["kernel_for"] = paths.of_mapping(kernel_for, (*path, "kernel_for"))
         if isinstance(benchmark, dict):
             for key in benchmark_paths & benchmark.keys():
-                benchmark[key] = paths.of_value(benchmark[key], (*path, BENCHMARK, key))
+                benchmark[key] = paths.of_value(benchmark[key], (*path, _BENCHMARK, key))
 
 
 @dataclass(frozen=True)
@@ -169,7 +182,6 @@ class _Paths:
 
 
 def _tables_in(data: Data) -> Iterator[tuple[KeyPath, dict[str, Data]]]:
-    """The mappings that are a table or the defaults of tables, with their paths."""
     if not isinstance(data, dict):
         return
     yield (), data
@@ -197,32 +209,10 @@ def load_experiment(
 
     Raises ConfigError, which lists all that is wrong: place, key, what was found, what is allowed.
     """
-    return _load(path, read_source(path), kinds, qemu_cpu_names, overrides, moved)
-
-
-def load_resolved(path: Path, kinds: KindRegistry[TableKind], qemu_cpu_names: QemuCpuNames | None) -> Experiment:
-    """Load the resolved experiment of a run, which an earlier version may have written.
-
-    That wrote every default out, in a ``benchmark`` those of other kinds too, and texts without quotes where YAML needs
-    none. Raises ConfigError.
-    """
     source = read_source(path)
-    source = replace(source, data=without_marks(source.data))
-    _drop_defaults_of_other_kinds(source.data, kinds)
-    return _load(path, source, kinds, qemu_cpu_names)
-
-
-def _load(
-    path: Path,
-    source: Source,
-    kinds: KindRegistry[TableKind],
-    qemu_cpu_names: QemuCpuNames | None,
-    overrides: Sequence[str] = (),
-    moved: Moved = str,
-) -> Experiment:
     origins = Origins({key: f"{path}:{line}" for key, line in source.lines.items()})
     data = apply_overrides(source.data, overrides, origins)
-    make_absolute(data, origins, path.parent.absolute(), {key for kind in kinds for key in kind.paths}, moved)
+    _make_absolute(data, origins, path.parent.absolute(), {key for kind in kinds for key in kind.paths}, moved)
     context = Surroundings(qemu_cpu_names, kinds.benchmarks, kinds.rows)
     checked = _Loader(kinds, context, origins, str(path)).load(data)
     if isinstance(checked, Experiment):
@@ -245,23 +235,22 @@ class _Loader:
             one_guest = f"{PROGRAM} exec --image ./mine.yaml -- COMMAND"
             hint = f"name it in an experiment, image: ./mine.yaml; for one guest: {one_guest}"
             raise ConfigError("this is the recipe of an image, and no experiment", where=self.file, hint=hint)
-        reader = TableReader(self.kinds, self.origins)
         heading_data = {key: value for key, value in data.items() if key in Heading.model_fields}
         rest = {key: value for key, value in data.items() if key not in Heading.model_fields}
         problems: list[Problem] = []
         if TABLES not in data:
-            sources = [reader.one(rest)]
+            sources = [self._source(None, rest, (), {})]
         else:
             tables = data[TABLES]
             if not isinstance(tables, dict) or not 1 <= len(tables) <= MAX_TABLES:
                 found = f"{len(tables)} tables" if isinstance(tables, dict) else shown(tables)
                 sentence = f"found {found}; expected a mapping of 1 to {MAX_TABLES} tables by name"
                 return [Problem((TABLES,), sentence)]
-            known = reader.default_keys()
+            known = self.kinds.table_keys
             heading_data |= {key: value for key, value in rest.items() if key not in known and key != TABLES}
             defaults = {key: value for key, value in rest.items() if key in known}
-            sources = reader.several(tables, defaults)
-            idle = idle_overrides(defaults, sources, self.origins)
+            sources = [self._source(name, own, (TABLES, name), defaults) for name, own in tables.items()]
+            idle = _idle_overrides(defaults, sources, self.origins)
             if idle:
                 return idle
             for name in tables:
@@ -269,27 +258,59 @@ class _Loader:
                     fields.name(name)
                 except ValueError as error:
                     problems.append(Problem((TABLES, name), str(error)))
-            problems += unknown_benchmark_keys(defaults, sources, reader)
+            problems += _unknown_benchmark_keys(defaults, sources)
         heading, of_heading = self._checked(Heading, heading_data, lambda path: self._unknown(path, every_key))
         named = [self._table(source, problems) for source in sources]
         if heading is None or problems:
             return [*of_heading, *problems]
         return Experiment(heading, [table for table in named if table is not None])
 
-    def _table(self, source: TableSource, problems: list[Problem]) -> NamedTable | None:
+    def _source(self, name: str | None, own: Data, path: KeyPath, defaults: Mapping[str, Data]) -> _TableSource:
+        """The source of a table: ``benchmark`` and other mappings are merged key by key, of keys its kind can have."""
+        places: dict[KeyPath, KeyPath] = {(): path}
+        if not isinstance(own, dict):
+            return self._made(name, self.kinds.first, own, places)
+        kind = self._kind(own, defaults)
+        merged: dict[str, Data] = {}
+        for key, value in defaults.items():
+            if _BENCHMARK in own and key == _BENCHMARK and isinstance(value, dict):
+                is_same = self.kinds.of_benchmark(value.get("name")) is kind
+                known = benchmark_keys(kind.table).keys() - {"name"}
+                value = {inner: one for inner, one in value.items() if is_same or inner in known}
+            if _BENCHMARK not in own or key in kind.table.model_fields:
+                merged[key] = value
+                places |= _places((key,), (key,), value)
+        for key, value in own.items():
+            default = merged.get(key)
+            if key == _BENCHMARK and not isinstance(default, dict | None):
+                continue  # the default is wrong, and said to be
+            places |= _places((key,), (*path, key), value)
+            merged[key] = {**default, **value} if isinstance(default, dict) and isinstance(value, dict) else value
+        if merged.get(_BENCHMARK, "") is None:
+            del merged[_BENCHMARK]  # without a value it is missing
+        return self._made(name, kind, merged, places)
+
+    def _made(self, name: str | None, kind: TableKind, data: Data, places: Mapping[KeyPath, KeyPath]) -> _TableSource:
+        used = frozenset(place for inside, place in places.items() if inside not in ((), (_BENCHMARK,)))
+        return _TableSource(name, kind, data, TableOrigin(self.file, self.origins, places), used)
+
+    def _kind(self, own: Mapping[str, Data], defaults: Mapping[str, Data]) -> TableKind:
+        for content in (own.get(_BENCHMARK), defaults.get(_BENCHMARK)):
+            kind = self.kinds.of_benchmark(content.get("name")) if isinstance(content, dict) else None
+            if kind is not None:
+                return kind
+        return self.kinds.first
+
+    def _table(self, source: _TableSource, problems: list[Problem]) -> NamedTable | None:
         """The table; what is wrong with it is added to ``problems``."""
         table, found = self._checked(source.kind.table, source.data, lambda path: self._unknown_in(source, path))
-        problems += source.problems
-        for problem in found:
-            other = None if problem.other is None else source.place(problem.other)
-            problems.append(Problem(source.place(problem.path), problem.sentence, other))
-        origin = TableOrigin(self.file, self.origins, source)
-        return None if table is None else NamedTable(source.name, source.kind, table, origin)
+        problems += map(source.origin.placed, found)
+        return None if table is None else NamedTable(source.name, source.kind, table, source.origin)
 
-    def _unknown_in(self, source: TableSource, path: KeyPath) -> str:
+    def _unknown_in(self, source: _TableSource, path: KeyPath) -> str:
         keys = source.kind.table.model_fields
-        if path[0] == BENCHMARK and len(path) > 1:
-            benchmark = source.data.get(BENCHMARK) if isinstance(source.data, dict) else None
+        if path[0] == _BENCHMARK and len(path) > 1:
+            benchmark = source.data.get(_BENCHMARK) if isinstance(source.data, dict) else None
             name = benchmark.get("name") if isinstance(benchmark, dict) else None
             if self.kinds.of_benchmark(name) and any(path[1] in benchmark_keys(kind.table) for kind in self.kinds):
                 return f"benchmark '{name}' has no such key; leave it out"
@@ -302,13 +323,12 @@ class _Loader:
         """What to say of a key that is not among a file's or a table's: those of its benchmark are one level below."""
         key = str(path[-1])
         if key != "name" and any(key in benchmark_keys(kind.table) for kind in self.kinds):
-            return f"it is a key of '{BENCHMARK}', not beside it; write {BENCHMARK}: {{name: ..., {key}: ...}}"
+            return f"it is a key of '{_BENCHMARK}', not beside it; write {_BENCHMARK}: {{name: ..., {key}: ...}}"
         return _unknown(path, allowed)
 
     def _checked(
         self, model: type[StrictT], data: Data, unknown: Callable[[KeyPath], str]
     ) -> tuple[StrictT | None, list[Problem]]:
-        """A part of the file as a model, or what is wrong with it."""
         try:
             return model.model_validate(data, context=self.context), []
         except ValidationError as error:
@@ -317,19 +337,3 @@ class _Loader:
 
 def _unknown(path: KeyPath, allowed: Sequence[str]) -> str:
     return f"unknown key; {choices_sentence(str(path[-1]), allowed)}"
-
-
-def _drop_defaults_of_other_kinds(data: Data, kinds: KindRegistry[TableKind]) -> None:
-    tables = data.get(TABLES) if isinstance(data, dict) else None
-    for table in [data, *(tables.values() if isinstance(tables, dict) else ())]:
-        benchmark = table.get(BENCHMARK) if isinstance(table, dict) else None
-        kind = kinds.of_benchmark(benchmark.get("name")) if isinstance(benchmark, dict) else None
-        if kind is None or not isinstance(benchmark, dict):
-            continue
-        own = benchmark_keys(kind.table)
-        for other in kinds:
-            for key, field in benchmark_keys(other.table).items():
-                default = list(field.default) if isinstance(field.default, tuple) else field.default
-                same = type(benchmark.get(key)) is type(default) and benchmark.get(key) == default
-                if key in benchmark and key not in own and same:
-                    del benchmark[key]

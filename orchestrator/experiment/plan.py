@@ -10,10 +10,10 @@ from itertools import islice
 from typing import Any
 
 from orchestrator.catalog.data import nearest
-from orchestrator.catalog.kernels import kernel
+from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.catalog.words import ProfilePart
 from orchestrator.errors import ConfigError
-from orchestrator.experiment.cell import Cell, named_point
+from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.problems import Origins, Problem, config_error
 from orchestrator.guest.machine import ChannelKind
@@ -43,6 +43,10 @@ class Boot:
     cells: tuple[Cell[Any], ...]
 
     @property
+    def spec(self) -> KernelSpec:
+        return self.cells[0].spec
+
+    @property
     def profile(self) -> frozenset[ProfilePart]:
         return frozenset(part for cell in self.cells for part in cell.profile)
 
@@ -51,7 +55,6 @@ class Boot:
 class Plan:
     """All of an experiment's cells, grouped by boot, in the file's order."""
 
-    experiment_name: str
     boots: tuple[Boot, ...]
 
     @property
@@ -77,10 +80,7 @@ def plan(experiment: Experiment) -> Plan:
     for kind, cell in found:
         key = (kind.name, *machine_key(cell), kind.boot_key(cell))
         boots.setdefault(key, (kind.name, []))[1].append(cell)
-    planned = Plan(
-        experiment.name,
-        tuple(Boot(kind_name, *machine_key(cells[0]), tuple(cells)) for kind_name, cells in boots.values()),
-    )
+    planned = Plan(tuple(Boot(name, *machine_key(cells[0]), tuple(cells)) for name, cells in boots.values()))
     twice = next((id_ for id_, number in Counter(cell.id for cell in planned.cells).items() if number > 1), None)
     if twice is not None:
         raise ConfigError(
@@ -99,13 +99,11 @@ def machine_key(cell: Cell[Any]) -> _Machine:
     return *machine, cell.clock, cell.image, cell.channel, cell.kernel_modules
 
 
-# The cells of a plan that ``--only`` selects.
-
 _NAMES: dict[str, Callable[[Cell[Any]], str]] = {
     "table": lambda cell: cell.table or "",
     "cpu": lambda cell: cell.cpu,
-    "kernel": lambda cell: kernel(cell.kernel).name,
-    "point": lambda cell: named_point(cell) or "",
+    "kernel": lambda cell: cell.spec.name,
+    "point": lambda cell: str(cell.point or ""),
     "probe": lambda cell: cell.row,
     "handler": lambda cell: cell.handler,
     "benchmark": lambda cell: cell.benchmark,
@@ -144,7 +142,6 @@ def names_of(cell: Cell[Any]) -> NameOf:
 
 
 def _meant(wanted: CellFilter, cells: Sequence[Cell[Any]]) -> str:
-    """A question after names of cells that are spelled much like a filter's patterns, which match none."""
     guesses: list[str] = []
     for term in wanted.terms:
         guess = nearest(term.pattern, [_NAMES[key](cell) for key in term.keys if key != "id" for cell in cells])

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from orchestrator.catalog.data import choices_sentence
+from orchestrator import plain_text
+from orchestrator.catalog.data import choices_sentence, nearest
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.source import MAX_BYTES, MAX_DEPTH, Data, KeyPath, parse
 from orchestrator.plain_text import cut
-
-# How ``--set KEY=VALUE`` changes an experiment file's data, and the origin of each value.
 
 _STEP = re.compile(r"[A-Za-z0-9_-]+")
 _INDEX = re.compile(r"[0-9]{1,9}")
@@ -117,8 +116,6 @@ def _shown(text: str) -> str:
     return short if "=" in short else shlex.quote(short)
 
 
-# The report of all problems of an experiment at once: place, key, what was found, what is allowed.
-
 _SHOWN = 20
 _MISSING = "missing; this key is required"
 _MISSPELT = re.compile(r"unknown key; .*did you mean '([^']+)'\?", re.DOTALL)
@@ -153,9 +150,11 @@ def conflict(problems: Sequence[Problem]) -> PydanticCustomError:
     return PydanticCustomError("conflict", "values that do not go together", {"problems": tuple(problems)})
 
 
-def mismatch(value: object, expected: str) -> PydanticCustomError:
-    """Return the error a validator raises for one value: what was found, and what was expected."""
-    return wrong(f"found {shown(value)}; {expected}")
+def mismatch(value: object, expected: str, names: Iterable[str] = ()) -> PydanticCustomError:
+    """Return the error a validator raises for one value: what was found, what was expected, which name may be meant."""
+    guess = nearest(value, names) if isinstance(value, str) else None
+    question = f"; did you mean '{guess}'?" if guess else ""
+    return wrong(f"found {shown(value)}; {expected}{question}")
 
 
 def wrong(sentence: str) -> PydanticCustomError:
@@ -208,7 +207,6 @@ def _problems(details: ErrorDetails, unknown: Callable[[KeyPath], str]) -> list[
 
 
 def _expected(details: ErrorDetails) -> str:
-    """What a value should have been, in our words for pydantic's."""
     found, kind, context = details["input"], details["type"], details.get("ctx", {})
     if kind == "literal_error":
         return choices_sentence(str(found), re.findall(r"'([^']+)'", context["expected"]))
@@ -229,10 +227,34 @@ def config_error(problems: Sequence[Problem], origins: Origins, name: str) -> Co
     lines = _each_list_once(_located(problem, origins) for problem in _each_mistake_once(problems))
     if len(lines) == 1:
         return ConfigError(lines[0][1], where=lines[0][0])
-    detail = [f"{place}: {sentence}" for place, sentence in lines[:_SHOWN]]
-    if len(lines) > _SHOWN:
-        detail.append(f"and {len(lines) - _SHOWN} more")
+    detail = plain_text.shown([f"{place}: {sentence}" for place, sentence in lines], _SHOWN, "and {} more")
     return ConfigError(f"{len(lines)} problems", where=name, detail=detail)
+
+
+@dataclass(frozen=True)
+class TableOrigin:
+    """A table's file, the origins of its values in there, and the paths in the file of the table's parts."""
+
+    file: str
+    origins: Origins
+    places: Mapping[KeyPath, KeyPath]
+
+    def placed(self, problem: Problem) -> Problem:
+        """A problem of the table as one of the file."""
+        other = None if problem.other is None else self._place(problem.other)
+        return Problem(self._place(problem.path), problem.sentence, other)
+
+    def _place(self, path: KeyPath) -> KeyPath:
+        end = next((end for end in range(len(path), -1, -1) if path[:end] in self.places), 0)
+        return (*self.places.get(path[:end], ()), *path[end:])
+
+
+def error_of_tables(problems: Sequence[tuple[TableOrigin | None, Problem]]) -> ConfigError:
+    """The one error that lists problems of an experiment's tables, each once, with its place where that is known."""
+    origin = next((origin for origin, _ in problems if origin is not None), None)
+    placed = [problem if one is None else one.placed(problem) for one, problem in problems]
+    file, origins = (origin.file, origin.origins) if origin is not None else ("", Origins({}))
+    return config_error(list(dict.fromkeys(placed)), origins, file)
 
 
 def _each_mistake_once(problems: Sequence[Problem]) -> Sequence[Problem]:
@@ -263,7 +285,5 @@ def _located(problem: Problem, origins: Origins) -> tuple[str, str]:
 
 
 def _key(path: KeyPath) -> str:
-    dotted = ".".join(str(step) for step in path) or "the file"
-    if not dotted.isprintable():
-        dotted = ascii(dotted)
-    return cut(dotted, 120, "...")
+    dotted = _dotted(path)
+    return cut(dotted if dotted.isprintable() else ascii(dotted), 120, "...")

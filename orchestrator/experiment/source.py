@@ -24,8 +24,6 @@ from orchestrator.errors import ConfigError
 from orchestrator.results.budgets import KEY, BudgetError, Budgets
 from orchestrator.results.faults import storage_faults
 
-# What is wrong with malformed YAML, in words for its writer: ``malformed.yaml``, by the parser's words.
-
 
 class Mistake(Fact):
     """What the parser's ``problem`` begins or ends with, what that means, and what to do."""
@@ -103,11 +101,7 @@ class _Node:
 
 
 def read_source(path: Path) -> Source:
-    """Read and parse a YAML file.
-
-    Raises ConfigError, with file and line, when it cannot be read, is too large, is not UTF-8, or for anything
-    that ``parse`` refuses.
-    """
+    """Read and parse a YAML file. Raises ConfigError, with file and line, for one that cannot be, or is too large."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
@@ -143,17 +137,7 @@ def parse(text: str, place: Callable[[int], str]) -> Source:
     return _Builder(text, place).build()
 
 
-def without_marks(data: Data) -> Data:
-    """The same data, in which no text is ``Unquoted``."""
-    if isinstance(data, list):
-        return [without_marks(item) for item in data]
-    if isinstance(data, dict):
-        return {key: without_marks(value) for key, value in data.items()}
-    return str(data) if isinstance(data, Unquoted) else data
-
-
 def _file_in(folder: Path) -> str:
-    """Which of a folder's files may be meant."""
     try:
         file = next(iter(sorted(folder.glob("*.y*ml"))), None)
     except OSError:
@@ -332,10 +316,7 @@ _BLOCK = re.compile(rf"^{KEY}:.*\n?(?:[ \t].*\n?|\n)*", re.MULTILINE)
 
 
 def stored_budgets(directory: Path) -> Budgets:
-    """The budgets of the run in ``directory``; none where its experiment is not there.
-
-    Raises ConfigError, with file and line, where somebody has damaged the file.
-    """
+    """The budgets of the run in ``directory``, if any. Raises ConfigError for a file that somebody has damaged."""
     path = directory / _FILE
     if not path.exists():
         return Budgets()

@@ -6,6 +6,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, get_args
@@ -13,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, ge
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from orchestrator.artifacts.boot_files import GuestDisks, unsupported_reason
+from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import BASELINE, Handler, probe_name
 from orchestrator.catalog.reference import reference_tables
@@ -71,9 +73,13 @@ class Place:
     machine: Machine
     kernel: str
 
+    @cached_property
+    def spec(self) -> KernelSpec:
+        return kernel_spec(self.kernel)
+
     def id(self, *parts: str) -> str:
         """The id of a cell there."""
-        return cell_id(self.name, machine_id(self.machine), kernel_spec(self.kernel).name, *parts)
+        return cell_id(self.name, machine_id(self.machine), self.spec.name, *parts)
 
 
 class BenchmarkChoice(Strict):
@@ -162,6 +168,7 @@ class Table(Strict):
             smp=machine.smp,
             memory_mib=machine.memory_mib,
             kernel=place.kernel,
+            spec=place.spec,
             **{**fields, **own},
         )
 
@@ -257,8 +264,6 @@ class RowsTable(ProbedTable):
         yield from super().conflicts()
 
 
-# The interface of a kind of benchmark for the experiment file and the plan, and the registry of kinds.
-
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -279,17 +284,10 @@ class Listing:
 
 
 class TableKind(ABC):
-    """A kind of benchmark: what one table of it may contain, and which cells the table has.
-
-    A kind has no state, so that a boot's task can carry it to another process.
-    """
+    """What a kind of benchmark's tables contain. It has no state: a boot's task carries it to another process."""
 
     name: ClassVar[str]
     table: ClassVar[type[Table]]
-    aliases: ClassVar[Mapping[str, str]] = NOTHING
-    """Former names of keys of ``benchmark``, each with the current name."""
-    former_key: ClassVar[str | None] = None
-    """What ``benchmark`` was called in tables of this kind."""
     paths: ClassVar[Collection[str]] = ()
     """Keys of ``benchmark`` that are paths of users' files."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 import struct
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -219,10 +218,7 @@ def events_at(guest: Guest, point: UserPoint) -> int:
 def observe_program(
     guest: Guest, point: UserPoint, listed: Callable[[Guest, UserPoint], int] = events_at
 ) -> Observation:
-    """Read what a process that is started now has at the point, and how many probes are ``listed`` there.
-
-    Raises EvidenceError where the program's file is not as it was.
-    """
+    """Read what a process that is started now has at the point; raises EvidenceError for a changed file."""
     place = ["-a", str(point.address)] if point.library is None else ["-l", point.library]
     try:
         numbers = [str(point.file_offset), str(len(point.original))]
@@ -241,23 +237,20 @@ def observe_program(
     return Observation(process, "" if number else None, number)
 
 
-# Where the kernel itself puts a probe that it has been asked for: at a function, at a tracepoint, in a program.
-
 _SYSTEM_CALL = re.compile(r"syscalls\.(sys_(?:enter|exit))_\w+")
 
 
-class Place(ABC):
-    """A place before, while and after it is probed. ``point`` has its original bytes."""
+@dataclass(frozen=True)
+class Place:
+    """A place before, while and after it is probed. ``point`` has its original bytes.
+
+    ``observe`` reads all sources of evidence there. ``check_called`` raises EvidenceError unless a hit leads to the
+    probe, and to it alone; it gets what was seen, and when.
+    """
 
     point: ProbePoint
-
-    @abstractmethod
-    def observe(self) -> Observation:
-        """Read all sources of evidence there."""
-
-    @abstractmethod
-    def check_called(self, seen: Observation, when: str) -> None:
-        """Raise EvidenceError unless a hit leads to the probe, and to it alone."""
+    observe: Callable[[], Observation]
+    check_called: Callable[[Observation, str], None]
 
 
 class PlacedAttachment(Attachment):
@@ -276,67 +269,48 @@ class PlacedAttachment(Attachment):
         return wait_until_armed(self._guest, self._kind, self.point, self.observe, self.armed_when, check)
 
 
-class _Function(Place):
-    def __init__(self, guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Symbols) -> None:
-        self._guest, self._kind, self._symbols = guest, kind, symbols
-        self._called: dict[tuple[bytes, Traced], str] = {}
-        self.point = point
+def place_of(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Symbols) -> Place:
+    """The place of a kind: the ``point``, or its tracepoint's. Raises EvidenceError where there is no such one."""
+    if isinstance(point, UserPoint):
+        return user_place(guest, kind, point)
+    if kind.tracepoint is not None:
+        return _tracepoint_place(guest, kind, tracepoint_of_event(kind.tracepoint), symbols)
+    known: dict[tuple[bytes, Traced], str] = {}
 
-    def observe(self) -> Observation:
-        seen = observe(self._guest, self.point, self._kind.site)
-        return followed(self._guest, lambda: self._symbols, self._kind, self.point, seen, self._called)
+    def seen_there() -> Observation:
+        return followed(guest, lambda: symbols, kind, point, observe(guest, point, kind.site), known)
 
-    def check_called(self, seen: Observation, when: str) -> None:
-        if self._kind.is_traced:
-            check_called(self._kind, self.point, seen, "", when, lambda: self._symbols)
+    def check(seen: Observation, when: str) -> None:
+        if kind.is_traced:
+            check_called(kind, point, seen, "", when, lambda: symbols)
 
-
-class _Tracepoint(Place):
-    def __init__(self, guest: Guest, kind: ProbeKind, name: str, symbols: Symbols) -> None:
-        self._guest, self._symbols = guest, symbols
-        self._called = re.compile(kind.calls)
-        self._tracepoint = find_tracepoint(guest, symbols, name)
-        self.point = self._tracepoint.branch
-
-    def observe(self) -> Observation:
-        return self._tracepoint.observe(self._guest, self._symbols)
-
-    def check_called(self, seen: Observation, when: str) -> None:
-        if not self._called.fullmatch(seen.called or ""):
-            raise EvidenceError(
-                f"{when}, the tracepoint {self._tracepoint.name} calls {seen.called or 'nothing'}, "
-                f"not one function {self._called.pattern}"
-            )
+    return Place(point, seen_there, check)
 
 
-class UserPlace(Place):
+def _tracepoint_place(guest: Guest, kind: ProbeKind, name: str, symbols: Symbols) -> Place:
+    tracepoint, called = find_tracepoint(guest, symbols, name), re.compile(kind.calls)
+
+    def check(seen: Observation, when: str) -> None:
+        if not called.fullmatch(seen.called or ""):
+            calls = seen.called or "nothing"
+            raise EvidenceError(f"{when}, the tracepoint {name} calls {calls}, not one function {called.pattern}")
+
+    return Place(tracepoint.branch, lambda: tracepoint.observe(guest, symbols), check)
+
+
+def user_place(guest: Guest, kind: ProbeKind, point: UserPoint) -> Place:
     """A place in the program that makes the calls, looked at in a process that is started to be looked at.
 
     The kernel puts a uprobe into each process as that maps the file. It lists an event's in tracefs. That of a program
     lives as long as its link, which is pinned.
     """
+    listed = events_at if kind.program is None else lambda guest, _: pinned_links(guest)
 
-    def __init__(self, guest: Guest, kind: ProbeKind, point: UserPoint) -> None:
-        self._guest = guest
-        self._listed = events_at if kind.program is None else lambda guest, _: pinned_links(guest)
-        self._in_program = point
-        self.point = point
-
-    def observe(self) -> Observation:
-        return observe_program(self._guest, self._in_program, self._listed)
-
-    def check_called(self, seen: Observation, when: str) -> None:
+    def check(seen: Observation, when: str) -> None:
         if seen.probes != 1:
-            raise EvidenceError(f"{when}, the kernel has {seen.probes} uprobes at {self.point.name}, not one")
+            raise EvidenceError(f"{when}, the kernel has {seen.probes} uprobes at {point.name}, not one")
 
-
-def place_of(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Symbols) -> Place:
-    """The place of a kind: the ``point``, or its tracepoint's. Raises EvidenceError where there is no such one."""
-    if isinstance(point, UserPoint):
-        return UserPlace(guest, kind, point)
-    if kind.tracepoint is None:
-        return _Function(guest, kind, point, symbols)
-    return _Tracepoint(guest, kind, tracepoint_of_event(kind.tracepoint), symbols)
+    return Place(point, lambda: observe_program(guest, point, listed), check)
 
 
 def tracepoint_of_event(name: str) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A place in the guest's kernel to probe, its original bytes, and what the image says against it."""
+"""A place to probe: as an experiment names it, as a guest has it, and what the kernel's image says against it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,42 @@ SHOWN_BYTES = 16
 _SHORT_NOP = bytes.fromhex("6690")
 _BRANCH_BYTES = 5
 """A static branch that is not taken is a nop as long as the jump that would take it: two bytes or five."""
+
+
+PROGRAM = "program"
+"""The file of points in the program that makes the calls."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A place to probe, as an experiment names it: ``SYMBOL``, ``SYMBOL+BYTES``, ``SYMBOL+*``; ``FILE:`` before it.
+
+    Without a ``file`` it is in the kernel, else in the program that makes the calls or in a library that this is linked
+    with. ``offset`` is in bytes, None for the function itself; ``is_whole``: each instruction of the function.
+    ``found_by`` is the entry of ``points`` that a guest has found it for, None where the experiment names it.
+    """
+
+    symbol: str
+    offset: int | None = None
+    file: str | None = None
+    is_whole: bool = False
+    found_by: str | None = None
+
+    @classmethod
+    def of(cls, text: str) -> Point:
+        # No point of the kernel has a colon; that of a static one, FILE:PROVIDER:NAME, has two.
+        file, colon, place = text.partition(":")
+        symbol, plus, offset = (place if colon else text).partition("+")
+        is_whole = offset == "*"
+        return cls(symbol, int(offset, 0) if plus and not is_whole else None, file if colon else None, is_whole)
+
+    @property
+    def library(self) -> str | None:
+        return None if self.file == PROGRAM else self.file
+
+    def __str__(self) -> str:
+        offset = "+*" if self.is_whole else "" if self.offset is None else f"+{self.offset:#x}"
+        return f"{self.file}:{self.symbol}{offset}" if self.file else f"{self.symbol}{offset}"
 
 
 @dataclass(frozen=True)
@@ -89,10 +125,7 @@ def find_entry(guest: Guest, symbols: Symbols, symbol: str, offset: int) -> Prob
 
 
 def find_place(guest: Guest, symbols: Symbols, symbol: str, offset: int) -> ProbePoint:
-    """The probe point anywhere in a function of a running guest, before anything is probed.
-
-    Raises EvidenceError for an unknown symbol and for an offset behind the function's end.
-    """
+    """The probe point in a function of a running guest. Raises EvidenceError for an unknown one, and behind its end."""
     start, size = symbols.address(symbol), symbols.size(symbol)
     if offset >= size:
         raise EvidenceError(f"{symbol}+{offset:#x} is behind the end of {symbol}, which has {size:#x} bytes")
@@ -141,10 +174,7 @@ _PADDING = frozenset({"nop", "int3"})
 
 
 def wrong_point_reason(code: KernelCode, symbol: str, offset: int | None) -> str | None:
-    """Why a kernel has no such probe point; None where nothing is wrong that its image shows.
-
-    Without an ``offset`` (in bytes) the function's entry is meant, wherever its code begins.
-    """
+    """Why a kernel's image has no such point, or without an ``offset`` no such function; None where it may have."""
     functions = [one for one in code.named(symbol) if one.type in FUNCTION_TYPES]
     if len(functions) > 1:
         places = ", ".join(f"{one.address:#x}" for one in functions)

@@ -25,7 +25,6 @@ from orchestrator.artifacts.module_source import ModuleSource
 from orchestrator.artifacts.modules import Module, build_modules, check_parameter_names, prebuilt
 from orchestrator.artifacts.sources import OwnSource, own_file, own_line
 from orchestrator.catalog.images import SUFFIX
-from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import PREFIX, ProbeKind, written
 from orchestrator.errors import (
     BuildError,
@@ -78,11 +77,8 @@ class BenchmarkKind(TableKind):
         del context, obtain
         return table
 
-    def refused_points(self, kernel: Kernel, cells: Sequence[Cell[Any]]) -> Mapping[str, str]:
-        """Why points that cells name cannot have what the cells put there, by the cells' ids, as far as it is known.
-
-        The cells that ``prepare`` refuses for it: nothing is built or started to find out.
-        """
+    def refused(self, kernel: Kernel, cells: Sequence[Cell[Any]]) -> Mapping[str, str]:
+        """Why the kernel cannot have cells, by their ids, as far as its image and its configuration say it."""
         del kernel, cells
         return {}
 
@@ -147,7 +143,7 @@ def unsupported(reason: str) -> Refused:
     return Refused("unsupported", reason)
 
 
-def failed(error: BuildError) -> Refused:
+def failed(error: LabError) -> Refused:
     """Something of the cell's did not build, or cannot be built for its kernel."""
     return Refused("unsupported" if isinstance(error, UnsupportedError) else "failed", str(error))
 
@@ -256,22 +252,25 @@ def prepare(context: BuildContext, kind: BenchmarkKind, boot: Boot) -> BootArtif
     A module that does not build, or a point or a module of its own that this kernel lacks, is its own cells' failure
     only.
     """
-    kernel = ready_kernel(context, kernel_spec(boot.kernel))
-    boot, missing = without_missing_modules(kernel, boot)
+    kernel = ready_kernel(context, boot.spec)
+    boot, reasons = checked_cells(kind, kernel, boot)
     machine = machine_of(context, kernel, boot)
-    reasons = missing or wrong_points(kernel, boot.cells)
     refused = {id_: unsupported(reason) for id_, reason in reasons.items()}
     rest = [cell for cell in boot.cells if cell.id not in refused]
     cells = {**refused, **kind.prepare(context, kernel, rest)}
     return BootArtifacts(kernel, machine, cells, loaded_files(kernel, boot.kernel_modules))
 
 
-def without_missing_modules(kernel: Kernel, boot: Boot) -> tuple[Boot, Mapping[str, str]]:
-    """The boot, and nothing where the kernel has its modules; else the boot without any, and why, by its cells' ids."""
-    reason = missing_module_reason(kernel, boot.kernel_modules)
-    if reason is None:
-        return boot, {}
-    return replace(boot, kernel_modules=()), {cell.id: reason for cell in boot.cells}
+def checked_cells(kind: BenchmarkKind, kernel: Kernel, boot: Boot) -> tuple[Boot, Mapping[str, str]]:
+    """The boot, and why the kernel cannot have cells of it, by their ids: nothing is built or started to find out.
+
+    Where the kernel has not all of its own modules that are asked for, the boot is without any.
+    """
+    missing = missing_module_reason(kernel, boot.kernel_modules)
+    if missing is not None:
+        return replace(boot, kernel_modules=()), {cell.id: missing for cell in boot.cells}
+    wrong = wrong_points(kernel, boot.cells)
+    return boot, {**wrong, **kind.refused(kernel, [cell for cell in boot.cells if cell.id not in wrong])}
 
 
 # How a cell's outcome becomes a record of the result contract.
@@ -290,7 +289,7 @@ def identity(cell: Cell[Any]) -> dict[str, Any]:
         "table": cell.table,
         "cpu": cell.cpu,
         "smp": cell.smp,
-        "kernel": kernel_spec(cell.kernel).name,
+        "kernel": cell.spec.name,
         "probe": cell.row,
         "handler": cell.handler,
         "benchmark": cell.benchmark,
@@ -460,7 +459,7 @@ class Session:
         """The name of the boot's next guest, and of its logs: those of earlier guests are kept."""
         number = self.task.guests + 1
         while True:
-            name = f"guest{number}-{self.task.boot.cpu}-{kernel_spec(self.task.boot.kernel).name}"
+            name = f"guest{number}-{self.task.boot.cpu}-{self.task.boot.spec.name}"
             if not (self.task.directory / f"{name}.console").exists():
                 return name
             number += 1
@@ -604,7 +603,7 @@ def attended(
     """
     boot, name = session.task.boot, session.guest_name()
     fresh, release = session.task.fresh, session.artifacts.kernel.release
-    session.report(f"starting {kernel_spec(boot.kernel).name} on {boot.cpu}")
+    session.report(f"starting {boot.spec.name} on {boot.cpu}")
     with ready_guest(
         session.context, session.artifacts, session.task.directory, name, fresh=fresh, watch=session.watch
     ) as ready:

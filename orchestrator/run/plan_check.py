@@ -4,27 +4,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import loaded_code, loaded_files, missing_module_reason, module_code
 from orchestrator.catalog.cpus import cpu
-from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import ConfigError, HostError, LabError
-from orchestrator.experiment.cell import Cell, is_found, kernel_point, whole_function
+from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.experiment import Experiment, NamedTable
 from orchestrator.experiment.plan import Plan
-from orchestrator.experiment.problems import Problem
+from orchestrator.experiment.problems import Problem, TableOrigin, error_of_tables
 from orchestrator.experiment.source import KeyPath
 from orchestrator.experiment.table import ProbedTable
-from orchestrator.experiment.table_source import TableOrigin, error_of_tables
 from orchestrator.guest.accelerator import check_cpu
 from orchestrator.guest.machine import qemu_cpu_names
-from orchestrator.probes.point import functions_like, wrong_point_reason
+from orchestrator.probes.point import Point, functions_like, wrong_point_reason
 from orchestrator.run.machines import timing_of
-
-# The probe points that an experiment names, checked before anything boots.
 
 FindKernel = Callable[[str], Kernel | None]
 """A kernel by its name or path; None where it is not to be had now."""
@@ -35,29 +32,22 @@ _Found = dict[tuple[str | None, str], dict[str, str | None]]
 
 def wrong_points(kernel: Kernel, cells: Sequence[Cell[Any]]) -> Mapping[str, str]:
     """Why the kernel lacks the points that cells name, by the cells' ids; nothing where its code is not at hand."""
-    named = [(cell.id, point, cell.kernel_modules) for cell in cells if (point := kernel_point(cell)) is not None]
+    named = [cell for cell in cells if cell.point is not None and cell.point.file is None]
     code = kernel.code if named else None  # 60 MB to read
     if code is None:
         return {}
-    found: dict[str, str] = {}
-    reasons: dict[str, str | None] = {}
-    for cell_id, point, modules in named:
-        if point not in reasons:
-            reasons[point] = _reason(kernel, code, point, modules)
-        reason = reasons[point]
-        if reason is not None:
-            found[cell_id] = reason
-    return found
+    reason_of = cache(lambda point, modules: _reason(kernel, code, point, modules))
+    reasons = {cell.id: reason_of(cell.point, cell.kernel_modules) for cell in named}
+    return {id_: reason for id_, reason in reasons.items() if reason is not None}
 
 
-def _reason(kernel: Kernel, code: KernelCode, point: str, modules: Sequence[str]) -> str | None:
+def _reason(kernel: Kernel, code: KernelCode, point: Point, modules: Sequence[str]) -> str | None:
     """What is wrong with a point in the kernel itself, or in one of its own modules that are loaded."""
-    symbol, plus, offset = (whole_function(point) or point).partition("+")
-    place = int(offset, 0) if plus else None
+    symbol = point.symbol
     if code.has_function(symbol) or not modules:
-        return wrong_point_reason(code, symbol, place)
+        return wrong_point_reason(code, symbol, point.offset)
     found = loaded_code(kernel, modules, symbol)
-    reasons = {wrong_point_reason(one, symbol, place) for one in found.values()}
+    reasons = {wrong_point_reason(one, symbol, point.offset) for one in found.values()}
     # Each has an init_module, and none of them can be probed.
     if len(found) > 1 and (len(reasons) > 1 or None in reasons):
         return f"modules {', '.join(found)} have a function {symbol} each: which one is meant is not known"
@@ -67,7 +57,7 @@ def _reason(kernel: Kernel, code: KernelCode, point: str, modules: Sequence[str]
         guess = f"; did you mean {' or '.join(names)}?" if names else ""
         return f"it has no function {symbol} of its own, nor have the modules that are loaded{guess}"
     module = next(iter(found))
-    if whole_function(point) is not None:
+    if point.is_whole:
         return f"{symbol} is in module {module}: {point} is for functions of the kernel itself"
     return reasons.pop()
 
@@ -81,23 +71,22 @@ def check_points(experiment: Experiment, plan: Plan, find: FindKernel) -> list[s
     found: _Found = {}
     unchecked: dict[str, None] = {}
     for boot in plan.boots:
-        cells = [cell for cell in boot.cells if kernel_point(cell) is not None and not is_found(cell)]
+        pointed = [(cell, cell.point) for cell in boot.cells if cell.point is not None]
+        cells = [cell for cell, point in pointed if point.file is None and point.found_by is None]
         kernel = find(boot.kernel) if cells else None
-        name = kernel_spec(boot.kernel).name
+        name = boot.spec.name
         if cells and (kernel is None or kernel.code is None):
             unchecked[name] = None
         reasons = {} if kernel is None else wrong_points(kernel, cells)
-        for cell in cells:
-            found.setdefault((cell.table, kernel_point(cell) or ""), {})[name] = reasons.get(cell.id)
-        # Where a kernel has the function, its cells are at the instructions, and no longer at SYMBOL+*.
-        for cell in filter(is_found, boot.cells):
-            found.setdefault((cell.table, str(cell.parameters["points"])), {})[name] = None
+        for cell, point in pointed:
+            # Where a kernel has the function, its cells are at the instructions, and no longer at SYMBOL+*.
+            if point.file is None:
+                found.setdefault((cell.table, point.found_by or str(point)), {})[name] = reasons.get(cell.id)
     _refuse(experiment, found, _key)
     return list(unchecked)
 
 
 def _refuse(experiment: Experiment, found: _Found, key: Callable[[NamedTable, str], KeyPath]) -> None:
-    """Raise ConfigError, which lists them all, for what of a table's none of its kernels has."""
     problems = [
         (one.origin, Problem(key(one, what), sentence))
         for (table, what), reasons in found.items()
@@ -126,26 +115,16 @@ def found_sentence(found: str, reasons: Mapping[str, str | None]) -> str | None:
     return "; ".join([f"found '{found}'", *(f"{', '.join(names)}: {reason}" for reason, names in kernels.items())])
 
 
-# The kernel's own modules that an experiment names, checked before anything boots.
-
-
 def check_modules(experiment: Experiment, plan: Plan, find: FindKernel) -> None:
-    """Raise ConfigError, which lists them all, for modules that none of their cells' kernels has.
-
-    Where some kernel has one, the cells of the others are refused as they are prepared. Kernels that are not to be had
-    now are not checked.
-    """
+    """Raise ConfigError, which lists them all, for modules that none of their cells' kernels at hand has."""
     found: _Found = {}
     for boot in plan.boots:
         kernel = find(boot.kernel) if boot.kernel_modules else None
         for table in {cell.table for cell in boot.cells}:
             for name in boot.kernel_modules:
                 reason = None if kernel is None else missing_module_reason(kernel, [name])
-                found.setdefault((table, name), {})[kernel_spec(boot.kernel).name] = reason
+                found.setdefault((table, name), {})[boot.spec.name] = reason
     _refuse(experiment, found, lambda named, module: ("kernel_modules",))
-
-
-# What is wrong with a plan on this host, found before anything boots.
 
 
 def check_plan(experiment: Experiment, plan: Plan, find: FindKernel) -> list[str]:

@@ -17,7 +17,7 @@ from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import ConfigError, HostError, LabError, UsageError
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.experiment import Experiment, NamedTable
-from orchestrator.experiment.file import load_resolved
+from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import Boot, Plan
 from orchestrator.experiment.table import KindRegistry
 from orchestrator.files import write_whole
@@ -418,6 +418,6 @@ def check_same_cells(entry: RunEntry, unfinished: Iterable[str], plan: Plan) -> 
 def _begun_with(entry: RunEntry, kinds: KindRegistry[BenchmarkKind]) -> str | None:
     """The digest of the run's own experiment as it is spelled today; None where it cannot be read."""
     try:
-        return load_resolved(entry.directory / _EXPERIMENT_FILE, kinds, qemu_cpu_names).digest()
+        return load_experiment(entry.directory / _EXPERIMENT_FILE, kinds, (), qemu_cpu_names).digest()
     except ConfigError:
         return None

@@ -6,8 +6,7 @@ from __future__ import annotations
 import pytest
 from gettimeofday import gettimeofday
 
-from orchestrator.benchmarks.calls.call_programs import Calls, system_call
-from orchestrator.benchmarks.calls.workload import Measurement
+from orchestrator.benchmarks.calls.call_programs import Calls, Measurement, system_call
 from orchestrator.catalog.words import system_calls
 from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.run.boot import ReadyGuest

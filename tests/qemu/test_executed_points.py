@@ -95,7 +95,7 @@ def test_the_plan_of_found_points(lab: Path) -> None:
     command, file = CommandLine(lab), lab / "executed.yaml"
     planned = command.run("run", file, "--dry-run")
     assert "/kprobe/noop/read_tsc  gtodbench: 2 x 1000 calls" in planned.stdout
-    assert f"not probed: {NOINSTR}" in planned.stdout
+    assert f"unsupported: {NOINSTR}" in planned.stdout
     assert command.run("run", file, "--only", "point=vfs_read").returncode == 2
 
 

@@ -69,7 +69,7 @@ def check(cell: CallCell, record: CellRecord) -> None:
     evidence = record.evidence
     assert record.status == "ok", (cell.id, record.reason)
     assert evidence is not None
-    assert evidence.symbol == cell.task.point
+    assert evidence.symbol == str(cell.point)
     assert len(set(record.samples)) == 1
     if cell.row == "none":
         assert evidence.probe_bytes == evidence.original_bytes
@@ -78,7 +78,7 @@ def check(cell: CallCell, record: CellRecord) -> None:
     assert evidence.probe_bytes == "cc" + evidence.original_bytes[2:]
     assert evidence.hits == evidence.calls == COUNTED_CALLS
     # The program's own call of malloc(), before the others, takes a trap as well.
-    assert evidence.int3 == (None if cell.task.point == MALLOC else COUNTED_CALLS * (kind.int3_per_hit or 0))
+    assert evidence.int3 == (None if str(cell.point) == MALLOC else COUNTED_CALLS * (kind.int3_per_hit or 0))
     assert evidence.recorded == (COUNTED_CALLS if cell.handler == "record" else None)
     assert evidence.restored
 

@@ -133,8 +133,7 @@ def test_the_standard_events_are_recorded_while_pings_flood(flooded: FinishedRun
 
 @pytest.mark.kernels("lab-i386-smp-preempt", "lab-i386-smp-preempt-markers")
 def test_markers_without_a_probe_cost_a_flood_little(command: CommandLine) -> None:
-    # The former spelling of benchmark.packets.
-    small = ("--only", "ping-flood", "--set", "tables.ping-flood.macro.packets=500")
+    small = ("--only", "ping-flood", "--set", "tables.ping-flood.benchmark.packets=500")
     finished = command.run("run", CONFIGS / "markers-2006-macro.yaml", *small, "--jobs", "2")
     assert finished.returncode == 0, finished.stderr
     plain, again, marked = records(command)

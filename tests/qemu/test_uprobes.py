@@ -88,7 +88,7 @@ def test_static_points(ready: ReadyGuest, workshop: BuildContext, kernel: str) -
     )
     ready = prepared_for(ready, workshop, boot)
     for cell in boot.cells:
-        check(cell.row, cell.handler, measured_call(ready, cell), str(cell.task.point))
+        check(cell.row, cell.handler, measured_call(ready, cell), str(cell.point))
 
 
 def check(probe: str, handler: str, record: CellRecord, point: str = "program:inner") -> None:

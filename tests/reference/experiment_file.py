@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pydantic import BaseModel
 
 from orchestrator.benchmarks.registry import kinds
-from orchestrator.experiment import table_source
+from orchestrator.experiment import experiment
 from orchestrator.experiment.cell import Machine
 from orchestrator.experiment.experiment import Heading
 from orchestrator.experiment.table import BenchmarkChoice, TableKind
@@ -99,7 +99,7 @@ def page() -> str:
     for kind in kinds():
         opening = f"The keys of {listed(kind.benchmarks())}, beside `name`:"
         parts += _group(f"Benchmarks of {kind.name}", opening, list(_benchmark_keys(kind)))
-    return whole_page("The experiment file", [*parts, *_overrides(), *_former_names()])
+    return whole_page("The experiment file", [*parts, *_overrides()])
 
 
 _KINDS = "The benchmark decides the kind of a table; `./lab list benchmarks` has the kinds."
@@ -152,7 +152,7 @@ _MORE: Mapping[str, str] = {
 
 
 def _tables_key() -> _Key:
-    text = attribute_docs(table_source)["TABLES"]
+    text = attribute_docs(experiment)["TABLES"]
     return _Key("tables", "file: tables", _one(text), _one("A mapping of names to tables."), _one("One table."))
 
 
@@ -201,7 +201,7 @@ def _one(text: str) -> Said:
     return {text: ()}
 
 
-# --- the command line, and the past -----------------------------------------------------------------
+# --- the command line -----------------------------------------------------------------
 
 
 def _overrides() -> Iterator[str]:
@@ -221,15 +221,3 @@ def _overrides() -> Iterator[str]:
         """`diff --config`, `compare --config`, `bisect` and `nightly` have the same option; [commands](commands.md)
         has all options."""
     )
-
-
-def _former_names() -> Iterator[str]:
-    yield "## Former names"
-    rows = [(f"`{kind.former_key}`", "`benchmark`", f"`{kind.name}`") for kind in kinds() if kind.former_key]
-    rows += [
-        (f"`benchmark.{former}`", f"`benchmark.{now}`", f"`{kind.name}`")
-        for kind in kinds()
-        for former, now in kind.aliases.items()
-    ]
-    yield "Files and `--set` may still have these:"
-    yield table(("former name", "name", "in tables of"), rows)

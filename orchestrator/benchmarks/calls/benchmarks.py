@@ -14,8 +14,6 @@ from orchestrator.catalog import probes as catalogue
 from orchestrator.catalog.data import Fact, named, read
 from orchestrator.catalog.probes import ProbeKind, probes
 
-# The benchmarks that make calls, and the kernel function that each enters.
-
 Entry = Literal["auto", "int80", "sysenter", "syscall"]
 
 ENTRIES: dict[Arch, tuple[Entry, ...]] = {
@@ -110,14 +108,8 @@ def capability_names() -> Mapping[str, tuple[str, str]]:
     }
 
 
-# The kinds of probe a call can have: the catalogue's, users' modules, and those that verify one capability.
-
-
 def call_probe(name: str) -> ProbeKind:
-    """Return the kind of probe, or the user's module where the name is a path (with a slash in it).
-
-    Raises ConfigError for an unknown name or a missing file.
-    """
+    """The kind of probe, or the user's own. Raises ConfigError for an unknown name or a missing file."""
     return _showing(*capability_names()[name]) if name in capability_names() else catalogue.probe_kind(name)
 
 

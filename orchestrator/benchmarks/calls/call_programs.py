@@ -1,39 +1,206 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Cost of one call of a system call or a user's function, in exact instructions or guest nanoseconds.
+"""The programs in the guest that make the calls: what calls cost, in instructions or nanoseconds, and what they return.
 
-The program in the guest (``images/guest/bench.c``) runs the batches and discards those that an interrupt fell into.
-This module sizes the batches, checks the program's output and turns it into samples.
+``images/guest/bench.c`` runs batches of calls and discards those that an interrupt fell into. This module sizes the
+batches, checks the program's output and turns it into samples.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 
 from orchestrator.arch import Arch
 from orchestrator.artifacts.compiler import LIBRARIES
 from orchestrator.artifacts.program_code import SharedLibrary
 from orchestrator.benchmarks.calls.benchmarks import Buffer
-from orchestrator.benchmarks.calls.workload import (
-    SUCCESS,
-    Expected,
-    MarkedSamples,
-    Measurement,
-    Outcome,
-    check_expected,
-    listed,
-    named,
-    together,
-)
-from orchestrator.catalog.words import LARGEST, system_calls
+from orchestrator.catalog.words import LARGEST, error_name, error_numbers, system_calls
 from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.guest.guest import Guest
+from orchestrator.plain_text import cut
 from orchestrator.probes.attachment import MOST_VALUES, Called, CallResults
 from orchestrator.profile.counts import Timed
+
+SUCCESS = "success"
+Expected = int | str
+"""What each call must return: ``success``, an error by its name, or a number."""
+
+_LARGEST_DECIMAL = (1 << 31) - 1
+_LONGEST_PHRASE = 200
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the calls of timed processes returned.
+
+    ``timed``: the last call before the timed ones, and the last of each timed batch: the registers have its result, and
+    to note more would be timed as well. ``untimed``: the calls behind the samples, one by one; there may be none.
+    """
+
+    timed: CallResults
+    untimed: CallResults
+
+    @property
+    def results(self) -> CallResults:
+        return self.timed.followed_by(self.untimed)
+
+    @property
+    def uses_up(self) -> bool:
+        """Whether calls began to fail while they were timed, and failed from then on; False where none followed."""
+        return self.timed.stopped_succeeding and self.untimed.failed == self.untimed.observed > 0
+
+
+def joined(outcomes: Sequence[Outcome]) -> Outcome:
+    """The outcome of several processes' calls, in their order."""
+    return Outcome(
+        reduce(CallResults.followed_by, [one.timed for one in outcomes]),
+        reduce(CallResults.followed_by, [one.untimed for one in outcomes]),
+    )
+
+
+def check_expected(expected: Expected | None, results: CallResults, which: str) -> None:
+    """Raise EvidenceError unless all of ``which`` calls returned what is expected; None expects nothing."""
+    if expected is None or not results.observed:
+        return
+    if expected == SUCCESS:
+        right = not results.failed
+    else:
+        value = -error_numbers()[expected] if isinstance(expected, str) else expected
+        right = not results.other and {found for found, _ in results.values} == {value}
+    if not right:
+        raise EvidenceError(f"expected {expected} of each call; the {which} ones returned {summary(results)}")
+
+
+def named(value: int) -> str:
+    """A returned value: an error's name, a decimal number, or from 2**31 on, as addresses are, a hexadecimal one."""
+    if value < 0:
+        return error_name(-value)
+    return str(value) if value <= _LARGEST_DECIMAL else f"{value:#x}"
+
+
+def listed(results: CallResults) -> str:
+    """The different values with the number of calls that returned each: ``0 x 510, EMFILE x 490``."""
+    parts = [f"{named(value)} x {calls}" for value, calls in results.values]
+    parts += [f"others x {results.other}"] if results.other else []
+    return phrase(", ".join(parts))
+
+
+def summary(results: CallResults) -> str:
+    """The outcome in a few words: ``always EBADF``, or the different values where calls failed and succeeded."""
+    if len(results.values) == 1 and not results.other:
+        return f"always {named(results.values[0][0])}"
+    return listed(results) if results.failed else f"always success, {_distinct(results)} different results"
+
+
+def outcome_parameters(outcome: Outcome | None, counted: CallResults | None) -> dict[str, str | int]:
+    """The parameters of a record; without ``outcome`` a user's function or program ran, whose exit status is 0."""
+    if outcome is None:
+        return {"exit_status": 0}
+    results = outcome.results
+    return {
+        "outcome": summary(results),
+        "result_first": _whole(results.values[0][0]),
+        "result_last": _whole(results.last),
+        "result_distinct": _distinct(results),
+        "result_values": listed(results),
+        "result_calls": results.observed,
+        "result_failed": results.failed,
+        **({} if counted is None else {"result_counted": listed(counted)}),
+    }
+
+
+def watched_parameters(watched: Mapping[str, CallResults]) -> dict[str, str | int]:
+    """The parameters of a cell that ran a user's function: what its system calls returned, those that failed first."""
+    if not watched:
+        return {}
+    ordered = sorted(watched.items(), key=lambda one: not one[1].failed)
+    return {
+        "outcome": phrase("; ".join(f"{name} {summary(results)}" for name, results in ordered)),
+        "result_calls": sum(results.observed for results in watched.values()),
+        "result_failed": sum(results.failed for results in watched.values()),
+    }
+
+
+def always_failing(watched: Mapping[str, CallResults]) -> Sequence[str]:
+    """The system calls that never succeed, with what they return: ``ioctl: always ENOTTY``."""
+    return [f"{name}: {summary(one)}" for name, one in watched.items() if one.observed == one.failed > 0]
+
+
+def difference_note(outcome: Outcome | None, counted: CallResults | None) -> tuple[str, ...]:
+    """A note where calls of the counting pass ended otherwise than those of the timed one."""
+    if outcome is None or counted is None or counted.endings == outcome.results.endings:
+        return ()
+    return (f"the counted calls ended otherwise than the timed ones: {listed(counted)}",)
+
+
+def phrase(text: str) -> str:
+    """The text as far as a parameter of a record holds it."""
+    return cut(text, _LONGEST_PHRASE)
+
+
+def _whole(value: int) -> str:
+    return f"{named(value)} ({value})" if value < 0 else named(value)
+
+
+def _distinct(results: CallResults) -> int | str:
+    return f"more than {MOST_VALUES}" if results.other else len(results.values)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Samples per call, the entry they used, and the batches they are made of.
+
+    ``samples`` are in units of the guest's TSC, which are instructions on the exact clock; ``nanoseconds`` are the same
+    by the guest's clock. ``disturbed`` batches were discarded and repeated. ``number`` and ``outcome`` are of system
+    calls. A ``batch`` has so many calls at most, an ``empty`` one takes so many TSC units; ``ticks`` are each sample's
+    batches and TSC units, with nothing subtracted. ``is_uniform`` where one call costs what one of many does.
+    ``warming`` calls preceded each batch and are not in it.
+    """
+
+    samples: tuple[float, ...]
+    nanoseconds: tuple[float, ...]
+    entry: str
+    calls: int
+    batches: int
+    disturbed: int
+    number: int | None = None
+    outcome: Outcome | None = None
+    batch: int = 1
+    empty: int = 0
+    ticks: tuple[tuple[int, int], ...] = ()
+    is_uniform: bool = False
+    warming: int = 0
+
+    @property
+    def scatter(self) -> float:
+        """How far samples are apart, in their unit: 0 where all calls cost the same on the exact clock."""
+        return max(self.samples) - min(self.samples) if self.samples else 0.0
+
+
+def together(ones: Sequence[Measurement]) -> Measurement:
+    """Samples that were measured one by one, of the same calls. What the calls returned is of the last."""
+    return replace(
+        ones[-1],
+        samples=tuple(sample for one in ones for sample in one.samples),
+        nanoseconds=tuple(time for one in ones for time in one.nanoseconds),
+        batches=sum(one.batches for one in ones),
+        disturbed=sum(one.disturbed for one in ones),
+        ticks=tuple(ticks for one in ones for ticks in one.ticks),
+    )
+
+
+@dataclass(frozen=True)
+class MarkedSamples:
+    """What the clock of ``program`` said in the batches that it marked; each sample is of ``calls`` calls."""
+
+    program: str
+    calls: int
+    timed: Timed
+
 
 # The line on what calls returned that programs in the guest print (``images/guest/results.h``).
 
@@ -46,10 +213,7 @@ _LINE = re.compile(
 
 
 def parse_results(line: str, name: str, entry: str) -> CallResults:
-    """Read a line on the calls of this ``name`` (timed, untimed, watched), which entered the kernel by ``entry``.
-
-    Raises EvidenceError for anything else, and for figures that contradict each other.
-    """
+    """Read the line of this ``name``; raises EvidenceError for another, and for figures that contradict each other."""
     unexpected = EvidenceError(
         "what the benchmark says of the calls' results is not what was expected", detail=[line[:300]]
     )
@@ -158,11 +322,7 @@ class DisturbedError(EvidenceError):
 
 @dataclass(frozen=True)
 class Sampling:
-    """What one process of the program does: samples, and behind them ``untimed`` calls whose results are all known.
-
-    With ``is_marked`` QEMU's counting plugin, if there is one, counts what the samples execute. ``warming`` calls
-    precede each batch.
-    """
+    """What one process does: samples, each batch behind ``warming`` calls, and then ``untimed`` calls one by one."""
 
     calls: int
     batch: int
@@ -238,7 +398,7 @@ class Calls:
             measured = self._of_any_batches(guest, wanted, measured, time_limit)
         # Of samples that scatter all stay: one alone would look like an exact count.
         kept = None if measured.scatter else repeats
-        return dataclasses.replace(
+        return replace(
             measured,
             samples=measured.samples[:kept],
             nanoseconds=measured.nanoseconds[:kept],
@@ -246,7 +406,6 @@ class Calls:
         )
 
     def _check_scatter(self, guest: Guest, measured: Measurement, time_limit: float) -> None:
-        """Raise EvidenceError unless samples differ because single calls do, and not by much."""
         results = None if measured.outcome is None else measured.outcome.results
         detail = [f"the calls returned: {listed(results)}"] if results and len(results.values) > 1 else []
         found = f"samples of one boot differ: {', '.join(f'{s:.10g}' for s in measured.samples)}"
@@ -272,17 +431,17 @@ class Calls:
         """
 
         def in_halves(of: Sampling) -> Measurement:
-            halves = dataclasses.replace(of, batch=wanted.batch // 2, repeats=1, untimed=0)
+            halves = replace(of, batch=wanted.batch // 2, repeats=1, untimed=0)
             return self._samples(guest, halves, time_limit)
 
         halved = in_halves(wanted)
         if self._agree(measured, halved):
             return measured
-        warmed = dataclasses.replace(wanted, warming=min(_WARMING_CALLS, wanted.batch // 4))
+        warmed = replace(wanted, warming=min(_WARMING_CALLS, wanted.batch // 4))
         if warmed.warming:
             again = self._samples(guest, warmed, time_limit)
             if not again.scatter and self._agree(again, in_halves(warmed)):
-                return dataclasses.replace(again, warming=warmed.warming)
+                return replace(again, warming=warmed.warming)
         raise EvidenceError(
             f"in batches of {wanted.batch} calls one takes {measured.samples[0]:.10g} instructions, "
             f"and {halved.samples[0]:.10g} in batches of {halved.batch}"
@@ -299,10 +458,7 @@ class Calls:
         return self._sampled(guest, wanted, time_limit).samples
 
     def measure_marked(self, guest: Guest, measured: Measurement, *, time_limit: float) -> MarkedSamples:
-        """Two samples in batches as of ``measured``, which QEMU's counting plugin counts.
-
-        Of calls that are all alike, fewer.
-        """
+        """Two samples in batches as of ``measured``, of fewer calls where these are alike, which the plugin counts."""
         calls = min(self.calls, _MARKED_CALLS) if measured.is_uniform else self.calls
         # They add at most a quarter to a batch, which fills six tenths of the time between two timer ticks.
         warming = measured.warming or min(_WARMING_CALLS, measured.batch // 4)
@@ -311,15 +467,12 @@ class Calls:
         wanted = Sampling(calls, min(calls, measured.batch), samples, is_marked=True, warming=warming)
         if self.renew is not None:
             self.renew()
-            wanted = dataclasses.replace(wanted, repeats=1, warming=measured.warming)
+            wanted = replace(wanted, repeats=1, warming=measured.warming)
         marked = self._sampled(guest, wanted, time_limit)
         return MarkedSamples(Path(self.argv[0]).name, calls, Timed(marked.empty, marked.ticks))
 
     def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
-        """Measure one sample of ``calls`` calls, in batches that fit between two timer ticks.
-
-        A busy host runs something else meanwhile, and the ticks come sooner: then in smaller batches.
-        """
+        """Measure one sample, in batches that fit between two timer ticks: smaller ones where the host is busy."""
         sounding = self._undisturbed(guest, Sampling(_SOUNDING_CALLS, 1, 1), time_limit)
         between_ticks = _NANOSECONDS_PER_SECOND / ticks_per_second
         batch = int(between_ticks * _SHARE_OF_A_TICK / max(1.0, sounding.nanoseconds[0]))
@@ -340,7 +493,7 @@ class Calls:
                 tries -= wanted.batch == 1
                 if not tries:
                     raise
-                wanted = dataclasses.replace(wanted, batch=max(1, wanted.batch // _SMALLER))
+                wanted = replace(wanted, batch=max(1, wanted.batch // _SMALLER))
 
     def call(self, guest: Guest, calls: int, *, caller: str | None, time_limit: float) -> Called:
         """Make exactly ``calls`` calls, untimed. Their process writes its process id to the guest's file ``caller``."""
@@ -368,14 +521,11 @@ class Calls:
         return seen
 
     def _samples(self, guest: Guest, wanted: Sampling, time_limit: float) -> Measurement:
-        """All samples of one process; with ``renew`` of one process each, until enough of them are equal.
-
-        Those that are not count as disturbed. Where too many differ, the samples are all of them.
-        """
+        """All samples of one process; with ``renew``, which others may disturb, of one each until enough are equal."""
         if self.renew is None:
             return self._sampled(guest, wanted, time_limit)
         # Marked as for a profile: what comes before the first batch counts, too.
-        alone = dataclasses.replace(wanted, repeats=1, is_marked=True)
+        alone = replace(wanted, repeats=1, is_marked=True)
         ones: list[Measurement] = []
         while len(ones) < wanted.repeats + _MOST_DIFFERENT:
             self.renew()
@@ -383,7 +533,7 @@ class Calls:
             equal = [one for one in ones if one.samples == ones[-1].samples]
             if len(equal) == wanted.repeats:
                 found = together(equal)
-                return dataclasses.replace(found, disturbed=found.disturbed + len(ones) - len(equal))
+                return replace(found, disturbed=found.disturbed + len(ones) - len(equal))
         return together(ones)
 
     def _sampled(self, guest: Guest, wanted: Sampling, time_limit: float) -> Measurement:
@@ -402,10 +552,7 @@ class Calls:
         return measured
 
     def _check_number(self, number: int | None) -> None:
-        """Raise EvidenceError unless the program says that it made this system call.
-
-        A baseline has no hits that would prove it.
-        """
+        """Raise EvidenceError unless it made this system call: a baseline has no hits that would prove it."""
         if number != self.number:
             raise EvidenceError(f"the program made system call {number}, not {self.number}")
 
@@ -424,7 +571,6 @@ def user_function(program: Path, *, calls: int, hits: int = 1, libraries: Sequen
 
 
 def _used_up(outcome: Outcome, alone: CallResults) -> EvidenceError:
-    """The error of calls that began to fail while they were timed; ``alone`` are those of a process behind it."""
     results = alone if alone.stopped_succeeding else outcome.results
     succeeded = [named(value) for value, _ in results.values if value >= 0]
     change = f"from {succeeded[0] if len(succeeded) == 1 else SUCCESS} to {named(results.last)}"
@@ -446,10 +592,7 @@ def _options(argument: Argument, word_size: int) -> tuple[str, str]:
 
 
 def put_program(guest: Guest, file: Path, program: str) -> None:
-    """Copy a user's program into the guest.
-
-    Processes that an earlier one has left behind end first: they would hit the probe, and their program is busy.
-    """
+    """Copy a user's program into the guest, and end processes of an earlier one: they would hit the probe."""
     guest.succeed(["sh", "-c", _END_PROGRAM, "sh", program])
     guest.put(file, program)
     guest.succeed(["chmod", "755", program])
@@ -477,7 +620,6 @@ def parse_called(output: str, calls: int) -> Called:
 
 
 def _results(lines: Sequence[str], first: int, names: Sequence[str], entry: str) -> Sequence[CallResults]:
-    """The results that the ``lines`` from the ``first`` on tell, by their ``names``; a function has none."""
     expected = () if entry == _FUNCTION else names
     if len(lines) != first + len(expected):
         raise _unexpected(lines)
@@ -485,10 +627,7 @@ def _results(lines: Sequence[str], first: int, names: Sequence[str], entry: str)
 
 
 def parse_watched(output: str, calls: int) -> Mapping[str, CallResults]:
-    """What the system calls of a workload's ``calls`` calls returned, by their names.
-
-    Raises EvidenceError for unexpected output, and where not all system calls were seen.
-    """
+    """What the system calls of a workload returned; raises EvidenceError where not all of them were seen."""
     lines = output.splitlines()
     head = _WATCHED.fullmatch(lines[0]) if lines else None
     found = [match for line in lines[1:] if (match := _WATCHED_CALL.fullmatch(line))]

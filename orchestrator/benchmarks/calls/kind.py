@@ -1,22 +1,380 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Calls: the cost of a system call, a function or a program with a probe in its path."""
+"""Calls: the cost of a call with a probe in its path; what calls execute, for points to probe and to explain a miss."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+import difflib
+from collections.abc import Callable, Container, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orchestrator.artifacts.cache import BuildContext
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.compiler import counting_plugin
+from orchestrator.artifacts.kernel_code import KernelCode
+from orchestrator.artifacts.kernels import Kernel, ready_kernel
+from orchestrator.artifacts.machine_code import direct_calls, entry_places
+from orchestrator.artifacts.module_files import loaded_files, missing_module_reason
 from orchestrator.benchmarks.calls.benchmarks import benchmarks, capability_list, capability_names
-from orchestrator.benchmarks.calls.executed import Known, explain, with_points
-from orchestrator.benchmarks.calls.measurement import measure_call
-from orchestrator.benchmarks.calls.preparation import CallSetup, KernelPlaces, prepare_calls
-from orchestrator.benchmarks.calls.table import CallCell, CallsTable, call_cells
-from orchestrator.benchmarks.calls.workload import exact_effect, overhead_by_purpose
-from orchestrator.errors import NotEntered
+from orchestrator.benchmarks.calls.call_programs import Calls
+from orchestrator.benchmarks.calls.measurement import GuestCache, exact_effect, measure_call, overhead_by_purpose
+from orchestrator.benchmarks.calls.preparation import (
+    CallSetup,
+    calls_unsupported_reason,
+    prepare_calls,
+    refused_calls,
+    workload_of,
+)
+from orchestrator.benchmarks.calls.table import CallCell, CallsTable, FoundPoint, call_cells, profiled_cell
+from orchestrator.errors import EvidenceError, GuestError, LabError, NotEntered, UsageError
+from orchestrator.experiment.cell import machine_id
+from orchestrator.experiment.fields import EXECUTED
+from orchestrator.experiment.plan import Boot, machine_key
 from orchestrator.experiment.table import BenchmarkEntry, Listing
-from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot import BenchmarkKind, Obtain, Prepared, ReadyGuest, Session, attended, changed
+from orchestrator.files import ScratchFolder
+from orchestrator.guest.guest import Guest
+from orchestrator.guest.machine import CountingPlugin
+from orchestrator.plain_text import counted, shown
+from orchestrator.probes.placement import FunctionPlaces, ProbePlace, RefusedPlaces, places_of
+from orchestrator.probes.point import Point
+from orchestrator.probes.symbols import Symbols
+from orchestrator.profile.profiled import Counter as InstructionCounter
+from orchestrator.program import PROGRAM
+from orchestrator.results.contract import CellRecord, Phrase, valid_result
+from orchestrator.results.stored_profile import CellProfile, FunctionName, SymbolProfile
+from orchestrator.run.boot import (
+    BenchmarkKind,
+    BootArtifacts,
+    Obtain,
+    Prepared,
+    ReadyGuest,
+    Session,
+    attended,
+    changed,
+    ready_guest,
+)
+from orchestrator.run.guests import unwatched
+from orchestrator.run.machines import machine_of
+from orchestrator.steps import step
+
+_ARTIFACT = "executed-functions"
+_FILE = "executed.json"
+_REPEATS = 2
+
+
+class ExecutedFunction(BaseModel):
+    """A function of the kernel, or of one of its modules, and what calls execute of it.
+
+    ``address`` is where it begins, from its ``module``'s text on if it is of one. ``entered`` is how often all calls
+    together come to the place where a probe at its entry is, ``instructions`` how many they execute in it, ``counts``
+    how often each, by its offset. ``refusal`` is why it cannot be probed, None where it may be.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: FunctionName
+    address: Annotated[int, Field(ge=0, lt=2**64)]
+    entered: Annotated[int, Field(ge=0, lt=2**63)]
+    instructions: int
+    counts: dict[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
+    refusal: Phrase | None
+    module: Phrase | None = None
+
+
+class Executed(BaseModel):
+    """What ``calls`` calls execute of the kernel, the function with the most instructions first."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    calls: Annotated[int, Field(ge=1)]
+    functions: tuple[ExecutedFunction, ...]
+
+    def at(self, address: int) -> ExecutedFunction | None:
+        """The kernel's own function that begins at an address, if anything of it is executed."""
+        return next((one for one in self.functions if one.module is None and one.address == address), None)
+
+
+def executed_here(ready: ReadyGuest, workload: Calls, time_limit: float) -> Executed:
+    """What calls execute now, in a guest that counts. Raises EvidenceError where the count cannot be proved."""
+    ticks = int(ready.artifacts.kernel.config["CONFIG_HZ"])
+    measured = workload.measure_exact(ready.guest, repeats=_REPEATS, ticks_per_second=ticks, time_limit=time_limit)
+    counter = InstructionCounter(ready.guest, ready.symbols)
+    mark = counter.mark()
+    marked = workload.measure_marked(ready.guest, measured, time_limit=time_limit)
+    profile = counter.profile(mark, marked.timed, cell="executed", calls=marked.calls, program=marked.program)
+    refused = RefusedPlaces.of(ready.guest, ready.symbols)
+    loaded = ready.artifacts.kernel_modules
+    with valid_result():
+        return Executed(calls=profile.calls, functions=tuple(_functions(profile, ready.symbols, refused, loaded)))
+
+
+def executed_by(
+    context: BuildContext,
+    obtain: Obtain,
+    artifacts: BootArtifacts,
+    workload: Calls,
+    time_limit: float,
+    watch: Callable[[Guest], None] = unwatched,
+) -> Executed | None:
+    """The same of a guest of its own, whose machine counts: once for each kernel, machine and calls, and kept.
+
+    None where ``obtain`` has none. ``watch`` gets the guest before it runs. Raises GuestError, EvidenceError.
+    """
+    machine = artifacts.machine
+    hardware = {"cpu": repr(machine.cpu), "memory": machine.memory_mib}
+    inputs = {**artifacts.keys, **hardware, "calls": repr(workload), "contents": "counts, modules"}
+
+    def count(folder: Path) -> None:
+        context.say(f"counting what the calls execute on {artifacts.kernel.spec.name}")
+        with (
+            ScratchFolder("orchestrator-executed-") as directory,
+            ready_guest(context, artifacts, directory, "guest", watch=watch) as ready,
+        ):
+            workload.prepare(ready.guest)
+            found = executed_here(ready, workload, time_limit)
+        (folder / _FILE).write_text(found.model_dump_json())
+
+    artifact = obtain(_ARTIFACT, inputs, f"functions that calls execute on {machine.cpu.name}", count)
+    if artifact is None:
+        return None
+    file = artifact.path / _FILE
+    try:
+        return Executed.model_validate_json(file.read_bytes())
+    except (OSError, ValidationError):
+        raise LabError("damaged, or written by another version of this program", where=str(file)) from None
+
+
+def _functions(
+    profile: CellProfile, symbols: Symbols, refused: RefusedPlaces, loaded: Container[str]
+) -> Iterator[ExecutedFunction]:
+    for one in profile.symbols:
+        if one.place in ("kernel", "module"):
+            executed = {at.offset: at.executed for at in one.instructions if at.executed > 0}
+            code = b""
+            for at in one.instructions:
+                if at.offset == len(code):
+                    code += bytes.fromhex(at.code)
+            entered = executed.get(max(entry_places(code)), 0)  # where its own code begins
+            uneven = None if entered else "these calls do not come in at its beginning"
+            if entered % profile.calls:
+                uneven = f"it is entered {entered} times by {profile.calls} calls: not by each as often"
+            yield ExecutedFunction(
+                name=one.name,
+                address=one.address,
+                entered=entered,
+                instructions=one.executed,
+                counts=executed,
+                refusal=_place_refusal(one, symbols, refused, loaded) or uneven,
+                module=one.module,
+            )
+
+
+def _place_refusal(
+    symbol: SymbolProfile, symbols: Symbols, refused: RefusedPlaces, loaded: Container[str]
+) -> str | None:
+    if symbol.module is not None and symbol.module not in loaded:
+        return f"it is a function of module {symbol.module}, which is not among the experiment's kernel_modules"
+    reason = refused.reason(symbol.address)
+    if reason is not None:
+        return reason
+    named = symbols.functions(symbol.name)
+    if named > 1:
+        return f"the kernel has {named} functions of this name"
+    if symbol.module is not None and named == 1 and symbols.module(symbols.address(symbol.name)) is None:
+        return f"it is a function of module {symbol.module}, and its name stands for one of the kernel itself"
+    return None
+
+
+MOST_POINTS = 200
+"""Functions that are probed, on one kernel and machine; a system call enters some twenty."""
+MOST_INSTRUCTIONS = 500
+"""Instructions of a function that a point stands for; vfs_read has some two hundred."""
+
+
+def with_points(context: BuildContext, table: CallsTable, obtain: Obtain) -> CallsTable:
+    """The table with the points that ``executed`` and ``SYMBOL+*`` stand for, by kernel and machine.
+
+    What ``obtain`` has not, and what a kernel cannot run, is left out. Raises HostError, GuestError, EvidenceError, and
+    UsageError where calls enter no function, and for a function of more than MOST_INSTRUCTIONS.
+    """
+    if not table.are_counted:
+        return table
+    found = {}
+    for machine, name in product(table.machines, table.all_kernels):
+        cell = profiled_cell(table, machine, name)
+        kernel = ready_kernel(context, cell.spec)
+        # What is too large, or not there, needs no guest.
+        places = {point: _places(kernel, point) for point in table.whole_functions}
+        is_needed = table.points == EXECUTED or any(place is not None for place in places.values())
+        executed = _executed_in_guest(context, kernel, cell, obtain) if is_needed else None
+        if table.points != EXECUTED:
+            found[machine_id(machine), name] = tuple(_named_points(table.named_points, places, executed))
+        elif executed is not None:
+            found[machine_id(machine), name] = tuple(found_points(executed))
+            if not found[machine_id(machine), name]:
+                raise UsageError(f"calls of {cell.benchmark} enter no function of {kernel.spec.name}")
+    return table.with_found(found)
+
+
+def _named_points(
+    points: Sequence[Point], places: Mapping[Point, FunctionPlaces | None], executed: Executed | None
+) -> Iterator[FoundPoint]:
+    for point in points:
+        function = places.get(point)
+        if function is None:
+            yield FoundPoint(point)
+        else:
+            yield from instruction_points(str(point), function, executed)
+
+
+def instruction_points(found_by: str, function: FunctionPlaces, executed: Executed | None) -> Iterator[FoundPoint]:
+    """Each instruction of a function as a point; without a count of what calls execute, their hits are not known."""
+    entered = None if executed is None else executed.at(function.address)
+    for place in function.places:
+        point = Point(function.symbol, place.offset, found_by=found_by)
+        if executed is None:
+            yield FoundPoint(point, place=place)
+            continue
+        count = 0 if entered is None else entered.counts.get(place.offset, 0)
+        refusal = _instruction_refusal(place, count, executed.calls)
+        hits = 1 if refusal is not None else count // executed.calls
+        yield FoundPoint(point, hits, refusal, place)
+
+
+def _instruction_refusal(place: ProbePlace, count: int, calls: int) -> str | None:
+    if count == 0:
+        return "these calls do not execute it"
+    if place.is_repeated:
+        return "it repeats itself, and a probe is hit once: how often calls come to it was not counted"
+    if count % calls:
+        return f"{calls} calls execute it {count} times: not each as often"
+    return None
+
+
+def _places(kernel: Kernel, point: Point) -> FunctionPlaces | None:
+    """The instructions that a point stands for; None where the kernel has no such function, which is an error later."""
+    symbol, code = point.symbol, kernel.code
+    if code is None:
+        raise UsageError(
+            f"the code of kernel {kernel.spec.name} is not at hand, so it is not known what {point} stands for",
+            hint="a build tree of your own needs its vmlinux and System.map, or a bzImage packed by gzip, xz or zstd",
+        )
+    found = places_of(code, kernel.config, symbol)
+    if found is not None and len(found.places) > MOST_INSTRUCTIONS:
+        raise UsageError(
+            f"{point} stands for {len(found.places)} instructions on {kernel.spec.name}, and {MOST_INSTRUCTIONS} are "
+            "the most",
+            hint=f"name places: {PROGRAM} disasm {kernel.spec.argument} {symbol} lists them",
+        )
+    return found
+
+
+def found_points(executed: Executed) -> Iterator[FoundPoint]:
+    """The functions as points, by their instructions; a name that several have is there once."""
+    probed, names = 0, set()
+    possible = {one.name for one in executed.functions if one.refusal is None}
+    for one in executed.functions:
+        if one.name in names or (one.refusal is not None and one.name in possible):
+            continue
+        names.add(one.name)
+        refusal = one.refusal
+        if refusal is None:
+            probed += 1
+            if probed > MOST_POINTS:
+                refusal = f"left out: {MOST_POINTS} functions with more instructions are probed"
+        hits = one.entered // executed.calls if refusal is None else 1
+        yield FoundPoint(Point(one.name, found_by=EXECUTED), hits, refusal)
+
+
+def _executed_in_guest(context: BuildContext, kernel: Kernel, cell: CallCell, obtain: Obtain) -> Executed | None:
+    if (calls_unsupported_reason(kernel, cell) or missing_module_reason(kernel, cell.kernel_modules)) is not None:
+        return None
+    boot = Boot("calls", *machine_key(cell), (cell,))
+    artifacts = BootArtifacts(kernel, machine_of(context, kernel, boot), {}, loaded_files(kernel, cell.kernel_modules))
+    workload = workload_of(context, kernel, cell)
+    assert isinstance(workload, Calls)  # the table takes no program that is run whole
+    return executed_by(context, obtain, artifacts, workload, cell.time_limit)
+
+
+# Why calls never came to a probe: what the same calls execute, and how the kernel's code leads to the function.
+
+_MOST_SHOWN = 4
+_MOST_ALIKE = 2
+_MOST_SUGGESTED = 5
+
+
+@dataclass(frozen=True)
+class MissedPoint:
+    """A function of a kernel, and the place in it, that calls never came to; ``code`` is None where it is unknown."""
+
+    symbol: str
+    offset: int
+    symbols: Symbols
+    code: KernelCode | None
+
+    @property
+    def address(self) -> int:
+        return self.symbols.address(self.symbol)
+
+    @property
+    def module(self) -> str | None:
+        """The module that has the function; None for one of the kernel itself."""
+        return self.symbols.module(self.address)
+
+
+def explained(error: NotEntered, point: MissedPoint, executed: Executed) -> NotEntered:
+    """The error with whether the calls execute the function at all, how else it is reached, and what they enter."""
+    names = [one.name for one in executed.functions if one.refusal is None]
+    alike = difflib.get_close_matches(point.symbol, names, n=_MOST_ALIKE, cutoff=0.6)
+    suggested = [one for one in dict.fromkeys([*alike, *names]) if one != point.symbol][:_MOST_SUGGESTED]
+    hint = f"these calls enter: {', '.join(suggested)}" if suggested else ""
+    return NotEntered(error.what, where=error.where, detail=[*error.detail, *_why(point, executed)], hint=hint)
+
+
+def _why(point: MissedPoint, executed: Executed) -> Iterator[str]:
+    function = executed.at(point.address)
+    if point.module is not None:
+        named = (point.module, point.symbol)
+        function = next((one for one in executed.functions if (one.module, one.name) == named), None)
+    if function is None:
+        yield f"these calls execute no instruction of {point.symbol}"
+        yield from _ways(point, executed)
+    elif point.offset in function.counts:
+        yield f"without the probe, these calls execute {point.symbol}+{point.offset:#x}"
+    else:
+        yield (
+            f"these calls execute {counted(len(function.counts), 'instruction')} of {point.symbol}, at "
+            f"{_listed([f'+{offset:#x}' for offset in sorted(function.counts)])}, but not the one at "
+            f"+{point.offset:#x}: they are on another path in it"
+        )
+
+
+def _ways(point: MissedPoint, executed: Executed) -> Iterator[str]:
+    if point.code is None or point.module is not None:  # the kernel's image has no call of a module's functions
+        return
+    found = {point.symbols.function_at(address) for address in direct_calls(point.code, point.address)}
+    callers = {one[:2] for one in found if one is not None and one[0] != point.address}
+    taken = sorted(name for address, name in callers if executed.at(address) is not None)
+    others = sorted(name for address, name in callers if executed.at(address) is None)
+    if taken:
+        yield f"{_calling(taken)} that: they are on another path there"
+    elif others:
+        yield f"{_calling(others)} none of that: they are on another path"
+    else:
+        yield "nothing calls it by its address: it is called through a pointer, or inlined wherever it is used"
+    if others or not callers:
+        yield "where the compiler has inlined it, its instructions are those of the function that it is in"
+
+
+def _calling(callers: Sequence[str]) -> str:
+    return f"{_listed(callers)} {'calls' if len(callers) == 1 else 'call'} it, and they execute"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(shown(names, _MOST_SHOWN, "{} more"))
 
 
 class CallsKind(BenchmarkKind):
@@ -43,18 +401,10 @@ class CallsKind(BenchmarkKind):
         return with_points(context, table, obtain)
 
     def describe(self, cell: CallCell) -> str:
-        if cell.task.refusal is not None:
-            return f"not probed: {cell.task.refusal}"
         return f"{cell.repeats} x {cell.task.calls} calls, entry {cell.task.entry}"
 
-    def refused_points(self, kernel: Kernel, cells: Sequence[CallCell]) -> Mapping[str, str]:
-        """What the kernel's image says against the cells' kinds of probe at the points that they name.
-
-        Of a found point that is not probed ``describe`` has the reason.
-        """
-        places = KernelPlaces(kernel)
-        named = [cell for cell in cells if cell.task.refusal is None]
-        return {cell.id: reason for cell in named if (reason := places.refusal(cell)) is not None}
+    def refused(self, kernel: Kernel, cells: Sequence[CallCell]) -> Mapping[str, str]:
+        return refused_calls(kernel, cells)
 
     def prepare(
         self, context: BuildContext, kernel: Kernel, cells: Sequence[CallCell]
@@ -63,18 +413,18 @@ class CallsKind(BenchmarkKind):
 
     def measure(self, session: Session, cells: Sequence[CallCell]) -> Generator[CellRecord, None, None]:
         """Measure cell after cell in one guest; cells that make the same calls share a baseline."""
-        known = Known()
+        cache = GuestCache()
 
         def measured(ready: ReadyGuest, cell: CallCell) -> CellRecord:
-            known.note_switched(session.switched)
-            known.check_entered(cell, cell.task.kind)
+            cache.note_switched(session.switched)
+            cache.check_entered(cell, cell.task.kind)
             files = session.events_file(cell), session.profile_file(cell)
             try:
-                return measure_call(ready, cell, session.setup(cell), *files, known)
+                return measure_call(ready, cell, session.setup(cell), *files, cache)
             except NotEntered as error:
-                explained = explain(session, ready, cell, error, known)
-                known.keep_not_entered(cell, explained)
-                raise explained from None
+                why = _explain(session, ready, cell, error, cache)
+                cache.keep_not_entered(cell, why)
+                raise why from None
 
         return attended(session, cells, measured)
 
@@ -96,6 +446,47 @@ class CallsKind(BenchmarkKind):
             notes=(*record.notes, *effect.notes),
             purposes=purposes,
         )
+
+
+def _explain(session: Session, ready: ReadyGuest, cell: CallCell, error: NotEntered, cache: GuestCache) -> NotEntered:
+    """The error with what can be known of its cause. It is as it was where the calls cannot be counted exactly.
+
+    It costs one measurement of the calls for all cells that make them, and where the guest does not count, a second
+    guest once for the kernel, the machine and the calls. Raises GuestError where the cell's guest fails.
+    """
+    setup = session.setup(cell).setup
+    assert isinstance(setup, CallSetup)
+    workload = setup.workload
+    if setup.in_program is not None:
+        return error  # what the calls execute of the kernel explains nothing
+    if not isinstance(workload, Calls) or ready.guest.machine.timing != "instructions":
+        return error
+    try:
+        with step("find out what the calls execute"):
+            executed = cache.once("executed", cell, lambda: _executed_by_cell(session, ready, cell, workload))
+    except GuestError:
+        raise
+    except LabError as other:
+        return NotEntered(
+            error.what, hint=error.hint, detail=[*error.detail, f"what they execute is not known: {other.what}"]
+        )
+    kernel = ready.artifacts.kernel
+    return explained(error, MissedPoint(setup.symbol, setup.offset, ready.symbols, kernel.code), executed)
+
+
+def _executed_by_cell(session: Session, ready: ReadyGuest, cell: CallCell, workload: Calls) -> Executed:
+    if ready.guest.machine.counter is not None:
+        return executed_here(ready, workload, cell.time_limit)
+    plugin = session.artifacts.plugin or counting_plugin(session.context)
+    machine = replace(ready.guest.machine, counter=CountingPlugin(plugin))
+    artifacts = replace(ready.artifacts, machine=machine, cells={})
+    obtain = session.context.cache.obtain
+    try:
+        found = executed_by(session.context, obtain, artifacts, workload, cell.time_limit, session.watch)
+    except GuestError as error:  # of the other guest: the cell's own is sound
+        raise EvidenceError(error.what) from None
+    assert found is not None
+    return found
 
 
 def _capabilities() -> Sequence[Sequence[object]]:

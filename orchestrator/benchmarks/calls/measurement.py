@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One cell in a running guest: armed, observed, timed, observed, counted, disarmed, observed."""
+"""One cell in a running guest, armed, observed, timed, observed, counted, disarmed, observed; and its figures."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar
 
-from orchestrator.benchmarks.calls.call_programs import Calls, Workload
-from orchestrator.benchmarks.calls.executed import Known
-from orchestrator.benchmarks.calls.preparation import CallSetup
-from orchestrator.benchmarks.calls.table import CallCell
-from orchestrator.benchmarks.calls.workload import (
-    Figures,
+from orchestrator.benchmarks.calls.call_programs import (
+    Calls,
     Measurement,
+    Outcome,
+    Workload,
     difference_note,
-    exact_baseline,
-    exact_figures,
+    joined,
     outcome_parameters,
-    paired_figures,
     together,
     watched_parameters,
 )
+from orchestrator.benchmarks.calls.preparation import SITES_WITHOUT_POINT, CallSetup
+from orchestrator.benchmarks.calls.table import CallCell, CallTask
 from orchestrator.catalog.probes import Extra, ProbeKind
 from orchestrator.errors import EvidenceError, NotEntered, OtherMechanism, PlaceRefused, UnsupportedError
 from orchestrator.experiment.table import FEWEST_WALL_REPEATS
@@ -34,14 +35,224 @@ from orchestrator.probes.evidence import Observation, check_same, check_traps, c
 from orchestrator.probes.loading import RefusedError
 from orchestrator.probes.place import UserPoint, observe_program
 from orchestrator.probes.placement import why_not_optimised
-from orchestrator.probes.point import ProbePoint, find_entry, find_place
+from orchestrator.probes.point import Point, ProbePoint, find_entry, find_place
 from orchestrator.profile.counts import by_purpose
 from orchestrator.profile.profiled import Counter as ProfileCounter
 from orchestrator.profile.profiled import stored
-from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence, centre_of, valid_result
+from orchestrator.results.contract import (
+    UNITS,
+    CellRecord,
+    Clock,
+    Evidence,
+    ProfileEvidence,
+    centre_of,
+    valid_result,
+)
+from orchestrator.results.statistics import mean, median, median_interval, spread_without_extremes
 from orchestrator.run.boot import Ready, ReadyGuest, identity
 from orchestrator.run.guests import CLOCKSOURCE, CellDeadline, check_clocksource, permitted_taint
 from orchestrator.steps import step
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Samples, and what is derived from them, in the clock's unit per call. ``interval`` is the overhead's."""
+
+    samples: tuple[float, ...]
+    value: float
+    overhead: float | None
+    interval: tuple[float, float] | None
+    verdict: Literal["none"] | None
+    notes: tuple[str, ...]
+    entry: str
+    calls: int
+    batches: int
+    disturbed: int
+    outcome: Outcome | None
+
+
+@dataclass(frozen=True)
+class Effect:
+    """The probe's overhead with its interval; ``notes`` say why it has no verdict, or how uncertain it is."""
+
+    overhead: float | None = None
+    interval: tuple[float, float] | None = None
+    verdict: Literal["none"] | None = None
+    notes: tuple[str, ...] = ()
+
+
+def exact_baseline(measured: Measurement) -> Figures:
+    """Figures in instructions of the cell without a probe."""
+    value = mean(measured.samples)
+    interval = (min(measured.samples) - value, max(measured.samples) - value)
+    return _figures([measured], measured.samples, value, Effect(0.0, interval, None, _exact_notes(measured)))
+
+
+def exact_figures(measured: Measurement) -> Figures:
+    """Figures in instructions of a cell with a probe; its overhead follows from its baseline (``exact_effect``)."""
+    effect = Effect(notes=_exact_notes(measured))
+    return _figures([measured], measured.samples, mean(measured.samples), effect)
+
+
+def _exact_notes(measured: Measurement) -> tuple[str, ...]:
+    notes = []
+    if measured.scatter:
+        low, high = min(measured.samples), max(measured.samples)
+        notes.append(
+            f"samples lie between {low:.10g} and {high:.10g} instructions ({100 * measured.scatter / low:.2g} %): what "
+            "a call finds in the kernel is not always the same, and the mean is no exact count"
+        )
+    if measured.warming:
+        notes.append(
+            f"the first calls after a timer tick cost something else: {measured.warming} before each batch do not count"
+        )
+    return tuple(notes)
+
+
+def exact_effect(value: float, baseline: float, samples: Sequence[float]) -> Effect:
+    """What the probe adds to a call, in instructions; ``samples`` are the baseline's.
+
+    They scatter where its calls did in another guest, and the calls with the probe in this one did not. Raises
+    EvidenceError where they do not scatter and the probe adds nothing.
+    """
+    overhead = value - baseline
+    if len(set(samples)) > 1:
+        low, high = value - max(samples), value - min(samples)
+        note = f"the baseline's samples scatter: the overhead lies between {low:.10g} and {high:.10g} instructions"
+        if low <= 0:
+            return Effect(overhead, (low, high), "none", (f"no verdict: {note}",))
+        return Effect(overhead, (low, high), notes=(note,))
+    if overhead <= 0:
+        # Hits are counted in a separate pass; on the exact clock the overhead proves the hits of the timed pass.
+        raise EvidenceError(
+            f"with the probe a call costs {value:g} instructions, without it {baseline:g}: it was not hit"
+        )
+    return Effect(overhead, (overhead, overhead))
+
+
+def overhead_by_purpose(probed: ProfileEvidence | None, plain: ProfileEvidence | None) -> Mapping[str, float]:
+    """Instructions that a probe adds to a call, by purpose; nothing where either is without purposes."""
+    if probed is None or plain is None or not probed.purposes or not plain.purposes:
+        return {}
+    added = {
+        name: Fraction(probed.purposes.get(name, 0), probed.calls) - Fraction(plain.purposes.get(name, 0), plain.calls)
+        for name in {**plain.purposes, **probed.purposes}
+    }
+    return {name: float(value) for name, value in added.items() if value}
+
+
+def paired_figures(
+    plain: Sequence[Measurement],
+    probed: Sequence[Measurement],
+    clock: Clock,
+    centre: Callable[[Sequence[float]], float] = median,
+) -> Figures:
+    """Figures of samples that scatter, in the clock's unit; their value is the ``centre`` of the samples.
+
+    ``plain`` samples, without the probe, are taken around and between ``probed``: each of these is compared with the
+    mean of its two neighbours, and the overhead is the median of the differences. There is no verdict where the
+    baseline's drift exceeds the overhead, or where the interval contains zero. Without ``probed`` these are the figures
+    of the baseline itself.
+    """
+    unit = UNITS[clock]
+    before, samples = (
+        [(one.nanoseconds if clock == "wall" else one.samples)[0] for one in measured] for measured in (plain, probed)
+    )
+    if not probed:
+        return _figures(plain, before, centre(before), Effect(0.0, (0.0, 0.0)))
+    pairs = pairwise(before)
+    differences = [sample - (one + other) / 2 for sample, (one, other) in zip(samples, pairs, strict=True)]
+    overhead, interval = median(differences), median_interval(differences)
+    drift = spread_without_extremes(before)
+    notes = []
+    if drift >= abs(overhead):
+        notes.append(
+            f"no verdict: the baseline drifted by {drift:.0f} {unit} between samples, "
+            f"and the probe's effect is {overhead:.0f} {unit}"
+        )
+    elif interval[0] <= 0:
+        notes.append(f"no verdict: the overhead lies between {interval[0]:.0f} and {interval[1]:.0f} {unit}")
+    verdict: Literal["none"] | None = "none" if notes else None
+    return _figures(probed, samples, centre(samples), Effect(overhead, interval, verdict, tuple(notes)))
+
+
+def _figures(measured: Sequence[Measurement], samples: Sequence[float], value: float, effect: Effect) -> Figures:
+    outcomes = [one.outcome for one in measured if one.outcome is not None]
+    return Figures(
+        samples=tuple(samples),
+        value=value,
+        **vars(effect),
+        entry=measured[0].entry,
+        calls=measured[0].calls,
+        batches=sum(one.batches for one in measured),
+        disturbed=sum(one.disturbed for one in measured),
+        outcome=joined(outcomes) if outcomes else None,
+    )
+
+
+_SameCalls = tuple[str, CallTask, int]
+_Found = TypeVar("_Found")
+
+
+class Baseline(NamedTuple):
+    """The figures of calls without a probe, and the cell that timed them."""
+
+    cell_id: str
+    figures: Figures
+
+
+@dataclass
+class GuestCache:
+    """Facts of one guest on the exact clock, whose kernel's text is proved to be the same after each cell."""
+
+    _baselines: dict[_SameCalls, Baseline] = field(default_factory=dict)
+    _switched: int = 0
+    _found: dict[tuple[str, _SameCalls], Any] = field(default_factory=dict)
+    _never: dict[tuple[_SameCalls, Point | None], NotEntered] = field(default_factory=dict)
+
+    def baseline(self, cell: CallCell) -> Baseline | None:
+        """That of the same calls, timed in this guest for another point or handler; None where none was."""
+        return self._baselines.get(_same_calls(cell))
+
+    def keep_baseline(self, cell: CallCell, figures: Figures) -> None:
+        self._baselines.setdefault(_same_calls(cell), Baseline(cell.id, figures))
+
+    def note_switched(self, switched: int) -> None:
+        """The kernel has switched so many static branches: calls may cost something else after each."""
+        if switched != self._switched:
+            self._baselines.clear()
+        self._switched = switched
+
+    def check_entered(self, cell: CallCell, kind: ProbeKind) -> None:
+        """Raise NotEntered where another probe has proved that the calls never come to the cell's point.
+
+        Not for a user's own probe, which may have its hits from elsewhere, nor for a probe at every system call.
+        """
+        never = self._never.get((_same_calls(cell), cell.point))
+        is_users = kind.file is not None or kind.has_own_programs
+        is_at_point = kind.mechanism != "none" and not is_users and kind.site not in SITES_WITHOUT_POINT
+        if never is not None and is_at_point:
+            raise never
+
+    def keep_not_entered(self, cell: CallCell, error: NotEntered) -> None:
+        self._never.setdefault(
+            (_same_calls(cell), cell.point),
+            NotEntered(error.what, hint=error.hint, detail=[*error.detail, f"seen by {cell.id}"]),
+        )
+
+    def once(self, what: str, cell: CallCell, find: Callable[[], _Found]) -> _Found:
+        """What is found out once for all cells that make the same calls."""
+        same = what, _same_calls(cell)
+        if same not in self._found:
+            self._found[same] = find()
+        found: _Found = self._found[same]
+        return found
+
+
+def _same_calls(cell: CallCell) -> _SameCalls:
+    # A task without arguments has its benchmark's: gtodbench and syscall call gettimeofday with others.
+    return cell.benchmark, replace(cell.task, hits=1, refusal=None), cell.repeats
+
 
 _PASSES = 5
 """Counting passes, at most."""
@@ -52,10 +263,7 @@ _MOST_INTERRUPTS = 10
 
 @dataclass(frozen=True)
 class Counted:
-    """Hits of the calls, concurrent hits by others, traps, and what the calls returned; None where it is not known.
-
-    ``besides`` is the hits of the program itself, which are not among the ``hits``.
-    """
+    """Hits of the calls, others' hits, traps, and results, where known; ``besides``: hits of the program itself."""
 
     hits: int
     others: int | None
@@ -99,7 +307,7 @@ class _Work:
     kind: ProbeKind
     point: ProbePoint
     deadline: CellDeadline
-    known: Known
+    cache: GuestCache
     profile: Path | None = None
     scatters: bool = False
 
@@ -145,7 +353,7 @@ def count_hits(
         hits = counted.hits - besides
         # An interrupt that ends in the program enters some functions as well: exit_to_user_mode_prepare(). As a timed
         # batch is repeated that one fell into, so is the pass, for points that nobody has chosen.
-        if not (expected < hits <= expected + _MOST_INTERRUPTS and work.cell.task.is_found):
+        if not (expected < hits <= expected + _MOST_INTERRUPTS and work.cell.is_found):
             break
     if hits != expected:
         each = f" (hits: {workload.hits})" if workload.hits != 1 else ""
@@ -272,12 +480,12 @@ def measure_call(
     prepared: Ready[CallSetup],
     events: Path | None = None,
     profile: Path | None = None,
-    known: Known | None = None,
+    cache: GuestCache | None = None,
 ) -> CellRecord:
     """Measure a cell and prove it. On the exact clock the comparison with the baseline adds the overhead later.
 
     The events of a recording handler go to the file ``events``, and where its instructions went to the file
-    ``profile``, if they are given. ``known`` is what earlier cells of this guest have found out. Raises EvidenceError
+    ``profile``, if they are given. ``cache`` is what earlier cells of this guest have found out. Raises EvidenceError
     when a proof fails, and of these NotEntered where the guest is nevertheless sound; GuestError when the guest fails,
     UnsupportedError when CPU, kernel or module do not support the cell.
     """
@@ -290,7 +498,7 @@ def measure_call(
         kind=cell.task.kind.on(kernel.release, kernel.spec.arch),
         point=_find_point(ready, cell, setup),
         deadline=CellDeadline(cell.time_limit),
-        known=known or Known(),
+        cache=cache or GuestCache(),
         profile=profile,
     )
     work.workload.prepare(ready.guest)
@@ -303,7 +511,7 @@ def measure_call(
             figures, proof = _paired(work, events)
     except RefusedError as error:
         # A capability may be verified by this refusal.
-        is_refused = cell.task.is_found or (_is_asked(work) and error.reason.startswith(f"{setup.symbol}+"))
+        is_refused = cell.is_found or (_is_asked(work) and error.reason.startswith(f"{setup.symbol}+"))
         if work.kind.capability is None and not is_refused:
             raise
         raise UnsupportedError(error.reason) from None
@@ -323,10 +531,9 @@ def measure_call(
 
 
 def _watched(work: _Work, proof: Proof) -> tuple[Proof, Sequence[str]]:
-    """The proof with what the system calls of a user's function return, and a note where that cannot be known."""
     try:
-        found = work.known.watched(
-            work.cell, lambda: work.workload.watch(work.ready.guest, time_limit=work.deadline.left())
+        found = work.cache.once(
+            "results", work.cell, lambda: work.workload.watch(work.ready.guest, time_limit=work.deadline.left())
         )
     except EvidenceError as error:
         if work.cell.task.expected is not None:
@@ -341,7 +548,8 @@ def _is_asked(work: _Work) -> bool:
     A function that an experiment names has to take it at its entry, and so has the benchmark's own.
     """
     is_labs = work.kind.file is None and not work.kind.has_own_programs and work.setup.in_program is None
-    return work.cell.task.is_found or (is_labs and "+" in (work.cell.task.point or ""))
+    point = work.cell.point
+    return work.cell.is_found or (is_labs and point is not None and point.offset is not None)
 
 
 def _explained(work: _Work, error: OtherMechanism) -> tuple[str, bool]:
@@ -349,28 +557,28 @@ def _explained(work: _Work, error: OtherMechanism) -> tuple[str, bool]:
     if work.kind.mechanism not in ("jump", "detour"):
         return error.what, _is_asked(work)
     other = why_not_optimised(work.ready.guest, work.point)
-    is_answer = work.cell.task.is_found or (_is_asked(work) and other is None)
+    is_answer = work.cell.is_found or (_is_asked(work) and other is None)
     return f"{error.what}; {other or 'this kernel puts no jump at this place'}", is_answer
 
 
 def _find_point(ready: ReadyGuest, cell: CallCell, setup: CallSetup) -> ProbePoint:
     if setup.in_program is not None:
         return setup.in_program
-    find = find_place if "+" in (cell.task.point or "") else find_entry
+    find = find_entry if cell.point is None or cell.point.offset is None else find_place
     point = find(ready.guest, ready.symbols, setup.symbol, setup.offset)
-    return replace(point, is_called_directly=cell.task.point is None)
+    return replace(point, is_called_directly=cell.point is None)
 
 
 def _baseline(work: _Work) -> tuple[Figures, Proof]:
     timed_in = profile = None
     if work.exact is not None:
         # A profile counts the calls that this cell has timed, so it borrows no other cell's.
-        baseline = work.known.baseline(work.cell) if work.profile is None else None
+        baseline = work.cache.baseline(work.cell) if work.profile is None else None
         if baseline is None:
             measured = _timed(work)
             figures = exact_baseline(measured)
-            work.known.keep_baseline(work.cell, figures)
-            profile = _profile(work, work.exact, measured, "none")
+            work.cache.keep_baseline(work.cell, figures)
+            profile = _profile(work, measured, None)
         else:
             figures, timed_in = baseline.figures, baseline.cell_id
             check_clocksource(work.ready.guest)
@@ -384,7 +592,7 @@ def _baseline(work: _Work) -> tuple[Figures, Proof]:
 
 def _exact(work: _Work, workload: Calls, events: Path | None) -> tuple[Figures, Proof]:
     """Figures of samples that are equal; where the calls differ without the probe or with it, of interleaved ones."""
-    baseline = work.known.baseline(work.cell)
+    baseline = work.cache.baseline(work.cell)
     scattered = replace(work, scatters=True)
     if baseline is not None and len(set(baseline.figures.samples)) > 1:
         return _paired(scattered, events)
@@ -395,57 +603,40 @@ def _exact(work: _Work, workload: Calls, events: Path | None) -> tuple[Figures, 
             work = replace(work, workload=workload)
         measured = _timed_between(work, armed)
         if not measured.scatter:
-            return exact_figures(measured), _counted(work, workload, armed, measured, events)
+            proof = _proof(work, armed, events, _profile(work, measured, armed))
+            if proof.extras:
+                # Last: nothing puts an extra back.
+                sizes = extra_sizes(
+                    armed.attachment,
+                    measured.samples[0],
+                    lambda: workload.measure_cheaper(work.ready.guest, measured, time_limit=work.deadline.left()),
+                    workload.hits,
+                )
+                count_hits(work, armed.attachment, before=proof.counted)
+                armed.check_same("while what a hit passes was measured")
+                proof = replace(proof, extra_sizes=sizes)
+            return exact_figures(measured), proof
     return _paired(scattered, events)
 
 
-def _counted(work: _Work, workload: Calls, armed: _Armed, measured: Measurement, events: Path | None) -> Proof:
-    """The proof of samples that are equal: the profile, the hits, and the sizes of what a hit passes besides."""
-    mechanism = mechanism_seen(work.kind, armed.attachment.point, armed.seen)
-    profile = _profile(work, workload, measured, mechanism)
-    counted = count_hits(work, armed.attachment, events)
-    armed.check_same("while the hits were counted")
-    proof = replace(_proof(work, armed, counted), profile=profile)
-    if proof.extras:
-        # Last: nothing puts an extra back.
-        proof = replace(proof, extra_sizes=_extra_sizes(work, workload, armed, measured, counted))
-    return proof
-
-
-def _profile(work: _Work, workload: Calls, measured: Measurement, mechanism: str) -> ProfileEvidence | None:
+def _profile(work: _Work, measured: Measurement, armed: _Armed | None) -> ProfileEvidence | None:
     """Where the instructions of the timed calls go, by the same calls again; None where no profile is wanted."""
-    if work.profile is None:
+    if work.profile is None or not isinstance(work.workload, Calls):
         return None
     with step("count instructions"):
         counter = ProfileCounter(work.ready.guest, work.ready.symbols, work.setup.module)
         mark = counter.mark()
-        marked = workload.measure_marked(work.ready.guest, measured, time_limit=work.deadline.left())
+        marked = work.workload.measure_marked(work.ready.guest, measured, time_limit=work.deadline.left())
         profile = counter.profile(mark, marked.timed, cell=work.cell.id, calls=marked.calls, program=marked.program)
         evidence = stored(profile, work.profile)
-    if "purposes" in work.cell.profile:
-        return evidence.model_copy(update={"purposes": by_purpose(profile, mechanism)})
-    return evidence
-
-
-def _extra_sizes(
-    work: _Work, workload: Calls, armed: _Armed, measured: Measurement, counted: Counted
-) -> Mapping[Extra, float]:
-    """Time the calls again without each extra, and prove that what is left has the same mechanism."""
-
-    def rest() -> Sequence[float]:
-        return workload.measure_cheaper(work.ready.guest, measured, time_limit=work.deadline.left())
-
-    sizes = extra_sizes(armed.attachment, measured.samples[0], rest, workload.hits)
-    count_hits(work, armed.attachment, before=counted)
-    armed.check_same("while what a hit passes was measured")
-    return sizes
+    if "purposes" not in work.cell.profile:
+        return evidence
+    mechanism = "none" if armed is None else mechanism_seen(work.kind, armed.attachment.point, armed.seen)
+    return evidence.model_copy(update={"purposes": by_purpose(profile, mechanism)})
 
 
 def _paired(work: _Work, events: Path | None) -> tuple[Figures, Proof]:
-    """Samples with and without the probe, interleaved, so that changes on the host or in the kernel affect both.
-
-    The hits of the first and the last round are counted.
-    """
+    """Samples with and without the probe, interleaved, so that changes on the host or in the kernel affect both."""
     # Of a program and on the wall clock the table asks for as many; that calls scatter is found out here.
     rounds = range(max(work.cell.repeats, FEWEST_WALL_REPEATS) if work.scatters else work.cell.repeats)
     plain, probed = [_timed(work)], []
@@ -453,13 +644,10 @@ def _paired(work: _Work, events: Path | None) -> tuple[Figures, Proof]:
     for number in rounds:
         with _armed(work) as armed:
             probed.append(_timed_between(work, armed))
-            if number == rounds[-1] and isinstance(work.workload, Calls):
-                mechanism = mechanism_seen(work.kind, armed.attachment.point, armed.seen)
-                profile = _profile(work, work.workload, together(probed), mechanism)
+            if number == rounds[-1]:
+                profile = _profile(work, together(probed), armed)
             if number in (rounds[0], rounds[-1]):
-                counted = count_hits(work, armed.attachment, events)
-                armed.check_same("while the hits were counted")
-                proof = replace(_proof(work, armed, counted), profile=profile)
+                proof = _proof(work, armed, events, profile)
         plain.append(_timed(work))
     return paired_figures(plain, probed, work.cell.clock, centre_of(work.cell.clock, work.cell.metric)), proof
 
@@ -477,7 +665,6 @@ def _armed(work: _Work) -> Iterator[_Armed]:
 
 
 def _timed_between(work: _Work, armed: _Armed) -> Measurement:
-    """Time the calls, and check that the probe is unchanged after them."""
     try:
         measured = _timed(work)
     except EvidenceError:
@@ -488,7 +675,9 @@ def _timed_between(work: _Work, armed: _Armed) -> Measurement:
     return measured
 
 
-def _proof(work: _Work, armed: _Armed, counted: Counted) -> Proof:
+def _proof(work: _Work, armed: _Armed, events: Path | None, profile: ProfileEvidence | None) -> Proof:
+    counted = count_hits(work, armed.attachment, events)
+    armed.check_same("while the hits were counted")
     extras = armed.attachment.extras()
     if extras and work.kind.extras == "removed":
         raise EvidenceError(f"while the calls were timed, hits passed the kernel's {extras[0]}")
@@ -504,6 +693,7 @@ def _proof(work: _Work, armed: _Armed, counted: Counted) -> Proof:
         places=armed.attachment.places(),
         extras=extras,
         removed=armed.removed,
+        profile=profile,
     )
 
 

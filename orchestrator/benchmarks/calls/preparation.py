@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -37,10 +37,10 @@ from orchestrator.catalog.probes import ProbeKind
 from orchestrator.catalog.user_files import find_library, find_workload
 from orchestrator.catalog.words import system_calls
 from orchestrator.errors import BuildError, UnsupportedError
-from orchestrator.experiment.fields import ProgramPoint
 from orchestrator.files import sha256_of
 from orchestrator.probes.place import UserPoint
 from orchestrator.probes.placement import ProbePlace, means_of, places_of, refusal_of
+from orchestrator.probes.point import Point
 from orchestrator.run.boot import (
     Prepared,
     Ready,
@@ -51,7 +51,6 @@ from orchestrator.run.boot import (
     own_sources,
     parameters_note,
     smp_note,
-    unsupported,
     with_parameters,
 )
 
@@ -65,10 +64,7 @@ def call_number(kernel: Kernel, cell: CallCell) -> int | None:
 
 
 def entered_function(kernel: Kernel, cell: CallCell) -> str:
-    """The function that the cell's system call enters, by the benchmark or by the kernel's own dispatch.
-
-    Raises UnknownDispatchError where that cannot be read.
-    """
+    """The function that the cell's system call enters. Raises UnknownDispatchError where that cannot be read."""
     number, arch = call_number(kernel, cell), kernel.spec.arch
     assert number is not None
     symbols = benchmarks()[cell.benchmark].symbols
@@ -80,7 +76,6 @@ def entered_function(kernel: Kernel, cell: CallCell) -> str:
 
 
 def _no_function_reason(kernel: Kernel, cell: CallCell) -> str | None:
-    """Why the cell's system call enters no known function of its own; None where it does."""
     call = f"{cell.task.call} (number {call_number(kernel, cell)})"
     try:
         function = entered_function(kernel, cell)
@@ -92,19 +87,11 @@ def _no_function_reason(kernel: Kernel, cell: CallCell) -> str | None:
 
 
 def probed_place(kernel: Kernel, cell: CallCell) -> tuple[str, int]:
-    """The function that a cell probes, and the offset of its own first instruction or of the tracer's site, in bytes.
-
-    Raises UnknownDispatchError where the function is not known.
-    """
-    place = cell.task.place
-    if place is not None:
-        return place.symbol, place.offset
-    if cell.task.point is not None:
-        symbol, plus, offset = cell.task.point.partition("+")
-        if plus:
-            return symbol, int(offset, 0)
-    else:
-        symbol = entered_function(kernel, cell)
+    """The function that a cell probes, and the offset in bytes. Raises UnknownDispatchError."""
+    point = cell.point
+    if point is not None and (point.file is not None or point.offset is not None):
+        return point.symbol, point.offset or 0
+    symbol = entered_function(kernel, cell) if point is None else point.symbol
     entry = _own_entry(kernel, cell, symbol)
     return symbol, entry if cell.task.kind.at == "after-ftrace-nop" else tracer_place(entry)
 
@@ -123,28 +110,8 @@ def _code_with(kernel: Kernel, cell: CallCell, symbol: str) -> KernelCode | None
     return next(iter(loaded_code(kernel, cell.kernel_modules, symbol).values()), kernel.code)
 
 
-class KernelPlaces:
-    """What a boot's kernel and modules say of the places that cells probe, each function decoded once."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        self._kernel = kernel
-        self._functions: dict[str, dict[int, ProbePlace]] = {}
-
-    def refusal(self, cell: CallCell) -> str | None:
-        """Why no kernel takes the cell's kind of probe at the point that the experiment names; None where one may."""
-        kind = cell.task.kind
-        if cell.task.point is None or cell.task.place is not None or means_of(kind) is None:
-            return None
-        place = self._at(cell, *probed_place(self._kernel, cell))
-        return None if place is None else refusal_of(kind, place)
-
-    def _at(self, cell: CallCell, symbol: str, offset: int) -> ProbePlace | None:
-        """The instruction at a cell's place; None where the code is not at hand, or has none there."""
-        if symbol not in self._functions:
-            code = _code_with(self._kernel, cell, symbol)
-            found = None if code is None else places_of(code, self._kernel.config, symbol)
-            self._functions[symbol] = {} if found is None else {one.offset: one for one in found.places}
-        return self._functions[symbol].get(offset)
+_Places = dict[str, Mapping[int, ProbePlace]]
+"""The instructions of functions, by their symbols and offsets."""
 
 
 SITES_WITHOUT_POINT = ("hook", "tracepoint")
@@ -169,26 +136,81 @@ class ProbeSetup:
     parameters: Mapping[str, Scalar] = field(default_factory=dict)
 
 
-def unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
-    """Why this kernel's release or configuration does not support the cell; None where they do."""
-    kind = cell.task.kind
-    why_not = calls_unsupported_reason(kernel, cell) or _place_unsupported_reason(kernel, cell, kind)
+def refused_calls(kernel: Kernel, cells: Sequence[CallCell]) -> Mapping[str, str]:
+    """Why the kernel cannot have cells, by their ids. What its code decides is read once for each function."""
+    places: _Places = {}
+    reasons = {cell.id: unsupported_reason(kernel, cell, places) for cell in cells}
+    return {id_: reason for id_, reason in reasons.items() if reason is not None}
+
+
+def unsupported_reason(kernel: Kernel, cell: CallCell, places: _Places | None = None) -> str | None:
+    """Why a guest, or this kernel's release, configuration or code, rules the cell out; None where nothing does."""
+    return next(_reasons(kernel, cell, {} if places is None else places), None)
+
+
+def _reasons(kernel: Kernel, cell: CallCell, places: _Places) -> Iterator[str]:
+    kind, arch = cell.task.kind, kernel.spec.arch
+    yield from filter(None, [cell.task.refusal])
+    yield from filter(None, [calls_unsupported_reason(kernel, cell)])
+    yield from _reasons_at_point(kernel, cell)
     if kind.has_own_programs and cell.handler == "record":
-        why_not = why_not or "BPF programs of your own have no handlers, so they cannot record"
-    why_not = why_not or kind.lacking_in(kernel.release, kernel.spec.arch)
-    if why_not is not None:
-        return why_not
-    for option in kind.needs:
-        if kernel.config.get(option) != "y":
-            return without_option(option, kind.needs, kernel.spec.arch)
+        yield "BPF programs of your own have no handlers, so they cannot record"
+    yield from filter(None, [kind.lacking_in(kernel.release, arch)])
+    missing = [option for option in kind.needs if kernel.config.get(option) != "y"]
+    if missing:
+        yield without_option(missing[0], kind.needs, arch)
     single_stepped_return = kind.template == "kretprobe" and _breakpoints(kind) == 2
     if single_stepped_return and has_booster(kernel) and not _behind_nop(kernel, kind):
-        other = "lab-x86_64-smp-preempt" if kernel.spec.arch == "x86_64" else "lab-i386-smp-preempt"
-        return (
-            "register_kretprobe() takes no post-handler, so this kernel always boosts a kretprobe; "
-            f"take a preemptible one, such as {other}"
+        yield (
+            "register_kretprobe() takes no post-handler, so this kernel always boosts a kretprobe; take a preemptible "
+            f"one, such as lab-{arch}-smp-preempt"
         )
-    return None
+    yield from filter(None, [place_refusal(kernel, cell, places)])
+
+
+def _reasons_at_point(kernel: Kernel, cell: CallCell) -> Iterator[str]:
+    kind, point, call = cell.task.kind, cell.point, cell.task.call
+    if point is not None and point.file is not None:
+        yield from _reasons_in_program(kind, point)
+    elif kind.site == "program":
+        yield (
+            "it is in the program that makes the calls: name the function, with points: ['program:FUNCTION'] or, in a "
+            "shared library, ['libc.so.6:FUNCTION']"
+        )
+    elif kind.site in SITES_WITHOUT_POINT:
+        if point is not None:
+            yield "it is where the kernel has it, and at no other point"
+        # The kinds at other tracepoints count all hits of a process.
+        if call is None and (kind.site == "hook" or kind.tracepoint in ("sys_enter", "raw_syscalls.sys_enter")):
+            yield "it is at every system call, and which ones the workload makes is not known"
+    elif kind.capability is not None and (point is not None or call is None):
+        yield "what its handler must see is known at the function of a system call that is made"
+    elif point is not None and point.offset is not None and kind.at == "entry":
+        site = tracer_place(_own_entry(kernel, cell, point.symbol))
+        if point.offset != site:
+            yield f"the function tracer's site is at +{site:#x}: name it so, or the function without an offset"
+
+
+def _reasons_in_program(kind: ProbeKind, point: Point) -> Iterator[str]:
+    if kind.has_own_programs:
+        yield "BPF programs of your own are measured at functions of the kernel only"
+    if kind.mechanism != "none" and kind.site != "program":
+        yield "it probes the kernel, and the point is in a program: take a uprobe"
+    if kind.at_return and (point.offset or ":" in point.symbol):
+        yield "a return is probed at a function's entry: name the function, without an offset"
+
+
+def place_refusal(kernel: Kernel, cell: CallCell, places: _Places) -> str | None:
+    """Why no kernel takes the cell's kind of probe at its named point; None where one may, or no code is at hand."""
+    kind, point = cell.task.kind, cell.point
+    if point is None or point.file is not None or means_of(kind) is None:
+        return None
+    symbol, offset = probed_place(kernel, cell)
+    if symbol not in places:
+        code = _code_with(kernel, cell, symbol)
+        found = None if code is None else places_of(code, kernel.config, symbol)
+        places[symbol] = {} if found is None else {one.offset: one for one in found.places}
+    return None if offset not in places[symbol] else refusal_of(kind, places[symbol][offset])
 
 
 def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
@@ -211,7 +233,8 @@ def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
     if _breakpoints(kind) == 2 and (has_booster(kernel) or kind.optimisation):
         values["single_step"] = 1
         if kind.extras != "removed":
-            notes.append(_stepping_note(kind))
+            why = "it could be optimised" if kind.optimisation else "this kernel boosts kprobes"
+            notes.append(f"single-stepped because of a post-handler; without one {why}")
     if own_booster:
         values["own_booster"] = 1
         notes.append("boosted by the module's own booster: this kernel is preemptible, and such a kernel has none")
@@ -230,12 +253,6 @@ def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
     return ProbeSetup(symbol, offset, template, values, tuple(notes), kind.file, parameters)
 
 
-def _stepping_note(kind: ProbeKind) -> str:
-    """Why a kprobe is single-stepped on a kernel that would go on otherwise where the instruction allows it."""
-    why = "it could be optimised" if kind.optimisation else "this kernel boosts kprobes"
-    return f"single-stepped because of a post-handler; without one {why}"
-
-
 def is_wrapper(symbol: str) -> bool:
     """Whether a function is a system call's wrapper, which takes the user's registers (SYSCALL_DEFINEx on x86)."""
     return re.match(r"__(x64|ia32)_(compat_)?sys_", symbol) is not None
@@ -252,52 +269,13 @@ def calls_unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
         return f"programs of {arch} have no system call entry {cell.task.entry}"
     if cell.task.call is not None and call_number(kernel, cell) is None:
         return f"{arch} has no system call {cell.task.call}"
-    if cell.task.call is not None and cell.task.point is None:
+    if cell.task.call is not None and cell.point is None:
         return _no_function_reason(kernel, cell)
     return None
 
 
-def _place_unsupported_reason(kernel: Kernel, cell: CallCell, kind: ProbeKind) -> str | None:
-    place = cell.task.place
-    if kind.site == "program" and place is None:
-        return (
-            "it is in the program that makes the calls: name the function, with points: ['program:FUNCTION'] or, in a "
-            "shared library, ['libc.so.6:FUNCTION']"
-        )
-    if place is not None:
-        return _program_unsupported_reason(place, kind)
-    if kind.site in SITES_WITHOUT_POINT:
-        if cell.task.point is not None:
-            return "it is where the kernel has it, and at no other point"
-        # The kinds at other tracepoints count all hits of a process.
-        is_at_system_calls = kind.site == "hook" or kind.tracepoint in ("sys_enter", "raw_syscalls.sys_enter")
-        if cell.task.call is None and is_at_system_calls:
-            return "it is at every system call, and which ones the workload makes is not known"
-    if kind.capability is not None and (cell.task.point is not None or cell.task.call is None):
-        return "what its handler must see is known at the function of a system call that is made"
-    symbol, plus, offset = (cell.task.point or "").partition("+")
-    if plus and kind.at == "entry":
-        site = tracer_place(_own_entry(kernel, cell, symbol))
-        if int(offset, 0) != site:
-            return f"the function tracer's site is at +{site:#x}: name it so, or the function without an offset"
-    return None
-
-
-def _program_unsupported_reason(place: ProgramPoint, kind: ProbeKind) -> str | None:
-    if kind.has_own_programs:
-        return "BPF programs of your own are measured at functions of the kernel only"
-    if kind.mechanism != "none" and kind.site != "program":
-        return "it probes the kernel, and the point is in a program: take a uprobe"
-    if kind.at_return and (place.offset or ":" in place.symbol):
-        return "a return is probed at a function's entry: name the function, without an offset"
-    return None
-
-
 def has_booster(kernel: Kernel) -> bool:
-    """Whether the kernel's kprobes are boosted where the instruction allows it.
-
-    can_boost() of arch/x86/kernel/kprobes/core.c is compiled in without CONFIG_PREEMPTION only.
-    """
+    """Whether kprobes are boosted where they can be: can_boost() is compiled in without CONFIG_PREEMPTION only."""
     return kernel.config.get("CONFIG_PREEMPTION") != "y"
 
 
@@ -309,8 +287,6 @@ def _breakpoints(kind: ProbeKind) -> int:
 def _behind_nop(kernel: Kernel, kind: ProbeKind) -> bool:
     return kind.at == "after-ftrace-nop" and kernel.config.get("CONFIG_DYNAMIC_FTRACE") == "y"
 
-
-# What cells of calls need before their guest starts: a module for each probe, and a program for each workload.
 
 _Made = TypeVar("_Made")
 
@@ -337,16 +313,9 @@ class CallSetup:
 def prepare_calls(
     context: BuildContext, kernel: Kernel, cells: Sequence[CallCell]
 ) -> Mapping[str, Prepared[CallSetup]]:
-    """Each cell's preparation, by its id. Raises ConfigError for a user's file that no longer exists."""
+    """The preparation of each cell that the kernel can have, by its id."""
     prepared: dict[str, Prepared[CallSetup]] = {}
-    setups: dict[str, ProbeSetup] = {}
-    places = KernelPlaces(kernel)
-    for cell in cells:
-        reason = cell.task.refusal or unsupported_reason(kernel, cell) or places.refusal(cell)
-        if reason is not None:
-            prepared[cell.id] = unsupported(reason)
-        else:
-            setups[cell.id] = set_up(kernel, cell)
+    setups = {cell.id: set_up(kernel, cell) for cell in cells}
     sources = {id_: source for id_, setup in setups.items() if (source := _module_source(setup)) is not None}
     modules = module_outcomes(context, kernel, sources)
 
@@ -354,7 +323,7 @@ def prepare_calls(
     compiled = cache(lambda *calls: _outcome(lambda: _compiled(context, kernel, *calls)))
     tool = cache(lambda: _outcome(lambda: bpf_tool(context, kernel.spec.arch)))
     own = cache(lambda file: _outcome(lambda: bpf_object(context, kernel, file)))
-    for cell in (one for one in cells if one.id in setups):
+    for cell in cells:
         calls, probe = _c_file(cell), cell.task.kind
         program = None if calls is None else compiled(*calls)
         attaches: Path | BpfObject | Refused | None = None
@@ -373,16 +342,12 @@ def prepare_calls(
 def _outcome(compile_it: Callable[[], _Made]) -> _Made | Refused:
     try:
         return compile_it()
-    except BuildError as error:
+    except (BuildError, UnsupportedError) as error:
         return failed(error)
-    except UnsupportedError as error:
-        return unsupported(str(error))
 
 
 @dataclass(frozen=True)
 class _Program:
-    """A user's C file, compiled, what it was made from, and the shared libraries that it was linked with."""
-
     file: Path
     source: OwnSource
     libraries: tuple[SharedLibrary, ...]
@@ -406,7 +371,6 @@ def _prepared(
     program: _Program | Refused | None,
     tool: Path | BpfObject | Refused | None,
 ) -> Prepared[CallSetup]:
-    """A cell with what was built for it: the module, the user's workload, what attaches BPF programs."""
     if isinstance(module, Refused):
         return module
     if isinstance(program, Refused):
@@ -436,7 +400,6 @@ def _prepared(
 def _own_files(
     cell: CallCell, program: _Program | None, tool: Path | BpfObject | None
 ) -> tuple[Mapping[str, Path], Mapping[str, OwnSource]]:
-    """The files besides a module that the cell's content depends on, and the sources that are the user's."""
     files: dict[str, Path] = {}
     sources: dict[str, OwnSource] = {}
     if program is not None:
@@ -456,29 +419,30 @@ def _own_files(
 
 def _program_point(cell: CallCell, program: _Program | None) -> UserPoint | None:
     """The cell's point in its program or a library, if it is there. Raises BuildError where there is no such place."""
-    place, library = cell.task.place, None
-    if place is None:
+    point, library, path = cell.point, None, OWN_PROGRAM
+    if point is None or point.file is None:
         return None
+    symbol, offset = point.symbol, point.offset or 0
     if program is None:
         assert cell.task.file is not None
-        found, path = find_in_program(Path(cell.task.file), place.symbol, place.offset), PROGRAM
-    elif place.library is not None:
-        library = next(one for one in program.libraries if one.name == place.library)
-        found, path = find_in_library(library.file, library.name, place.symbol, place.offset), OWN_PROGRAM
+        found, path = find_in_program(Path(cell.task.file), symbol, offset), PROGRAM
+    elif point.library is not None:
+        library = next(one for one in program.libraries if one.name == point.library)
+        found = find_in_library(library.file, library.name, symbol, offset)
     else:
-        found, path = find_in_program(program.file, place.symbol, place.offset), OWN_PROGRAM
+        found = find_in_program(program.file, symbol, offset)
     return UserPoint(
-        place.symbol,
-        place.offset,
+        symbol,
+        offset,
         found.address,
         found.code,
-        is_entry=place.offset == 0,
+        is_entry=offset == 0,
         is_called_directly=False,
         program=path,
         file_offset=found.file_offset,
         semaphore=found.semaphore,
         library=None if library is None else library.path,
-        label=place.file,
+        label=point.file,
     )
 
 

@@ -5,21 +5,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, get_args
+from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 from pydantic import AfterValidator, BeforeValidator, PrivateAttr, ValidationInfo
 
 from orchestrator.artifacts.compiler import header_constant
 from orchestrator.benchmarks.calls.benchmarks import Buffer, Entry, benchmarks, call_probe
-from orchestrator.benchmarks.calls.call_programs import Argument
-from orchestrator.benchmarks.calls.workload import SUCCESS, Expected, phrase
+from orchestrator.benchmarks.calls.call_programs import SUCCESS, Argument, Expected, phrase
 from orchestrator.catalog.cpus import cpu_caches
-from orchestrator.catalog.data import choices_sentence, nearest
+from orchestrator.catalog.data import choices_sentence
 from orchestrator.catalog.images import image as image_recipe
 from orchestrator.catalog.images import is_user_disk
 from orchestrator.catalog.probes import BASELINE, IMAGE, Handler, ProbeKind, is_one_liner, probe_name, shortened
@@ -28,12 +27,13 @@ from orchestrator.catalog.user_files import UserWorkload, find_library, find_wor
 from orchestrator.catalog.words import ProfilePart, error_numbers, system_calls
 from orchestrator.errors import ConfigError
 from orchestrator.experiment import fields as file_fields
-from orchestrator.experiment.cell import Cell, Machine, machine_id, module_parameters, whole_function
-from orchestrator.experiment.fields import EXECUTED, Entries, ProgramPoint, in_program, one_of, whole
+from orchestrator.experiment.cell import Cell, Machine, machine_id, module_parameters
+from orchestrator.experiment.fields import EXECUTED, Entries, one_of, whole
 from orchestrator.experiment.problems import Problem, conflict, mismatch, shown, wrong
 from orchestrator.experiment.source import Quoted, Unquoted
 from orchestrator.experiment.table import DEFAULT_REPEATS, FEWEST_WALL_REPEATS, BenchmarkChoice, Place, ProbedTable
 from orchestrator.probes.placement import ProbePlace, refusal_of
+from orchestrator.probes.point import Point
 from orchestrator.results.contract import PER_CALL, PER_RUN, ReferenceValue
 
 _LONGEST_TEXT = 200
@@ -47,6 +47,7 @@ _DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]{0,19})")
 _LIKE_A_NUMBER = re.compile(r"[-+~(]*\.?[0-9]")
 _CONSTANT = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,79}")
 _OR_A_NUMBER = ": write the number"
+_FileT = TypeVar("_FileT")
 _OR_A_TEXT = "; a text to point to stands in quotes"
 
 
@@ -61,9 +62,7 @@ def checked_arguments(value: object) -> object:
 def checked_call(value: object) -> object:
     """A system call's name."""
     if not isinstance(value, str) or value not in system_calls():
-        guess = nearest(value, system_calls()) if isinstance(value, str) else None
-        question = f"; did you mean '{guess}'?" if guess else ""
-        raise mismatch(value, f"expected the name of a system call, such as getppid{question}")
+        raise mismatch(value, "expected the name of a system call, such as getppid", system_calls())
     return value
 
 
@@ -113,32 +112,28 @@ def checked_outcome(value: object) -> object:
     known = [SUCCESS, *error_numbers()]
     if isinstance(value, str) and value in known:
         return value
-    guess = nearest(value, known) if isinstance(value, str) else None
-    question = f"; did you mean '{guess}'?" if guess else ""
-    raise mismatch(value, f"expected success, the name of an error, such as EBADF, or a number from 0{question}")
+    raise mismatch(value, "expected success, the name of an error, such as EBADF, or a number from 0", known)
 
 
 def checked_file(value: object) -> object:
     """The path of a C file or of a static program; it becomes absolute."""
-    if not isinstance(value, str) or not value.isprintable() or not value:
-        raise mismatch(value, "expected the path of a C file or of a static program")
-    try:
-        return str(find_workload(value).file)
-    except ConfigError as error:
-        raise wrong(error.what) from None
+    return str(_named_file(value, find_workload, "expected the path of a C file or of a static program").file)
 
 
 def checked_library(value: object) -> object:
     """A library of the image by its name, or the path of a C file or a library of your own, which becomes absolute."""
+    expected = "expected a library of the image, such as libc.so.6, or a path: ./libmine.c, ./libmine.so"
+    found = _named_file(value, find_library, expected)
+    return found.name if found.file is None else str(found.file)
+
+
+def _named_file(value: object, find: Callable[[str], _FileT], expected: str) -> _FileT:
     if not isinstance(value, str) or not value.isprintable() or not value:
-        raise mismatch(
-            value, "expected a library of the image, such as libc.so.6, or a path: ./libmine.c, ./libmine.so"
-        )
+        raise mismatch(value, expected)
     try:
-        found = find_library(value)
+        return find(value)
     except ConfigError as error:
         raise wrong(error.what) from None
-    return found.name if found.file is None else str(found.file)
 
 
 class CallsBenchmark(BenchmarkChoice):
@@ -214,15 +209,14 @@ def _with_repeats(benchmark: CallsBenchmark, info: ValidationInfo) -> CallsBench
 
 @dataclass(frozen=True)
 class FoundPoint:
-    """A probe point by its name, and why it cannot be probed; ``hits``: how often a call enters it, where found out.
+    """A probe point, and why it cannot be probed; ``hits``: how often a call enters it, where found out.
 
-    One that ``points: [SYMBOL+*]`` stands for is ``among`` that entry's, at ``place``.
+    One that ``points: [SYMBOL+*]`` stands for is at a ``place``.
     """
 
-    name: str
+    point: Point
     hits: int | None = None
     refusal: str | None = None
-    among: str | None = None
     place: ProbePlace | None = None
 
     def refusal_of(self, kind: ProbeKind) -> str | None:
@@ -263,28 +257,26 @@ class CallsTable(ProbedTable):
         return "a program's runs scatter" if self.benchmark.is_program else "clock 'wall' counts no instructions"
 
     @property
-    def named_points(self) -> Sequence[str]:
+    def named_points(self) -> Sequence[Point]:
         """The points that the experiment lists."""
-        return () if self.points is None or self.points == EXECUTED else self.points
+        return () if self.points is None or self.points == EXECUTED else [Point.of(one) for one in self.points]
 
     @property
     def unknown(self) -> str | None:
         if self.points == EXECUTED and not self._found:
             return f"points: {EXECUTED}: a guest has to make the calls first"
         points = [point for found in self._found.values() for point in found]
-        if self.whole_functions and (not points or any(one.place and one.hits is None for one in points)):
-            named = ", ".join(self.whole_functions)
+        named = ", ".join(map(str, self.whole_functions))
+        if named and (not points or any(one.place and one.hits is None for one in points)):
             return f"points: {named}: how often a call comes to each instruction, a guest has to count first"
-        if instructions := [one for one in self.named_points if "+" in one and in_program(one) is None]:
-            return (
-                f"points: {', '.join(instructions)}: which probes an instruction takes, its kernel says as it is tried"
-            )
-        return None
+        instructions = [str(one) for one in self.named_points if one.file is None and str(one) != one.symbol]
+        why = "which probes an instruction takes, its kernel says as it is tried"
+        return f"points: {', '.join(instructions)}: {why}" if instructions else None
 
     @property
-    def whole_functions(self) -> Sequence[str]:
+    def whole_functions(self) -> Sequence[Point]:
         """The points ``SYMBOL+*``, each of which stands for every instruction of a function."""
-        return [point for point in self.named_points if whole_function(point) is not None]
+        return [point for point in self.named_points if point.is_whole]
 
     @property
     def are_counted(self) -> bool:
@@ -297,7 +289,7 @@ class CallsTable(ProbedTable):
         Of ``points: executed`` there is only that one until they were found, of ``SYMBOL+*`` that name.
         """
         found = self._found.get((machine_id(machine), kernel))
-        return found or [FoundPoint(name) for name in self.named_points] or (None,)
+        return found or [FoundPoint(point) for point in self.named_points] or (None,)
 
     def with_found(self, found: Mapping[tuple[str, str], Sequence[FoundPoint]]) -> CallsTable:
         """The same table with all its points, by machine and kernel."""
@@ -322,8 +314,7 @@ class CallsTable(ProbedTable):
             yield from self._counted_conflicts()
         if self.benchmark.own is not None and self.points is None:
             yield Problem(("points",), "missing; with a workload of your own, name the functions to probe")
-        yield from self._program_conflicts()
-        yield from self._library_conflicts()
+        yield from self._file_conflicts()
         # Of a user's own image only the guest knows whether it has bpftrace.
         may = self.image is not None and ("/" in self.image or "bpftrace" in image_recipe(self.image).packages)
         for index, probe in enumerate(self.probes):
@@ -333,14 +324,7 @@ class CallsTable(ProbedTable):
                 yield Problem(("probes", index), f"found {shown(probe)}; {why}")
         yield from super().conflicts()
 
-    def _program_conflicts(self) -> Iterator[Problem]:
-        """Points in a program that has none to name."""
-        for index, point in enumerate(self.named_points):
-            if self.benchmark.own is None and in_program(point) is not None:
-                why = "only the program of benchmark 'workload' has functions to name"
-                yield Problem(("points", index), f"found '{point}'; {why}", other=("benchmark", "name"))
-
-    def _library_conflicts(self) -> Iterator[Problem]:
+    def _file_conflicts(self) -> Iterator[Problem]:
         libraries = [find_library(one) for one in self.benchmark.libraries or ()]
         names = [library.name for library in libraries]
         where = ("benchmark", "libraries")
@@ -354,18 +338,20 @@ class CallsTable(ProbedTable):
             why = "what loads shared libraries is in an image: set image: debian-amd64, or debian-i386"
             yield Problem(where, f"found {', '.join(names)}; {why}")
         for index, point in enumerate(self.named_points):
-            place = in_program(point)
-            if place is not None and place.library is not None and place.library not in names:
+            if self.benchmark.own is None and point.file is not None:
+                why = "only the program of benchmark 'workload' has functions to name"
+                yield Problem(("points", index), f"found '{point}'; {why}", other=("benchmark", "name"))
+            if point.library is not None and point.library not in names:
                 why = f"the workload is linked with {', '.join(names) or 'no library'}: add it to benchmark.libraries"
                 yield Problem(("points", index), f"found '{point}'; {why}", other=where)
 
     def _counted_conflicts(self) -> Iterator[Problem]:
         """What does not go together with points that a profile finds."""
-        points = ", ".join(self.whole_functions) or EXECUTED
+        whole = self.whole_functions
+        points = ", ".join(map(str, whole)) or EXECUTED
         for index, point in enumerate(self.named_points):
-            symbol, plus, offset = point.partition("+")
-            if plus and offset != "*" and f"{symbol}+*" in self.whole_functions:
-                yield Problem(("points", index), f"found '{point}'; {symbol}+* has it already")
+            if point.offset is not None and Point(point.symbol, is_whole=True) in whole:
+                yield Problem(("points", index), f"found '{point}'; {point.symbol}+* has it already")
         if self.benchmark.is_program or self.clock == "wall":
             yield Problem(("points",), f"found {points}; {self._scattering}, so it is not known what they execute")
         if self.benchmark.hits != 1:
@@ -381,21 +367,16 @@ class CallsTable(ProbedTable):
                 yield Problem(("probes", index), sentence, other=("benchmark", "name"))
 
 
-# What one cell of calls runs, and its probe point.
-
-
 @dataclass(frozen=True)
 class CallTask:
     """``calls`` calls a sample, each entering the probe point ``hits`` times.
 
-    ``probe`` is a catalogue's name or an absolute path, ``point`` None where the benchmark's own function is probed.
-    Where the point ``is_found``, a guest has executed it, and the experiment does not name it; with a ``refusal`` it
-    cannot be probed. ``call`` is a system call's name with its ``arguments``, of which each must return what is
-    ``expected``; ``file`` is a user's workload, linked with shared ``libraries``: an image's names or absolute paths.
+    With a ``refusal`` the cell's point cannot be probed. ``call`` is a system call's name with its ``arguments``, of
+    which each must return what is ``expected``; ``file`` is a user's workload, linked with shared ``libraries``: an
+    image's names or absolute paths.
     """
 
-    probe: str
-    point: str | None
+    kind: ProbeKind = field(compare=False)
     calls: int
     entry: Entry
     call: str | None
@@ -403,77 +384,61 @@ class CallTask:
     file: str | None
     hits: int
     expected: Expected | None
-    is_found: bool = False
     refusal: str | None = None
     libraries: tuple[str, ...] = ()
-
-    @property
-    def kind(self) -> ProbeKind:
-        return call_probe(self.probe)
-
-    @property
-    def place(self) -> ProgramPoint | None:
-        """The point, if it is in the program that makes the calls or in one of its libraries."""
-        return in_program(self.point)
 
 
 CallCell = Cell[CallTask]
 
 
-# The cells of a table of calls, in their order.
-
-
 def call_cells(name: str | None, table: CallsTable) -> Iterator[CallCell]:
     """Each machine's and kernel's cells by point and handler, the baseline first."""
-    for there, probes in table.places(name):
-        for point, handler in product(table.points_on(there.machine, there.kernel), table.handlers):
-            place = _CallPlace(there, table, point, handler)
-            is_known = point is not None or table.points != EXECUTED
+    for place, probes in table.places(name):
+        for point, handler in product(table.points_on(place.machine, place.kernel), table.handlers):
+            is_known, is_refused = point is not None or table.points != EXECUTED, _is_refused(point)
             # A baseline is measured where something is probed, nothing else where no point is known.
-            yield from (_cell(place, one) for one in probes if (not place.is_refused if one == BASELINE else is_known))
+            measured = [one for one in probes if (not is_refused if one == BASELINE else is_known)]
+            yield from (_cell(table, place, point, handler, one) for one in measured)
 
 
 def profiled_cell(table: CallsTable, machine: Machine, kernel: str) -> CallCell:
     """A cell that makes the table's calls without a probe, in a guest that counts."""
-    place = _CallPlace(Place(None, machine, kernel), table, None, "noop")
-    return replace(_cell(place, BASELINE), profile=("symbols",))
+    return replace(_cell(table, Place(None, machine, kernel), None, "noop", BASELINE), profile=("symbols",))
 
 
-@dataclass(frozen=True)
-class _CallPlace:
-    """What cells that are compared with one baseline have in common."""
-
-    there: Place
-    table: CallsTable
-    point: FoundPoint | None
-    handler: Handler
-
-    def parts(self, probe: str) -> tuple[str, ...]:
-        """What ends a cell's id. It has no colon: it is part of file names and of addresses in pages."""
-        point = () if self.point is None else (self.point.name.replace(":", "="),)
-        return probe, self.handler, *point
-
-    @property
-    def is_refused(self) -> bool:
-        return self.point is not None and self.point.refusal is not None
+def _is_refused(point: FoundPoint | None) -> bool:
+    return point is not None and point.refusal is not None
 
 
-def _cell(place: _CallPlace, probe: str) -> CallCell:
-    table, point, benchmark = place.table, place.point, place.table.benchmark
-    kind = call_probe(probe)
-    call = benchmarks()[benchmark.name].call or benchmark.call
-    # A one-liner heads its column; its name in results ends with a digest.
-    line = {} if kind.one_liner is None else {"one_liner": shortened(kind.one_liner)}
+def _cell(table: CallsTable, place: Place, point: FoundPoint | None, handler: Handler, probe: str) -> CallCell:
+    kind, benchmark = call_probe(probe), table.benchmark
+    spec = benchmarks()[benchmark.name]
+    call, arguments = spec.call or benchmark.call, benchmark.arguments or spec.arguments
+    # A cell's id has no colon: it is part of file names and of addresses in pages.
+    here = (handler, *(() if point is None else (str(point.point).replace(":", "="),)))
+    parameters: dict[str, str | int | None] = {
+        "call": call,
+        "arguments": phrase(json.dumps(arguments, default=dict)) if call or benchmark.is_program else None,
+        "expect": benchmark.expect,
+        "workload": None if benchmark.file is None else probe_name(Path(benchmark.file)),
+        "libraries": phrase(", ".join(find_library(one).name for one in benchmark.libraries or ())) or None,
+        "at": None if point is None else str(point.point),
+        "points": None if point is None else point.point.found_by,
+        **table.guest_parameters,
+        "kernel_modules": phrase(", ".join(table.kernel_modules or ())) or None,
+        **module_parameters(kind),
+        # A one-liner heads its column; its name in results ends with a digest.
+        "one_liner": None if kind.one_liner is None else shortened(kind.one_liner),
+    }
     return table.cell(
-        place.there,
-        place.parts(kind.name),
+        place,
+        (kind.name, *here),
         row=kind.name,
-        handler=place.handler,
+        handler=handler,
         metric=PER_RUN if benchmark.is_program else PER_CALL,
         repeats=table.repeats,
         task=CallTask(
-            probe=probe,
-            point=None if point is None else point.name,
+            kind=kind,
             calls=benchmark.calls,
             entry=benchmark.entry,
             call=call,
@@ -481,39 +446,15 @@ def _cell(place: _CallPlace, probe: str) -> CallCell:
             file=benchmark.file,
             hits=benchmark.hits if point is None or point.hits is None else point.hits,
             expected=benchmark.expect,
-            is_found=table.points == EXECUTED or (point is not None and point.among is not None),
             refusal=None if point is None else point.refusal_of(kind),
             libraries=benchmark.libraries or (),
         ),
-        parameters={**_parameters(table, call, point), **module_parameters(kind), **line},
+        point=None if point is None else point.point,
+        parameters={name: value for name, value in parameters.items() if value is not None},
         published=_published(table.reference, kind.column),
-        compared_with=() if probe == BASELINE or place.is_refused else (place.there.id(*place.parts(BASELINE)),),
+        compared_with=() if probe == BASELINE or _is_refused(point) else (place.id(BASELINE, *here),),
         kernel_modules=table.kernel_modules or (),
     )
-
-
-def _parameters(table: CallsTable, call: str | None, point: FoundPoint | None) -> dict[str, str | int]:
-    parameters: dict[str, str | int] = {}
-    arguments = table.benchmark.arguments or benchmarks()[table.benchmark.name].arguments
-    if call is not None:
-        parameters["call"] = call
-    if call is not None or table.benchmark.is_program:
-        parameters["arguments"] = phrase(json.dumps(arguments, default=dict))
-    if table.benchmark.expect is not None:
-        parameters["expect"] = table.benchmark.expect
-    if table.benchmark.file is not None:
-        parameters["workload"] = probe_name(Path(table.benchmark.file))
-    if table.benchmark.libraries:
-        parameters["libraries"] = phrase(", ".join(find_library(one).name for one in table.benchmark.libraries))
-    if point is not None:
-        parameters["at"] = point.name
-        found_by = EXECUTED if table.points == EXECUTED else point.among
-        if found_by is not None:
-            parameters["points"] = found_by
-    parameters |= table.guest_parameters
-    if table.kernel_modules:
-        parameters["kernel_modules"] = phrase(", ".join(table.kernel_modules))
-    return parameters
 
 
 def _published(reference: str | None, column: str | None) -> ReferenceValue | None:

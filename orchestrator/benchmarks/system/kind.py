@@ -311,8 +311,6 @@ class SystemKind(BenchmarkKind):
 
     name = "system"
     table = SystemTable
-    former_key = "macro"
-    aliases = {"again": "aa_boots"}  # noqa: RUF012 - never changed
 
     def benchmarks(self) -> Mapping[str, BenchmarkEntry]:
         return {name: BenchmarkEntry(one.title) for name, one in system_workloads().benchmarks.items()}

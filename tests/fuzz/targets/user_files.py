@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from fuzz.scratch import file
 from orchestrator.benchmarks.registry import kinds
-from orchestrator.experiment.file import load_experiment, load_resolved
+from orchestrator.experiment.file import load_experiment
 from orchestrator.model.cost_file import load_cost_file
 
 
@@ -16,11 +16,6 @@ def _qemu_cpu_names() -> frozenset[str]:
 def read_experiment(data: bytes) -> None:
     """An experiment, as ``run`` and ``--dry-run`` load it."""
     load_experiment(file("experiment.yaml", data), kinds(), qemu_cpu_names=_qemu_cpu_names)
-
-
-def read_resolved_experiment(data: bytes) -> None:
-    """The experiment in a run's folder, as ``--resume`` loads it."""
-    load_resolved(file("experiment.yaml", data), kinds(), _qemu_cpu_names)
 
 
 def read_cost_table(data: bytes) -> None:

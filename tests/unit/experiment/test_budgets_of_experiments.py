@@ -10,7 +10,7 @@ import pytest
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import ConfigError, UsageError
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.file import load_experiment, load_resolved
+from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import check_budgets, plan
 from orchestrator.results.store import Store
 from orchestrator.run.runner import check_resumable
@@ -43,7 +43,7 @@ def test_budgets_are_resolved_and_load_again(tmp_path: Path) -> None:
         "none": "<=300",
     }
     (tmp_path / "resolved.yaml").write_text(experiment.resolved_yaml())
-    again = load_resolved(tmp_path / "resolved.yaml", kinds(), None)
+    again = load_experiment(tmp_path / "resolved.yaml", kinds())
     assert again == experiment
     assert again.budgets == experiment.budgets
 

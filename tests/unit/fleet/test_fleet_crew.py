@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.experiment.cell import Cell
 from orchestrator.guest.guest import Guest
@@ -339,7 +340,7 @@ def test_a_worker_that_sends_another_outcome_than_it_was_asked_for_is_retired(
             "another cell": record_of(replace(first, id="pentium4/debian-686/none/count")),
             "twice": right,
             "another probe": record_of(replace(first, row="djprobe")),
-            "another kernel": record_of(replace(first, kernel="debian-686-pae")),
+            "another kernel": record_of(replace(first, spec=kernel_spec("debian-686-pae"))),
             "another parameter": record_of(replace(first, parameters={"call": "getpid"})),
             "a parameter less": record_of(replace(first, parameters={})),
         }[what]

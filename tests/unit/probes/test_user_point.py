@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.experiment.fields import ProgramPoint, in_program
 from orchestrator.probes.place import UserPoint
+from orchestrator.probes.point import Point
 
 CODE = bytes.fromhex("4154")
 IN_PROGRAM = UserPoint("inner", 4, 0x401234, CODE, program="/tmp/workload", file_offset=0x1234)
@@ -32,17 +32,18 @@ def test_a_library_is_at_other_pages_in_each_process() -> None:
 
 
 @pytest.mark.parametrize(
-    ("point", "place"),
+    ("text", "point"),
     [
-        (None, None),
-        ("vfs_read+0x1", None),
-        ("program:inner", ProgramPoint("program", "inner", 0)),
-        ("program:lab:passed", ProgramPoint("program", "lab:passed", 0)),
-        ("libstdc++.so.6:_Znwm+0x4", ProgramPoint("libstdc++.so.6", "_Znwm", 4)),
-        ("libc.so.6:libc:setjmp", ProgramPoint("libc.so.6", "libc:setjmp", 0)),
+        ("vfs_read", Point("vfs_read")),
+        ("vfs_read+0x0", Point("vfs_read", 0)),
+        ("vfs_read+*", Point("vfs_read", is_whole=True)),
+        ("program:inner", Point("inner", file="program")),
+        ("program:lab:passed", Point("lab:passed", file="program")),
+        ("libstdc++.so.6:_Znwm+0x4", Point("_Znwm", 4, "libstdc++.so.6")),
+        ("libc.so.6:libc:setjmp", Point("libc:setjmp", file="libc.so.6")),
     ],
 )
-def test_a_point_is_of_the_kernel_the_program_or_a_library(point: str | None, place: ProgramPoint | None) -> None:
-    assert in_program(point) == place
-    if place is not None:
-        assert place.library == (None if place.file == "program" else place.file)
+def test_a_point_is_of_the_kernel_the_program_or_a_library(text: str, point: Point) -> None:
+    assert Point.of(text) == point
+    assert str(point) == text
+    assert point.library == (None if point.file == "program" else point.file)

@@ -11,9 +11,8 @@ import pytest
 from pydantic import ValidationError
 from record_builders import cell, evidence, run
 
-from orchestrator.benchmarks.calls.layouts import purpose_sentences
-from orchestrator.benchmarks.calls.report import REPORT
-from orchestrator.benchmarks.calls.workload import overhead_by_purpose
+from orchestrator.benchmarks.calls.measurement import overhead_by_purpose
+from orchestrator.benchmarks.calls.report import REPORT, purpose_sentences
 from orchestrator.catalog.probes import probes
 from orchestrator.catalog.words import OTHER, in_order, purpose_of_function, purpose_of_generated, purposes
 from orchestrator.profile.counts import by_purpose

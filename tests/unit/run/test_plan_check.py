@@ -23,6 +23,7 @@ from orchestrator.errors import ConfigError, HostError
 from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import plan, select
 from orchestrator.guest.machine import qemu_cpu_names
+from orchestrator.probes.point import Point
 from orchestrator.run import plan_check
 from orchestrator.run.plan_check import check_plan, check_points, wrong_points
 
@@ -168,8 +169,9 @@ def test_each_instruction_of_a_function_that_one_kernel_lacks(tree: Path, tmp_pa
     experiment = load_experiment(file, kinds(), [])
     (named,) = experiment.tables
     table = as_kind(named.table, CallsTable)
-    instruction = FoundPoint("vfs_raed+0x0", 1, among="vfs_raed+*")
-    points = {("pentium4", "debian-686"): [instruction], ("pentium4", "lab-i386-up"): [FoundPoint("vfs_raed+*")]}
+    instruction = FoundPoint(Point("vfs_raed", 0, found_by="vfs_raed+*"), 1)
+    whole = FoundPoint(Point.of("vfs_raed+*"))
+    points = {("pentium4", "debian-686"): [instruction], ("pentium4", "lab-i386-up"): [whole]}
     found = replace(experiment, tables=[replace(named, table=table.with_found(points))])
     both = {name: a_kernel(name, tree) for name in ("lab-i386-up", "debian-686")}
     assert check_points(found, plan(found), both.get) == []

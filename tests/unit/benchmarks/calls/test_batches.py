@@ -10,8 +10,8 @@ from typing import cast
 
 import pytest
 
-from orchestrator.benchmarks.calls.call_programs import Calls
-from orchestrator.benchmarks.calls.workload import Measurement, exact_baseline
+from orchestrator.benchmarks.calls.call_programs import Calls, Measurement
+from orchestrator.benchmarks.calls.measurement import exact_baseline
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.channel import CommandResult
 from orchestrator.guest.guest import Guest

@@ -14,15 +14,9 @@ import pytest
 from record_builders import cell
 
 from orchestrator.benchmarks.calls import measurement
+from orchestrator.benchmarks.calls.call_programs import Measurement
 from orchestrator.benchmarks.calls.kind import KIND
-from orchestrator.benchmarks.calls.measurement import Proof
-from orchestrator.benchmarks.calls.workload import (
-    Measurement,
-    exact_baseline,
-    exact_effect,
-    exact_figures,
-    paired_figures,
-)
+from orchestrator.benchmarks.calls.measurement import Proof, exact_baseline, exact_effect, exact_figures, paired_figures
 from orchestrator.errors import EvidenceError
 from orchestrator.results.contract import CellRecord
 
@@ -137,10 +131,9 @@ def test_calls_that_scatter_have_samples_for_an_interval(
     monkeypatch.setattr(measurement, "_armed", armed)
     monkeypatch.setattr(measurement, "_timed", lambda work: measured(500.0))
     monkeypatch.setattr(measurement, "_timed_between", lambda work, armed: measured(560.0))
-    monkeypatch.setattr(measurement, "count_hits", lambda *of: next(counted))
-    monkeypatch.setattr(measurement, "_proof", lambda *of: Proof(nowhere, nowhere, 1))
+    monkeypatch.setattr(measurement, "_proof", lambda *of: Proof(nowhere, nowhere, next(counted)))
     asked = SimpleNamespace(repeats=repeats, clock="instructions", metric="cost per call")
-    work: Any = SimpleNamespace(cell=asked, scatters=scatters, workload=None)
+    work: Any = SimpleNamespace(cell=asked, scatters=scatters, workload=None, profile=None)
     figures, _ = measurement._paired(work, None)
     assert (len(figures.samples), figures.overhead) == (samples, 120.0)
     assert next(counted) == 2  # the first round and the last

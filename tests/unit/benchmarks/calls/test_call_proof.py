@@ -92,7 +92,7 @@ def test_a_pass_that_an_interrupt_fell_into_is_repeated(
     left = list(passes)
     monkeypatch.setattr(measurement, "_pass", lambda *_: Counted(left.pop(0), 0, None, None))
     work = SimpleNamespace(
-        cell=SimpleNamespace(handler="noop", task=SimpleNamespace(is_found=is_found)),
+        cell=SimpleNamespace(handler="noop", is_found=is_found),
         workload=SimpleNamespace(counted=1000, hits=1),
         kind=probes()["kprobe"],
     )
@@ -111,7 +111,7 @@ def test_traps_of_a_module_that_counts_no_hits_by_others(
 ) -> None:
     monkeypatch.setattr(measurement, "_pass", lambda *_: Counted(1000, None, counted, None))
     work = SimpleNamespace(
-        cell=SimpleNamespace(handler="noop", task=SimpleNamespace(is_found=False)),
+        cell=SimpleNamespace(handler="noop", is_found=False),
         workload=SimpleNamespace(counted=1000, hits=1),
         kind=probes()["kprobe"].model_copy(update={"int3_per_hit": None}),
     )

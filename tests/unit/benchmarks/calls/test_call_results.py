@@ -9,14 +9,14 @@ import pytest
 from record_builders import cell, failed, run
 from report_text import check_golden, printed
 
-from orchestrator.benchmarks.calls.call_programs import parse_results
-from orchestrator.benchmarks.calls.workload import (
+from orchestrator.benchmarks.calls.call_programs import (
     Expected,
     Outcome,
     check_expected,
     difference_note,
     joined,
     outcome_parameters,
+    parse_results,
     summary,
 )
 from orchestrator.catalog.words import error_name, error_numbers

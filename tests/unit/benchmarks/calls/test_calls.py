@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.benchmarks.calls.call_programs import Sampling, parse, parse_called, system_call
-from orchestrator.benchmarks.calls.workload import Measurement, Outcome
+from orchestrator.benchmarks.calls.call_programs import Measurement, Outcome, Sampling, parse, parse_called, system_call
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.channel import CommandResult
 from orchestrator.guest.guest import Guest

@@ -18,18 +18,18 @@ from record_builders import cell, failed, run
 
 from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree
 from orchestrator.artifacts.machine_code import direct_calls
-from orchestrator.benchmarks.calls import executed as executed_module
-from orchestrator.benchmarks.calls.executed import (
+from orchestrator.benchmarks.calls import kind as calls_kind
+from orchestrator.benchmarks.calls.kind import (
     MOST_POINTS,
     Executed,
     ExecutedFunction,
-    Known,
     MissedPoint,
     executed_by,
     explained,
     found_points,
     instruction_points,
 )
+from orchestrator.benchmarks.calls.measurement import GuestCache
 from orchestrator.benchmarks.calls.report import REPORT
 from orchestrator.benchmarks.calls.table import CallCell, CallsTable, FoundPoint, call_cells
 from orchestrator.catalog.cpus import cpus
@@ -38,6 +38,7 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.plan import plan
 from orchestrator.experiment.problems import problems_of
 from orchestrator.probes.placement import MEANS, YES, FunctionPlaces, ProbePlace, RefusedPlaces, no
+from orchestrator.probes.point import Point
 from orchestrator.probes.symbols import Symbols
 from orchestrator.results.stored_profile import CellProfile, Instruction, SymbolProfile
 from orchestrator.run.boot import BootArtifacts
@@ -63,6 +64,10 @@ def executed(*functions: ExecutedFunction) -> Executed:
     return Executed(calls=10, functions=functions)
 
 
+def a_point(name: str, hits: int, refusal: str | None = None) -> FoundPoint:
+    return FoundPoint(Point(name, found_by="executed"), hits, refusal)
+
+
 def found(*points: FoundPoint) -> Experiment:
     """An experiment of the quickstart's kind whose points were found."""
     experiment = calls_experiment(points="executed", probes=["none", "kprobe", "djprobe"])
@@ -73,13 +78,13 @@ def found(*points: FoundPoint) -> Experiment:
 
 def test_a_point_for_each_function_and_how_often_a_call_enters_it() -> None:
     points = found_points(executed(function("entry", refusal=NOINSTR), function("copy", entered=20), function("tail")))
-    assert list(points) == [FoundPoint("entry", 1, NOINSTR), FoundPoint("copy", 2), FoundPoint("tail", 1)]
+    assert list(points) == [a_point("entry", 1, NOINSTR), a_point("copy", 2), a_point("tail", 1)]
 
 
 def test_functions_beyond_the_bound_say_that_they_were_left_out() -> None:
     names = [f"f{number}" for number in range(MOST_POINTS + 2)]
     points = list(found_points(executed(*map(function, names))))
-    assert [point.name for point in points] == names
+    assert [str(found.point) for found in points] == names
     assert [point.refusal is None for point in points] == [True] * MOST_POINTS + [False] * 2
     assert points[-1].refusal == f"left out: {MOST_POINTS} functions with more instructions are probed"
 
@@ -102,7 +107,7 @@ def test_a_point_for_each_instruction_and_how_often_a_call_executes_it() -> None
     counts = {0: 10, 1: 20, 2: 160, 4: 15}
     function = ExecutedFunction(name="read", address=0x100, entered=10, instructions=1, counts=counts, refusal=None)
     points = list(instruction_points("read+*", READ, executed(function)))
-    assert [(one.name, one.hits) for one in points if one.refusal is None] == [("read+0x0", 1), ("read+0x1", 2)]
+    assert [(str(one.point), one.hits) for one in points if one.refusal is None] == [("read+0x0", 1), ("read+0x1", 2)]
     refusals = [one.refusal or "" for one in points[2:]]
     assert [word in one for word, one in zip(("repeats", "not each", "do not execute"), refusals, strict=True)] == [
         True
@@ -121,12 +126,12 @@ def each_instruction(*points: FoundPoint) -> CallsTable:
 
 def test_an_instruction_that_a_kind_cannot_have_is_unsupported_for_that_kind_alone() -> None:
     where = replace(place(1), verdicts={**dict.fromkeys(MEANS, YES), "djprobe": no("not at the entry")})
-    table = each_instruction(FoundPoint("read+0x1", 3, among="read+*", place=where))
+    table = each_instruction(FoundPoint(Point("read", 1, found_by="read+*"), 3, place=where))
     cells: list[CallCell] = list(call_cells(None, table))
-    assert [(one.row, one.task.point, one.task.hits, one.task.refusal, one.task.is_found) for one in cells] == [
-        ("none", "read+0x1", 3, None, True),
-        ("kprobe", "read+0x1", 3, None, True),
-        ("djprobe", "read+0x1", 3, "not at the entry", True),
+    assert [(one.row, str(one.point), one.task.hits, one.task.refusal) for one in cells] == [
+        ("none", "read+0x1", 3, None),
+        ("kprobe", "read+0x1", 3, None),
+        ("djprobe", "read+0x1", 3, "not at the entry"),
     ]
     assert {one.parameters["points"] for one in cells} == {"read+*"}
     assert table.unknown == "points: read+*: which probes an instruction takes, its kernel says as it is tried"
@@ -135,7 +140,7 @@ def test_an_instruction_that_a_kind_cannot_have_is_unsupported_for_that_kind_alo
 def test_what_is_not_counted_yet_is_said() -> None:
     said = "points: read+*: how often a call comes to each instruction, a guest has to count first"
     assert each_instruction().unknown == said
-    assert each_instruction(FoundPoint("read+0x1", among="read+*", place=place(1))).unknown == said
+    assert each_instruction(FoundPoint(Point("read", 1, found_by="read+*"), place=place(1))).unknown == said
 
 
 def test_each_instruction_is_for_the_exact_clock() -> None:
@@ -156,13 +161,13 @@ def test_an_instruction_is_not_named_twice() -> None:
 def test_functions_of_one_name_are_one_point() -> None:
     twice = "the kernel has 2 functions of this name"
     points = found_points(executed(function("show", 1, 10, twice), function("show", 2, 10, twice)))
-    assert [point.name for point in points] == ["show"]
+    assert [found.point.symbol for found in points] == ["show"]
 
 
 def test_a_name_stands_for_the_function_that_can_be_probed() -> None:
     of_module = function("show", 1, 10, "its name stands for one of the kernel itself")
     points = found_points(executed(of_module, function("show", 2, 20)))
-    assert list(points) == [FoundPoint("show", 2)]
+    assert list(points) == [a_point("show", 2)]
 
 
 def test_a_module_s_function_is_no_point_where_the_kernel_has_one_of_its_name() -> None:
@@ -178,7 +183,7 @@ def test_a_module_s_function_is_no_point_where_the_kernel_has_one_of_its_name() 
         SymbolProfile(name="show", place="kernel", address=0xC1000010, instructions=code),
     ]
     profile = CellProfile(cell="executed", arch="i386", calls=10, has_details=False, symbols=tuple(functions))
-    found = executed_module._functions(profile, symbols, RefusedPlaces([]), {"mine"})
+    found = calls_kind._functions(profile, symbols, RefusedPlaces([]), {"mine"})
     assert [(one.name, one.module, one.refusal) for one in found] == [
         ("show", "mine", "it is a function of module mine, and its name stands for one of the kernel itself"),
         ("own", "mine", None),
@@ -188,8 +193,8 @@ def test_a_module_s_function_is_no_point_where_the_kernel_has_one_of_its_name() 
 
 
 def test_the_cells_of_found_points() -> None:
-    cells: list[CallCell] = list(plan(found(FoundPoint("entry", 1, NOINSTR), FoundPoint("copy", 2))).cells)
-    assert [(one.row, one.task.point, one.task.refusal) for one in cells] == [
+    cells: list[CallCell] = list(plan(found(a_point("entry", 1, NOINSTR), a_point("copy", 2))).cells)
+    assert [(one.row, str(one.point), one.task.refusal) for one in cells] == [
         ("kprobe", "entry", NOINSTR),
         ("djprobe", "entry", NOINSTR),
         ("none", "copy", None),
@@ -198,21 +203,21 @@ def test_the_cells_of_found_points() -> None:
     ]
     # What cannot be probed is compared with nothing.
     assert [len(one.compared_with) for one in cells] == [0, 0, 0, 1, 1]
-    assert {one.task.hits for one in cells if one.task.point == "copy"} == {2}
-    assert all(one.task.is_found and one.parameters["points"] == "executed" for one in cells)
+    assert {one.task.hits for one in cells if str(one.point) == "copy"} == {2}
+    assert all(one.parameters["points"] == "executed" for one in cells)
 
 
 def test_before_they_were_found_there_is_only_the_baseline() -> None:
     experiment = calls_experiment(points="executed", probes=["none", "kprobe"])
     assert [one.row for one in plan(experiment).cells] == ["none"]
     assert only_table(experiment, CallsTable).unknown == "points: executed: a guest has to make the calls first"
-    assert only_table(found(FoundPoint("copy", 2)), CallsTable).unknown is None
+    assert only_table(found(a_point("copy", 2)), CallsTable).unknown is None
 
 
 def test_what_is_stored_says_executed_and_not_which() -> None:
     """A run is resumed with what is found again, the same to the instruction."""
     assert (
-        found(FoundPoint("copy", 2)).digest()
+        found(a_point("copy", 2)).digest()
         == calls_experiment(points="executed", probes=["none", "kprobe", "djprobe"]).digest()
     )
 
@@ -381,15 +386,15 @@ def test_functions_of_like_names_are_suggested_first(code: KernelCode) -> None:
 
 
 def test_what_calls_execute_is_found_out_once() -> None:
-    known, here = Known(), executed(function("executed"))
-    cells: list[CallCell] = list(plan(found(FoundPoint("copy", 2), FoundPoint("tail", 1))).cells)
+    known, here = GuestCache(), executed(function("executed"))
+    cells: list[CallCell] = list(plan(found(a_point("copy", 2), a_point("tail", 1))).cells)
     asked: list[int] = []
 
     def find() -> Executed:
         asked.append(1)
         return here
 
-    assert all(known.executed(one, find) is here for one in cells)
+    assert all(known.once("executed", one, find) is here for one in cells)
     assert len(asked) == 1
 
 

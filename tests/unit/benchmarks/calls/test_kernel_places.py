@@ -12,8 +12,7 @@ from host_toolchain import HOST_TOOLCHAIN
 from loaded_tables import calls_experiment
 
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.benchmarks.calls.kind import KIND
-from orchestrator.benchmarks.calls.preparation import KernelPlaces, set_up
+from orchestrator.benchmarks.calls.preparation import place_refusal, refused_calls, set_up
 from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.experiment.plan import plan
@@ -73,30 +72,32 @@ def a_cell(probe: str, point: str) -> CallCell:
     ],
 )
 def test_what_the_kernel_refuses(tree: Path, probe: str, point: str, word: str | None) -> None:
-    found = KernelPlaces(a_kernel(tree)).refusal(a_cell(probe, point))
+    found = place_refusal(a_kernel(tree), a_cell(probe, point), {})
     assert (found is None) is (word is None)
     assert (word or "") in (found or "")
 
 
-def test_the_reason_of_a_found_point_is_said_once(tree: Path) -> None:
-    named = a_cell("djprobe", "probed+0x6")
-    reason = KernelPlaces(a_kernel(tree)).refusal(named)
+def test_why_a_cell_cannot_be_is_said_once(tree: Path) -> None:
+    """First what a guest has found out, then what the configuration lacks, then what the kernel's code says."""
+    kernel = a_kernel(tree, {**DEBIAN, "CONFIG_KALLSYMS_ALL": "y"})
+    named = a_cell("kprobe-optimized", "secret")
+    reason = place_refusal(kernel, named, {})
     assert reason is not None
-    assert KIND.refused_points(a_kernel(tree), [named]) == {named.id: reason}
-    found = replace(named, task=replace(named.task, refusal=reason))
-    assert KIND.describe(found) == f"not probed: {reason}"
-    assert KIND.refused_points(a_kernel(tree), [found]) == {}
+    assert refused_calls(kernel, [named]) == {named.id: reason}
+    found = replace(named, task=replace(named.task, refusal="these calls do not execute it"))
+    assert refused_calls(kernel, [found]) == {named.id: "these calls do not execute it"}
+    assert "OPTPROBES" in refused_calls(a_kernel(tree, {}), [named])[named.id]
+    assert refused_calls(kernel, [a_cell("kprobe", "probed")]) == {}
 
 
 def test_a_kernel_whose_code_is_not_at_hand_is_booted(tree: Path) -> None:
-    assert (
-        KernelPlaces(replace(a_kernel(tree), code_folder=Path("/nowhere"))).refusal(a_cell("kprobe", "secret")) is None
-    )
+    without_code = replace(a_kernel(tree), code_folder=Path("/nowhere"))
+    assert place_refusal(without_code, a_cell("kprobe", "secret"), {}) is None
 
 
 def test_the_functions_of_calls_are_not_named_points(tree: Path) -> None:
     cell = a_cell("kprobe", "probed+0x0")
-    assert KernelPlaces(a_kernel(tree)).refusal(replace(cell, task=replace(cell.task, point=None))) is None
+    assert place_refusal(a_kernel(tree), replace(cell, point=None), {}) is None
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from orchestrator.benchmarks.calls.table import CallsTable
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.file import load_experiment, load_resolved
+from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import plan
 
 ORDINARY = {
@@ -45,7 +45,7 @@ def test_a_workload_is_linked_with_libraries(tmp_path: Path) -> None:
     ]
     assert cells[0].parameters["libraries"] == "libc.so.6, libmine.so"
     (tmp_path / "resolved.yaml").write_text(experiment.resolved_yaml())
-    assert load_resolved(tmp_path / "resolved.yaml", kinds(), None) == experiment
+    assert load_experiment(tmp_path / "resolved.yaml", kinds()) == experiment
     assert cells[0].parameters["at"] == "libc.so.6:malloc+0x10"
 
 

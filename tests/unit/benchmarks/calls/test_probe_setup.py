@@ -231,7 +231,7 @@ def test_own_programs_are_measured_in_the_kernel_and_do_not_record(tmp_path: Pat
     in_program, in_kernel = (
         unsupported_reason(a_kernel("lab-i386-up", UPROBED), cell)
         for cell in plan(described).cells
-        if cell.task.probe != "none"
+        if cell.row != "none"
     )
     assert in_program == "BPF programs of your own are measured at functions of the kernel only"
     assert in_kernel == "BPF programs of your own have no handlers, so they cannot record"

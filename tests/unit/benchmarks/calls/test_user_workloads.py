@@ -30,20 +30,21 @@ from orchestrator.benchmarks.calls.benchmarks import Buffer
 from orchestrator.benchmarks.calls.call_programs import (
     Sampling,
     WholeProgram,
+    always_failing,
     parse,
     parse_called,
     parse_runs,
     parse_watched,
     system_call,
     user_function,
+    watched_parameters,
 )
 from orchestrator.benchmarks.calls.measurement import Proof
 from orchestrator.benchmarks.calls.table import CallsTable
-from orchestrator.benchmarks.calls.workload import always_failing, watched_parameters
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import BuildError, ConfigError, EvidenceError, HostError, UsageError
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.file import load_experiment, load_resolved
+from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import plan
 from orchestrator.guest.channel import CommandResult
 from orchestrator.guest.guest import Guest
@@ -172,16 +173,14 @@ def test_a_header_that_is_not_in_the_list_ends_the_search_for_those_that_refuse(
     assert len(list(answers)) == 2
 
 
-def test_a_text_loads_again_as_one_from_a_run_of_any_version(load: Loader, tmp_path: Path) -> None:
+def test_a_text_loads_again_as_one_from_a_run(load: Loader, tmp_path: Path) -> None:
     text = "benchmark: {name: syscall, call: write, arguments: [1, 'O_RDONLY', '12', no]}\n".replace("no", "'no'")
     experiment = load(text)
     assert plan(experiment).cells[0].task.arguments == (1, "O_RDONLY", "12", "no")
     again = tmp_path / "again.yaml"
     again.write_text(experiment.resolved_yaml())
     assert load_experiment(again, kinds()) == experiment
-    # An earlier version wrote only those texts in quotes that YAML would not read as texts.
-    again.write_text(experiment.resolved_yaml().replace("'O_RDONLY'", "O_RDONLY"))
-    assert load_resolved(again, kinds(), None).digest() == experiment.digest()
+    assert load_experiment(again, kinds()).digest() == experiment.digest()
 
 
 def test_constants_need_the_headers_that_have_them(
@@ -310,7 +309,7 @@ def test_each_set_of_parameters_is_a_row_that_loads_again_as_it_was(
     assert re.fullmatch(r"own\.c\.j2\.size-64\.mode-as_is\.[0-9a-f]{6}", own.row)
     assert own.row in own.id
     assert own.parameters["module_parameters"] == "size=64 'mode=as is'"
-    assert own.task.probe == f"{tmp_path}/own.c.j2 size=64 'mode=as is'"
+    assert (own.task.kind.file, own.task.kind.parameters) == (tmp_path / "own.c.j2", {"size": "64", "mode": "as is"})
     (tmp_path / "again.yaml").write_text(experiment.resolved_yaml())
     assert load_experiment(tmp_path / "again.yaml", kinds()) == experiment
 
@@ -319,7 +318,7 @@ def test_a_path_with_parameters_is_relative_to_the_file(load: Loader, tmp_path: 
     text = "kernel_for: {./own.c.j2 url=a//b: lab-i386-up}\nbenchmark: {name: gtodbench}\n"
     (tmp_path / "x.yaml").write_text(HEAD.replace("djprobe", "./own.c.j2 url=a//b") + text)
     experiment = load_experiment(tmp_path / "x.yaml", kinds())
-    assert plan(experiment).cells[-1].task.probe == f"{tmp_path}/own.c.j2 url=a//b"
+    assert plan(experiment).cells[-1].task.kind.parameters == {"url": "a//b"}
     assert plan(experiment).cells[-1].kernel == "lab-i386-up"
 
 
@@ -515,7 +514,7 @@ def test_it_is_said_where_not_all_system_calls_were_seen(tmp_path: Path, arch: s
     for expected in (None, -38):
         work: Any = SimpleNamespace(
             cell=SimpleNamespace(task=SimpleNamespace(expected=expected)),
-            known=SimpleNamespace(watched=lambda cell, watch: watch()),
+            cache=SimpleNamespace(once=lambda what, cell, find: find()),
             workload=replace(calls, expected=expected),
             ready=SimpleNamespace(guest=SimpleNamespace(run=run)),
             deadline=SimpleNamespace(left=lambda: 600.0),

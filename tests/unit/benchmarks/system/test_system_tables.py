@@ -10,12 +10,11 @@ import pytest
 import yaml
 from loaded_tables import only_table, tables_of
 
-from orchestrator.benchmarks.calls.table import CallsTable
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.benchmarks.system.kind import SystemTable
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.file import load_experiment, load_resolved
+from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import Plan, plan, select
 
 BUILD = """\
@@ -182,54 +181,6 @@ def test_programs_of_one_s_own_are_no_module(load: Loader, tmp_path: Path, name:
 def test_the_resolved_file_is_plain_yaml(load: Loader) -> None:
     plain = yaml.safe_load(load(BUILD).resolved_yaml())
     assert plain["benchmark"]["scope"] == "locking"
-    assert "macro" not in plain
-
-
-FORMER = RECORDED.replace("benchmark:", "macro:").replace("aa_boots", "again")
-
-
-def test_the_former_spelling_is_an_alias(load: Loader) -> None:
-    today = load(RECORDED)
-    assert "macro: {name: ping-flood, packets: 100, again: 2}" in FORMER
-    assert load(FORMER) == today
-    assert load(FORMER).digest() == today.digest()
-    assert load(FORMER, "macro.again=3") == load(RECORDED, "benchmark.aa_boots=3") != today
-    assert (
-        load(RECORDED, "macro.packets=7")
-        == load(RECORDED, "benchmark.packets=7")
-        == load(FORMER, "benchmark.packets=7")
-    )
-
-
-def test_of_both_spellings_one_is_refused(load: Loader) -> None:
-    wrong = complaint(load, FORMER + "benchmark: {name: kernel-build}\n")
-    assert ":6: macro: it is the former name of benchmark, which is there as well" in wrong
-    assert "again: it is the former name of aa_boots" in complaint(
-        load, RECORDED.replace("aa_boots: 2", "aa_boots: 2, again: 1")
-    )
-
-
-def test_a_problem_of_a_former_key_is_at_its_line(load: Loader) -> None:
-    assert ":6: macro.again: found 99" in complaint(load, FORMER.replace("again: 2", "again: 99"))
-    assert "--set macro.again=99: macro.again: found 99" in complaint(load, FORMER, "macro.again=99")
-
-
-def test_former_defaults_of_both_kinds_reach_their_own_tables(load: Loader) -> None:
-    text = """\
-name: both
-kernels: [lab-i386-up]
-machines: [{cpu: pentium4}]
-benchmark: {name: gtodbench, calls: 100}
-macro: {name: ping-flood, packets: 500}
-tables:
-  calls: {probes: [kprobe]}
-  system: {macro: {repeats: 2}}
-"""
-    calls, system = (named.table for named in load(text).tables)
-    assert isinstance(calls, CallsTable)
-    assert calls.benchmark.calls == 100
-    assert isinstance(system, SystemTable)
-    assert (system.benchmark.name, system.benchmark.packets, system.benchmark.repeats) == ("ping-flood", 500, 2)
 
 
 HEAD = "name: x\nkernels: [lab-i386-smp-preempt]\nmachines: [{cpu: pentium4, memory: 1G}]\n"
@@ -248,45 +199,21 @@ def test_a_default_reaches_every_table_whose_kind_has_it(load: Loader) -> None:
     assert repeats(load(HEAD + both, "benchmark.repeats=7")) == [7, 7]
 
 
-WORKLOADS = "tables:\n  a: {macro: {name: kernel-build}}\n  b: {macro: {name: ping-flood}}\n"
-
-
-@pytest.mark.parametrize("tables", [WORKLOADS, WORKLOADS.replace("macro", "benchmark")])
-def test_a_default_in_the_former_spelling_reaches_both_spellings(load: Loader, tables: str) -> None:
-    found = load(HEAD + "macro: {repeats: 7, again: 2}\n" + tables)
+def test_defaults_reach_each_table_of_whole_systems(load: Loader) -> None:
+    tables = "tables:\n  a: {benchmark: {name: kernel-build}}\n  b: {benchmark: {name: ping-flood}}\n"
+    found = load(HEAD + "benchmark: {repeats: 7, aa_boots: 2}\n" + tables)
     assert repeats(found) == [7, 7]
     assert [only_kind.benchmark.aa_boots for only_kind in tables_of(found, SystemTable).values()] == [2, 2]
-    assert load(HEAD + tables, "macro.repeats=7", "macro.again=2") == found
+    assert load(HEAD + tables, "benchmark.repeats=7", "benchmark.aa_boots=2") == found
 
 
-def test_an_override_in_the_former_spelling_changes_no_other_kind(load: Loader) -> None:
-    tables = "tables:\n  a: {probes: [kprobe]}\n  b: {macro: {again: 2}}\n"
-    defaults = "benchmark: {name: gtodbench, calls: 100}\nmacro: {name: kernel-build}\n"
-    assert repeats(load(HEAD + defaults + tables, "macro.repeats=5")) == [4, 5]
-    calls = "probes: [none]\ntables:\n  a: {benchmark: {name: gtodbench}}\n  b: {macro: {again: 2}}\n"
-    found = load(HEAD + "macro: {name: kernel-build}\n" + calls, "benchmark.calls=7")
-    assert isinstance(found.tables[0].table, CallsTable)
-    assert found.tables[0].table.benchmark.calls == 7
-
-
-@pytest.mark.parametrize("default", ["benchmark: {frob: 5}", "benchmark: {calls: 5}", "macro: {again: 2}"])
+@pytest.mark.parametrize("default", ["benchmark: {frob: 5}", "benchmark: {calls: 5}", "benchmark: {aa_boots: 2}"])
 def test_a_default_that_no_table_can_have_is_unknown(load: Loader, default: str) -> None:
     tables = "tables:\n  a: {probes: [none, marker.int3], benchmark: {name: markers}}\n"
     assert ": unknown key; allowed: name, repeats" in complaint(load, f"{HEAD}{default}\n{tables}")
 
 
-@pytest.mark.parametrize("benchmark", ["aa_boots: 1", "packets: null", "again: 1", "aa_boots: true"])
+@pytest.mark.parametrize("benchmark", ["aa_boots: 1", "packets: null", "aa_boots: true"])
 def test_a_key_of_another_kind_is_refused_whatever_its_value(load: Loader, benchmark: str) -> None:
     text = f"{HEAD}probes: [kprobe]\nbenchmark: {{name: gtodbench, {benchmark}}}\n"
     assert f"benchmark.{benchmark.partition(':')[0]}: " in complaint(load, text)
-
-
-def test_the_resolved_experiment_of_an_earlier_version_loads_as_today_s(tmp_path: Path, load: Loader) -> None:
-    today = load(HEAD + "probes: [none, marker.int3]\nbenchmark: {name: markers, repeats: 2}\n")
-    plain = yaml.safe_load(today.resolved_yaml())
-    plain["benchmark"] |= {"calls": 5000, "entry": "auto", "call": None, "arguments": [], "file": None, "hits": 1}
-    plain["benchmark"] |= {"sizes": None, "seed": 2014}
-    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(plain))
-    assert load_resolved(tmp_path / "experiment.yaml", kinds(), None) == today
-    with pytest.raises(ConfigError):
-        load_experiment(tmp_path / "experiment.yaml", kinds())

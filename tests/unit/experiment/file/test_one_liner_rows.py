@@ -9,7 +9,7 @@ import pytest
 from loaded_tables import only_table
 from record_builders import cell
 
-from orchestrator.benchmarks.calls.layouts import heading
+from orchestrator.benchmarks.calls.report import heading
 from orchestrator.benchmarks.calls.table import CallsTable, call_cells
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.probes import probe_kind
@@ -60,7 +60,7 @@ def test_its_name_in_results_tells_it_from_others() -> None:
 
 def test_its_cell_is_compared_with_the_baseline(tmp_path: Path) -> None:
     baseline, probed = call_cells(None, only_table(loaded(tmp_path, f"'bpftrace: {COUNTING}'"), CallsTable))
-    assert probed.task.probe == f"bpftrace: {COUNTING}"
+    assert probed.task.kind.one_liner == COUNTING
     assert (probed.compared_with, probed.image) == ((baseline.id,), "debian-amd64-bpftrace")
 
 

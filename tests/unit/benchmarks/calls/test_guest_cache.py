@@ -7,10 +7,8 @@ import pytest
 from loaded_tables import calls_experiment
 
 from orchestrator.benchmarks.calls.benchmarks import call_probe
-from orchestrator.benchmarks.calls.executed import Known
-from orchestrator.benchmarks.calls.measurement import Counted, _is_accounted_for
+from orchestrator.benchmarks.calls.measurement import Counted, Figures, GuestCache, _is_accounted_for
 from orchestrator.benchmarks.calls.table import CallCell
-from orchestrator.benchmarks.calls.workload import Figures
 from orchestrator.errors import NotEntered
 from orchestrator.experiment.plan import plan
 
@@ -25,11 +23,11 @@ def cells(**benchmark: object) -> dict[tuple[str, str], CallCell]:
         points=[FIRST, SECOND],
         benchmark={"name": "gtodbench", "calls": 1000, "repeats": 2, **benchmark},
     )
-    return {(cell.row, str(cell.task.point)): cell for cell in plan(described).cells}
+    return {(cell.row, str(cell.point)): cell for cell in plan(described).cells}
 
 
 def test_points_share_a_baseline_of_the_same_calls() -> None:
-    known, asked = Known(), cells()
+    known, asked = GuestCache(), cells()
     assert known.baseline(asked["none", FIRST]) is None
     known.keep_baseline(asked["none", FIRST], FIGURES)
     shared = known.baseline(asked["none", SECOND])
@@ -44,7 +42,7 @@ def test_points_share_a_baseline_of_the_same_calls() -> None:
 
 
 def test_a_switched_static_branch_ends_a_baseline() -> None:
-    known, asked = Known(), cells()
+    known, asked = GuestCache(), cells()
     known.note_switched(1)
     known.keep_baseline(asked["none", FIRST], FIGURES)
     known.note_switched(1)
@@ -54,7 +52,7 @@ def test_a_switched_static_branch_ends_a_baseline() -> None:
 
 
 def test_what_one_probe_has_proved_fails_the_others_of_its_point() -> None:
-    known, asked = Known(), cells()
+    known, asked = GuestCache(), cells()
     known.keep_not_entered(asked["kprobe", FIRST], NotEntered("1000 calls were made"))
     with pytest.raises(NotEntered, match=f"1000 calls were made\n +seen by {asked['kprobe', FIRST].id}"):
         known.check_entered(asked["djprobe", FIRST], call_probe("djprobe"))
