@@ -108,7 +108,7 @@ def _machine(kernel: Kernel, whole: Path) -> Machine:
         kernel=kernel.image,
         initramfs=whole,
         memory_mib=_MEMORY_MIB,
-        timing=choose_accelerator("auto").name,
+        timing=choose_accelerator("auto"),
         drivers_built_in=kernel.drivers_built_in,
         smp_kernel=kernel.smp,
         extra_parameters=tuple(kernel.spec.kernel_parameters),
