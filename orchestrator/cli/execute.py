@@ -9,7 +9,6 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
@@ -25,7 +24,7 @@ from orchestrator.guest.channel import Stream, fetch_folder, is_folder
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.terminal import ESCAPE_KEY, Watch, attend
 from orchestrator.program import PROGRAM
-from orchestrator.run.guests import GuestStart, started
+from orchestrator.run.guests import started
 
 # ``orchestrator shell``: the guest's console, for a person.
 
@@ -85,8 +84,7 @@ def shell(
         with one_guest.log_folder(console) as directory:
 
             def start(terminal: str, watch: Watch) -> Guest:
-                make = partial(Guest, terminal=terminal)
-                return GuestStart(context, machine, directory, watch=watch, make=make).ready(fresh=fresh)
+                return started(context, machine, directory, fresh=fresh, watch=watch, terminal=terminal)
 
             _attend(start, choice.prepare, directory)
     raise typer.Exit(0)

@@ -439,9 +439,7 @@ class Session:
 
     def profile_file(self, cell: Cell[Any]) -> Path | None:
         """Where a cell's profile goes, if it is to have one."""
-        if not cell.profile:
-            return None
-        return self._profile_file(cell.id)
+        return self._profile_file(cell.id) if cell.profile else None
 
     def end(self, outcome: Outcome) -> None:
         """Emit a cell's outcome. A profile that was written before its cell failed is of no number: it is removed."""
@@ -504,7 +502,12 @@ def _in_one_guest(session: Session, cells: Sequence[Cell[Any]]) -> set[str]:
         with closing(session.task.kind.measure(session, cells)) as records:
             for measured in records:
                 check_room(session.task.directory)
-                outcome = _compared_in_boot(session, measured)
+                session.records[measured.id] = measured
+                cell = next(cell for cell in session.task.cells if cell.id == measured.id)
+                is_compared = all(other in session.records for other in cell.compared_with)
+                if is_compared:  # all that it is compared with have been measured in this boot
+                    session.records[cell.id] = compared(session.task.kind, cell, measured, session.records)
+                outcome = Outcome(session.records[cell.id], is_compared)
                 ended.add(measured.id)
                 session.end(outcome)
                 if outcome.record.status == "failed" and measured.id not in session.harmless:
@@ -522,16 +525,6 @@ def _in_one_guest(session: Session, cells: Sequence[Cell[Any]]) -> set[str]:
             ended.add(cell.id)
             session.end(Outcome(without_number(cell, status, str(error), session.artifacts.kernel.release)))
     return ended
-
-
-def _compared_in_boot(session: Session, record: CellRecord) -> Outcome:
-    """The outcome of a cell, compared where all that it is compared with have been measured in this boot."""
-    session.records[record.id] = record
-    cell = next(cell for cell in session.task.cells if cell.id == record.id)
-    if not all(other in session.records for other in cell.compared_with):
-        return Outcome(record)
-    session.records[record.id] = compared(session.task.kind, cell, record, session.records)
-    return Outcome(session.records[record.id], is_compared=True)
 
 
 def status_of(error: LabError) -> Status:
@@ -620,12 +613,7 @@ def attended(
                 record = without_number(cell, "failed", str(error), release)
                 # An EvidenceError of the comparison that follows is raised, and ends the guest.
                 session.harmless.add(cell.id)
-            yield _proved(session, record, text)
-
-
-def _proved(session: Session, record: CellRecord, text: KernelText) -> CellRecord:
-    """The record with the evidence that its cell left the kernel's text alone. Raises EvidenceError where not."""
-    with step("compare the kernel's text"), valid_result():
-        unchanged = text.unchanged()
-        session.switched += len(unchanged.switched)
-    return changed(record, text=unchanged) if record.status == "ok" else record
+            with step("compare the kernel's text"), valid_result():
+                unchanged = text.unchanged()
+                session.switched += len(unchanged.switched)
+            yield changed(record, text=unchanged) if record.status == "ok" else record

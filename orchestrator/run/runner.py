@@ -393,11 +393,15 @@ def _collect(job: Job, entry: RunEntry) -> None:
 
 def check_resumable(entry: RunEntry, experiment: Experiment, kinds: KindRegistry[BenchmarkKind]) -> None:
     """Raise UsageError when a run was begun with another experiment file or other overrides."""
-    if entry.digest != experiment.digest() and _begun_with(entry, kinds) != experiment.digest():
+    own, digest = entry.directory / _EXPERIMENT_FILE, entry.digest
+    with suppress(ConfigError):  # as it is spelled today
+        if digest != experiment.digest():
+            digest = load_resolved(own, kinds, qemu_cpu_names).digest()
+    if digest != experiment.digest():
         raise UsageError(
             f"run {entry.id} was begun with another experiment file, or other --set values",
             where=str(entry.directory),
-            hint=f"its own experiment is {entry.directory / _EXPERIMENT_FILE}; without --resume a new run begins",
+            hint=f"its own experiment is {own}; without --resume a new run begins",
         )
 
 
@@ -413,11 +417,3 @@ def check_same_cells(entry: RunEntry, unfinished: Iterable[str], plan: Plan) -> 
             where=str(entry.directory),
             hint="the kernel or this program has changed since; without --resume a new run begins",
         )
-
-
-def _begun_with(entry: RunEntry, kinds: KindRegistry[BenchmarkKind]) -> str | None:
-    """The digest of the run's own experiment as it is spelled today; None where it cannot be read."""
-    try:
-        return load_resolved(entry.directory / _EXPERIMENT_FILE, kinds, qemu_cpu_names).digest()
-    except ConfigError:
-        return None
