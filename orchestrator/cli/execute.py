@@ -26,8 +26,6 @@ from orchestrator.guest.terminal import ESCAPE_KEY, Watch, attend
 from orchestrator.program import PROGRAM
 from orchestrator.run.guests import started
 
-# ``orchestrator shell``: the guest's console, for a person.
-
 Saved = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Go on with the guest of a failed test, which pytest --qemu-keep has saved."),
@@ -112,8 +110,6 @@ def _attend(start: Callable[[str, Watch], Guest], prepare: Callable[[Guest], Non
         raise one_guest.reported(trouble, directory / "guest.console") from None
     print("\nthe guest has ended", file=sys.stderr)
 
-
-# The files and folders that ``exec`` copies from its guest to the host when the command has ended.
 
 SCRATCH = "/scratch"
 """The guest's folder for what a command writes."""
@@ -213,8 +209,6 @@ def _instead(path: str) -> str:
         return f"without the slash at its end: {path.rstrip('/')}" if path.endswith("/") else ""
     return f"a command leaves its files in {SCRATCH}"
 
-
-# ``orchestrator exec``: start a guest, run one command in it, exit with its status.
 
 _LIMIT = 600.0
 """Seconds that the command may take without --timeout."""

@@ -40,8 +40,6 @@ from orchestrator.program import PROGRAM
 from orchestrator.run.machines import Hardware, check_possible, machine_for, usual_cpu, usual_kernel
 from orchestrator.steps import LOG_NAME, step_log
 
-# The modules that ``exec`` and ``shell`` load into their guest: built if they are sources, with their parameters.
-
 _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,9}")
 
 Modules = Annotated[

@@ -171,8 +171,6 @@ def count_down(accelerator: str) -> str | None:
     return f"QEMU ends there with {how_ended(status)}: {said or 'it says nothing'}"
 
 
-# Which CPUs can QEMU and the host give a guest.
-
 _HOSTS_OWN = "host"
 _ANOTHER = f"name another CPU: {PROGRAM} list cpus, or max for all that QEMU emulates"
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from orchestrator.guest.guest import Guest
 
 
-# What every channel into a guest does: commands in, their output and status back, files both ways.
-
 COMMAND_LIMIT = 60.0
 """Host seconds for a command, a file, or a condition to become true, where nothing else is said."""
 

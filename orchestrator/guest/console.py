@@ -330,8 +330,6 @@ def _message_above(lines: Sequence[str], heading: int) -> int | None:
     return max(0, last - _MESSAGE_LINES)
 
 
-# What is on a guest's console: its last lines, and the kernel's reports of trouble among them.
-
 REPORTS_MAX = 100
 """Reports that whoever judges a guest looks at: a kernel that is broken can repeat one for ever."""
 

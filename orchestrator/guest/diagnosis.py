@@ -40,8 +40,6 @@ from orchestrator.process import Spawned, exit_status, how_ended
 if TYPE_CHECKING:
     from orchestrator.guest.guest import Guest
 
-# A kernel's panic, and what led to it.
-
 _QUOTED_PANIC_LINES = 20
 
 _FOLLOWS = re.compile(

@@ -654,9 +654,6 @@ def _last_lines(printed: bytes) -> list[str]:
     return plain_lines(printed[-_QUOTED_BYTES:])[-_QUOTED_LINES:]
 
 
-# A guest that waits for the host without using its processor.
-
-
 @contextmanager
 def at_rest(guest: Guest) -> Iterator[None]:
     """Pause a guest while the host works on what was read from it; its memory can be read meanwhile.

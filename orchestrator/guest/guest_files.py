@@ -132,8 +132,6 @@ def _write_private(file: Path, content: bytes) -> None:
     unfinished.replace(file)
 
 
-# The files of one guest: an overlay over its image, and what is its own, in its initramfs or for a restored one.
-
 _SEED_BYTES = 64
 _FIXED_SEED = bytes(_SEED_BYTES)
 _IMAGE_FOLDER = "image"
@@ -266,8 +264,6 @@ def _archive(machine: Machine, root: RootImage, identity: dict[str, bytes]) -> b
         ]
     )
 
-
-# A guest's memory in a file of ours, which can be kept.
 
 _COPY_LIMIT = 600.0
 

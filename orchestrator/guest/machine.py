@@ -19,8 +19,6 @@ from orchestrator.errors import HostError, UsageError
 from orchestrator.process import run
 from orchestrator.program import PROGRAM
 
-# Which QEMU is on this host? Its version, and the CPU models that it has.
-
 QEMU = "qemu-system-x86_64"
 
 OLDEST_QEMU = (7, 0)
@@ -167,9 +165,6 @@ def _at_most(limit: int, value: int) -> int:
     return value if own == resource.RLIM_INFINITY else min(value, own)
 
 
-# The machine every guest gets: QEMU's options and the kernel's parameters that do not depend on the experiment.
-
-
 class Settings(Fact):
     """QEMU arguments and kernel parameters that a clock or a way of starting adds."""
 
@@ -199,8 +194,6 @@ def machine_facts() -> MachineFacts:
     """Return the facts of ``machine.yaml``."""
     return MachineFacts.model_validate(read("machine.yaml"))
 
-
-# What a guest is made of, and the QEMU command line that makes it.
 
 AGENT_PORT = "orchestrator.agent"
 """The name of the virtio serial port that the agent in the guest looks for."""

@@ -240,8 +240,6 @@ def start_failure(error: GuestError, command_line: Sequence[str], process: Spawn
     )
 
 
-# Drains a guest's console until a channel reads it.
-
 _READ_MAX = 1 << 16
 
 
@@ -272,8 +270,6 @@ def drained(console: socket.socket) -> Iterator[None]:
         thread.join()
         stopped.close()
 
-
-# One QEMU and our ends of its sockets, from its start to its end; what the guest in it does is not known here.
 
 _QUOTED_QEMU_LINES = 5
 
@@ -385,8 +381,6 @@ class RunningQemu:
             self.monitor.close()
         self.process = self.agent = self.monitor = self.console_end = None
 
-
-# Opens the channel that a guest's commands go through: the agent's, its sshd's, or its console's.
 
 _LIMIT = 60.0
 """Host seconds for one command to the agent."""

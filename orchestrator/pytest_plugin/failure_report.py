@@ -8,8 +8,6 @@ from types import TracebackType
 from orchestrator.errors import LabError
 from orchestrator.pytest_plugin.session import Attempt
 
-# What the report of a failed test shows besides the test's own lines: the last steps, and the console meanwhile.
-
 _STEPS = 20
 _CONSOLE_LINES = 40
 
@@ -26,8 +24,6 @@ def failure_sections(kept: Attempt) -> list[tuple[str, str]]:
         sections.append((title, "\n".join(lines or ["(nothing)"])))
     return sections
 
-
-# A failed test shows its own lines: the frames of the lab are cut off an expected failure's traceback.
 
 _OURS = ("orchestrator.", "contextlib")
 

@@ -121,8 +121,6 @@ def _is_sound(guest: Guest) -> bool:
         return False
 
 
-# Which machine does a test need? Its ``guest`` marks, checked.
-
 Expected = Sequence[re.Pattern[str]]
 """What the kernel of a test's guest may report."""
 
@@ -272,8 +270,6 @@ def _machine(arguments: Mapping[str, Any], kernel: KernelSpec) -> DescribedMachi
         raise UsageError("; ".join(f"{problem.path[0]}: {problem.sentence}" for problem in problems)) from None
 
 
-# Several guests for one test, on a network of their own.
-
 _NEEDED = ("CONFIG_VIRTIO_NET", "CONFIG_INET")
 
 
@@ -324,8 +320,6 @@ class GuestFactory:
             self._pool.retire(guest)
         self._hub.close()
 
-
-# What is kept of a test's guests, in the test's folder and in the JUnit XML, and the command that repeats the test.
 
 _REPRODUCE = "reproduce"
 _STATE = ".guest"

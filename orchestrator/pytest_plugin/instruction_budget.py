@@ -419,9 +419,6 @@ def _symbols(counted: Counted) -> Mapping[str, float] | None:
     return None
 
 
-# What a probe costs in a test's guest: a cell of an experiment, measured and proved as the lab does.
-
-
 @dataclass(frozen=True)
 class ProbeCost:
     """The cost of a call with a probe in its path."""

@@ -64,9 +64,6 @@ def _compiled(regex: str) -> re.Pattern[str]:
         raise UsageError(f"{regex!r} is no regular expression: {error}") from None
 
 
-# A module that a test has loaded into its guest.
-
-
 @dataclass(frozen=True)
 class LoadedModule:
     """A loaded module: its name in the kernel, its .ko on the host, and what was loaded before because it needs it."""
@@ -332,9 +329,6 @@ class TestedGuest(_GuestsVerbs):
         self._mark = self._seen = self.console.length()
         if self.state is State.READY and self.pid is not None:
             self._taint = taint_mask(self)
-
-
-# The modules that a test loads, and that are unloaded after it.
 
 
 class KernelModules:

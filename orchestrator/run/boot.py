@@ -56,8 +56,6 @@ if TYPE_CHECKING:
     from orchestrator.artifacts.cache import Artifact
 
 
-# What a kind of benchmark is to a run: it prepares its cells, measures them in guests, and compares their records.
-
 Obtain = Callable[[str, Mapping[str, object], str, "Callable[[Path], None]"], "Artifact | None"]
 """Where artifacts come from: ``Cache.obtain``, or what gives only those that are there."""
 
@@ -106,8 +104,6 @@ class BenchmarkKind(TableKind):
         del cell, others
         return record
 
-
-# What came of preparing a cell: ready, not supported by its kernel, or failed.
 
 SetupT = TypeVar("SetupT", covariant=True)
 
@@ -214,9 +210,6 @@ def parameters_note(given: Mapping[str, str]) -> tuple[str, ...]:
     return (f"loaded with {written(given)}",) if given else ()
 
 
-# Everything a boot needs before its guest starts: kernel, initramfs, disks, and what each cell's kind prepares.
-
-
 @dataclass(frozen=True)
 class BootArtifacts:
     """A boot's kernel and machine, and what was prepared for each cell, by its id.
@@ -273,9 +266,6 @@ def without_missing_modules(kernel: Kernel, boot: Boot) -> tuple[Boot, Mapping[s
     return replace(boot, kernel_modules=()), {cell.id: reason for cell in boot.cells}
 
 
-# How a cell's outcome becomes a record of the result contract.
-
-
 def without_number(cell: Cell[Any], status: Status, reason: str, release: str | None = None) -> CellRecord:
     """The outcome of a cell that has no number, with the reason, and its kernel's release where that is known."""
     known = {} if release is None else {"kernel_release": release}
@@ -305,9 +295,6 @@ def changed(record: CellRecord, **fields: object) -> CellRecord:
         return CellRecord.model_validate({**dict(record), **fields})
 
 
-# A record beside those it is compared with: its overhead, or the proof that it is wrong.
-
-
 def compared(
     kind: BenchmarkKind, cell: Cell[Any], record: CellRecord, outcomes: Mapping[str, CellRecord]
 ) -> CellRecord:
@@ -322,9 +309,6 @@ def compared(
         return kind.compare(cell, record, [other for other in found if other.status == "ok"])
     except EvidenceError as error:
         return without_number(cell, "failed", str(error))
-
-
-# What a boot reports while it is done: progress, guests, and the outcomes of its cells.
 
 
 @dataclass(frozen=True)
@@ -367,8 +351,6 @@ class Outcome:
 
 Event = Progress | CellBegan | GuestBooted | Outcome
 
-
-# A boot as a pure task: a boot, its cells and the keys of its artifacts in; records, events and files out.
 
 EVENTS_FOLDER = "events"
 PROFILES_FOLDER = stored_profile.FOLDER
@@ -547,9 +529,6 @@ def run_task(task: BootTask, context: BuildContext, emit: Callable[[Event], None
     run_boot(Session(task, artifacts, context, emit))
 
 
-# A guest made ready to measure in: the CPU it claims, on its final clocksource, with the modules asked for.
-
-
 @dataclass(frozen=True)
 class ReadyGuest:
     """A running guest and what was read from it once, for all its cells."""
@@ -580,8 +559,6 @@ def ready_guest(
         load_kernel_modules(guest, artifacts.kernel_modules)
         yield ReadyGuest(guest, artifacts, Symbols.of(guest, artifacts.kernel_modules))
 
-
-# A boot whose guest is used over a channel: cell after cell in one ready guest.
 
 TaskT = TypeVar("TaskT")
 

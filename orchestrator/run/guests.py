@@ -142,9 +142,6 @@ def _look(guest: Guest) -> tuple[float, float, float]:
     return before, float(uptime[1]), time.monotonic()
 
 
-# What a guest must still be after a cell was measured in it.
-
-
 def check_clocksource(guest: Guest) -> None:
     """Raise EvidenceError unless the guest is on the clocksource that it was measured on."""
     clocksource = read_clocksource(guest)
@@ -158,8 +155,6 @@ def permitted_taint(guest: Guest) -> int:
     check_taint(taint)
     return taint
 
-
-# A guest that is ready, the quickest way: restored from a saved one of its machine, or booted.
 
 _EMPTY_LOOP = ("callbench", "-n", "1", "-r", "1")
 _TICKS = re.compile(r"^empty tsc=(\d{1,18}) ", re.MULTILINE)
@@ -334,8 +329,6 @@ def _empty_loop(guest: Guest) -> int:
         raise GuestError("callbench does not say how long an empty loop takes")
     return int(found[1])
 
-
-# The kernel's own modules that an experiment asks for, loaded into a guest before anything is measured in it.
 
 _QUOTED_LINES = 5
 
