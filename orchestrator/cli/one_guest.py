@@ -29,15 +29,14 @@ from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import SUFFIXES, find_module, parameter_problem, split_path
 from orchestrator.cli import options
 from orchestrator.errors import GuestError, GuestOops, GuestPanic, UsageError
-from orchestrator.guest.accelerator import choose_accelerator
 from orchestrator.guest.console import report_patterns
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.machine import Login, Machine, Timing, qemu_cpu_names
+from orchestrator.guest.machine import Login, Machine, qemu_cpu_names
 from orchestrator.paths import user_path
 from orchestrator.plain_text import GUEST_SIZES, guest_mib
 from orchestrator.probes.loading import WATCHED, load
 from orchestrator.program import PROGRAM
-from orchestrator.run.machines import Hardware, check_possible, machine_for, usual_cpu, usual_kernel
+from orchestrator.run.machines import Hardware, check_possible, machine_for, timing_named, usual_cpu, usual_kernel
 from orchestrator.steps import LOG_NAME, step_log
 
 _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,9}")
@@ -293,7 +292,9 @@ class Choice:
             raise UsageError(unknown("CPU", name, cpus()), hint=hint)
         check_possible(spec, cpu_model(name), wanted)
         self.modules.check()
-        timing = self._timing()
+        if self.accel is Accel.INSTRUCTIONS and self.smp != 1:
+            raise UsageError("the exact clock needs one virtual CPU", hint="leave out --smp, or take --accel tcg")
+        timing = timing_named(self.accel.value)
         kernel = ready_kernel(context, spec)
         self.modules.build(context, kernel)
         return machine_for(context, kernel, Hardware(cpu_model(name), self.smp, self.memory, timing), wanted)
@@ -333,13 +334,6 @@ class Choice:
             what = f"a password is one line of at most {_PASSWORD_MAX} printable characters"
             raise UsageError(what, where=str(self.password_file))
         return password
-
-    def _timing(self) -> Timing:
-        if self.accel is Accel.INSTRUCTIONS:
-            if self.smp != 1:
-                raise UsageError("the exact clock needs one virtual CPU", hint="leave out --smp, or take --accel tcg")
-            return "instructions"
-        return choose_accelerator(self.accel.value)
 
 
 def _no_data(folder: Path) -> UsageError:

@@ -25,7 +25,6 @@ from orchestrator.errors import GuestError, LabError, UsageError
 from orchestrator.experiment.cell import Machine as DescribedMachine
 from orchestrator.experiment.fields import Surroundings
 from orchestrator.experiment.problems import problems_of
-from orchestrator.guest.accelerator import choose_accelerator
 from orchestrator.guest.console import report_patterns
 from orchestrator.guest.guest import Guest, State
 from orchestrator.guest.hub import Hub
@@ -34,7 +33,7 @@ from orchestrator.program import PROGRAM
 from orchestrator.pytest_plugin.session import NO_CHOICES, attempt, choose, merged, settings_given
 from orchestrator.pytest_plugin.tested_guest import TestedGuest, Watch
 from orchestrator.run.guests import started, unwatched
-from orchestrator.run.machines import Hardware, check_possible, machine_for, usual_cpu, usual_kernel
+from orchestrator.run.machines import Hardware, check_possible, machine_for, timing_named, usual_cpu, usual_kernel
 
 _SHARED_MAX = 4
 """Guests kept for further tests; each holds its memory on the host while it idles."""
@@ -156,8 +155,7 @@ class GuestOptions:
 
     def machine(self, context: BuildContext, kernel: Kernel) -> Machine:
         """The machine to boot, its parts fetched and built. Raises HostError where the host lacks something."""
-        timing: Timing = "instructions" if self.timing == "instructions" else choose_accelerator(self.timing)
-        hardware = Hardware(self.cpu, self.smp, self.memory, timing)
+        hardware = Hardware(self.cpu, self.smp, self.memory, timing_named(self.timing))
         disks = GuestDisks(self.image, self.channel, self.data, self.kernel_modules)
         return machine_for(context, kernel, hardware, disks)
 

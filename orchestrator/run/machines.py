@@ -44,6 +44,11 @@ def usual_cpu(kernel: KernelSpec) -> str:
     return "xeon-e5410" if kernel.needs_long_mode else "pentium4"
 
 
+def timing_named(word: str) -> Timing:
+    """How time passes in a guest, by ``instructions``, or as ``choose_accelerator`` takes it. Raises as that does."""
+    return "instructions" if word == "instructions" else choose_accelerator(word)
+
+
 def check_possible(kernel: KernelSpec, model: CpuModel, disks: GuestDisks) -> None:
     """Raise UsageError for a CPU that a kernel does not boot on, and for disks that it cannot have."""
     why_not = kernel.unsupported_reason(model) or unsupported_reason(disks, kernel)
@@ -81,7 +86,7 @@ def _counter(context: BuildContext, boot: Boot) -> CountingPlugin | None:
 
 def timing_of(boot: Boot) -> Timing:
     """How time passes in a plan's boot. Raises HostError where this host cannot run guests at all."""
-    return "instructions" if boot.clock == "instructions" else choose_accelerator("auto")
+    return timing_named("instructions" if boot.clock == "instructions" else "auto")
 
 
 def machine_for(context: BuildContext, kernel: Kernel, hardware: Hardware, wanted: GuestDisks = NOTHING) -> Machine:
