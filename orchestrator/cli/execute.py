@@ -20,7 +20,7 @@ from orchestrator.cli.main import TypersError, WithExamples
 from orchestrator.cli.options import expected_failures
 from orchestrator.errors import GuestError, GuestOops, HostError, UsageError
 from orchestrator.files import ScratchFolder
-from orchestrator.guest.channel import Stream, fetch_folder, is_folder
+from orchestrator.guest.channel import Stream, fetch_folder
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.terminal import ESCAPE_KEY, Watch, attend
 from orchestrator.program import PROGRAM
@@ -164,7 +164,7 @@ class FetchedFiles:
         missing: GuestError | None = None
         for path in self.paths:
             try:
-                if is_folder(guest, path, time_limit):
+                if guest.run(["test", "-d", path], time_limit=time_limit).status == 0:  # or a link to a folder
                     fetch_folder(guest, path, self._target(path), time_limit)
                 else:
                     self._write(path, guest.get(path, time_limit=time_limit))

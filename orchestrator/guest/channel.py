@@ -349,11 +349,6 @@ _LEAST = 0.1
 """Host seconds that the last request gets at least."""
 
 
-def is_folder(guest: Guest, path: str, time_limit: float) -> bool:
-    """Whether a path of the guest is that of a folder, or of a link to one."""
-    return guest.run(["test", "-d", path], time_limit=time_limit).status == 0
-
-
 def fetch_folder(guest: Guest, path: str, target: Path, time_limit: float) -> None:
     """Copy a folder of the guest to ``target``, which is not there, within ``time_limit`` host seconds.
 

@@ -43,11 +43,6 @@ def qemu_version() -> str:
     return line
 
 
-def qemu_release() -> tuple[int, int]:
-    """QEMU's release, as (7, 2). Raises HostError as ``qemu_version`` does."""
-    return _release(qemu_version())
-
-
 def _release(line: str) -> tuple[int, int]:
     found = _VERSION.search(line)
     if found is None:
@@ -118,7 +113,7 @@ class Confinement:
         # With deny, and with children too, QEMU 7.2 is killed where it becomes the user: both forbid setuid(). That it
         # has no capability afterwards and can get none (libseccomp sets no_new_privs) forbids the same.
         number = f"{self.user}:{self.user}"
-        drop = ("-run-with", f"user={number}") if qemu_release() >= _RUN_WITH_USER else ("-runas", number)
+        drop = ("-run-with", f"user={number}") if _release(qemu_version()) >= _RUN_WITH_USER else ("-runas", number)
         return ("-sandbox", _SYSTEM_CALLS.format("allow"), *drop)
 
     def limits(self, memory_mib: int) -> Mapping[str, int]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -147,7 +147,11 @@ class Provenance:
         The user's files are compared by their paths, what the lab makes for a cell by the cell.
         """
         earlier: dict[tuple[str, str], str] = {}
-        for boot in self._recorded():
+        try:
+            boots = [_Recorded.model_validate(boot) for boot in self._content.boots]
+        except ValidationError:
+            raise self._damaged() from None
+        for boot in boots:
             for place, digests in boot.places():
                 earlier |= {(place, title): digest for title, digest in digests.items()}
         changed: dict[str, None] = {}
@@ -166,12 +170,6 @@ class Provenance:
                 detail=list(changed)[1:],
                 hint=f"{self._texts} has what the run was begun with; {_BEGIN_ANEW}",
             )
-
-    def _recorded(self) -> Sequence[_Recorded]:
-        try:
-            return [_Recorded.model_validate(boot) for boot in self._content.boots]
-        except ValidationError:
-            raise self._damaged() from None
 
     def _damaged(self) -> LabError:
         return LabError("damaged; the run cannot go on", where=str(self._file), hint=_BEGIN_ANEW)
