@@ -135,6 +135,7 @@ def run(
     cwd: Path | None = None,
     environment: Mapping[str, str | None] | None = None,
     listener: Callable[[str], None] | None = None,
+    pass_fds: Sequence[int] = (),
 ) -> Finished:
     """Run a program and all that it starts to its end, within ``time_limit`` seconds; a step of the log.
 
@@ -151,6 +152,7 @@ def run(
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
+                pass_fds=tuple(pass_fds),
                 cwd=cwd,
                 env={name: value for name, value in changed.items() if value is not None},
                 start_new_session=True,

@@ -291,8 +291,8 @@ class SharedMemory:
         Raises OSError, HostError.
         """
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        memory = f"/proc/{os.getpid()}/fd/{self.descriptor}"
-        copied = run(["cp", "--sparse=always", memory, str(target)], time_limit=_COPY_LIMIT)
+        copy = ["cp", "--sparse=always", f"/proc/self/fd/{self.descriptor}", str(target)]
+        copied = run(copy, time_limit=_COPY_LIMIT, pass_fds=[self.descriptor])
         copied.or_raise(HostError, "the guest's memory cannot be written")
 
 
