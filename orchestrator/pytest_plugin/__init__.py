@@ -11,6 +11,7 @@ Every pytest of an environment imports this file and ``fixtures``, so they impor
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -26,9 +27,13 @@ from orchestrator.pytest_plugin.session import (
     begin_attempt,
     chosen_by,
     parametrize_guests,
+    runs_guests,
     sentences,
     settings_of,
 )
+
+if TYPE_CHECKING:
+    from _pytest.terminal import TerminalReporter
 
 pytest_plugins = ["orchestrator.pytest_plugin.result_reports"]
 
@@ -45,6 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options ``--qemu...`` and the settings ``qemu_...``."""
     group = parser.getgroup("orchestrator", "tests in QEMU guests")
     group.addoption("--qemu", action="store_true", help="run the tests that boot QEMU guests")
+    group.addoption("--qemu-list", action="store_true", help="show the guests that the tests would get, and run none")
     group.addoption(
         "--qemu-update-budgets", action="store_true", help="write what was counted as the budget, instead of comparing"
     )
@@ -66,6 +72,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "qemu: a test that starts QEMU by itself, without a fixture")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Collect in this process for ``--qemu-list``: pytest-xdist's controller does not know the tests."""
+    if config.getoption("qemu_list") and hasattr(config.option, "numprocesses"):
+        config.option.numprocesses, config.option.dist, config.option.tx = 0, "no", []
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Make a test for each guest that a mark with lists describes."""
     if CHOICE in metafunc.fixturenames:
@@ -75,7 +88,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip QEMU tests without ``--qemu``; with it, refuse to begin while any mark is wrong."""
     qemu = [item for item in items if _needs_qemu(item)]
-    if not config.getoption("--qemu"):
+    if not runs_guests(config):
         for item in qemu:
             item.add_marker(pytest.mark.skip(reason=SKIPPED))
         return
@@ -111,6 +124,20 @@ def _read_marks(item: pytest.Item) -> str | None:
         return f"{item.nodeid}: mark {mark}: {error}"
     item.stash[OPTIONS], item.stash[EXPECTED] = options, (*options.allow_oops, *expected)
     return None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Show the guests instead of running tests, with ``--qemu-list``."""
+    if not session.config.getoption("qemu_list") or session.testsfailed:
+        return None
+    from orchestrator.pytest_plugin.guest_pool import guest_lines
+
+    terminal: TerminalReporter | None = session.config.pluginmanager.getplugin("terminalreporter")
+    if terminal is not None:
+        for line in guest_lines(session.items):
+            terminal.write_line(line)
+    return True
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -6,7 +6,8 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
 from pathlib import Path, PurePath
 from typing import Any, get_args
@@ -30,7 +31,7 @@ from orchestrator.guest.guest import Guest, State
 from orchestrator.guest.hub import Hub
 from orchestrator.guest.machine import ChannelKind, Machine, Timing, qemu_cpu_names
 from orchestrator.program import PROGRAM
-from orchestrator.pytest_plugin.session import NO_CHOICES, attempt, choose, merged, settings_given
+from orchestrator.pytest_plugin.session import NO_CHOICES, OPTIONS, attempt, choose, merged, settings_given
 from orchestrator.pytest_plugin.tested_guest import TestedGuest, Watch
 from orchestrator.run.guests import started, unwatched
 from orchestrator.run.machines import Hardware, check_possible, machine_for, timing_named, usual_cpu, usual_kernel
@@ -369,3 +370,45 @@ def reproducing_command(item: pytest.Item) -> str:
     words = ["pytest", "--qemu", *settings_given(item.config), item.nodeid]
     here = Path.cwd() == item.config.rootpath
     return shlex.join(words) if here else f"cd {shlex.quote(folder)} && {shlex.join(words)}"
+
+
+# Which guests would a session start? ``--qemu-list``.
+
+_HEADINGS = ("tests", "kernel", "cpu", "smp", "memory", "timing", "image", "channel", "start")
+
+
+def guest_lines(items: Sequence[pytest.Item]) -> Iterator[str]:
+    """The lines of a table: each machine, how tests get it, and their number."""
+    wanted = Counter(row for item in items if OPTIONS in item.stash for row in _rows(item))
+    rows = [_HEADINGS, *((str(count), *row) for row, count in wanted.items())]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    further = sum(OPTIONS in item.stash and "_guest_choice" not in _fixtures(item) for item in items)
+    if further:
+        yield f"{further} more tests start guests by themselves"
+
+
+def _rows(item: pytest.Item) -> Iterator[tuple[str, ...]]:
+    options = item.stash[OPTIONS]
+    hardware = (options.kernel.name, options.cpu.name, str(options.smp), f"{options.memory}M", options.timing)
+    for start in _starts(set(_fixtures(item)), fresh=options.fresh):
+        yield (*hardware, options.image or "-", options.channel, start)
+
+
+def _starts(fixtures: Set[str], *, fresh: bool) -> Iterator[str]:
+    """How a test with these fixtures gets guests. A fixture of the project's may ask for one when it runs."""
+    named = fixtures & {"guest", "shared_guest", "guest_factory", "_tests_guest"}
+    if "_guest_choice" in fixtures and not named:
+        yield "if a fixture asks"
+    if "shared_guest" in fixtures:
+        yield "shared, booted" if fresh else "shared"
+    if "guest" in fixtures or ("_tests_guest" in fixtures and "shared_guest" not in fixtures):
+        yield "booted" if fresh else "clean"
+    if "guest_factory" in fixtures:
+        yield "several, booted"
+
+
+def _fixtures(item: pytest.Item) -> Iterable[str]:
+    names: Iterable[str] = getattr(item, "fixturenames", ())
+    return names

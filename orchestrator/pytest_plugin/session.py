@@ -57,6 +57,11 @@ def attempt(item: pytest.Item) -> Attempt:
     return item.stash.setdefault(_ATTEMPT, Attempt())
 
 
+def runs_guests(config: pytest.Config) -> bool:
+    """Whether QEMU tests are run, or looked at as if they were."""
+    return bool(config.getoption("--qemu") or config.getoption("qemu_list"))
+
+
 def settings_of(config: pytest.Config) -> Mapping[str, str]:
     """The arguments of marks that the session sets: by option, else in the configuration file."""
     found = {name: config.getoption(f"qemu_{name}") or config.getini(f"qemu_{name}") for name in SETTINGS}

@@ -148,6 +148,24 @@ def test_none(): pass
 def test_lists_make_tests_and_settings_are_defaults(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_lists=LISTS)
     pytester.makeini("[pytest]\nqemu_cpu = pentium-m\nqemu_kernel = debian-686\n")
+    listed = pytester.runpytest_subprocess("--qemu-list", "--qemu-kernel=lab-i386-up", "-q", "-n", "1")
+    assert listed.ret == 0
+    listed.stdout.fnmatch_lines(
+        [
+            "tests  kernel       cpu        smp  memory  timing        image  channel  start",
+            "1      lab-i386-up  athlon     1    64M     auto          -      framed   clean",
+            "1      lab-i386-up  athlon     1    128M    auto          -      framed   clean",
+            "1      debian-686   athlon     1    64M     auto          -      framed   clean",
+            "1      debian-686   athlon     1    128M    auto          -      framed   clean",
+            "2      lab-i386-up  pentium-m  1    256M    tcg           -      framed   shared",
+            "1      lab-i386-up  pentium-m  1    256M    instructions  -      framed   booted",
+            "1      lab-i386-up  pentium-m  1    256M    auto          -      framed   shared, booted",
+            "1      lab-i386-up  pentium-m  1    256M    auto          -      framed   several, booted",
+            "1      lab-i386-up  pentium-m  1    256M    auto          -      framed   if a fixture asks",
+            "1      lab-i386-up  pentium-m  1    256M    auto          -      framed   clean",
+        ],
+        consecutive=True,
+    )
     collected = pytester.runpytest_inprocess("--collect-only", "-q")
     names = ["lab-i386-up-64M", "lab-i386-up-128M", "debian-686-64M", "debian-686-128M"]
     collected.stdout.fnmatch_lines([f"test_lists.py::test_each[[]{name}]" for name in names], consecutive=True)
