@@ -54,6 +54,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--qemu-update-budgets", action="store_true", help="write what was counted as the budget, instead of comparing"
     )
+    group.addoption(
+        "--qemu-interact-on-failure", action="store_true", help="a prompt in the guests of a test that has failed"
+    )
     group.addoption("--qemu-keep", action="store_true", help="save the state of each guest of a test that has failed")
     for name, what in SETTINGS.items():
         text = f"{what} of guests whose mark names none"
@@ -177,3 +180,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         kept.has_failed = True
         report.sections += failure_sections(kept)
     return report
+
+
+def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
+    """Give the user a prompt in the guests of a failed test, with ``--qemu-interact-on-failure``."""
+    if isinstance(node, pytest.Item) and node.config.getoption("qemu_interact_on_failure"):
+        for guest in attempt(node).guests:
+            guest.interact()

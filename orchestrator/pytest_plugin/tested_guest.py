@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import time
 from collections import deque
@@ -12,15 +13,15 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import Value
 from orchestrator.artifacts.user_modules import check_parameter_names, user_modules
 from orchestrator.deadline import Deadline
-from orchestrator.errors import GuestError, GuestExit, GuestHang, UsageError
-from orchestrator.guest.channel import COMMAND_LIMIT
+from orchestrator.errors import GuestError, GuestExit, GuestHang, HostError, UsageError
+from orchestrator.guest.channel import COMMAND_LIMIT, Stream
 from orchestrator.guest.console import REPORTS_MAX, Trouble, plain_lines, report_patterns
 from orchestrator.guest.diagnosis import taint_mask, trouble_of
 from orchestrator.guest.guest import END_OF_LOG, Guest, State
@@ -62,6 +63,12 @@ def _compiled(regex: str) -> re.Pattern[str]:
         return re.compile(regex, re.MULTILINE)
     except (re.error, TypeError) as error:
         raise UsageError(f"{regex!r} is no regular expression: {error}") from None
+
+
+_TERMINAL = Path("/dev/tty")
+"""The terminal itself: pytest has taken standard input and output."""
+
+_LINE_LIMIT = 24 * 3600.0
 
 
 @dataclass(frozen=True)
@@ -329,6 +336,38 @@ class TestedGuest(_GuestsVerbs):
         self._mark = self._seen = self.console.length()
         if self.state is State.READY and self.pid is not None:
             self._taint = taint_mask(self)
+
+    # --- a person ---------------------------------------------------------------------------------
+
+    def interact(self) -> None:
+        """Give a person a prompt on the terminal, whose lines a shell in the guest runs, until ``exit`` or Ctrl-D.
+
+        Raises HostError where there is no terminal, as in a worker of pytest-xdist.
+        """
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            raise HostError("a worker of pytest-xdist has no terminal", hint="run this test with -n 0")
+        try:
+            with _TERMINAL.open() as lines, _TERMINAL.open("w") as out:
+                self._converse(lines, out)
+        except OSError as error:
+            raise HostError(f"there is no terminal for a prompt in the guest: {error.strerror}") from None
+
+    def _converse(self, lines: TextIO, out: TextIO) -> None:
+        def show(stream: Stream, data: bytes) -> None:
+            del stream  # one terminal shows both
+            print(data.decode("utf-8", errors="replace"), end="", file=out, flush=True)
+
+        print(f"\nguest {self.console.path.stem}; its console: {self.console.path}; `exit` goes on", file=out)
+        while True:
+            print("guest# ", end="", file=out, flush=True)
+            line = lines.readline()
+            if not line or line.strip() == "exit":
+                print(file=out, flush=True)
+                return
+            try:  # each line has a shell of its own
+                self.run(["sh", "-c", line], time_limit=_LINE_LIMIT, listener=show)
+            except GuestError as error:
+                print(f"{type(error).__name__}: {error}", file=out, flush=True)
 
 
 class KernelModules:

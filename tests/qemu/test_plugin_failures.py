@@ -193,3 +193,26 @@ def test_a_workers_wrong_mark_is_a_failed_test_with_its_sentence(pytester: pytes
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*::test_wrong: mark guest: cpu: found 'pentum4'*did you mean 'pentium4'[?]"])
     assert "INTERNALERROR" not in result.stdout.str() + result.stderr.str()
+
+
+@pytest.mark.qemu
+def test_a_prompt_in_the_guest_of_a_failed_test(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # where this test itself runs in a worker
+    pytester.makepyfile(MARK + "\ndef test_it(guest):\n    guest.put(b'what it left', '/tmp/left')\n    assert False\n")
+    child = pytester.spawn_pytest("--qemu --qemu-interact-on-failure", expect_timeout=600.0)
+    child.expect_exact("guest# ")
+    child.sendline("cat /tmp/left; echo; cat /nowhere")
+    child.expect_exact("what it left")
+    child.expect_exact("No such file")
+    child.expect_exact("guest# ")
+    child.sendline("exit")
+    child.expect_exact("1 failed")
+    child.close()
+
+
+@pytest.mark.qemu
+def test_a_prompt_without_a_terminal_is_refused(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(MARK + "\ndef test_it(guest):\n    guest.interact()\n")
+    result = pytester.runpytest_subprocess("--qemu", "-n", "1")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*HostError: a worker of pytest-xdist has no terminal*", "*run this test with -n 0*"])

@@ -20,7 +20,7 @@ from .markdown import page as whole_page
 from .python_api import fields_table, method_section, methods_table, property_rows
 
 GROUPS: Mapping[str, Sequence[str]] = {
-    "Commands": ("run", "succeed", "fail", "wait_until_succeeds"),
+    "Commands": ("run", "succeed", "fail", "wait_until_succeeds", "interact"),
     "Files": ("put", "get", "make_folder"),
     "Modules": ("load", "unload"),
     "Console and kernel log": ("dmesg", "wait_for_line", "printed", "drain_console", "reports"),
