@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The output of tests as results: KTAP 1, TAP as the kernel's tests print it, and ftracetest.
+"""The output of tests as results: KTAP 1, TAP 13 and 14, and ftracetest.
 
 KTAP is described in the kernel's Documentation/dev-tools/ktap.rst. Groups of tests are nested by indentation, of
 whatever width, as KUnit does it, or by the "# " that kselftest's runner puts before a program's lines. The result that
@@ -13,6 +13,7 @@ a group belongs to comes after the group::
         not ok 2 test_kretprobe
     not ok 1 kprobes_test
 
+What stands between ``---`` and ``...``, farther in than the result above them, is YAML about that result, and data.
 KUnit's parametrised tests have no plan, and the files of its debugfs had neither version nor plan at first: that there
 is no plan is a problem only where a version line begins an output.
 """
@@ -21,9 +22,9 @@ from __future__ import annotations
 
 import io
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
 from orchestrator.ktap.results import KEPT_LINES, NAME_MAX, PROBLEMS_MAX, RESULTS_MAX, Outcome, TestResult, TestRun
 from orchestrator.plain_text import plain_text
@@ -35,7 +36,7 @@ from orchestrator.plain_text import plain_text
 #     not [    1.234567] random: crng init done
 #     ok 1 - the test
 #
-# Both pieces are marked then: a result in one of them is none to rely on.
+# The pieces are put together again, and the line is marked as cut.
 
 LINE_MAX = 4096
 LINES_MAX = 500_000
@@ -57,49 +58,82 @@ class TooManyLinesError(Exception):
     """More was printed than is looked at."""
 
 
+class Cut(Enum):
+    """What a message of the kernel's inside a line is."""
+
+    NONE = auto()
+    """The line quotes it."""
+    JOINED = auto()
+    """It was printed inside the line, whose other piece is the next line."""
+    APART = auto()
+    """It was printed behind the line, and the next one is whole."""
+
+
 @dataclass(frozen=True)
 class PrintedLine:
     """A line with its indentation. ``is_logged``: the kernel's log has it, with a prefix.
 
-    ``is_cut`` where a message of the kernel's was printed inside it, ``is_rest`` where it may be what follows one.
+    ``cut_at`` is where a message of the kernel's was printed inside the line; None where none was.
     """
 
     text: str
     is_logged: bool = False
-    is_cut: bool = False
-    is_rest: bool = False
-
-    @property
-    def is_damaged(self) -> bool:
-        return self.is_cut or self.is_rest
+    cut_at: int | None = None
 
 
-def printed_lines(text: str, counts: Callable[[str], bool]) -> Iterator[PrintedLine]:
+Judge = Callable[[str, str | None], Cut]
+"""What is a message, by the line's text before it and the next line? None: there is no next one that is a program's."""
+
+
+def printed_lines(text: str, judge: Judge) -> Iterator[PrintedLine]:
     """The lines without log prefixes and control characters. Raises TooManyLinesError.
 
-    ``counts`` says of the text before a message whether it may begin a line that is more than a remark: a remark may
-    quote a message. It is asked when all lines before have been taken.
+    ``judge`` is asked about a line when all lines before it have been taken.
     """
-    is_open = False  # the rest of a line that was cut is still to come
-    # One at a time: as a list, 16 MiB of short lines take half a gigabyte.
+    held: tuple[PrintedLine, int] | None = None  # waits for the line that follows, with the place of the message in it
+    for line in _lines(text):
+        start = 0 if line.is_logged else 1
+        if held is not None and (held[0].is_logged or not line.is_logged):
+            before, message = held[0].text[: held[1]], held[0].text[held[1] :]
+            cut = judge(before, None if line.is_logged else line.text)
+            if cut is Cut.JOINED and line.text.startswith(before) and _INSIDE.match(line.text, len(before)):
+                cut = Cut.NONE  # one more line that quotes one
+            if cut is Cut.JOINED and not line.is_logged:
+                yield PrintedLine(_PREFIX.sub("", message, count=1), is_logged=True)
+                line = PrintedLine((before + line.text)[:LINE_MAX], held[0].is_logged, cut_at=len(before))
+                start = len(before) + 1
+            else:
+                yield from _parts(held, cut)
+            held = None
+        if inside := _INSIDE.search(line.text, start):
+            held = line, inside.start()
+        else:
+            yield line
+    if held is not None:
+        yield from _parts(held, judge(held[0].text[: held[1]], None))
+
+
+def _lines(text: str) -> Iterator[PrintedLine]:
+    """One at a time: as a list, 16 MiB of short lines take half a gigabyte."""
     for number, whole in enumerate(io.StringIO(text, newline="\n")):
         if number == LINES_MAX:
             raise TooManyLinesError(f"it has more than {LINES_MAX} lines; the others were not looked at")
         line = plain_text(_CONTROL.sub("", whole.rstrip("\n")[:LINE_MAX]).rstrip())
         prefix = _PREFIX.match(line)
-        line, is_logged = line[prefix.end() if prefix else 0 :], prefix is not None
-        is_rest = is_open and not is_logged
-        inside = _INSIDE.search(line, 0 if is_logged else 1)
-        if inside is not None and (is_rest or counts(line[: inside.start()])):
-            yield PrintedLine(line[: inside.start()], is_logged, is_cut=True)
-            yield PrintedLine(_PREFIX.sub("", line[inside.start() :], count=1), is_logged=True)
-            is_open = True
-        else:
-            yield PrintedLine(line, is_logged, is_rest=is_rest)
-            is_open = is_open and is_logged
+        yield PrintedLine(line[prefix.end() :], is_logged=True) if prefix else PrintedLine(line)
 
 
-# Output in KTAP 1 and in TAP, as results.
+def _parts(held: tuple[PrintedLine, int], cut: Cut) -> Iterator[PrintedLine]:
+    """The whole line, or its text and then the message that was printed behind it."""
+    line, end = held
+    if cut is Cut.NONE:
+        yield line
+    else:
+        yield PrintedLine(line.text[:end], line.is_logged, cut_at=end)
+        yield PrintedLine(_PREFIX.sub("", line.text[end:], count=1), is_logged=True)
+
+
+# Output in KTAP 1 and in TAP 13 and 14, as results.
 
 DEPTH_MAX = 12
 """Levels of nesting; KUnit has three, kselftest's runner adds one."""
@@ -107,12 +141,16 @@ DEPTH_MAX = 12
 _VERSION = re.compile(r"(K?TAP) version (\d{1,3})")
 _PLAN = re.compile(r"1\.\.(\d{1,9})(?:\s*#\s*(.*))?")
 _RESULT = re.compile(r"(not )?ok(?=\s|$)(?:\s+(\d{1,9})(?=\s|$))?\s*(?:-(?:\s+|$))?(.*)")
-_DIRECTIVE = re.compile(r"(?:^|(?<=\s))#\s*(SKIP|TODO|XFAIL|TIMEOUT|ERROR)\S*\s*(.*)", re.IGNORECASE)
+_DIRECTIVE = re.compile(r"(?:^|(?<=[\s\0]))#\s*(SKIP|TODO|XFAIL|TIMEOUT|ERROR)\S*\s*(.*)", re.IGNORECASE)
 _DIAGNOSTIC = re.compile(r"(?:^|(?<=\s))#\s+(.*)")
 _SUBTEST = re.compile(r"#\s*Subtest(?::\s*(.*))?")
 _BAIL_OUT = re.compile(r"Bail out!\s*(.*)", re.IGNORECASE)
 _HASHES = re.compile(r"(?:# ){0,3}")
 _BEGINNINGS = ("not ok", "ok", "1..", "TAP version", "KTAP version", "Bail out!")
+_ESCAPED = re.compile(r"\\([\\#])")
+_HIDDEN = {"\\": "\0", "#": "\1"}
+"""What stands for an escaped character while a line is taken apart: no line has these."""
+
 Place = tuple[int, int]
 """Where a line's words begin: behind this many "# ", and then this many characters of indentation."""
 
@@ -129,12 +167,25 @@ class _Node:
 
 
 @dataclass
+class _Block:
+    """A block of YAML that has begun at a place: it is about a result."""
+
+    node: _Node
+    place: Place
+
+
+@dataclass
 class _Level:
-    """What stands at one place, up to a line that stands farther out. ``remark`` is the plan's."""
+    """What stands at one place, up to a line that stands farther out.
+
+    ``has_escapes`` is None where no version line says whether a backslash escapes, as it does in TAP 14. ``remark`` is
+    the plan's.
+    """
 
     place: Place
     title: str = ""
     is_versioned: bool = False
+    has_escapes: bool | None = None
     plan: int | None = None
     remark: str = ""
     nodes: list[_Node] = field(default_factory=list)
@@ -148,7 +199,7 @@ def parse_ktap(text: str) -> TestRun:
     """The tests in a program's or a kernel's output; what is wrong with it is among the problems."""
     parser = _Parser()
     try:
-        for line in printed_lines(text, parser.counts):
+        for line in printed_lines(text, parser.cut):
             if not parser.take(line):
                 break
     except TooManyLinesError as error:
@@ -163,6 +214,9 @@ class _Parser:
         self._levels = [_Level((-1, 0))]
         self._problems: list[str] = []
         self._results = 0
+        self._title: tuple[Place, str] | None = None  # of the group whose first line is still to come
+        self._block: _Block | None = None
+        self._last: _Block | None = None  # a result line that a block may follow, and its place
 
     def problem(self, sentence: str) -> None:
         if len(self._problems) < PROBLEMS_MAX:
@@ -171,39 +225,61 @@ class _Parser:
     def take(self, line: PrintedLine) -> bool:
         """Take a line; False where it is the last one that counts."""
         place, words = self._placed(line.text)
-        if line.is_cut:
+        if line.cut_at is not None:
             self.problem(f"a message of the kernel cuts the line {_bounded(words)!r}: it may be damaged")
+        if self._block is not None and self._is_data(self._block, line):
+            return True
         if bail_out := _BAIL_OUT.match(words):
-            self.problem(f"the tests were given up: {_bounded(bail_out[1]) or 'no reason is given'}")
+            self.problem(f"the tests were given up: {self._bounded(bail_out[1]) or 'no reason is given'}")
             return place[0] > 0  # behind "# " only one program has given up
-        if _VERSION.fullmatch(words):
-            self._headed(place).is_versioned = True
+        if self._title is not None and self._is_structure(line.text):
+            self._titled(*self._title, place)
+        if version := _VERSION.fullmatch(words):
+            level = self._headed(place)
+            level.is_versioned, level.has_escapes = True, version[1] == "TAP" and int(version[2]) >= 14
         elif subtest := _SUBTEST.fullmatch(words):
-            level = self._reach(place)
-            if level.title or level.plan is not None or level.nodes:  # it may follow its version line
-                level = self._new_level(place)
-            level.title = _bounded(subtest[1] or "")
+            self._reach(place)
+            self._title = place, self._bounded(subtest[1] or "")
         elif plan := _PLAN.fullmatch(words):
             self._planned(place, int(plan[1]), plan[2] or "")
         elif found := self._result_in(place, words):
             if self._results == RESULTS_MAX:
                 self.problem(f"it has more than {RESULTS_MAX} results; the others were not looked at")
                 return False
-            self._result(place, found, is_damaged=line.is_damaged)
-        elif words and len(lines := self._levels[-1].lines) < KEPT_LINES:
-            lines.append(words)
+            self._result(place, found, is_cut=line.cut_at is not None)
+        else:
+            self._other(place, words, line)
         return True
 
-    def counts(self, before: str) -> bool:
-        """Whether a line that begins so may be more than a remark; or a remark that a message has cut."""
+    def cut(self, before: str, following: str | None) -> Cut:
+        """Whether a message of the kernel's behind ``before`` has cut a line, which ``following`` goes on with.
+
+        A line that cannot be a result, a plan or the like may also quote a message: the next one is then whole.
+        """
         place, words = self._placed(before)
-        if not words:
-            return place[0] == 0  # a program below the runner of kselftest prints the kernel's log
-        is_begun = any(one.startswith(words.rstrip()) for one in _BEGINNINGS)
-        return words == "#" or is_begun or _RESULT.fullmatch(words) is not None or self._is_structure(before)
+        if self._block is not None and place >= self._block.place and (words or place > self._block.place):
+            # A block's lines may quote anything; what stands outside is seen.
+            return Cut.JOINED if words and following == "" else Cut.NONE
+        if following is None and not words:
+            return Cut.NONE
+        if words == "#" and following is not None and following.startswith(" "):
+            return Cut.JOINED
+        is_whole = following is None or following.lstrip().startswith("#") or self._is_structure(following)
+        if not is_whole:
+            return Cut.JOINED
+        if self._is_structure(before):
+            return Cut.APART
+        if place[0] and not words:
+            return Cut.NONE  # a program below the runner of kselftest prints the kernel's log
+        may_begin = _RESULT.fullmatch(words) or any(one.startswith(words.rstrip()) for one in _BEGINNINGS)
+        return Cut.JOINED if may_begin else Cut.NONE
 
     def finish(self) -> TestRun:
         """All that was taken. Groups that are still open have no result."""
+        if self._block is not None:
+            self._broken(self._block)
+        if self._title is not None:
+            self._titled(*self._title, self._title[0])
         while len(self._levels) > 1:
             self._receive(self._levels.pop())
         return TestRun(tuple(_tests(self._levels[0].nodes, "")), tuple(self._problems))
@@ -232,6 +308,38 @@ class _Parser:
             return found
         is_announced = any(one.place == place and (one.is_versioned or one.plan is not None) for one in self._levels)
         return found if is_announced else None
+
+    def _is_data(self, block: _Block, line: PrintedLine) -> bool:
+        """Take a line of an open block; False where it is none, and the block has ended."""
+        nesting, indentation = block.place
+        rest = line.text.removeprefix("# " * nesting)
+        is_inside = len(line.text) - len(rest) == 2 * nesting
+        place = len(rest) - len(rest.lstrip()) if is_inside else -1
+        words = rest.strip()
+        if words == "..." and is_inside and place <= indentation:
+            self._block = None
+            if place < indentation:
+                self._broken(block)
+        elif place < indentation and self._is_structure(line.text):
+            self._broken(block)
+            self._block = None
+            return False
+        elif place < indentation and not (line.is_logged or line.text.startswith("#") or not words):
+            self._broken(block)
+        _keep(block.node.lines, words)
+        return True
+
+    def _broken(self, block: _Block) -> None:
+        sentence = f"the block about {block.node.name} has no end where it should: the output is cut short or damaged"
+        if sentence not in self._problems:
+            self.problem(sentence)
+
+    def _bounded(self, text: str) -> str:
+        """Text that a line ends with, as it is meant."""
+        return _bounded(_shown(_hidden(text)) if self._has_escapes() else text)
+
+    def _has_escapes(self) -> bool:
+        return next((one.has_escapes for one in reversed(self._levels) if one.has_escapes is not None), False)
 
     def _reach(self, place: Place) -> _Level:
         """The level of a place, open. Those farther in have ended."""
@@ -265,18 +373,26 @@ class _Parser:
                 level.plan, level.is_versioned = None, False
         return self._new_level(place)
 
+    def _titled(self, place: Place, title: str, first: Place) -> None:
+        """Give a group its title, which stands where its ``first`` line does (KUnit), or farther out (TAP 14)."""
+        self._title = None
+        level = self._reach(max(place, first))
+        if first <= place and (level.title or level.plan is not None or level.nodes):  # it may follow its version line
+            level = self._new_level(place)
+        level.title = title
+
     def _planned(self, place: Place, count: int, remark: str) -> None:
         level = self._reach(place)
         if level.plan is not None:
             level = self._headed(place)
-        level.plan, level.remark = count, _bounded(remark)
+        level.plan, level.remark = count, self._bounded(remark)
 
-    def _result(self, place: Place, found: re.Match[str], *, is_damaged: bool) -> None:
+    def _result(self, place: Place, found: re.Match[str], *, is_cut: bool) -> None:
         level = self._reach(place)
         self._results += 1
         level.number += 1
-        node = _node(found, level.number)
-        if is_damaged:
+        node = _node(found, level.number, has_escapes=self._has_escapes())
+        if is_cut:
             node.outcome, node.reason = Outcome.FAILED, "a message of the kernel cuts its line"
         if found[2] and int(found[2]) != level.number:
             self.problem(f"{node.name}: its number is {int(found[2])}, and {level.number} was expected")
@@ -287,6 +403,16 @@ class _Parser:
         node.lines = [*node.lines, *level.lines][:KEPT_LINES]
         level.nodes.append(node)
         level.lines = []
+        self._last = _Block(node, place)
+
+    def _other(self, place: Place, words: str, line: PrintedLine) -> None:
+        if self._last is not None and words == "---" and self._last.place[0] == place[0] and self._last.place < place:
+            self._block = _Block(self._last.node, place)
+            _keep(self._last.node.lines, words)
+        else:
+            _keep(self._levels[-1].lines, words)
+        if words and not words.startswith("#") and not line.is_logged:
+            self._last = None
 
     def _receive(self, ended: _Level) -> None:
         """Take what has ended into the level that is open: as a group, or, outermost, as results of their own."""
@@ -318,8 +444,8 @@ class _Parser:
         level.group = None
 
 
-def _node(found: re.Match[str], number: int) -> _Node:
-    text, is_ok, reason = found[3], not found[1], ""
+def _node(found: re.Match[str], number: int, *, has_escapes: bool) -> _Node:
+    text, is_ok, reason = _hidden(found[3]) if has_escapes else found[3], not found[1], ""
     outcome = Outcome.PASSED if is_ok else Outcome.FAILED
     if directive := _DIRECTIVE.search(text):
         word, reason = directive[1].upper(), directive[2]
@@ -332,7 +458,23 @@ def _node(found: re.Match[str], number: int) -> _Node:
         text = text[: directive.start()]
     elif diagnostic := _DIAGNOSTIC.search(text):
         text, reason = text[: diagnostic.start()], diagnostic[1]
-    return _Node(_bounded(text) or f"test {found[2] or number}", outcome, _bounded(reason))
+    return _Node(_bounded(_shown(text)) or f"test {found[2] or number}", outcome, _bounded(_shown(reason)))
+
+
+def _hidden(text: str) -> str:
+    """Text whose escaped characters mean nothing."""
+    return _ESCAPED.sub(lambda found: _HIDDEN[found[1]], text)
+
+
+def _shown(text: str) -> str:
+    for character, hidden in _HIDDEN.items():
+        text = text.replace(hidden, character)
+    return text
+
+
+def _keep(lines: list[str], words: str) -> None:
+    if words and len(lines) < KEPT_LINES:
+        lines.append(words)
 
 
 def _tests(nodes: Sequence[_Node], path: str) -> Iterator[TestResult]:
@@ -370,15 +512,24 @@ _COUNT = re.compile(r"# of (\w{1,20})(?:\(test bug\))?:\s*(\d{1,6})")
 _FIRST = re.compile(r"(?:.*\t)?\[.*|# of .*|\t")
 """What a line of the script's own may begin with, its title apart; all else is a test's output."""
 
-# As the script's own KTAP output has them: what is indeterminate is not ok. Before it the word that it counts them by.
+# As the script's own KTAP output has them: what is indeterminate is not ok.
 _OUTCOMES = {
-    "PASS": ("passed", Outcome.PASSED),
-    "FAIL": ("failed", Outcome.FAILED),
-    "UNRESOLVED": ("unresolved", Outcome.FAILED),
-    "UNTESTED": ("untested", Outcome.SKIPPED),
-    "UNSUPPORTED": ("unsupported", Outcome.SKIPPED),
-    "XFAIL": ("xfailed", Outcome.XFAILED),
-    "UNDEFINED": ("undefined", Outcome.FAILED),
+    "PASS": Outcome.PASSED,
+    "FAIL": Outcome.FAILED,
+    "UNRESOLVED": Outcome.FAILED,
+    "UNTESTED": Outcome.SKIPPED,
+    "UNSUPPORTED": Outcome.SKIPPED,
+    "XFAIL": Outcome.XFAILED,
+    "UNDEFINED": Outcome.FAILED,
+}
+_COUNTED = {
+    "passed": "PASS",
+    "failed": "FAIL",
+    "unresolved": "UNRESOLVED",
+    "untested": "UNTESTED",
+    "unsupported": "UNSUPPORTED",
+    "xfailed": "XFAIL",
+    "undefined": "UNDEFINED",
 }
 
 
@@ -387,25 +538,18 @@ class _Test:
     number: int
     name: str
     word: str = ""
-    is_damaged: bool = False
+    is_cut: bool = False
     lines: list[str] = field(default_factory=list)
 
-    def add(self, line: str, *, is_damaged: bool) -> None:
-        self.is_damaged |= is_damaged
-        ending = None if self.word else _ENDING.fullmatch(line)
-        if ending:
-            self.word, line = ending[2], ending[1]
-        if line and len(self.lines) < KEPT_LINES:
-            self.lines.append(line)
-
     def result(self) -> TestResult:
-        outcome, reason = Outcome.FAILED, "it has no result: the output is cut short, or a line is lost"
-        if self.word and self.is_damaged:
+        if not self.word:
+            reason = "it has no result: the output is cut short, or a line is lost"
+            return TestResult(self.name, Outcome.FAILED, reason, tuple(self.lines))
+        if self.is_cut:
             reason = "a message of the kernel cuts its line"
-        elif self.word:
-            outcome = _OUTCOMES[self.word][1]
-            reason = "" if self.word in {"PASS", "FAIL", "XFAIL"} else self.word.lower()
-        return TestResult(self.name, outcome, reason, tuple(self.lines))
+            return TestResult(self.name, Outcome.FAILED, reason, tuple(self.lines))
+        reason = "" if self.word in {"PASS", "FAIL", "XFAIL"} else self.word.lower()
+        return TestResult(self.name, _OUTCOMES[self.word], reason, tuple(self.lines))
 
 
 def parse_ftracetest(text: str) -> TestRun:
@@ -415,23 +559,25 @@ def parse_ftracetest(text: str) -> TestRun:
     counts: dict[str, int] = {}
     is_titled = False
     try:
-        for printed in printed_lines(text, _counts):
-            line, last = printed.text, tests[-1].number if tests else 0
-            begun, is_damaged = _BEGINNING.fullmatch(line), _is_damaged(printed)
-            if is_damaged and len(problems) < PROBLEMS_MAX:
+        for printed in printed_lines(text, _cut):
+            line, is_cut = printed.text, _is_damaged(printed)
+            if is_cut and len(problems) < PROBLEMS_MAX:
                 problems.append(f"a message of the kernel cuts the line {line[:NAME_MAX]!r}: it may be damaged")
+            last = tests[-1].number if tests else 0
             if line == _TITLE:
                 is_titled = True
-            elif begun and int(begun[1]) > last:
+            elif (begun := _BEGINNING.fullmatch(line)) and int(begun[1]) > last:
                 if len(tests) == RESULTS_MAX:
                     problems.append(f"it has more than {RESULTS_MAX} results; the others were not looked at")
                     break
-                tests.append(_begun(begun, is_damaged=is_damaged))
-                problems += _missing(last, tests[-1].number)
+                problems += _lost(last, int(begun[1]))
+                tests.append(_begun(begun))
+                tests[-1].is_cut = is_cut
             elif counted := _COUNT.fullmatch(line):
                 counts[counted[1]] = int(counted[2])
             elif tests:
-                tests[-1].add(line, is_damaged=is_damaged)
+                _add(tests[-1], line)
+                tests[-1].is_cut |= is_cut
     except TooManyLinesError as error:
         problems.append(str(error))
     if not is_titled:
@@ -439,35 +585,46 @@ def parse_ftracetest(text: str) -> TestRun:
     return TestRun(tuple(test.result() for test in tests), (*problems, *_miscounted(tests, counts)))
 
 
-def _missing(last: int, number: int) -> list[str]:
-    return [f"the lines of tests {last + 1} to {number - 1} are missing"] if number > last + 1 else []
-
-
-def _miscounted(tests: Sequence[_Test], counts: Mapping[str, int]) -> list[str]:
-    if "passed" not in counts:
-        return ["it ends before the script counts its results: it is cut short"]
-    found = Counter(_OUTCOMES[test.word][0] for test in tests if test.word)
-    return [
-        f"the script counts {counts[name]} {name}, and {found[name]} such results were printed"
-        for name, _ in _OUTCOMES.values()
-        if counts.get(name, found[name]) != found[name]
-    ]
+def _cut(before: str, following: str | None) -> Cut:
+    """Whether a message behind ``before`` has cut a line of the script's, which ``following`` goes on with."""
+    is_own = _FIRST.fullmatch(before) or any(one.startswith(before.rstrip()) for one in (_TITLE, "# of "))
+    if not is_own:
+        return Cut.NONE
+    if following is None or following == _TITLE or _BEGINNING.fullmatch(following) or _COUNT.fullmatch(following):
+        return Cut.APART
+    return Cut.JOINED
 
 
 def _is_damaged(line: PrintedLine) -> bool:
-    """Whether a message has cut a line, other than where the script waits: between a test's description and result."""
-    if line.is_cut:
-        return _BEGINNING.fullmatch(line.text) is None or _ENDING.fullmatch(line.text) is not None
-    return line.is_rest and not line.text.startswith("\t[")
+    """Whether a line is cut, other than where the script waits for a test: between its description and its result."""
+    return line.cut_at is not None and not line.text.startswith("\t[", line.cut_at)
 
 
-def _counts(before: str) -> bool:
-    """Whether a line that begins so is the script's own, and no output of a test."""
-    return _FIRST.fullmatch(before) is not None or any(one.startswith(before.rstrip()) for one in (_TITLE, "# of "))
-
-
-def _begun(found: re.Match[str], *, is_damaged: bool) -> _Test:
+def _begun(found: re.Match[str]) -> _Test:
     ending = _ENDING.fullmatch(found[3])
     description = (ending[1] if ending else found[3]).strip()
     name = f"{description or f'test {found[1]}'}{' (instance)' if found[2] else ''}"
-    return _Test(int(found[1]), name[:NAME_MAX], ending[2] if ending else "", is_damaged)
+    return _Test(int(found[1]), name[:NAME_MAX], ending[2] if ending else "")
+
+
+def _add(test: _Test, line: str) -> None:
+    ending = None if test.word else _ENDING.fullmatch(line)
+    if ending:
+        test.word, line = ending[2], ending[1]
+    if line and len(test.lines) < KEPT_LINES:
+        test.lines.append(line)
+
+
+def _lost(last: int, number: int) -> list[str]:
+    return [f"the lines of tests {last + 1} to {number - 1} are missing"] if number > last + 1 else []
+
+
+def _miscounted(tests: list[_Test], counts: dict[str, int]) -> list[str]:
+    if "passed" not in counts:
+        return ["it ends before the script counts its results: it is cut short"]
+    wrong = []
+    for name, word in _COUNTED.items():
+        found = sum(1 for test in tests if test.word == word)
+        if counts.get(name, found) != found:
+            wrong.append(f"the script counts {counts[name]} {name}, and {found} such results were printed")
+    return wrong
