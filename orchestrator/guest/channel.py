@@ -195,25 +195,6 @@ def blocks(content: bytes | Path, size: int) -> Generator[bytes, None, None]:
             yield content[start : start + size]
 
 
-def read_by_command(channel: Channel, source: str, time_limit: float, largest: int) -> bytes:
-    """A file of a guest that ``cat`` reads there; see ``Channel.get``."""
-    guest_path(source)
-    printed = {stream: bytearray() for stream in Stream}
-
-    def listener(stream: Stream, data: bytes) -> None:
-        printed[stream] += data
-        if len(printed[stream]) > largest:
-            raise TooMuchOutput(f"cannot read {source}: it has more than {largest} bytes")
-
-    try:
-        result = channel.run(["env", "LC_ALL=C", "cat", source], time_limit=time_limit, listener=listener)
-    except CommandTimeout:
-        raise GuestHang("the guest gave no answer in time") from None
-    if result.status != 0:
-        raise GuestError(f"cannot read {source}: {complaint(bytes(printed[Stream.STDERR]))}")
-    return bytes(printed[Stream.STDOUT])
-
-
 def complaint(printed: bytes) -> str:
     """The reason, for a sentence of ours, from what a program in the guest printed about its failure."""
     lines = plain_lines(printed[:_QUOTED_BYTES])

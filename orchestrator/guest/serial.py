@@ -25,7 +25,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from orchestrator.deadline import Deadline
-from orchestrator.errors import GuestConnectionLost, GuestError, GuestHang
+from orchestrator.errors import CommandTimeout, GuestConnectionLost, GuestError, GuestHang
 from orchestrator.guest.channel import (
     KILL_LIMIT,
     OUTPUT_MAX,
@@ -34,12 +34,12 @@ from orchestrator.guest.channel import (
     MarkedCommand,
     Output,
     Stream,
+    TooMuchOutput,
     blocks,
     check_command,
     complaint,
     guest_path,
     killed_when_late,
-    read_by_command,
 )
 from orchestrator.guest.console import plain_lines
 from orchestrator.paths import data_dir
@@ -321,7 +321,22 @@ class SerialChannel:
 
     def get(self, source: str, *, time_limit: float, largest: int = OUTPUT_MAX) -> bytes:
         """Read a file of the guest whole; see ``Channel.get``."""
-        return read_by_command(self, source, time_limit, largest)
+        guest_path(source)
+        content, errors = bytearray(), bytearray()
+
+        def listener(stream: Stream, data: bytes) -> None:
+            kept = content if stream is Stream.STDOUT else errors
+            kept += data
+            if len(content) > largest:
+                raise TooMuchOutput(f"cannot read {source}: it has more than {largest} bytes")
+
+        try:
+            result = self.run(["env", "LC_ALL=C", "cat", source], time_limit=time_limit, listener=listener)
+        except CommandTimeout:
+            raise GuestHang("the guest gave no answer in time") from None
+        if result.status != 0:
+            raise GuestError(f"cannot read {source}: {complaint(bytes(errors))}")
+        return bytes(content)
 
     def close(self) -> None:
         """Restore the console as it was, where that is possible, and close it."""

@@ -1,29 +1,31 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The channel to a guest's own sshd, for guests with a distribution on a disk: commands and files, as root.
+"""The channel to a guest's own sshd, for guests with a distribution on a disk: commands and SFTP, as root.
 
-A command is a script on the standard input of a shell (see ``MarkedCommand``), so its line may be as long as any
-channel's. One that has to end early is killed through a second session.
+A command is a script on the standard input of a shell (see ``marked``), so its line may be as long as any channel's.
+One that has to end early is killed through a second session.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import select
-import shlex
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import paramiko
 from paramiko.common import MSG_CHANNEL_DATA, MSG_CHANNEL_EXTENDED_DATA
 from paramiko.packet import Packetizer
+from paramiko.sftp import CMD_ATTRS, CMD_HANDLE
 
 from orchestrator.deadline import Deadline
-from orchestrator.errors import GuestConnectionLost, GuestError, GuestHang
+from orchestrator.errors import CommandTimeout, GuestConnectionLost, GuestError, GuestHang
 from orchestrator.guest.channel import (
     KILL_LIMIT,
     OUTPUT_MAX,
@@ -38,20 +40,31 @@ from orchestrator.guest.channel import (
     guest_path,
     guest_script,
     killed_when_late,
-    read_by_command,
 )
 from orchestrator.plain_text import cut, plain_line
 
-# Bounds for what a guest's sshd announces or sends unasked.
+# Bounds for what a guest's sshd, and its server of files, announce or send unasked.
 #
-# paramiko 5.1 reads as many bytes as a packet's length says, up to 4 GiB and before anybody has logged in, and keeps
-# whatever a session sends beyond its window. An honest server is far below each of these limits.
+# paramiko 5.1 reads as many bytes as a packet's length says, up to 4 GiB and before anybody has logged in, keeps
+# whatever a session sends beyond its window, and reads as many attributes of a file as a count says. An honest server
+# is far below each of these limits.
 
 _PACKET_MAX = 256 << 10
 """Bytes of an SSH packet; OpenSSH takes and sends no larger ones (PACKET_MAX_SIZE of packet.c)."""
 
 _GREETING_MAX = 64 << 10
 """Bytes before and of the line with the protocol's version, which has 255 (RFC 4253, section 4.2)."""
+
+_FILES_PACKET_MAX = 64 << 10
+"""Bytes of a reply about files: we ask for 32 KiB at a time, and for no lists."""
+
+_HANDLE_MAX = 256
+"""Bytes of a file's handle (draft-ietf-secsh-filexfer-02, section 6.3)."""
+
+_EXTENDED = 1 << 31
+"""The flag of attributes that are followed by a count of further ones (section 5 there); OpenSSH's server has none."""
+
+_WORD = struct.Struct(">I")
 
 
 class BoundedPacketizer(Packetizer):
@@ -89,6 +102,25 @@ class BoundedTransport(paramiko.Transport):
     }
 
 
+class BoundedFiles(paramiko.SFTPClient):
+    """A client of files that believes no length, and no count."""
+
+    def _read_packet(self) -> tuple[int, bytes]:
+        """The kind of the next reply, and its content. Raises SFTPError for what no honest server sends."""
+        (size,) = _WORD.unpack(self._read_all(_WORD.size))  # type: ignore[attr-defined]
+        if not _WORD.size < size <= _FILES_PACKET_MAX:  # the kind, and the request's number or the version
+            raise paramiko.SFTPError(f"it announces {size} bytes")
+        content: bytes = self._read_all(size)  # type: ignore[attr-defined]
+        kind, words = content[0], content[1:]
+        # Behind the request's number stand a handle's length, or the flags of attributes.
+        second = _WORD.unpack_from(words, _WORD.size)[0] if len(words) >= 2 * _WORD.size else 0
+        if kind == CMD_HANDLE and second > _HANDLE_MAX:
+            raise paramiko.SFTPError(f"it has a handle of {second} bytes")
+        if kind == CMD_ATTRS and second & _EXTENDED:
+            raise paramiko.SFTPError("it counts attributes that were not asked for")
+        return kind, words
+
+
 def _feed(session: paramiko.Channel, feed: Any, message: paramiko.Message) -> None:
     """Keep what a session sends, unless it has sent more than its window before."""
     if len(session.in_buffer) + len(session.in_stderr_buffer) > session.in_window_size:
@@ -116,7 +148,7 @@ _WITH_TABLES, _WITH_VECTORS = ("aes128-cbc", "aes128-ctr"), ("aes128-ctr", "aes1
 _MACS = ("hmac-sha1", "hmac-sha2-256")
 """Cheapest for an emulated CPU first, with SSSE3 and without. The packets never leave the host."""
 
-_FAILURES = (paramiko.SSHException, EOFError, OSError, ValueError)
+_FAILURES = (paramiko.SSHException, paramiko.SFTPError, EOFError, OSError, ValueError)
 
 # Its log repeats, with tracebacks, what is raised anyway.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL + 1)
@@ -170,7 +202,7 @@ class Connection:
     def bounded(self, deadline: Deadline, session: paramiko.Channel | None = None) -> Iterator[None]:
         """Whatever waits in here ends at the deadline, with GuestHang. Raises GuestConnectionLost when it broke.
 
-        A plain OSError is let through: that of a file of the host.
+        A plain OSError is let through: that is what the guest's SFTP refuses with.
         """
         # Some of paramiko's calls wait without a limit. To end them the session is closed, and the connection where the
         # message that closes the session cannot be sent.
@@ -224,6 +256,8 @@ class Connection:
     def _broken(self, error: Exception, deadline: Deadline) -> GuestError:
         if isinstance(error, paramiko.ChannelException):
             return GuestError(f"the guest's sshd opens no session ({_said(error.text).lower()})")
+        if isinstance(error, paramiko.SFTPError):
+            return GuestConnectionLost(f"the guest's server of files is not to be understood: {_said(error)}")
         if deadline.left():
             self._transport.join(_NOTICING_LIMIT)
         elif self._transport.is_active():
@@ -233,7 +267,7 @@ class Connection:
 
 def connect(
     port: int, host_key: paramiko.PKey, client_key: paramiko.PKey, deadline: Deadline, *, ssse3: bool = False
-) -> SshChannel:
+) -> Connection:
     """Connect to the loopback port that leads to the guest's sshd, as soon as that is there.
 
     ``ssse3``: whether the guest's CPU has SSSE3, with which OpenSSL computes AES quickly in another mode.
@@ -245,7 +279,7 @@ def connect(
     while (left := deadline.left()) > 0:
         began = time.monotonic()
         try:
-            return SshChannel(_attempt(port, host_key, client_key, min(left, patience), ssse3=ssse3))
+            return _attempt(port, host_key, client_key, min(left, patience), ssse3=ssse3)
         except _FAILURES as error:
             problem = error
         time.sleep(_RETRY_INTERVAL)
@@ -328,17 +362,9 @@ def _silence() -> GuestHang:
 
 _SHELL = "exec /bin/sh"
 _READ_SIZE = 1 << 18
-_BLOCK = 1 << 16
-_QUOTED_BYTES = 4096
-
-_WRITE = """
-umask 077
-chmod "$2" "$1" 2>/dev/null
-dd "of=$1" bs=64k iflag=fullblock status=none || exit
-chmod "$2" "$1" 2>/dev/null
-:
-"""
-"""Writes a file: a small one at once, as the kernel's own files have to be, which also keep their modes."""
+_BLOCK = paramiko.SFTPFile.MAX_REQUEST_SIZE
+_UNANSWERED = 8
+"""Blocks in flight: sshd moves all data that waits for its disk each time that more arrives."""
 
 
 class SshChannel:
@@ -346,6 +372,13 @@ class SshChannel:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+
+    @classmethod
+    def connect(
+        cls, port: int, host_key: paramiko.PKey, client_key: paramiko.PKey, deadline: Deadline, *, ssse3: bool = False
+    ) -> Self:
+        """Connect to a loopback port, retrying until sshd is there; see ``ssh_connection.connect``."""
+        return cls(connect(port, host_key, client_key, deadline, ssse3=ssse3))
 
     def run(
         self, argv: Sequence[str], *, time_limit: float, directory: str = "/", listener: Listener | None = None
@@ -362,32 +395,48 @@ class SshChannel:
 
     def put(self, content: bytes | Path, target: str, *, mode: int, time_limit: float) -> None:
         """Write a file in the guest; see ``Channel.put``."""
-        guest_path(target)
-        deadline, errors = Deadline(time_limit), b""
-        command = shlex.join(["env", "LC_ALL=C", "sh", "-c", _WRITE, "sh", target, f"{mode:o}"])
+        path, deadline = guest_path(target), Deadline(time_limit)
+        probe = ["dd", "if=/dev/zero", f"of={target}", "bs=1", "count=1", "conv=notrunc", "oflag=append", "status=none"]
         with contextlib.closing(blocks(content, _BLOCK)) as rest:
             block = next(rest, b"")  # a file of the host that cannot be read is known before anything is sent
-            with self._connection.session(deadline) as session, self._connection.bounded(deadline, session):
-                session.exec_command(command.encode("utf-8", "surrogateescape"))
-                try:
-                    while block:
-                        session.sendall(block)
-                        block = next(rest, b"")
-                    session.shutdown_write()
-                except OSError:
-                    if not session.exit_status_ready():  # else it has ended before, for a reason that it says
-                        raise
-                status = session.recv_exit_status()
-                if status < 0:
-                    raise EOFError
-                while status and len(errors) < _QUOTED_BYTES and (said := session.recv_stderr(_QUOTED_BYTES)):
-                    errors += said
-        if status:
-            raise GuestError(f"cannot write {target}: {complaint(errors)}")
+            with self._files(deadline, f"cannot write {target}", probe) as (files, step):
+                with step():
+                    file = files.open(path, "wb")
+                    with contextlib.suppress(OSError):  # the kernel's own files keep theirs
+                        file.chmod(mode)
+                number = 0
+                while block:
+                    following, number = next(rest, b""), number + 1
+                    # A block that is not pipelined waits for the answers to all before it, which closing would not.
+                    file.set_pipelined(bool(following) and number % _UNANSWERED != 0)
+                    with step():
+                        file.write(block)
+                    block = following
+                with step():
+                    file.close()
 
     def get(self, source: str, *, time_limit: float, largest: int = OUTPUT_MAX) -> bytes:
         """Read a file of the guest whole; see ``Channel.get``."""
-        return read_by_command(self, source, time_limit, largest)
+        path, deadline = guest_path(source), Deadline(time_limit)
+        content = bytearray()
+        probe = ["dd", f"if={source}", "of=/dev/null", "bs=1", "count=1", "status=none"]
+        with self._files(deadline, f"cannot read {source}", probe) as (files, step):
+            with step():
+                file = files.open(path, "rb")
+                size = file.stat().st_size or 0
+            if size <= largest:
+                with step():
+                    file.prefetch(size)
+                block = b"."
+                # Many files of procfs and sysfs have a size of 0 or of a page, whatever is in them.
+                while block and size <= largest:
+                    with step():
+                        block = file.read(_BLOCK)
+                    content += block
+                    size = max(size, len(content))
+        if size > largest:
+            raise GuestError(f"cannot read {source}: it has more than {largest} bytes")
+        return bytes(content)
 
     def close(self) -> None:
         """Close the connection; the guest runs on."""
@@ -436,3 +485,33 @@ class SshChannel:
         ):
             while killer.recv(_READ_SIZE):
                 pass
+
+    @contextlib.contextmanager
+    def _files(
+        self, deadline: Deadline, failure: str, probe: Sequence[str]
+    ) -> Iterator[tuple[paramiko.SFTPClient, Callable[[], contextlib.AbstractContextManager[None]]]]:
+        """SFTP on a session of its own, and what each step of its use is done in.
+
+        Raises GuestError with the guest's reason. SFTP has codes for few of them: for others the program ``probe`` is
+        run, which fails with the same reason.
+        """
+        with self._connection.session(deadline) as session:
+
+            @contextlib.contextmanager
+            def step() -> Iterator[None]:
+                try:
+                    with self._connection.bounded(deadline, session):
+                        yield
+                except OSError as error:
+                    reason = self._reason(probe) if error.errno is None else os.strerror(error.errno).lower()
+                    raise GuestError(f"{failure}: {reason}") from None
+
+            with self._connection.bounded(deadline, session):
+                session.invoke_subsystem("sftp")
+                files = BoundedFiles(session)
+            yield files, step
+
+    def _reason(self, probe: Sequence[str]) -> str:
+        with contextlib.suppress(CommandTimeout):
+            return complaint(self.run(["env", "LC_ALL=C", *probe], time_limit=KILL_LIMIT).stderr)
+        return "the guest does not say why"

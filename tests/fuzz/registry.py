@@ -17,6 +17,7 @@ _TARGETS = (
     Target("serial-replies", "channels"),
     Target("marked-output", "channels"),
     Target("ssh-greeting", "sshd", nightly=_SLOW),
+    Target("sftp-replies", "sshd", nightly=_SLOW),
     Target("console", "guest_console"),
     Target("kernel-reports", "guest_console", longest=1 << 16),
     Target("ktap", "guest_console"),

@@ -15,6 +15,7 @@ from orchestrator.errors import GuestError, GuestHang
 from orchestrator.guest import ssh
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.guest_files import new_private_key, read_private_key
+from orchestrator.guest.ssh import SshChannel
 
 PATIENCE = 600.0
 """Host seconds."""
@@ -38,7 +39,7 @@ def test_another_host_key_is_refused(shared_guest: Guest) -> None:
     other, client = (read_private_key(new_private_key()) for _ in range(2))
     # An attempt that is made again ends at the deadline, with another error.
     with pytest.raises(GuestError, match=r"who answers on port .* is not the guest: its host key is SHA") as refused:
-        ssh.connect(port_of(shared_guest), other, client, Deadline(PATIENCE))
+        SshChannel.connect(port_of(shared_guest), other, client, Deadline(PATIENCE))
     assert other.fingerprint in refused.value.what
 
 
@@ -47,7 +48,7 @@ def test_a_key_that_the_guest_does_not_know_is_refused(shared_guest: Guest) -> N
     assert shared_guest._files.keys is not None
     host_key, stranger = shared_guest._files.keys.host, read_private_key(new_private_key())
     with pytest.raises(GuestError, match="the guest's sshd refuses our key for root"):
-        ssh.connect(port_of(shared_guest), host_key, stranger, Deadline(PATIENCE))
+        SshChannel.connect(port_of(shared_guest), host_key, stranger, Deadline(PATIENCE))
 
 
 def test_without_an_sshd_it_is_tried_until_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,6 +58,6 @@ def test_without_an_sshd_it_is_tried_until_the_deadline(monkeypatch: pytest.Monk
     for module in (deadline, ssh):
         monkeypatch.setattr(module, "time", times)
     with pytest.raises(GuestHang, match="the guest's sshd does not answer"):
-        ssh.connect(1, key, key, Deadline(20))
+        SshChannel.connect(1, key, key, Deadline(20))
     assert next(clock) > 20
     assert len(pauses) > 1

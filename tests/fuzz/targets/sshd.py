@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What an sshd in the guest answers: the first bytes of a connection."""
+"""What an sshd in the guest answers: the first bytes of a connection, and its SFTP."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ import queue
 import socket
 import threading
 from functools import cache
+from typing import Any, cast
 
 import paramiko
 
 from orchestrator.guest import ssh
+from orchestrator.guest.ssh import SshChannel
 
 _LIMIT = 60.0
 """Seconds of the host's time for an answer. None of them is waited for: behind an input its end is closed."""
+
+_LARGEST = 100_000
+"""Bytes of the file that is asked for."""
 
 
 class _Greeting:
@@ -56,3 +61,69 @@ def read_ssh_greeting(data: bytes) -> None:
     for thread in threading.enumerate():
         if isinstance(thread, threading.Timer):
             thread.cancel()
+
+
+class _Session:
+    """A session that answers an input, whatever is sent."""
+
+    closed = False
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def recv(self, size: int) -> bytes:
+        """The next bytes of the input."""
+        piece, self._data = self._data[:size], self._data[size:]
+        return piece
+
+    def get_name(self) -> str:
+        """For paramiko's log."""
+        return "session"
+
+    def send(self, data: bytes) -> int:
+        """Nobody reads it."""
+        return len(data)
+
+    def invoke_subsystem(self, name: str) -> None:
+        """Any is there."""
+
+    def exec_command(self, command: str) -> None:
+        """There is no shell."""
+        raise paramiko.SSHException("no shell")
+
+    def settimeout(self, seconds: float) -> None:
+        """Nothing is waited for."""
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+class _Transport:
+    """A connection whose sessions answer an input."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def open_session(self, **limits: Any) -> _Session:
+        """A new one."""
+        return _Session(self._data)
+
+    def is_active(self) -> bool:
+        """It never breaks."""
+        return True
+
+    def join(self, seconds: float) -> None:
+        """Nothing is waited for."""
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+def read_sftp_replies(data: bytes) -> None:
+    """Replies to the requests that read a file, or write one where the input's first byte is odd."""
+    transport = cast(paramiko.Transport, _Transport(data[1:]))
+    channel = SshChannel(ssh.Connection(cast(paramiko.SSHClient, None), transport))
+    if data and data[0] % 2:
+        channel.put(b"content", "/tmp/file", mode=0o644, time_limit=_LIMIT)
+    else:
+        channel.get("/tmp/file", time_limit=_LIMIT, largest=_LARGEST)

@@ -13,10 +13,11 @@ from typing import Any
 import paramiko
 import pytest
 from paramiko.common import AUTH_SUCCESSFUL, OPEN_SUCCEEDED, cMSG_CHANNEL_DATA
+from paramiko.sftp import CMD_ATTRS, CMD_DATA, CMD_HANDLE, CMD_STATUS, CMD_VERSION
 
 from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestConnectionLost, GuestError, GuestHang
-from orchestrator.guest.ssh import BoundedPacketizer, SshChannel, connect
+from orchestrator.guest.ssh import BoundedPacketizer, SshChannel
 
 KEY = paramiko.ECDSAKey.generate()
 LIMIT = 600.0
@@ -41,6 +42,12 @@ class _Server(paramiko.ServerInterface):
         return AUTH_SUCCESSFUL
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
+        return self._begin(channel)
+
+    def check_channel_subsystem_request(self, channel: paramiko.Channel, name: str) -> bool:
+        return self._begin(channel)
+
+    def _begin(self, channel: paramiko.Channel) -> bool:
         def work() -> None:
             with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
                 self._serve(channel)
@@ -62,27 +69,77 @@ def sshd(serve: Serve) -> Iterator[SshChannel]:
                 transport.start_server(server=_Server(serve))
 
         threading.Thread(target=accept, daemon=True).start()
-        channel = connect(listening.getsockname()[1], KEY, KEY, Deadline(LIMIT))
+        channel = SshChannel.connect(listening.getsockname()[1], KEY, KEY, Deadline(LIMIT))
         with contextlib.closing(channel):
             yield channel
 
 
-def test_a_session_that_tells_no_status_is_lost() -> None:
-    with sshd(lambda session: session.close()) as channel, pytest.raises(GuestConnectionLost, match="broke"):
-        channel.put(b"", "/tmp/file", mode=0o600, time_limit=LIMIT)
+def packet(kind: int, content: bytes) -> bytes:
+    return struct.pack(">IB", len(content) + 1, kind) + content
 
 
-def test_what_a_command_says_without_end_is_not_kept() -> None:
+def files(*replies: bytes) -> Serve:
+    """A server of files with these replies to the first requests, and zeros without end behind them."""
+
     def serve(session: paramiko.Channel) -> None:
-        session.send_exit_status(1)
-        for _ in range(1000):
-            session.sendall_stderr(b"no reason " * 1000)
+        for number, reply in enumerate((packet(CMD_VERSION, b"\0\0\0\3"), *replies)):
+            size = struct.unpack(">I", _exactly(session, 4))[0]
+            request = _exactly(session, size)[1:5]
+            session.sendall(reply if number == 0 else reply.replace(b"NNNN", request))
+        while True:
+            session.sendall(bytes(32768))
 
-    with (
-        sshd(serve) as channel,
-        pytest.raises(GuestError, match=r"/tmp/file: the guest does not say why$"),
-    ):
-        channel.put(b"", "/tmp/file", mode=0o600, time_limit=LIMIT)
+    return serve
+
+
+def _exactly(session: paramiko.Channel, size: int) -> bytes:
+    content = b""
+    while len(content) < size:
+        piece = session.recv(size - len(content))
+        if not piece:
+            raise EOFError
+        content += piece
+    return content
+
+
+HANDLE = packet(CMD_HANDLE, b"NNNN" + struct.pack(">I", 4) + b"file")
+SIZE_10 = packet(CMD_ATTRS, b"NNNN" + struct.pack(">IQ", 1, 10))
+
+
+@pytest.mark.parametrize(
+    ("replies", "complaint"),
+    [
+        ([b"\xff\xff\xff\xff"], "announces 4294967295 bytes"),
+        ([b"\0\xff\xff\xff"], "announces 16777215 bytes"),
+        ([struct.pack(">I", 65537)], "announces 65537 bytes"),
+        ([b"\0\0\0\0"], "announces 0 bytes"),
+        ([packet(CMD_HANDLE, b"\0\0")], "announces 3 bytes"),
+        ([packet(CMD_HANDLE, b"NNNN" + struct.pack(">I", 257) + bytes(257))], "a handle of 257 bytes"),
+        (
+            [HANDLE, packet(CMD_ATTRS, b"NNNN" + struct.pack(">II", 1 << 31, 0xFFFFFFFF))],
+            "counts attributes that were not asked for",
+        ),
+        ([HANDLE, SIZE_10, b"\xff\xff\xff\xff"], "announces 4294967295 bytes"),
+    ],
+)
+def test_a_server_of_files_that_announces_too_much_is_refused(replies: list[bytes], complaint: str) -> None:
+    with sshd(files(*replies)) as channel, pytest.raises(GuestConnectionLost, match=complaint):
+        channel.get("/etc/passwd", time_limit=LIMIT)
+
+
+def test_a_server_of_files_that_announces_what_it_has_is_read() -> None:
+    data = packet(CMD_DATA, b"NNNN" + struct.pack(">I", 10) + b"0123456789")
+    end = packet(CMD_STATUS, b"NNNN" + struct.pack(">III", 1, 0, 0))
+    with sshd(files(HANDLE, SIZE_10, data, end, end)) as channel:
+        assert channel.get("/etc/passwd", time_limit=LIMIT) == b"0123456789"
+
+
+def test_a_version_that_is_none_is_refused() -> None:
+    def serve(session: paramiko.Channel) -> None:
+        session.sendall(packet(CMD_VERSION, b"\0"))
+
+    with sshd(serve) as channel, pytest.raises(GuestConnectionLost, match="announces 2 bytes"):
+        channel.get("/etc/passwd", time_limit=LIMIT)
 
 
 def test_a_session_that_sends_beyond_its_window_ends_the_connection() -> None:
@@ -99,20 +156,20 @@ def test_a_session_that_sends_beyond_its_window_ends_the_connection() -> None:
             transport._send_user_message(message)
             sent += 32768
 
-    # The file waits for a window that never opens; meanwhile nobody reads what is sent.
+    # The command's script waits for a window that never opens; meanwhile nobody reads what is sent.
     with sshd(serve) as channel, pytest.raises(GuestError):
         channel.put(bytes(64 << 20), "/tmp/file", mode=0o600, time_limit=LIMIT)
     assert sent < 1 << 30
 
 
-def test_an_sshd_that_says_nothing_is_given_up() -> None:
+def test_a_server_of_files_that_says_nothing_is_given_up() -> None:
     over = threading.Event()
 
     def serve(session: paramiko.Channel) -> None:
         over.wait()
 
     with sshd(serve) as channel, pytest.raises(GuestHang, match="gave no answer"):
-        channel.put(b"", "/tmp/file", mode=0o600, time_limit=0.5)
+        channel.get("/etc/passwd", time_limit=0.5)
     over.set()
 
 
@@ -192,6 +249,6 @@ def test_what_an_sshd_says_is_quoted_in_short() -> None:
 
         threading.Thread(target=answer, daemon=True).start()
         with pytest.raises(GuestHang) as caught:
-            connect(listening.getsockname()[1], KEY, KEY, Deadline(0.5))
+            SshChannel.connect(listening.getsockname()[1], KEY, KEY, Deadline(0.5))
     assert len(str(caught.value)) < 300
     assert "\x1b" not in str(caught.value)
