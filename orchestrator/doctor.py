@@ -20,7 +20,7 @@ from orchestrator.arch import QEMU
 from orchestrator.artifacts.debian import archive_keyring, debian_mirror
 from orchestrator.catalog.images import debian
 from orchestrator.errors import HostError, LabError
-from orchestrator.guest.accelerator import KvmSpeed, KvmState, measure_kvm
+from orchestrator.guest.accelerator import KvmSpeed, measure_kvm
 from orchestrator.guest.machine import OLDEST_QEMU, machine_facts
 from orchestrator.paths import cache_dir, lab_dir
 from orchestrator.program import INSTALL_COMMAND, load_requirements
@@ -168,7 +168,7 @@ def guest_packages() -> Finding:
 
 def kvm(speed: KvmSpeed) -> Finding:
     """Judge KVM. The exact clock does not use it, so its absence is only a warning."""
-    if speed.state is KvmState.FAST:
+    if speed.usable:
         return Finding("KVM", Status.OK, f"fast: {speed.reason}")
     remedy = "guests run under TCG; counted instructions are exact there too"
     return Finding("KVM", Status.WARNING, speed.reason, remedy)

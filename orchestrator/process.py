@@ -116,6 +116,7 @@ def run(
     time_limit: float,
     cwd: Path | None = None,
     environment: Mapping[str, str | None] | None = None,
+    pass_fds: Sequence[int] = (),
 ) -> Finished:
     """Run a program and all that it starts to its end, within ``time_limit`` seconds; a step of the log.
 
@@ -126,7 +127,9 @@ def run(
     with step("$", *argv) as running:
         kept = {name: value for name, value in changed.items() if value is not None}
         with _start_errors(argv[0]):
-            child = _started([*_DIE_WITH_PARENT, *argv], stderr=subprocess.PIPE, cwd=cwd, env=kept)
+            child = _started(
+                [*_DIE_WITH_PARENT, *argv], stderr=subprocess.PIPE, pass_fds=tuple(pass_fds), cwd=cwd, env=kept
+            )
         try:
             stdout, stderr = _ended(lambda seconds: child.communicate(timeout=seconds), Deadline(time_limit))
         except subprocess.TimeoutExpired:

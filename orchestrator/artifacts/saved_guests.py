@@ -192,7 +192,7 @@ def kept_guest(file: Path, folder: Path) -> Iterator[tuple[Machine, SavedGuest]]
     with contextlib.ExitStack() as ends:
         if machine.lan is not None:
             network = ends.enter_context(contextlib.closing(Hub()))
-            machine = replace(machine, lan=replace(machine.lan, socket=network.next_lan().socket))
+            machine = replace(machine, lan=replace(machine.lan, descriptor=network.next_lan().descriptor))
         yield machine, SavedGuest(kept.key, folder)
 
 

@@ -9,7 +9,6 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
@@ -21,13 +20,11 @@ from orchestrator.cli.main import TypersError, WithExamples
 from orchestrator.cli.options import expected_failures
 from orchestrator.errors import GuestError, GuestOops, HostError, UsageError
 from orchestrator.files import ScratchFolder
-from orchestrator.guest.channel import Stream, fetch_folder, is_folder
+from orchestrator.guest.channel import Stream, fetch_folder
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.terminal import ESCAPE_KEY, Watch, attend
 from orchestrator.program import PROGRAM
-from orchestrator.run.guests import GuestStart, started
-
-# ``orchestrator shell``: the guest's console, for a person.
+from orchestrator.run.guests import started
 
 Saved = Annotated[
     Path | None,
@@ -86,8 +83,7 @@ def shell(
         with one_guest.log_folder(console) as directory:
 
             def start(terminal: str, watch: Watch) -> Guest:
-                make = partial(Guest, terminal=terminal)
-                return GuestStart(context, machine, directory, watch=watch, make=make).ready(fresh=fresh)
+                return started(context, machine, directory, fresh=fresh, watch=watch, terminal=terminal)
 
             _attend(start, choice.prepare, directory)
     raise typer.Exit(0)
@@ -115,8 +111,6 @@ def _attend(start: Callable[[str, Watch], Guest], prepare: Callable[[Guest], Non
         raise one_guest.reported(trouble, directory / "guest.console") from None
     print("\nthe guest has ended", file=sys.stderr)
 
-
-# The files and folders that ``exec`` copies from its guest to the host when the command has ended.
 
 SCRATCH = "/scratch"
 """The guest's folder for what a command writes."""
@@ -171,7 +165,7 @@ class FetchedFiles:
         missing: GuestError | None = None
         for path in self.paths:
             try:
-                if is_folder(guest, path, time_limit):
+                if guest.run(["test", "-d", path], time_limit=time_limit).status == 0:  # or a link to a folder
                     fetch_folder(guest, path, self._target(path), time_limit)
                 else:
                     self._write(path, guest.get(path, time_limit=time_limit))
@@ -216,8 +210,6 @@ def _instead(path: str) -> str:
         return f"without the slash at its end: {path.rstrip('/')}" if path.endswith("/") else ""
     return f"a command leaves its files in {SCRATCH}"
 
-
-# ``orchestrator exec``: start a guest, run one command in it, exit with its status.
 
 _LIMIT = 600.0
 """Seconds that the command may take without --timeout."""

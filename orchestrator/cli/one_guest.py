@@ -16,8 +16,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.artifacts.boot_files import GuestDisks, image_arch
-from orchestrator.artifacts.boot_files import unsupported_reason as disks_unsupported_reason
+from orchestrator.artifacts.boot_files import GuestDisks
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_source import templates
@@ -29,18 +28,15 @@ from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import SUFFIXES, find_module, parameter_problem, split_path
 from orchestrator.cli import options
 from orchestrator.errors import GuestError, GuestOops, GuestPanic, UsageError
-from orchestrator.guest.accelerator import choose_accelerator
 from orchestrator.guest.console import report_patterns
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.machine import Login, Machine, Timing, qemu_cpu_names
+from orchestrator.guest.machine import Login, Machine, qemu_cpu_names
 from orchestrator.paths import user_path
 from orchestrator.plain_text import GUEST_SIZES, guest_mib
 from orchestrator.probes.loading import WATCHED, load
 from orchestrator.program import PROGRAM
-from orchestrator.run.machines import Hardware, machine_for
+from orchestrator.run.machines import Hardware, check_possible, machine_for, timing_named, usual_cpu, usual_kernel
 from orchestrator.steps import LOG_NAME, step_log
-
-# The modules that ``exec`` and ``shell`` load into their guest: built if they are sources, with their parameters.
 
 _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,9}")
 
@@ -288,18 +284,16 @@ class Choice:
         Raises UsageError for a choice that cannot be, HostError, BuildError.
         """
         wanted = self._wanted()
-        spec = kernel_spec(_kernel_of(self.image) if self.kernel is None else self.kernel)
-        usual = "xeon-e5410" if spec.needs_long_mode else "pentium4"
-        name = usual if self.cpu is None else self.cpu
+        spec = kernel_spec(usual_kernel(self.image) if self.kernel is None else self.kernel)
+        name = usual_cpu(spec) if self.cpu is None else self.cpu
         if name not in cpus() and name not in qemu_cpu_names():
             hint = "or a CPU model of QEMU's own: qemu-system-x86_64 -cpu help"
             raise UsageError(unknown("CPU", name, cpus()), hint=hint)
-        why_not = spec.unsupported_reason(cpu_model(name))
-        why_not = why_not or disks_unsupported_reason(wanted, spec)
-        if why_not is not None:
-            raise UsageError(why_not)
+        check_possible(spec, cpu_model(name), wanted)
         self.modules.check()
-        timing = self._timing()
+        if self.accel is Accel.INSTRUCTIONS and self.smp != 1:
+            raise UsageError("the exact clock needs one virtual CPU", hint="leave out --smp, or take --accel tcg")
+        timing = timing_named(self.accel.value)
         kernel = ready_kernel(context, spec)
         self.modules.build(context, kernel)
         return machine_for(context, kernel, Hardware(cpu_model(name), self.smp, self.memory, timing), wanted)
@@ -339,13 +333,6 @@ class Choice:
             what = f"a password is one line of at most {_PASSWORD_MAX} printable characters"
             raise UsageError(what, where=str(self.password_file))
         return password
-
-    def _timing(self) -> Timing:
-        if self.accel is Accel.INSTRUCTIONS:
-            if self.smp != 1:
-                raise UsageError("the exact clock needs one virtual CPU", hint="leave out --smp, or take --accel tcg")
-            return "instructions"
-        return choose_accelerator(self.accel.value).name
 
 
 def _no_data(folder: Path) -> UsageError:
@@ -402,11 +389,6 @@ def with_trouble(error: GuestError, guest: Guest) -> GuestError:
         return trouble
     error.detail = (*error.detail, trouble.what, *trouble.detail)
     return error
-
-
-def _kernel_of(image: str | None) -> str:
-    """The default kernel of a guest, by its image."""
-    return "debian-amd64" if image is not None and image_arch(image) == "x86_64" else "debian-686"
 
 
 @contextmanager

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from orchestrator.guest.guest import Guest
 
 
-# What every channel into a guest does: commands in, their output and status back, files both ways.
-
 COMMAND_LIMIT = 60.0
 """Host seconds for a command, a file, or a condition to become true, where nothing else is said."""
 
@@ -330,11 +328,6 @@ _LONGEST_LIST = MOST_FILES * 4096
 
 _LEAST = 0.1
 """Host seconds that the last request gets at least."""
-
-
-def is_folder(guest: Guest, path: str, time_limit: float) -> bool:
-    """Whether a path of the guest is that of a folder, or of a link to one."""
-    return guest.run(["test", "-d", path], time_limit=time_limit).status == 0
 
 
 def fetch_folder(guest: Guest, path: str, target: Path, time_limit: float) -> None:

@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any, cast
 
 from orchestrator.catalog.data import Fact, read
+from orchestrator.deadline import Deadline
 from orchestrator.errors import HostError, UsageError
 from orchestrator.files import is_full, room_left
 from orchestrator.plain_text import plain_line, plain_text, without_sequences
@@ -328,8 +330,6 @@ def _message_above(lines: Sequence[str], heading: int) -> int | None:
     return max(0, last - _MESSAGE_LINES)
 
 
-# What is on a guest's console: its last lines, and the kernel's reports of trouble among them.
-
 REPORTS_MAX = 100
 """Reports that whoever judges a guest looks at: a kernel that is broken can repeat one for ever."""
 
@@ -338,6 +338,7 @@ _LINE_BYTES = 1024
 _QUOTED_LINES = 20
 _MOST_AT_ONCE = 1 << 20
 _PADDING = " \t\r\0"
+_POLL = 0.01
 
 
 class Console:
@@ -386,6 +387,25 @@ class Console:
             end = len(text)  # a line without an end is not waited for
         return plain_lines(text[:end]), after + end
 
+    def followed(
+        self, after: int, silence: float, most: int, has_ended: Callable[[], bool] = lambda: False
+    ) -> Iterator[tuple[list[str], int]]:
+        """The lines that are printed behind the mark ``after``, as they come, with the mark before them.
+
+        It ends when nothing was printed for ``silence`` seconds, ``most`` bytes were, or nothing more can be.
+        """
+        deadline, end = Deadline(silence), after + most
+        while deadline.left() and after < end:
+            ended = has_ended()  # asked first: what is printed last is looked at
+            lines, mark = self.whole_lines(after)
+            if mark > after:
+                yield lines, after
+                after, deadline = mark, Deadline(silence)
+            elif ended:
+                return
+            else:
+                time.sleep(_POLL)
+
     def _all_lines(self, after: int) -> Iterator[str]:
         """Every line since the mark ``after``: a guest that prints a lot does not hide what its kernel reported."""
         lines, mark = self.whole_lines(after)
@@ -422,23 +442,15 @@ class ReportingFunctions(Fact):
     serve: list[str]
     idle: list[str]
 
-    @cached_property
-    def _all(self) -> tuple[str, ...]:
-        return (*self.report, *self.serve, *self.idle)
-
-    def has(self, name: str) -> bool:
-        """Whether a function is one of them."""
-        return any(fnmatchcase(name, pattern) for pattern in self._all)
-
-    def is_idle(self, name: str) -> bool:
-        """Whether a CPU that is in a function waits for work."""
-        return any(fnmatchcase(name, pattern) for pattern in self.idle)
-
 
 @lru_cache(maxsize=1)
 def reporting_functions() -> ReportingFunctions:
     """The catalogue's."""
     return ReportingFunctions.model_validate(read("reporting_functions.yaml"))
+
+
+def _is_any(name: str, *patterns: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 # Which function is to blame for what a kernel reports? Linux 5.10 to 7.3 on x86 print it so.
@@ -477,7 +489,7 @@ def guilty_function(lines: Sequence[str]) -> str | None:
     for name, module in _named(lines):
         if module:
             return f"{name} [{module}]"
-        if not known.has(name):
+        if not _is_any(name, *known.report, *known.serve, *known.idle):
             return name
     return None
 
@@ -490,7 +502,7 @@ def interrupted_at(lines: Sequence[str]) -> Sequence[str]:
 def is_idle(lines: Sequence[str]) -> bool:
     """Whether the CPU that a report is of was waiting for work."""
     places = (found["name"] for line in lines for pattern in (_POINTER, FRAME) if (found := pattern.search(line)))
-    return any(reporting_functions().is_idle(name) for name in places)
+    return any(_is_any(name, *reporting_functions().idle) for name in places)
 
 
 def _named(lines: Sequence[str]) -> Iterator[tuple[str, str | None]]:

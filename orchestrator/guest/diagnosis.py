@@ -40,8 +40,6 @@ from orchestrator.process import Spawned, exit_status, how_ended
 if TYPE_CHECKING:
     from orchestrator.guest.guest import Guest
 
-# A kernel's panic, and what led to it.
-
 _QUOTED_PANIC_LINES = 20
 
 _FOLLOWS = re.compile(
@@ -67,15 +65,13 @@ _SENTENCE = re.compile(r"(?:Kernel panic - not syncing: |PANIC: )(?P<sentence>.{
 class Panic:
     """A panic: what the kernel says of it, the function to blame, and the lines to quote.
 
-    ``is_of_memory`` where the guest had too little. ``is_interruption`` for one that the lab has asked for with an NMI,
-    ``is_idle`` where the CPU was waiting for work then.
+    ``is_of_memory`` where the guest had too little, ``is_idle`` where the CPU was waiting for work.
     """
 
     sentence: str
     guilty: str | None
     lines: tuple[str, ...]
     is_of_memory: bool = False
-    is_interruption: bool = False
     is_idle: bool = False
 
 
@@ -107,7 +103,6 @@ def panic_among(reports: Iterable[KernelReport]) -> Panic | None:
         guilty=guilty,
         lines=lines,
         is_of_memory=is_of_memory,
-        is_interruption=answers_interruption(panic),
         is_idle=is_idle(panic.lines),
     )
 

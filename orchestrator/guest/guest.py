@@ -8,7 +8,6 @@ import itertools
 import os
 import re
 import secrets
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -64,7 +63,6 @@ from orchestrator.guest.qemu import (
     CONSOLE_MAX,
     BootListener,
     OwnStop,
-    PanicWatch,
     RunningQemu,
     mount_data,
     open_channel,
@@ -99,8 +97,6 @@ _LOG_LIMIT = 10.0
 
 _LOG_BYTES = 2 << 20
 """Bytes on the console among which that line is: a kernel's log buffer has 128 or 256 KiB (CONFIG_LOG_BUF_SHIFT)."""
-
-_LOG_PAUSE = 0.01
 
 _PAUSE = ("sleep", "0.1")
 """Runs in the guest between two polls: on the exact clock, guest time stands still while the guest is idle."""
@@ -164,7 +160,6 @@ class Guest:
         self._channel: Channel | None = None
         self._slots: Slots | None = None
         self._memory_kills: int | None = None  # of any process, before QEMU's start
-        self._panic_watch: PanicWatch | None = None
 
     def __enter__(self) -> Self:
         if self.state is not State.READY:
@@ -250,8 +245,6 @@ class Guest:
         """End the guest at once. Does nothing to one that is off or gone."""
         with step(f"kill {self._name}") if self._qemu.process is not None else contextlib.nullcontext():
             self._qemu.kill()
-        if self._panic_watch is not None:  # after QEMU's end, which ends what it may be waiting for
-            self._panic_watch.stop()
         if self._channel is not None:
             self._channel.close()
         if self._files is not None:
@@ -259,7 +252,7 @@ class Guest:
         if self._overlay is not None:
             os.close(self._overlay)
         self._release_slots()
-        self._channel = self._files = self._overlay = self._panic_watch = None
+        self._channel = self._files = self._overlay = None
         self.state = State.GONE
 
     def abort(self) -> None:
@@ -321,10 +314,12 @@ class Guest:
                 memory=memory,
                 is_kept=is_kept,
             ),
-            passed=() if self._memory is None else (self._memory.descriptor,),
+            passed=[
+                *(() if self._memory is None else (self._memory.descriptor,)),
+                *(() if self.machine.lan is None else (self.machine.lan.descriptor,)),
+            ],
             console_max=self.console_max,
         )
-        self._panic_watch = PanicWatch(self._monitor, self.console)
         # QEMU has opened all files: removed here, none is left behind, whatever ends us.
         if self._files is not None:
             if self._files.overlay is not None:
@@ -629,19 +624,12 @@ class Guest:
             return
         line = f"{END_OF_LOG} {secrets.token_hex(8)}"
         mark = self.console.length()
-        end = mark + _LOG_BYTES
         with step("drain the console"), contextlib.suppress(GuestError):
             # An alert: the guest's log level may be low.
             self._agent.put(f"<1>{line}\n".encode(), "/dev/kmsg", mode=0o644, time_limit=_LOG_LIMIT)
-            deadline = Deadline(_LOG_LIMIT)
-            while deadline.left() and mark < end:
-                lines, after = self.console.whole_lines(mark)
+            for lines, _ in self.console.followed(mark, _LOG_LIMIT, _LOG_BYTES):
                 if any(line in printed for printed in lines):
                     return
-                if after > mark:
-                    mark, deadline = after, Deadline(_LOG_LIMIT)
-                else:
-                    time.sleep(_LOG_PAUSE)
 
     def _run(self, argv: Sequence[str], time_limit: float, listener: Listener | None = None) -> CommandResult:
         if isinstance(argv, str):
@@ -664,9 +652,6 @@ def _failure(result: CommandResult, how: str) -> CommandFailed:
 
 def _last_lines(printed: bytes) -> list[str]:
     return plain_lines(printed[-_QUOTED_BYTES:])[-_QUOTED_LINES:]
-
-
-# A guest that waits for the host without using its processor.
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import os
 import re
 import resource
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -19,8 +19,6 @@ from orchestrator.catalog.data import Fact, read
 from orchestrator.errors import HostError, UsageError
 from orchestrator.process import run
 from orchestrator.program import PROGRAM
-
-# Which QEMU is on this host? Its version, and the CPU models that it has.
 
 OLDEST_QEMU = (7, 0)
 """The first release with the pinned machine type."""
@@ -42,11 +40,6 @@ def qemu_version() -> str:
     if _release(line) < OLDEST_QEMU:
         raise HostError(f"the host's QEMU is too old: {line}", hint=_HINT)
     return line
-
-
-def qemu_release() -> tuple[int, int]:
-    """QEMU's release, as (7, 2). Raises HostError as ``qemu_version`` does."""
-    return _release(qemu_version())
 
 
 def _release(line: str) -> tuple[int, int]:
@@ -119,7 +112,7 @@ class Confinement:
         # With deny, and with children too, QEMU 7.2 is killed where it becomes the user: both forbid setuid(). That it
         # has no capability afterwards and can get none (libseccomp sets no_new_privs) forbids the same.
         number = f"{self.user}:{self.user}"
-        drop = ("-run-with", f"user={number}") if qemu_release() >= _RUN_WITH_USER else ("-runas", number)
+        drop = ("-run-with", f"user={number}") if _release(qemu_version()) >= _RUN_WITH_USER else ("-runas", number)
         return ("-sandbox", _SYSTEM_CALLS.format("allow"), *drop)
 
     def limits(self, memory_mib: int) -> Mapping[str, int]:
@@ -166,9 +159,6 @@ def _at_most(limit: int, value: int) -> int:
     return value if own == resource.RLIM_INFINITY else min(value, own)
 
 
-# The machine every guest gets: QEMU's options and the kernel's parameters that do not depend on the experiment.
-
-
 class Settings(Fact):
     """QEMU arguments and kernel parameters that a clock or a way of starting adds."""
 
@@ -198,8 +188,6 @@ def machine_facts() -> MachineFacts:
     """Return the facts of ``machine.yaml``."""
     return MachineFacts.model_validate(read("machine.yaml"))
 
-
-# What a guest is made of, and the QEMU command line that makes it.
 
 AGENT_PORT = "orchestrator.agent"
 """The name of the virtio serial port that the agent in the guest looks for."""
@@ -263,9 +251,9 @@ class Login:
 
 @dataclass(frozen=True)
 class Lan:
-    """A guest's place on a private network (see ``hub``): the socket of the hub, and a number of its own from 1 on."""
+    """A guest's place on a private network (see ``Hub``): QEMU's end of a socket, and a number of its own from 1 on."""
 
-    socket: Path
+    descriptor: int
     number: int
 
     @property
@@ -372,14 +360,28 @@ def _whole_parameter(word: str) -> str:
 
 def qemu_command(machine: Machine, wiring: Wiring) -> list[str]:
     """The whole QEMU command line, one list element for each argument."""
-    facts = machine_facts()
-    return [
-        *(QEMU, "-machine", facts.type + ("" if wiring.memory is None else f",memory-backend={_MEMORY}")),
+    facts, memory = machine_facts(), wiring.memory
+    # With a thread for each virtual CPU, QEMU 7.2 goes on running stale translations of code that another virtual CPU
+    # has patched: an int3 is in memory and never hit. QEMU 10.0.13 does the same, less often. One thread for them all
+    # has not shown it.
+    accelerator = "kvm" if machine.timing == "kvm" else "tcg,thread=single" if machine.smp > 1 else "tcg"
+    smp = str(machine.smp)
+    if machine.smp % 2 == 0:
+        # Two threads of one core, as the machines with Hyper-Threading had; QEMU shows siblings and the ht flag.
+        smp += f",sockets=1,cores={machine.smp // 2},threads=2"
+    command = [
+        *(QEMU, "-machine", facts.type + ("" if memory is None else f",memory-backend={_MEMORY}")),
         *facts.options,
         *wiring.confinement.options(),
-        *("-accel", _accelerator(machine)),
-        *("-cpu", machine.cpu.qemu, "-smp", _topology(machine.smp), "-m", f"{machine.memory_mib}M"),
-        *_memory(machine, wiring),
+        *("-accel", accelerator, "-cpu", machine.cpu.qemu, "-smp", smp, "-m", f"{machine.memory_mib}M"),
+    ]
+    if memory is not None:
+        options = f"id={_MEMORY},size={machine.memory_mib}M,mem-path={escape(memory.path)}"
+        share = "off" if memory.is_saved else "on"
+        command += ("-object", f"memory-backend-file,{options},share={share}")
+    if wiring.is_kept or (memory is not None and memory.is_saved):
+        command += ("-incoming", "defer")
+    command += [
         *_clock(machine).qemu,
         *(facts.recorded.qemu if machine.works_alone and machine.timing == "instructions" else ()),
         *_start(machine).qemu,
@@ -388,16 +390,34 @@ def qemu_command(machine: Machine, wiring: Wiring) -> list[str]:
         *("-chardev", _console(wiring), "-serial", "chardev:console"),
         *("-chardev", f"socket,id=monitor,fd={wiring.monitor}", "-mon", "chardev=monitor,mode=control"),
         *("-chardev", f"socket,id=agent,fd={wiring.agent}"),
-        # Without ioeventfd QEMU handles a guest's notification at once, instead of when another of its threads runs:
-        # until the host sends its first request, a guest then executes the same instructions in every boot.
-        *("-device", "virtio-serial-pci-non-transitional,max_ports=2,ioeventfd=off"),
+        *_device("serial", "max_ports=2"),
         *("-device", f"virtserialport,chardev=agent,name={AGENT_PORT}"),
         *(facts.stopping if machine.works_alone else ()),
-        *_disks(machine, wiring),
-        *(_network() if machine.channel == "ssh" else ()),
-        *(_lan(machine.lan) if machine.lan is not None else ()),
-        *(_counter(machine.counter, wiring) if machine.counter is not None else ()),
     ]
+    if machine.root is not None:
+        # A guest gets an overlay and never the image itself, which it could write to.
+        assert wiring.overlay is not None
+        # An overlay is removed with its guest: no write has to reach the host's disk.
+        command += _disk(ROOT_DISK, wiring.overlay, "qcow2", "cache.no-flush=on")
+    for number, disk in enumerate(machine.data):
+        command += _disk(data_disk_serial(number), disk.file, "raw", "read-only=on")
+    if machine.channel == "ssh":
+        # The guest reaches neither the host nor any network; the host reaches its sshd, at a port that QEMU chooses: a
+        # free port found beforehand could be taken by another process.
+        command += ("-netdev", "user,id=network,restrict=on,hostfwd=tcp:127.0.0.1:0-:22")
+        command += _device("net", "netdev=network,romfile=")
+    if machine.lan is not None:
+        command += ("-netdev", f"dgram,id=lan,local.type=fd,local.str={machine.lan.descriptor}")
+        command += _device("net", f"netdev=lan,mac={machine.lan.mac},romfile=")
+    if machine.counter is not None:
+        command += ("-plugin", _counter(machine.counter, counts_file(Path(wiring.console))))
+    return command
+
+
+def _device(kind: str, options: str) -> tuple[str, str]:
+    # Without ioeventfd QEMU handles a guest's notification at once, instead of when another of its threads runs: until
+    # the host sends its first request, a guest then executes the same instructions in every boot.
+    return "-device", f"virtio-{kind}-pci-non-transitional,{options},ioeventfd=off"
 
 
 def counts_file(console: Path) -> Path:
@@ -405,31 +425,10 @@ def counts_file(console: Path) -> Path:
     return console.with_suffix(".counts")
 
 
-def _memory(machine: Machine, wiring: Wiring) -> Iterator[str]:
-    if wiring.memory is not None:
-        share = "off" if wiring.memory.is_saved else "on"
-        options = f"id={_MEMORY},size={machine.memory_mib}M,mem-path={escape(wiring.memory.path)},share={share}"
-        yield from ("-object", f"memory-backend-file,{options}")
-    if wiring.is_kept or (wiring.memory is not None and wiring.memory.is_saved):
-        yield from ("-incoming", "defer")
-
-
-def _disks(machine: Machine, wiring: Wiring) -> Iterator[str]:
-    if machine.root is not None:
-        # A guest gets an overlay and never the image itself, which it could write to.
-        assert wiring.overlay is not None
-        # An overlay is removed with its guest: no write has to reach the host's disk.
-        yield from _disk(ROOT_DISK, wiring.overlay, "qcow2", "cache.no-flush=on")
-    for number, disk in enumerate(machine.data):
-        yield from _disk(data_disk_serial(number), disk.file, "raw", "read-only=on")
-
-
-def _disk(serial: str, file: Path, format_: str, option: str) -> Iterator[str]:
-    yield from (
-        "-blockdev",
-        f"{format_},node-name={serial},{option},file.driver=file,file.filename={escape(str(file))}",
-    )
-    yield from ("-device", f"virtio-blk-pci-non-transitional,drive={serial},serial={serial},ioeventfd=off")
+def _disk(serial: str, file: Path, format_: str, option: str) -> tuple[str, ...]:
+    place = f"file.driver=file,file.filename={escape(str(file))}"
+    block = ("-blockdev", f"{format_},node-name={serial},{option},{place}")
+    return *block, *_device("blk", f"drive={serial},serial={serial}")
 
 
 def data_disk_serial(number: int) -> str:
@@ -437,25 +436,12 @@ def data_disk_serial(number: int) -> str:
     return f"data{number}"
 
 
-def _network() -> Iterator[str]:
-    # The guest reaches neither the host nor any network; the host reaches its sshd, at a port that QEMU chooses: a
-    # free port found beforehand could be taken by another process.
-    yield from ("-netdev", "user,id=network,restrict=on,hostfwd=tcp:127.0.0.1:0-:22")
-    yield from ("-device", "virtio-net-pci-non-transitional,netdev=network,romfile=,ioeventfd=off")
-
-
-def _lan(lan: Lan) -> Iterator[str]:
-    yield from ("-netdev", f"stream,id=lan,server=off,addr.type=unix,addr.path={escape(str(lan.socket))}")
-    yield from ("-device", f"virtio-net-pci-non-transitional,netdev=lan,mac={lan.mac},romfile=,ioeventfd=off")
-
-
-def _counter(counter: CountingPlugin, wiring: Wiring) -> Iterator[str]:
+def _counter(counter: CountingPlugin, counts: Path) -> str:
     more = (",detail=on" if counter.is_detailed else "") + (",stacks=on" if counter.has_stacks else "")
     more += f",together={counter.together_below:x}" if counter.together_below else ""
     for name, cache in ({} if counter.caches is None else counter.caches.all).items():
         more += f",{name}={cache.size}:{cache.ways}:{cache.line}"
-    counts = escape(str(counts_file(Path(wiring.console))))
-    yield from ("-plugin", f"file={escape(str(counter.file))},out={counts}{more}")
+    return f"file={escape(str(counter.file))},out={escape(str(counts))}{more}"
 
 
 def _console(wiring: Wiring) -> str:
@@ -485,17 +471,3 @@ def _start(machine: Machine) -> Settings:
     facts = machine_facts()
     quick = machine.drivers_built_in and machine.smp == 1 and not machine.keeps_time
     return facts.quick if quick else facts.standard
-
-
-def _accelerator(machine: Machine) -> str:
-    if machine.timing == "kvm":
-        return "kvm"
-    # With a thread for each virtual CPU, QEMU 7.2 goes on running stale translations of code that another virtual CPU
-    # has patched: an int3 is in memory and never hit. QEMU 10.0.13 does the same, less often. One thread for them all
-    # has not shown it.
-    return "tcg,thread=single" if machine.smp > 1 else "tcg"
-
-
-def _topology(smp: int) -> str:
-    # Two threads of one core, as the machines with Hyper-Threading had; QEMU shows the guest siblings and the ht flag.
-    return "1" if smp == 1 else f"{smp},sockets=1,cores={smp // 2},threads=2" if smp % 2 == 0 else str(smp)

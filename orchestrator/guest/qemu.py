@@ -114,24 +114,8 @@ def wait_for_boot(
             raise GuestHang(f"it is still at work after {LONGEST_WORK / 3600:g} hours, the most that are allowed")
 
 
-class _Watch:
-    """A thread that looks at a guest from its making until it is stopped."""
-
-    def __init__(self, name: str) -> None:
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name=name, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Watch no longer."""
-        self._stopped.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        raise NotImplementedError
-
-
-# Has a guest's kernel panicked without a restart? Its QEMU is ended then, and whoever waits for the guest learns it.
+# Has a guest's kernel panicked without a restart, or made QEMU write too much? Its QEMU is ended then, and whoever
+# waits for the guest learns it.
 #
 # A panic ends QEMU by itself as a rule (``panic=-1`` restarts at once, and QEMU has -no-reboot). It does not where the
 # guest has set ``kernel.panic`` to seconds, and where the panic itself fails: Linux 6.1 on i686 hangs in it after a
@@ -139,9 +123,15 @@ class _Watch:
 #
 # Programs can print what looks like a panic, so a CPU has to stay in the kernel with its interrupts off as well, by
 # QEMU's registers. That is not so where a guest has set ``kernel.panic`` to 0: panic() enables interrupts then.
+#
+# The limit of a process's files (RLIMIT_FSIZE) is none for QEMU: its threads block SIGXFSZ, and QEMU 7.2 goes on where
+# a write of the console's log fails. So the files' sizes are looked at.
 
-_PANIC_INTERVAL = 0.2
-"""Seconds between two looks at the console."""
+CONSOLE_MAX = 256 << 20
+"""Bytes of the console's log, or of QEMU's messages; a night of a kernel's own tests prints a few megabytes."""
+
+_WATCH_INTERVAL = 0.2
+"""Seconds between two looks at the files; an emulated serial port prints a megabyte in it."""
 
 _LOOKS = 5
 _PAUSE = 0.1
@@ -154,41 +144,59 @@ _CPU = re.compile(
 _INTERRUPTS = 0x200
 
 
-class PanicWatch(_Watch):
-    """Watches a guest's console until it is stopped, or has ended QEMU."""
+class QemuWatch:
+    """A thread that watches a QEMU until it is stopped, or has ended QEMU.
 
-    def __init__(self, monitor: Monitor, console: Console) -> None:
-        self._monitor, self._console = monitor, console
-        super().__init__("panic watch")
+    ``exceeded`` is the file that has more than ``largest`` bytes; a panic is looked for once there is a ``monitor``.
+    """
+
+    def __init__(self, process: Spawned, console: Console, messages: Path, largest: int) -> None:
+        self.largest = largest
+        self.exceeded: Path | None = None
+        self.monitor: Monitor | None = None
+        self._process, self._console, self._files = process, console, (console.path, messages)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="QEMU's watch", daemon=True)
+        self._thread.start()
+
+    def stop(self, end: Callable[[], None]) -> None:
+        """Watch no longer; ``end`` ends QEMU, for which the thread may be waiting."""
+        self._stopped.set()
+        end()
+        self._thread.join()
 
     def _watch(self) -> None:
-        mark = 0
-        while not self._stopped.wait(_PANIC_INTERVAL):
-            lines, mark = self._console.whole_lines(mark)
-            if any(sign_in(line) is Trouble.PANIC for line in lines):
-                break
-        try:
-            self._end_when_stuck()
-        except GuestError:  # QEMU has ended, as it should, or is being ended
-            return
-
-    def _end_when_stuck(self) -> None:
+        mark = printed = 0
+        has_panicked = False
         looks: list[set[int]] = []
-        printed = 0
-        while not self._stopped.wait(_PAUSE if looks else _PANIC_INTERVAL):
-            length, stuck = self._console.length(), self._stuck_cpus()
-            looks = [*looks[-_LOOKS + 1 :], stuck] if length == printed and stuck else []
-            printed = length
-            if len(looks) == _LOOKS and set.intersection(*looks):
-                self._monitor.command("quit")
-                return
+        while not self._stopped.wait(_PAUSE if looks else _WATCH_INTERVAL):
+            for file in self._files:
+                with contextlib.suppress(OSError):  # not there yet, or on a file system that has gone
+                    if file.stat().st_size > self.largest:
+                        self.exceeded = file
+                        self._process.kill()
+                        return
+            if not has_panicked:
+                lines, mark = self._console.whole_lines(mark)
+                has_panicked = any(sign_in(line) is Trouble.PANIC for line in lines)
+            elif self.monitor is not None:
+                try:
+                    length, stuck = self._console.length(), _stuck_cpus(self.monitor)
+                    looks = [*looks[-_LOOKS + 1 :], stuck] if length == printed and stuck else []
+                    printed = length
+                    if len(looks) == _LOOKS and set.intersection(*looks):
+                        self.monitor.command("quit")
+                        return
+                except GuestError:  # QEMU has ended, as it should, or is being ended
+                    looks, self.monitor = [], None
 
-    def _stuck_cpus(self) -> set[int]:
-        """The numbers of those that are in the kernel with interrupts off; none while the guest is paused."""
-        match self._monitor.command("query-status"):
-            case {"running": True}:
-                return cpus_without_interrupts(self._monitor.human("info registers -a"))
-        return set()
+
+def _stuck_cpus(monitor: Monitor) -> set[int]:
+    """The numbers of those that are in the kernel with interrupts off; none while the guest is paused."""
+    match monitor.command("query-status"):
+        case {"running": True}:
+            return cpus_without_interrupts(monitor.human("info registers -a"))
+    return set()
 
 
 def cpus_without_interrupts(registers: str) -> set[int]:
@@ -232,8 +240,6 @@ def start_failure(error: GuestError, command_line: Sequence[str], process: Spawn
     )
 
 
-# Drains a guest's console until a channel reads it.
-
 _READ_MAX = 1 << 16
 
 
@@ -265,42 +271,6 @@ def drained(console: socket.socket) -> Iterator[None]:
         stopped.close()
 
 
-# How much may a guest make QEMU write into its logs? A guest that goes beyond is ended.
-#
-# The limit of a process's files (RLIMIT_FSIZE) is none for QEMU: its threads block SIGXFSZ, and QEMU 7.2 goes on where
-# a write of the console's log fails. So a thread looks at the files' sizes.
-
-CONSOLE_MAX = 256 << 20
-"""Bytes; a night of a kernel's own tests prints a few megabytes."""
-
-_BOUND_INTERVAL = 1.0
-"""Seconds between two looks; an emulated serial port prints a few megabytes in one."""
-
-
-class ConsoleBound(_Watch):
-    """Watches files that grow, until it is stopped; ``end`` is called once, where one has more than ``largest`` bytes.
-
-    ``exceeded`` is that file.
-    """
-
-    def __init__(self, files: Sequence[Path], largest: int, end: Callable[[], None]) -> None:
-        self.largest = largest
-        self.exceeded: Path | None = None
-        self._files, self._end = files, end
-        super().__init__("console bound")
-
-    def _watch(self) -> None:
-        while not self._stopped.wait(_BOUND_INTERVAL):
-            for file in self._files:
-                with contextlib.suppress(OSError):  # not there yet, or on a file system that has gone
-                    if file.stat().st_size > self.largest:
-                        self.exceeded = file
-                        self._end()
-                        return
-
-
-# One QEMU and our ends of its sockets, from its start to its end; what the guest in it does is not known here.
-
 _QUOTED_QEMU_LINES = 5
 
 
@@ -318,7 +288,7 @@ class RunningQemu:
         self.agent: FramedChannel | None = None
         self.console_end: socket.socket | None = None
         self.is_aborted = False
-        self._bound: ConsoleBound | None = None
+        self._watch: QemuWatch | None = None
 
     @property
     def pid(self) -> int | None:
@@ -327,9 +297,9 @@ class RunningQemu:
     @property
     def flood(self) -> GuestExit | None:
         """The error for a QEMU that was ended since it had written too much; None where that is not so."""
-        if self._bound is None or self._bound.exceeded is None:
+        if self._watch is None or self._watch.exceeded is None:
             return None
-        file, largest = self._bound.exceeded, self._bound.largest
+        file, largest = self._watch.exceeded, self._watch.largest
         what = f"the guest was ended: it had printed more than {largest / (1 << 20):g} MiB"
         hint = "what prints so much? The file has it all, and may be removed"
         return GuestExit(what, where=str(file), detail=Console(file).last_lines(_QUOTED_QEMU_LINES), hint=hint)
@@ -367,9 +337,9 @@ class RunningQemu:
                 theirs.close()
         if self.is_aborted:
             self.abort()
-        self._bound = ConsoleBound([log, self.messages], console_max, self._end)
+        self._watch = QemuWatch(self.process, Console(log), self.messages, console_max)
         try:
-            self.monitor = Monitor(monitor)
+            self.monitor = self._watch.monitor = Monitor(monitor)
         except GuestError as error:
             self.check_aborted()
             raise start_failure(error, self.command_line, self.process, self.messages) from None
@@ -377,9 +347,6 @@ class RunningQemu:
     def abort(self) -> None:
         """End QEMU from another thread, also one that is not started yet; our ends stay for their own thread."""
         self.is_aborted = True
-        self._end()
-
-    def _end(self) -> None:
         process = self.process  # another thread may end the guest meanwhile, and forget it
         if process is not None:
             process.kill()
@@ -407,17 +374,13 @@ class RunningQemu:
 
     def kill(self) -> None:
         """End QEMU at once."""
-        if self._bound is not None:
-            self._bound.stop()
-        if self.process is not None:
-            self.process.close()
+        if self.process is not None and self._watch is not None:
+            self._watch.stop(self.process.close)
         self.hang_up()
         if self.monitor is not None:
             self.monitor.close()
         self.process = self.agent = self.monitor = self.console_end = None
 
-
-# Opens the channel that a guest's commands go through: the agent's, its sshd's, or its console's.
 
 _LIMIT = 60.0
 """Host seconds for one command to the agent."""

@@ -44,8 +44,6 @@ from orchestrator.guest.channel import (
 from orchestrator.guest.console import plain_lines
 from orchestrator.paths import data_dir
 
-# The host's end of a guest's console: sends, waits for marks, and removes the kernel's messages from the input.
-
 ANSWER_MAX = 8 << 20
 """Bytes among which an answer is looked for: one has 88 KiB, and other programs print as well."""
 

@@ -128,8 +128,6 @@ def _feed(session: paramiko.Channel, feed: Any, message: paramiko.Message) -> No
     feed(message)
 
 
-# One authenticated SSH connection to a guest: how it is made, and how every wait on it is bounded.
-
 HOST = "127.0.0.1"
 USER = "root"
 

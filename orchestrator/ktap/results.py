@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-# The results of a run of somebody else's tests, whatever form they were printed in.
-
 RESULTS_MAX = 20_000
 """Results of one run; all of KUnit in Linux 6.1 has some 3,000."""
 
@@ -77,8 +75,6 @@ def uniquely_named(results: Sequence[TestResult]) -> Iterator[tuple[str, TestRes
         used.add(name)
         yield name, result
 
-
-# A run of tests beside the list of failures that are expected of it.
 
 _SHOWN = 20
 """Names, and problems, that a complaint quotes: a guest may print thousands."""

@@ -156,11 +156,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Fail a test that passed where the kernel of its guest has reported trouble, or has become tainted."""
     try:
         result = yield
-    except Exception as error:
-        if attempt(item).guests and not item.config.getoption("fulltrace"):
-            from orchestrator.pytest_plugin.failure_report import without_our_frames
+    except Exception:
+        if attempt(item).guests:
+            from orchestrator.pytest_plugin.failure_report import hide_our_frames
 
-            without_our_frames(error)
+            hide_our_frames()
         raise
     for guest in attempt(item).guests:
         with sentences(item.config):

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from types import TracebackType
+import sys
+
+import pytest
 
 from orchestrator.errors import LabError
 from orchestrator.pytest_plugin.session import Attempt
-
-# What the report of a failed test shows besides the test's own lines: the last steps, and the console meanwhile.
 
 _STEPS = 20
 _CONSOLE_LINES = 40
@@ -27,36 +27,18 @@ def failure_sections(kept: Attempt) -> list[tuple[str, str]]:
     return sections
 
 
-# A failed test shows its own lines: the frames of the lab are cut off an expected failure's traceback.
-
 _OURS = ("orchestrator.", "contextlib")
 
 
-def without_our_frames(error: Exception) -> None:
-    """Cut the frames of the lab off the tracebacks of an expected failure, and of those that led to it.
+def hide_our_frames() -> None:
+    """Have pytest leave the lab's frames out of the traceback of an expected failure, and of those that led to it.
 
-    An error of another kind keeps them: it may be the lab's own.
+    Those of an error of another kind are shown: it may be the lab's own.
     """
-    cause: BaseException | None = error
-    while isinstance(cause, LabError):
-        cause.__traceback__ = _kept(cause.__traceback__)
-        cause = cause.__cause__ or cause.__context__
+    for name, module in list(sys.modules.items()):
+        if name.startswith(_OURS):
+            vars(module)["__tracebackhide__"] = _is_expected
 
 
-def _kept(trace: TracebackType | None) -> TracebackType | None:
-    """The entries up to the first of the lab's that is followed by no other."""
-    entries = []
-    while trace is not None:
-        entries.append(trace)
-        trace = trace.tb_next
-    while len(entries) > 1 and _is_ours(entries[-1]):
-        entries.pop()
-    kept: TracebackType | None = None
-    for entry in reversed(entries):
-        kept = TracebackType(kept, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
-    return kept
-
-
-def _is_ours(entry: TracebackType) -> bool:
-    name = str(entry.tb_frame.f_globals.get("__name__", ""))
-    return name.startswith(_OURS)
+def _is_expected(info: pytest.ExceptionInfo[BaseException]) -> bool:
+    return isinstance(info.value, LabError)

@@ -9,15 +9,13 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from pathlib import Path, PurePath
 from typing import Any, get_args
 
 import pytest
 from pydantic import ValidationError
 
-from orchestrator.artifacts import boot_files
-from orchestrator.artifacts.boot_files import disk_drivers
+from orchestrator.artifacts.boot_files import GuestDisks, disk_drivers
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.catalog.cpus import CpuModel, cpu
@@ -28,16 +26,15 @@ from orchestrator.errors import GuestError, LabError, UsageError
 from orchestrator.experiment.cell import Machine as DescribedMachine
 from orchestrator.experiment.fields import Surroundings
 from orchestrator.experiment.problems import problems_of
-from orchestrator.guest.accelerator import choose_accelerator
 from orchestrator.guest.console import report_patterns
 from orchestrator.guest.guest import Guest, State
 from orchestrator.guest.hub import Hub
 from orchestrator.guest.machine import ChannelKind, Machine, Timing, qemu_cpu_names
 from orchestrator.program import PROGRAM
 from orchestrator.pytest_plugin.session import NO_CHOICES, OPTIONS, attempt, choose, merged, settings_given
-from orchestrator.pytest_plugin.tested_guest import TestedGuest
-from orchestrator.run.guests import GuestStart
-from orchestrator.run.machines import Hardware, machine_for
+from orchestrator.pytest_plugin.tested_guest import TestedGuest, Watch
+from orchestrator.run.guests import started, unwatched
+from orchestrator.run.machines import Hardware, check_possible, machine_for, timing_named, usual_cpu, usual_kernel
 
 _SHARED_MAX = 4
 """Guests kept for further tests; each holds its memory on the host while it idles."""
@@ -102,16 +99,14 @@ class GuestPool:
         self._shared, self._own = {}, []
 
     def _start(self, machine: Machine, kernel: Kernel, *, fresh: bool) -> TestedGuest:
-        make = partial(TestedGuest, self._workshop, kernel, self._name)
-        start = GuestStart(self._workshop, machine, self._directory, self._name(machine), make=make)
-        guest = start.ready(fresh=fresh)
-        assert isinstance(guest, TestedGuest)
+        def start(watch: Watch, *, fresh: bool = True) -> Guest:
+            self._started += 1
+            name = f"guest{self._started}-{machine.cpu.name}"
+            return started(self._workshop, machine, self._directory, name, fresh=fresh, watch=watch)
+
+        guest = TestedGuest(self._workshop, kernel, start(unwatched, fresh=fresh), start)
         guest.join_network()
         return guest
-
-    def _name(self, machine: Machine) -> str:
-        self._started += 1
-        return f"guest{self._started}-{machine.cpu.name}"
 
 
 def _is_sound(guest: Guest) -> bool:
@@ -125,8 +120,6 @@ def _is_sound(guest: Guest) -> bool:
     except GuestError:
         return False
 
-
-# Which machine does a test need? Its ``guest`` marks, checked.
 
 Expected = Sequence[re.Pattern[str]]
 """What the kernel of a test's guest may report."""
@@ -163,9 +156,8 @@ class GuestOptions:
 
     def machine(self, context: BuildContext, kernel: Kernel) -> Machine:
         """The machine to boot, its parts fetched and built. Raises HostError where the host lacks something."""
-        timing: Timing = "instructions" if self.timing == "instructions" else choose_accelerator(self.timing).name
-        hardware = Hardware(self.cpu, self.smp, self.memory, timing)
-        disks = boot_files.GuestDisks(self.image, self.channel, self.data, self.kernel_modules)
+        hardware = Hardware(self.cpu, self.smp, self.memory, timing_named(self.timing))
+        disks = GuestDisks(self.image, self.channel, self.data, self.kernel_modules)
         return machine_for(context, kernel, hardware, disks)
 
 
@@ -201,7 +193,7 @@ def checked(arguments: Mapping[str, Any]) -> GuestOptions:
         raise UsageError(f"image: found {image!r}; expected an image's name, or a path")
     if not isinstance(arguments.get("kernel") or "", str | PurePath):
         raise UsageError(f"kernel: found {arguments['kernel']!r}; expected a kernel's name, or a path, as text")
-    kernel, timing = str(arguments.get("kernel") or _kernel_of(image)), str(arguments.get("timing", "auto"))
+    kernel, timing = str(arguments.get("kernel") or usual_kernel(image)), str(arguments.get("timing", "auto"))
     channel = arguments.get("channel", "framed")
     fresh, kernel_modules = _switch(arguments, "fresh"), _switch(arguments, "kernel_modules")
     spec = kernel_spec(kernel)
@@ -213,11 +205,7 @@ def checked(arguments: Mapping[str, Any]) -> GuestOptions:
     if channel not in get_args(ChannelKind):
         raise UsageError(unknown("channel", str(channel), get_args(ChannelKind)))
     data = _folders(arguments.get("data", ()))
-    why_not = spec.unsupported_reason(cpu(machine.cpu)) or boot_files.unsupported_reason(
-        boot_files.GuestDisks(image, channel), spec
-    )
-    if why_not is not None:
-        raise UsageError(why_not)
+    check_possible(spec, cpu(machine.cpu), GuestDisks(image, channel))
     return GuestOptions(
         spec,
         cpu(machine.cpu),
@@ -259,11 +247,6 @@ def _switch(arguments: Mapping[str, Any], name: str) -> bool:
     return value
 
 
-def _kernel_of(image: str | None) -> str:
-    is_64_bit = image is not None and boot_files.image_arch(image) == "x86_64"
-    return "debian-amd64" if is_64_bit else "debian-686"
-
-
 def _allowed(regexes: object) -> Expected:
     """The mark's own ``allow_oops``: a regular expression, or several."""
     several = [regexes] if isinstance(regexes, str) else regexes
@@ -278,15 +261,13 @@ def _allowed(regexes: object) -> Expected:
 def _machine(arguments: Mapping[str, Any], kernel: KernelSpec) -> DescribedMachine:
     """CPU, number and memory, by the same rules as in an experiment file."""
     described = {key: arguments[key] for key in ("cpu", "smp", "memory") if arguments.get(key) is not None}
-    described.setdefault("cpu", "xeon-e5410" if kernel.needs_long_mode else "pentium4")
+    described.setdefault("cpu", usual_cpu(kernel))
     try:
         return DescribedMachine.model_validate(described, context=Surroundings(qemu_cpu_names))
     except ValidationError as error:
         problems = problems_of(error, lambda path: "unknown key")
         raise UsageError("; ".join(f"{problem.path[0]}: {problem.sentence}" for problem in problems)) from None
 
-
-# Several guests for one test, on a network of their own.
 
 _NEEDED = ("CONFIG_VIRTIO_NET", "CONFIG_INET")
 
@@ -338,8 +319,6 @@ class GuestFactory:
             self._pool.retire(guest)
         self._hub.close()
 
-
-# What is kept of a test's guests, in the test's folder and in the JUnit XML, and the command that repeats the test.
 
 _REPRODUCE = "reproduce"
 _STATE = ".guest"

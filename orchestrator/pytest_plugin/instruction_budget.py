@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from orchestrator.arch import ARCHITECTURES
 from orchestrator.artifacts.cache import BuildContext, Cache, digest
@@ -80,10 +80,18 @@ _NUMBER = r"(\d{1,15}(?:\.\d{1,9})?)"
 _BUDGET = re.compile(rf"{_NUMBER}(?: \+(\d{{1,3}}(?:\.\d{{1,3}})?)%)?|<= ?{_NUMBER}")
 _EXPECTED = "a budget is the number that was counted, that with +N%, or <=N for a limit of your own"
 _LARGEST = 4 << 20
-_INSTRUCTIONS, _SYMBOLS = "instructions", "symbols"
 
 Budgets = dict[str, dict[str, dict[str, Any]]]
 """Texts of budgets by test, label, and the machine that they were counted on."""
+
+_BUDGETS = TypeAdapter(Budgets)
+
+
+class _BySymbol(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    instructions: Any
+    symbols: dict[str, int | float]
 
 
 @dataclass(frozen=True)
@@ -130,10 +138,8 @@ class BudgetFile:
             text = str(budget)
             value: object = int(text) if text.isdecimal() else text
             if budget.symbols is not None:
-                value = {
-                    _INSTRUCTIONS: value,
-                    _SYMBOLS: {name: _plain(count) for name, count in budget.symbols.items()},
-                }
+                symbols = {name: int(n) if float(n).is_integer() else n for name, n in budget.symbols.items()}
+                value = {"instructions": value, "symbols": symbols}
             budgets.setdefault(test, {}).setdefault(label, {})[machine] = value
             try:
                 write_whole(self.path, _HEAD + yaml.safe_dump(budgets, sort_keys=True, width=120))
@@ -149,44 +155,25 @@ class BudgetFile:
             return {}
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise ConfigError(f"cannot be read: {error}", where=str(self.path)) from None
-        if not _is_nested(content, 3):
-            raise ConfigError("has to have budgets by test, label and machine", where=str(self.path))
-        budgets: Budgets = content
-        return budgets
+        try:
+            return _BUDGETS.validate_python(content, strict=True)
+        except ValidationError:
+            raise ConfigError("has to have budgets by test, label and machine", where=str(self.path)) from None
 
     def _parsed(self, text: object) -> Budget:
         if isinstance(text, dict):
-            symbols = text.get(_SYMBOLS)
-            if set(text) != {_INSTRUCTIONS, _SYMBOLS} or not _are_counts(symbols):
+            try:
+                found = _BySymbol.model_validate(text, strict=True)
+            except ValidationError:
                 what = "a budget with symbols has instructions, and symbols with a number for each"
-                raise ConfigError(f"found {str(text)[:80]!r}; {what}", where=str(self.path))
-            return replace(self._parsed(text[_INSTRUCTIONS]), symbols=symbols)
+                raise ConfigError(f"found {str(text)[:80]!r}; {what}", where=str(self.path)) from None
+            return replace(self._parsed(found.instructions), symbols=found.symbols)
         match = _BUDGET.fullmatch(str(text))
         if match is None:
             raise ConfigError(f"found {text!r}; {_EXPECTED}", where=str(self.path))
         if match[3]:
             return Budget(float(match[3]), is_limit=True)
         return Budget(float(match[1]), float(match[2] or 0))
-
-
-def _are_counts(symbols: object) -> bool:
-    return isinstance(symbols, dict) and all(
-        isinstance(name, str) and isinstance(count, int | float) and not isinstance(count, bool)
-        for name, count in symbols.items()
-    )
-
-
-def _plain(count: float) -> float:
-    return int(count) if float(count).is_integer() else count
-
-
-def _is_nested(content: object, depth: int) -> bool:
-    """Whether this is a mapping of texts to mappings, and so on."""
-    if depth == 0:
-        return True
-    if not isinstance(content, dict):
-        return False
-    return all(isinstance(key, str) and _is_nested(value, depth - 1) for key, value in content.items())
 
 
 # Where a count has grown: the symbols with more instructions than before, in one line.
@@ -438,9 +425,6 @@ def _symbols(counted: Counted) -> Mapping[str, float] | None:
     with contextlib.suppress(EvidenceError):
         return by_symbol(counted.profile())
     return None
-
-
-# What a probe costs in a test's guest: a cell of an experiment, measured and proved as the lab does.
 
 
 @dataclass(frozen=True)

@@ -59,8 +59,6 @@ def _quoted(value: object) -> str:
     return text if len(text) <= _QUOTED else f"{text[:_QUOTED]} ..."
 
 
-# The fixture ``ktap``: somebody else's tests, run in a guest, with a result of pytest's for each of them.
-
 TIME_LIMIT = 600.0
 """Host seconds for a program, or for all of ftracetest's cases."""
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from orchestrator.pytest_plugin.tested_guest import TestedGuest
 
 
-# What the hooks and fixtures know of a session and of its tests. Imports nothing heavy.
-
 SKIPPED = "boots a guest in QEMU; pytest --qemu runs it"
 
 SETTINGS: Mapping[str, str] = {"kernel": "kernel", "cpu": "CPU model", "image": "image", "timing": "timing"}
@@ -97,8 +95,6 @@ def sentences(config: pytest.Config) -> Iterator[None]:
         failed = pytest.fail.Exception(f"{type(error).__name__}: {error}", pytrace=False)
         raise failed from None
 
-
-# Which guests does a mark with lists describe? A test for each. Imports nothing heavy.
 
 CHOICE = "_guest_choice"
 """The fixture that all fixtures of guests use, and that lists parametrise."""

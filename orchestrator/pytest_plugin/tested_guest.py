@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
@@ -25,7 +25,6 @@ from orchestrator.guest.channel import COMMAND_LIMIT, Stream
 from orchestrator.guest.console import REPORTS_MAX, Trouble, plain_lines, report_patterns
 from orchestrator.guest.diagnosis import taint_mask, trouble_of
 from orchestrator.guest.guest import END_OF_LOG, Guest, State
-from orchestrator.guest.machine import Machine
 from orchestrator.probes import loading
 from orchestrator.probes.symbols import ModuleMemory
 from orchestrator.steps import step
@@ -72,9 +71,6 @@ _TERMINAL = Path("/dev/tty")
 _LINE_LIMIT = 24 * 3600.0
 
 
-# A module that a test has loaded into its guest.
-
-
 @dataclass(frozen=True)
 class LoadedModule:
     """A loaded module: its name in the kernel, its .ko on the host, and what was loaded before because it needs it."""
@@ -106,7 +102,16 @@ _NOTHING: Mapping[str, str | int] = MappingProxyType({})
 _NO_VALUES: Mapping[str, Value] = MappingProxyType({})
 
 
-class TestedGuest(Guest):
+Watch = Callable[[Guest], None]
+"""Gets a guest before it runs."""
+
+if TYPE_CHECKING:
+    _GuestsVerbs = Guest  # whoever takes a guest takes one of a test as well
+else:
+    _GuestsVerbs = object
+
+
+class TestedGuest(_GuestsVerbs):
     """A guest in a test. Made by the fixtures.
 
     Each verb that runs or moves something takes a ``time_limit`` in seconds of the host. Nothing goes through a shell
@@ -116,20 +121,20 @@ class TestedGuest(Guest):
     __test__ = False  # pytest takes a class of this name for one of tests
 
     def __init__(
-        self,
-        workshop: BuildContext,
-        kernel: Kernel,
-        name_of: Callable[[Machine], str],
-        machine: Machine,
-        directory: Path,
-        name: str,
+        self, workshop: BuildContext, kernel: Kernel, guest: Guest, boot_again: Callable[[Watch], Guest]
     ) -> None:
-        super().__init__(machine, directory, name)
-        self._workshop, self._kernel, self._name_of = workshop, kernel, name_of
+        self.guest = guest  # another one after a reboot
+        self._workshop, self._kernel, self._boot_again = workshop, kernel, boot_again
         self._folder = Path()
         self._allowed: Sequence[re.Pattern[str]] = ()  # by the test's mark
         self._announced: list[re.Pattern[str]] = []  # what the test expects the kernel to report besides
         self._mark = self._seen = self._taint = 0  # lengths of its console, and the kernel's taint, of the test's begin
+
+    if not TYPE_CHECKING:  # who checks types has them from the base
+
+        def __getattr__(self, name: str) -> Any:
+            """The verbs and attributes of its guest."""
+            return getattr(self.guest, name)
 
     @property
     def folder(self) -> Path:
@@ -196,24 +201,16 @@ class TestedGuest(Guest):
         Looks at what was printed since the test began, or behind the line found last. Raises GuestHang when nothing is
         printed for ``time_limit`` seconds of the host.
         """
-        pattern, mark = _compiled(regex), self._seen
-        end = mark + _MOST_BYTES
-        deadline = Deadline(time_limit)
+        pattern = _compiled(regex)
         with step("wait for line", regex):
-            while deadline.left() and mark < end:
-                alive = self.pid is not None  # asked first: what it printed last is looked at
-                lines, after = self.console.whole_lines(mark)
+            for lines, mark in self.console.followed(self._seen, time_limit, _MOST_BYTES, lambda: self.pid is None):
                 for line in lines:
                     if pattern.search(line):
                         self._seen = _behind(self, line, mark)
                         return line
-                if after > mark:
-                    mark, deadline = after, Deadline(time_limit)
-                elif not alive:
-                    what = f"the guest is gone, and printed no line with {regex!r}"
-                    raise GuestExit(what, detail=self.console.last_lines())
-                else:
-                    time.sleep(_PAUSE)
+            if self.pid is None:
+                what = f"the guest is gone, and printed no line with {regex!r}"
+                raise GuestExit(what, detail=self.console.last_lines())
             raise GuestHang(
                 f"no line with {regex!r}, and nothing printed for {time_limit:g} s",
                 where=str(self.console.path),
@@ -288,11 +285,12 @@ class TestedGuest(Guest):
         with step("reboot"):
             self.check_kernel()
             self.kill()
-            super().__init__(self.machine, self._directory, self._name_of(self.machine))
-            self.say = self._workshop.say
-            self.boot()
+            self._boot_again(self._take)
             self.join_network()
             self._watch()
+
+    def _take(self, guest: Guest) -> None:
+        self.guest = guest
 
     def join_network(self) -> None:
         """Get its address on its private network, if it has one; on failure it is killed."""
@@ -370,9 +368,6 @@ class TestedGuest(Guest):
                 self.run(["sh", "-c", line], time_limit=_LINE_LIMIT, listener=show)
             except GuestError as error:
                 print(f"{type(error).__name__}: {error}", file=out, flush=True)
-
-
-# The modules that a test loads, and that are unloaded after it.
 
 
 class KernelModules:

@@ -56,8 +56,6 @@ if TYPE_CHECKING:
     from orchestrator.artifacts.cache import Artifact
 
 
-# What a kind of benchmark is to a run: it prepares its cells, measures them in guests, and compares their records.
-
 Obtain = Callable[[str, Mapping[str, object], str, "Callable[[Path], None]"], "Artifact | None"]
 """Where artifacts come from: ``Cache.obtain``, or what gives only those that are there."""
 
@@ -103,8 +101,6 @@ class BenchmarkKind(TableKind):
         del cell, others
         return record
 
-
-# What came of preparing a cell: ready, not supported by its kernel, or failed.
 
 SetupT = TypeVar("SetupT", covariant=True)
 
@@ -211,9 +207,6 @@ def parameters_note(given: Mapping[str, str]) -> tuple[str, ...]:
     return (f"loaded with {written(given)}",) if given else ()
 
 
-# Everything a boot needs before its guest starts: kernel, initramfs, disks, and what each cell's kind prepares.
-
-
 @dataclass(frozen=True)
 class BootArtifacts:
     """A boot's kernel and machine, and what was prepared for each cell, by its id.
@@ -273,9 +266,6 @@ def checked_cells(kind: BenchmarkKind, kernel: Kernel, boot: Boot) -> tuple[Boot
     return boot, {**wrong, **kind.refused(kernel, [cell for cell in boot.cells if cell.id not in wrong])}
 
 
-# How a cell's outcome becomes a record of the result contract.
-
-
 def without_number(cell: Cell[Any], status: Status, reason: str, release: str | None = None) -> CellRecord:
     """The outcome of a cell that has no number, with the reason, and its kernel's release where that is known."""
     known = {} if release is None else {"kernel_release": release}
@@ -305,9 +295,6 @@ def changed(record: CellRecord, **fields: object) -> CellRecord:
         return CellRecord.model_validate({**dict(record), **fields})
 
 
-# A record beside those it is compared with: its overhead, or the proof that it is wrong.
-
-
 def compared(
     kind: BenchmarkKind, cell: Cell[Any], record: CellRecord, outcomes: Mapping[str, CellRecord]
 ) -> CellRecord:
@@ -322,9 +309,6 @@ def compared(
         return kind.compare(cell, record, [other for other in found if other.status == "ok"])
     except EvidenceError as error:
         return without_number(cell, "failed", str(error))
-
-
-# What a boot reports while it is done: progress, guests, and the outcomes of its cells.
 
 
 @dataclass(frozen=True)
@@ -367,8 +351,6 @@ class Outcome:
 
 Event = Progress | CellBegan | GuestBooted | Outcome
 
-
-# A boot as a pure task: a boot, its cells and the keys of its artifacts in; records, events and files out.
 
 EVENTS_FOLDER = "events"
 PROFILES_FOLDER = stored_profile.FOLDER
@@ -439,9 +421,7 @@ class Session:
 
     def profile_file(self, cell: Cell[Any]) -> Path | None:
         """Where a cell's profile goes, if it is to have one."""
-        if not cell.profile:
-            return None
-        return self._profile_file(cell.id)
+        return self._profile_file(cell.id) if cell.profile else None
 
     def end(self, outcome: Outcome) -> None:
         """Emit a cell's outcome. A profile that was written before its cell failed is of no number: it is removed."""
@@ -504,7 +484,12 @@ def _in_one_guest(session: Session, cells: Sequence[Cell[Any]]) -> set[str]:
         with closing(session.task.kind.measure(session, cells)) as records:
             for measured in records:
                 check_room(session.task.directory)
-                outcome = _compared_in_boot(session, measured)
+                session.records[measured.id] = measured
+                cell = next(cell for cell in session.task.cells if cell.id == measured.id)
+                is_compared = all(other in session.records for other in cell.compared_with)
+                if is_compared:  # all that it is compared with have been measured in this boot
+                    session.records[cell.id] = compared(session.task.kind, cell, measured, session.records)
+                outcome = Outcome(session.records[cell.id], is_compared)
                 ended.add(measured.id)
                 session.end(outcome)
                 if outcome.record.status == "failed" and measured.id not in session.harmless:
@@ -522,16 +507,6 @@ def _in_one_guest(session: Session, cells: Sequence[Cell[Any]]) -> set[str]:
             ended.add(cell.id)
             session.end(Outcome(without_number(cell, status, str(error), session.artifacts.kernel.release)))
     return ended
-
-
-def _compared_in_boot(session: Session, record: CellRecord) -> Outcome:
-    """The outcome of a cell, compared where all that it is compared with have been measured in this boot."""
-    session.records[record.id] = record
-    cell = next(cell for cell in session.task.cells if cell.id == record.id)
-    if not all(other in session.records for other in cell.compared_with):
-        return Outcome(record)
-    session.records[record.id] = compared(session.task.kind, cell, record, session.records)
-    return Outcome(session.records[record.id], is_compared=True)
 
 
 def status_of(error: LabError) -> Status:
@@ -552,9 +527,6 @@ def run_task(task: BootTask, context: BuildContext, emit: Callable[[Event], None
     if differing:
         raise HostError("the artifacts here are not those of the task", detail=differing)
     run_boot(Session(task, artifacts, context, emit))
-
-
-# A guest made ready to measure in: the CPU it claims, on its final clocksource, with the modules asked for.
 
 
 @dataclass(frozen=True)
@@ -588,8 +560,6 @@ def ready_guest(
         yield ReadyGuest(guest, artifacts, Symbols.of(guest, artifacts.kernel_modules))
 
 
-# A boot whose guest is used over a channel: cell after cell in one ready guest.
-
 TaskT = TypeVar("TaskT")
 
 
@@ -620,12 +590,7 @@ def attended(
                 record = without_number(cell, "failed", str(error), release)
                 # An EvidenceError of the comparison that follows is raised, and ends the guest.
                 session.harmless.add(cell.id)
-            yield _proved(session, record, text)
-
-
-def _proved(session: Session, record: CellRecord, text: KernelText) -> CellRecord:
-    """The record with the evidence that its cell left the kernel's text alone. Raises EvidenceError where not."""
-    with step("compare the kernel's text"), valid_result():
-        unchanged = text.unchanged()
-        session.switched += len(unchanged.switched)
-    return changed(record, text=unchanged) if record.status == "ok" else record
+            with step("compare the kernel's text"), valid_result():
+                unchanged = text.unchanged()
+                session.switched += len(unchanged.switched)
+            yield changed(record, text=unchanged) if record.status == "ok" else record

@@ -24,8 +24,6 @@ from orchestrator.run.boot import BootArtifacts, BootTask, Event, Session, run_b
 from orchestrator.run.guests import unwatched
 from orchestrator.steps import step, step_source
 
-# The crew of a run: who does its boots, and the events that report them. All else is the same for every crew.
-
 
 @dataclass(frozen=True)
 class Job:

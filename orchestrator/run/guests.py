@@ -142,9 +142,6 @@ def _look(guest: Guest) -> tuple[float, float, float]:
     return before, float(uptime[1]), time.monotonic()
 
 
-# What a guest must still be after a cell was measured in it.
-
-
 def check_clocksource(guest: Guest) -> None:
     """Raise EvidenceError unless the guest is on the clocksource that it was measured on."""
     clocksource = read_clocksource(guest)
@@ -158,8 +155,6 @@ def permitted_taint(guest: Guest) -> int:
     check_taint(taint)
     return taint
 
-
-# A guest that is ready, the quickest way: restored from a saved one of its machine, or booted.
 
 _EMPTY_LOOP = ("callbench", "-n", "1", "-r", "1")
 _TICKS = re.compile(r"^empty tsc=(\d{1,18}) ", re.MULTILINE)
@@ -188,7 +183,7 @@ def can_be_restored(machine: Machine) -> bool:
     return not (is_bound or is_users_disk)
 
 
-def started(
+def started(  # noqa: PLR0913 - all that differs between the guests of commands, tests and boots
     context: BuildContext,
     machine: Machine,
     directory: Path,
@@ -196,44 +191,47 @@ def started(
     *,
     fresh: bool = False,
     watch: Callable[[Guest], None] = unwatched,
+    terminal: str | None = None,
 ) -> Guest:
     """A guest that is ready: restored where a guest of this machine can be, booted with ``fresh`` or where not.
 
-    The caller ends it. ``watch`` gets each guest before it runs. A saved guest that does not restore, or is not what
-    was saved, is discarded with a warning, and the guest is booted. Raises GuestError when it does not boot, HostError.
+    The caller ends it. ``watch`` gets each guest before it runs. Its console is also on the ``terminal``, a device's
+    name. A saved guest that does not restore, or is not what was saved, is discarded with a warning, and the guest is
+    booted. Raises GuestError when it does not boot, HostError.
     """
-    return GuestStart(context, machine, directory, name, watch).ready(fresh=fresh)
+    start = _Start(context, machine, directory, name, watch, terminal)
+    guest = None if fresh else start.restored()
+    if guest is None:
+        guest = start.made()
+        guest.boot()
+    return guest
 
 
 @dataclass(frozen=True)
-class GuestStart:
-    """One guest to start, as ``started`` says; ``make`` makes it."""
+class _Start:
+    """One guest to start, as ``started`` says."""
 
     context: BuildContext
     machine: Machine
     directory: Path
-    name: str = "guest"
-    watch: Callable[[Guest], None] = unwatched
-    make: Callable[[Machine, Path, str], Guest] = Guest
+    name: str
+    watch: Callable[[Guest], None]
+    terminal: str | None
 
-    def ready(self, *, fresh: bool = False) -> Guest:
-        """The guest, the quickest way, or booted with ``fresh``."""
-        guest = None if fresh else self._restored()
-        if guest is None:
-            guest = self._watched(self.make(self.machine, self.directory, self.name))
-            guest.boot()
-        return guest
+    def made(self) -> Guest:
+        """The guest, which is off."""
+        return self._watched(Guest(self.machine, self.directory, self.name, terminal=self.terminal))
 
     def _watched(self, guest: Guest) -> Guest:
         guest.say = self.context.say
         self.watch(guest)
         return guest
 
-    def _restored(self) -> Guest | None:
+    def restored(self) -> Guest | None:
         """The guest, or None where none can be saved or restored."""
         if self.machine in _given_up or not can_be_restored(self.machine):
             return None
-        guest = self._watched(self.make(self.machine, self.directory, self.name))
+        guest = self.made()
         try:
             # Before the saved guest's lock: who holds that must not wait for a guest whose owner waits for the lock.
             guest.take_slots()
@@ -331,8 +329,6 @@ def _empty_loop(guest: Guest) -> int:
         raise GuestError("callbench does not say how long an empty loop takes")
     return int(found[1])
 
-
-# The kernel's own modules that an experiment asks for, loaded into a guest before anything is measured in it.
 
 _QUOTED_LINES = 5
 

@@ -5,11 +5,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from orchestrator.artifacts.boot_files import NOTHING, GuestDisks, initramfs, ready_disks
+from orchestrator.artifacts.boot_files import (
+    NOTHING,
+    GuestDisks,
+    image_arch,
+    initramfs,
+    ready_disks,
+    unsupported_reason,
+)
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import counting_plugin
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.cpus import CpuModel, cpu, cpu_caches
+from orchestrator.catalog.kernels import KernelSpec
+from orchestrator.errors import UsageError
 from orchestrator.experiment.plan import Boot
 from orchestrator.guest.accelerator import check_cpu, choose_accelerator
 from orchestrator.guest.machine import CountingPlugin, Machine, Timing
@@ -23,6 +32,28 @@ class Hardware:
     smp: int
     memory_mib: int
     timing: Timing
+
+
+def usual_kernel(image: str | None) -> str:
+    """The kernel of a guest where none is named: one for its image."""
+    return "debian-amd64" if image is not None and image_arch(image) == "x86_64" else "debian-686"
+
+
+def usual_cpu(kernel: KernelSpec) -> str:
+    """The CPU of a guest where none is named: one that its kernel boots on."""
+    return "xeon-e5410" if kernel.needs_long_mode else "pentium4"
+
+
+def timing_named(word: str) -> Timing:
+    """How time passes in a guest, by ``instructions``, or as ``choose_accelerator`` takes it. Raises as that does."""
+    return "instructions" if word == "instructions" else choose_accelerator(word)
+
+
+def check_possible(kernel: KernelSpec, model: CpuModel, disks: GuestDisks) -> None:
+    """Raise UsageError for a CPU that a kernel does not boot on, and for disks that it cannot have."""
+    why_not = kernel.unsupported_reason(model) or unsupported_reason(disks, kernel)
+    if why_not is not None:
+        raise UsageError(why_not)
 
 
 def machine_of(context: BuildContext, kernel: Kernel, boot: Boot) -> Machine:
@@ -55,7 +86,7 @@ def _counter(context: BuildContext, boot: Boot) -> CountingPlugin | None:
 
 def timing_of(boot: Boot) -> Timing:
     """How time passes in a plan's boot. Raises HostError where this host cannot run guests at all."""
-    return "instructions" if boot.clock == "instructions" else choose_accelerator("auto").name
+    return timing_named("instructions" if boot.clock == "instructions" else "auto")
 
 
 def machine_for(context: BuildContext, kernel: Kernel, hardware: Hardware, wanted: GuestDisks = NOTHING) -> Machine:

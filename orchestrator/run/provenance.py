@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -124,7 +124,7 @@ class Provenance:
                     self._keep_sources(artifacts.kernel.spec.name, module)
         content = _made_of(booted, artifacts)
         for earlier in self._content.boots:
-            if all(_name(earlier, part) == _name(content, part) for part in _PARTS):
+            if all(_part(earlier, part).get("name") == _part(content, part).get("name") for part in _PARTS):
                 self._check_same(_parts(earlier), _parts(content))
         name = f"{folder}/{booted.name}"
         self._content.boots.append(
@@ -147,7 +147,11 @@ class Provenance:
         The user's files are compared by their paths, what the lab makes for a cell by the cell.
         """
         earlier: dict[tuple[str, str], str] = {}
-        for boot in self._recorded():
+        try:
+            boots = [_Recorded.model_validate(boot) for boot in self._content.boots]
+        except ValidationError:
+            raise self._damaged() from None
+        for boot in boots:
             for place, digests in boot.places():
                 earlier |= {(place, title): digest for title, digest in digests.items()}
         changed: dict[str, None] = {}
@@ -166,12 +170,6 @@ class Provenance:
                 detail=list(changed)[1:],
                 hint=f"{self._texts} has what the run was begun with; {_BEGIN_ANEW}",
             )
-
-    def _recorded(self) -> Sequence[_Recorded]:
-        try:
-            return [_Recorded.model_validate(boot) for boot in self._content.boots]
-        except ValidationError:
-            raise self._damaged() from None
 
     def _damaged(self) -> LabError:
         return LabError("damaged; the run cannot go on", where=str(self._file), hint=_BEGIN_ANEW)
@@ -237,29 +235,23 @@ def _made_of(booted: GuestBooted, artifacts: BootArtifacts) -> dict[str, object]
     return content
 
 
-def _name(boot: Mapping[str, object], part: str) -> object:
-    content = boot.get(part)
-    return content.get("name") if isinstance(content, dict) else None
+def _part(boot: Mapping[str, object], name: str) -> dict[str, object]:
+    content = boot.get(name)
+    return dict(content) if isinstance(content, dict) else {}
 
 
 def _parts(boot: Mapping[str, object]) -> dict[str, object]:
     """What a boot's numbers depend on, part by part."""
-    kernel = boot.get("kernel")
-    flat = dict(kernel) if isinstance(kernel, dict) else {}
-    flat.pop("origin", None)  # another suite may have the same package
-    packages = flat.pop("packages", None)
-    if isinstance(packages, dict):
-        flat |= packages
-    image = boot.get("image")
-    if isinstance(image, dict):
-        flat["image"] = image.get("key")
-    work = boot.get("work")
-    if isinstance(work, dict):
-        flat |= work
-    modules = boot.get("kernel_modules")
-    if isinstance(modules, dict):
-        flat |= modules.get("file_sha256", {})
-    return {**flat, "initramfs_sha256": boot.get("initramfs_sha256")}
+    kernel = _part(boot, "kernel")
+    kernel.pop("origin", None)  # another suite may have the same package
+    return {
+        **{name: value for name, value in kernel.items() if name != "packages"},
+        **_part(kernel, "packages"),
+        "image": _part(boot, "image").get("key"),
+        **_part(boot, "work"),
+        **_part(_part(boot, "kernel_modules"), "file_sha256"),
+        "initramfs_sha256": boot.get("initramfs_sha256"),
+    }
 
 
 def _modules_of(cell: str, prepared: Prepared[Any]) -> Iterator[tuple[str, Module]]:

@@ -47,8 +47,6 @@ from orchestrator.run.plan_check import check_plan
 from orchestrator.run.provenance import Provenance, host_facts
 from orchestrator.steps import LOG_NAME, step_echo, step_log
 
-# What cells of an experiment depend on and only a guest can tell: found out before there is a plan.
-
 
 def with_found(context: BuildContext, experiment: Experiment, kinds: KindRegistry[BenchmarkKind]) -> Experiment:
     """The experiment with all that its kinds find out in guests; once found, it is in the cache.
@@ -75,9 +73,6 @@ def with_found_before(context: BuildContext, experiment: Experiment, kinds: Kind
 
 def _with(experiment: Experiment, find: Callable[[NamedTable], Any]) -> Experiment:
     return replace(experiment, tables=[replace(named, table=find(named)) for named in experiment.tables])
-
-
-# How long a run will still take, if its cells take what they took before.
 
 
 class TimeLeft:
@@ -136,9 +131,6 @@ def rounded(seconds: float) -> str:
     return f"{round(seconds / 60)} min" if seconds < 7200 else f"{round(seconds / 3600)} h"
 
 
-# What a progress display is called with during a run.
-
-
 class ProgressListener(Protocol):
     """A run's progress display: a terminal, a log, or none. Its methods must not raise."""
 
@@ -162,9 +154,6 @@ class ProgressListener(Protocol):
 
     def cell_ends(self, record: CellRecord) -> None:
         """A cell has an outcome, and it is stored."""
-
-
-# What is written down of a run while it goes on, by the thread that reads a crew's events: outcomes and guests.
 
 
 class RunJournal:
@@ -229,8 +218,6 @@ class RunJournal:
         self._outcomes[record.id] = record
         self._listener.cell_ends(record)
 
-
-# Runs a plan: its boots side by side or one after the other, each outcome stored when it is complete.
 
 _EXPERIMENT_FILE = "experiment.yaml"
 
@@ -393,11 +380,15 @@ def _collect(job: Job, entry: RunEntry) -> None:
 
 def check_resumable(entry: RunEntry, experiment: Experiment, kinds: KindRegistry[BenchmarkKind]) -> None:
     """Raise UsageError when a run was begun with another experiment file or other overrides."""
-    if entry.digest != experiment.digest() and _begun_with(entry, kinds) != experiment.digest():
+    own, digest = entry.directory / _EXPERIMENT_FILE, entry.digest
+    with suppress(ConfigError):  # as it is spelled today
+        if digest != experiment.digest():
+            digest = load_experiment(own, kinds, (), qemu_cpu_names).digest()
+    if digest != experiment.digest():
         raise UsageError(
             f"run {entry.id} was begun with another experiment file, or other --set values",
             where=str(entry.directory),
-            hint=f"its own experiment is {entry.directory / _EXPERIMENT_FILE}; without --resume a new run begins",
+            hint=f"its own experiment is {own}; without --resume a new run begins",
         )
 
 
@@ -413,11 +404,3 @@ def check_same_cells(entry: RunEntry, unfinished: Iterable[str], plan: Plan) -> 
             where=str(entry.directory),
             hint="the kernel or this program has changed since; without --resume a new run begins",
         )
-
-
-def _begun_with(entry: RunEntry, kinds: KindRegistry[BenchmarkKind]) -> str | None:
-    """The digest of the run's own experiment as it is spelled today; None where it cannot be read."""
-    try:
-        return load_experiment(entry.directory / _EXPERIMENT_FILE, kinds, (), qemu_cpu_names).digest()
-    except ConfigError:
-        return None

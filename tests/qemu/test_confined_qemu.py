@@ -106,7 +106,7 @@ def check_devices(guest: Guest) -> None:
     assert Counter(devices)["virtio-blk-pci-non-transitional"] == own
     assert len(re.findall(r"^[^\s:]+: ", ask("info block"), re.MULTILINE)) == own
     cards = re.findall(r"^ \S+ \w+: .*type=(\w+),", ask("info network"), re.MULTILINE)
-    lan = ["stream"] if guest.machine.lan is not None else []
+    lan = ["dgram"] if guest.machine.lan is not None else []
     assert cards == (["user"] if guest.machine.channel == "ssh" else lan)
     assert set(re.findall(r"^(\w+): ", ask("info chardev"), re.MULTILINE)) == {"console", "monitor", "agent"}
 

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from orchestrator import errors
 from orchestrator.errors import LabError
 from orchestrator.guest.channel import CommandResult
 from orchestrator.guest.console import known_reports
+from orchestrator.guest.guest import Guest
 from orchestrator.probes.loading import RefusedError
 from orchestrator.pytest_plugin.tested_guest import LoadedModule, TestedGuest
 
@@ -35,7 +37,8 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "From outside": ("read_memory", "counted_interrupts"),
     "Tests of the kernel's own": ("ktap",),
 }
-PROPERTIES = ("folder", "address", "pid", "command_line", "is_aborted")
+OF_TESTS, OF_ALL = ("folder", "address"), ("pid", "command_line", "is_aborted")
+PROPERTIES = (*OF_TESTS, *OF_ALL)
 
 NOT_FOR_TESTS = frozenset(
     {
@@ -75,11 +78,13 @@ def page() -> str:
                 """Seconds of the host are those [in which a processor could be had](../faults.md#a-slow-host). A verb
                 raises [an error](#errors) when the guest is gone, hangs, or refuses it."""
             ),
-            methods_table(("verb", "what"), {name: getattr(TestedGuest, name) for name in names}),
+            methods_table(("verb", "what"), {name: _verb(name) for name in names}),
             *(part for title, group in GROUPS.items() for part in _group(title, group)),
             *_known_reports(),
             "## Attributes",
-            table(("attribute", "type", "what"), property_rows(TestedGuest, PROPERTIES)),
+            table(
+                ("attribute", "type", "what"), [*property_rows(TestedGuest, OF_TESTS), *property_rows(Guest, OF_ALL)]
+            ),
             *_results(),
             *_errors(),
         ],
@@ -88,14 +93,20 @@ def page() -> str:
 
 def public_names() -> set[str]:
     """The methods and properties of a test's guest without an underscore."""
-    return {name for name, _ in inspect.getmembers_static(TestedGuest) if not name.startswith("_")}
+    members = (*inspect.getmembers_static(TestedGuest), *inspect.getmembers_static(Guest))
+    return {name for name, _ in members if not name.startswith("_")}
+
+
+def _verb(name: str) -> Callable[..., Any]:
+    verb: Callable[..., Any] = getattr(TestedGuest if name in vars(TestedGuest) else Guest, name)
+    return verb
 
 
 def _group(title: str, names: Sequence[str]) -> Iterator[str]:
     yield f"## {title}"
     for name in names:
         yield f"### {name}"
-        yield from method_section(f"guest.{name}", getattr(TestedGuest, name))
+        yield from method_section(f"guest.{name}", _verb(name))
         if name in vars(TestedGuest):
             yield _OF_TESTS
 

@@ -75,7 +75,7 @@ def _prepared_build(
         files = {**squashfs, **_scripts(*_SHARED), **inputs.drivers}
         whole = folder / "initramfs"
         model = next(model for model in cpus().values() if kernel.spec.unsupported_reason(model) is None)
-        hardware = Hardware(model, 1, _MEMORY_MIB, choose_accelerator("auto").name)
+        hardware = Hardware(model, 1, _MEMORY_MIB, choose_accelerator("auto"))
         machine = machine_for(context, kernel, hardware)
         with whole.open("wb") as target:
             write_work(target, machine.initramfs, _SCRIPT, settings, files)

@@ -6,12 +6,15 @@ from __future__ import annotations
 import socket
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
+from orchestrator.guest.console import Console
 from orchestrator.guest.monitor import Monitor
-from orchestrator.guest.qemu import ConsoleBound, OwnStop, drained
+from orchestrator.guest.qemu import OwnStop, QemuWatch, drained
+from orchestrator.process import Spawned
 
 
 class Qemu:
@@ -64,26 +67,30 @@ def test_it_is_not_let_go_on_where_it_cannot_be_read() -> None:
 # Is what a guest makes QEMU write looked at, until somebody stops it?
 
 
+def watching(console: Path, messages: Path, ended: threading.Event) -> QemuWatch:
+    """A watch that allows ten bytes."""
+    return QemuWatch(cast("Spawned", SimpleNamespace(kill=ended.set)), Console(console), messages, 10)
+
+
 def test_the_file_that_grows_beyond_the_limit_is_named(tmp_path: Path) -> None:
-    console, messages, missing = tmp_path / "console", tmp_path / "messages", tmp_path / "missing"
-    console.write_bytes(bytes(10))
+    console, messages = tmp_path / "console", tmp_path / "messages"
     messages.write_bytes(bytes(11))
     ended = threading.Event()
-    bound = ConsoleBound([missing, console, messages], 10, ended.set)
+    watch = watching(console, messages, ended)
     ended.wait()
-    assert bound.exceeded == messages
-    bound.stop()
+    assert watch.exceeded == messages
+    watch.stop(lambda: None)
 
 
 def test_what_is_stopped_ends_nothing(tmp_path: Path) -> None:
     console = tmp_path / "console"
     console.write_bytes(bytes(10))
     threads, ended = threading.active_count(), threading.Event()
-    bound = ConsoleBound([console], 10, ended.set)
-    bound.stop()
+    watch = watching(console, tmp_path / "missing", ended)
+    watch.stop(lambda: None)
     assert threading.active_count() == threads
     assert not ended.is_set()
-    assert bound.exceeded is None
+    assert watch.exceeded is None
 
 
 # Does draining keep an unread console from blocking, and end so that a channel can read it?

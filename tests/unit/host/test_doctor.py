@@ -18,7 +18,7 @@ from orchestrator.artifacts import debian as debian_mirror
 from orchestrator.catalog.images import debian
 from orchestrator.doctor import Finding, Status, exit_status, render
 from orchestrator.errors import HostError
-from orchestrator.guest.accelerator import KvmSpeed, KvmState
+from orchestrator.guest.accelerator import KvmSpeed
 from orchestrator.program import Requirement, load_requirements, parse_requirements
 
 
@@ -62,9 +62,9 @@ def test_a_host_without_a_mirror_of_debian(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 def test_a_slow_kvm_is_a_warning_that_keeps_its_reason() -> None:
-    finding = doctor.kvm(KvmSpeed(state=KvmState.SLOW, reason="only 2 million"))
+    finding = doctor.kvm(KvmSpeed(usable=False, reason="only 2 million"))
     assert (finding.status, finding.text) == (Status.WARNING, "only 2 million")
-    assert doctor.kvm(KvmSpeed(state=KvmState.FAST, reason="")).status is Status.OK
+    assert doctor.kvm(KvmSpeed(usable=True, reason="")).status is Status.OK
 
 
 @given(st.integers(min_value=0, max_value=1 << 40))
