@@ -60,9 +60,9 @@ def many(workshop: BuildContext, tmp_path_factory: pytest.TempPathFactory) -> Me
 
 def test_a_point_that_calls_never_enter_fails_for_all_probes_and_costs_no_guest(many: Measured) -> None:
     guests, records = many
-    assert guests == 1
     for probe in PROBES:
-        assert [records[probe, point].status for point in (CALLED, ALSO_CALLED, BEHIND)] == ["ok"] * 3
+        for point in (CALLED, ALSO_CALLED, BEHIND):
+            assert records[probe, point].status == "ok", records[probe, point].reason
     assert records["none", NEVER].status == "ok"
     reasons = [records[probe, NEVER].reason or "" for probe in PROBES[1:]]
     assert [reason.splitlines()[0] for reason in reasons] == [
@@ -75,6 +75,7 @@ def test_a_point_that_calls_never_enter_fails_for_all_probes_and_costs_no_guest(
         assert "entry_SYSENTER_32" not in reason  # it cannot be probed
     # The first one has tried it, and the others say so.
     assert [records["kprobe", NEVER].id in reason for reason in reasons] == [False, True]
+    assert guests == 1
 
 
 @pytest.mark.parametrize("profile", [(), ("symbols",)])
