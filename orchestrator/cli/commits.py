@@ -169,9 +169,6 @@ def _stamps(path: Path) -> Iterator[str]:
             yield f"{file} {status.st_size} {status.st_mtime_ns}"
 
 
-# What ``compare --config`` and ``profile --config`` measure first: two commits, or two kernels.
-
-
 @dataclass(frozen=True)
 class Wanted:
     """An experiment to measure: ``overrides`` replace its values, ``only`` selects its cells."""
@@ -258,9 +255,6 @@ def profiled_on_kernels(
 def _kernel_names(kernels: tuple[str, str]) -> tuple[str, str]:
     before, after = (kernel_spec(kernel_name(name)).name for name in kernels)
     return before, after
-
-
-# ``orchestrator bisect``: the commit that has changed a cost.
 
 
 @dataclass
@@ -364,7 +358,6 @@ def bisect(
 
 
 def _difference(parent: str, found: Found, measured: MeasuredCommits) -> ProfileDifference | None:
-    """What the newest candidate executes differently than the last good commit, where both have a profile."""
     before, after = measured.sides.get(parent), measured.sides.get(found.candidates[0].hash)
     if before is None or after is None or not (before.cell.profile and after.cell.profile):
         return None

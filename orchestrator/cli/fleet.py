@@ -18,16 +18,7 @@ from orchestrator.errors import LabError, UsageError
 from orchestrator.fleet.hosts import load_hosts
 from orchestrator.fleet.keeper import StartedFleet, end_fleet
 from orchestrator.fleet.serve import key_from_input, serve
-from orchestrator.fleet.state import (
-    USUAL_NAME,
-    Orders,
-    WorkerOrder,
-    check_name,
-    log_file,
-    room,
-    stored,
-    worker_name,
-)
+from orchestrator.fleet.state import USUAL_NAME, Orders, WorkerOrder, check_name, log_file, room, stored, worker_name
 from orchestrator.fleet.target import Target, check_reachable, made_key, need_dask, read_key, target, usual_key_file
 from orchestrator.guest.machine import qemu_version
 from orchestrator.program import PROGRAM
@@ -197,8 +188,6 @@ def down(name: _Name = USUAL_NAME) -> None:
     was_running = end_fleet(state)
     typer.echo(f"fleet '{name}' has ended" if was_running else f"fleet '{name}' had ended before; its file is removed")
 
-
-# What ``fleet status`` prints of a fleet.
 
 _HEADER = ("worker", "guests", "running", "MiB", "host", "version", "python", "qemu", "problem")
 _VERSION = re.compile(r"version (\S{1,40})")

@@ -129,9 +129,6 @@ _CATALOGUE: Mapping[str, Listing] = {
 }
 
 
-# ``orchestrator doctor``: what this host can do, what is missing, how to get it.
-
-
 @expected_failures
 def doctor() -> None:
     """Examine this host: programs, packages, KVM's real speed, disk.

@@ -235,8 +235,6 @@ def _refused(error: Any, param: Any) -> tuple[str, str]:
     return f"found {shown(found)}; {expected}", meaning
 
 
-# Expected failures as a sentence on stderr and an exit status, never as a traceback.
-
 _LIMITS = {
     errno.EMFILE: "allow more open files: ulimit -n 1024",
     errno.ENFILE: "the host has too many files open: end other programs",
@@ -303,8 +301,6 @@ def stop_on_signals() -> None:
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, stop)
 
-
-# The program's own options, and its start.
 
 app = typer.Typer(
     name=NAME,

@@ -77,8 +77,6 @@ class Measuring:
             yield BuildContext(Cache(cache_dir()), self.offline, watching.say, watching.warn), watching
 
 
-# A run's progress on stderr: live on a terminal, one line for each thing elsewhere.
-
 _MOST_DETAILS = 8
 """Lines below the bar: of guests side by side, or of workers, the first ones."""
 
@@ -148,8 +146,6 @@ class _Lines(_Listening):
 
 
 class _Display(Progress):
-    """The bar, and below it what goes on, as it is when the display is drawn."""
-
     guests: Sequence[Guest] = ()
     workers: Mapping[str, str] = MappingProxyType({})
     """What the workers of a fleet do, by name; empty text of one that does nothing."""
@@ -166,8 +162,6 @@ class _Display(Progress):
 
 
 class _Live(_Listening):
-    """A bar that knows what is going on, with finished cells scrolling by above it."""
-
     def __init__(self, progress: _Display) -> None:
         super().__init__()
         self._progress = progress

@@ -82,8 +82,6 @@ def _ended(runner: Runner, begun: RunEntry, experiment: Experiment, planned: Pla
         return None
 
 
-# Where a night is reported: on the terminal, in a mail's file, to a CI system and a server.
-
 MAIL = "night.eml"
 
 _REASON = TypeAdapter(Reason)
@@ -223,7 +221,6 @@ def _reporting_unmeasured(report: NightReport, experiment: str) -> Iterator[None
 
 
 def _compared(run: Run) -> Night:
-    """The night beside the last good one, if there is one."""
     with Store.open(lab_dir()) as store:
         good = store.baselines().get(good_night(run.record.experiment))
     if good is None or good.run == run.record.run:

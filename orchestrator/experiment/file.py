@@ -48,7 +48,6 @@ class _TableSource:
 
 
 def _places(inside: KeyPath, at: KeyPath, value: Data) -> dict[KeyPath, KeyPath]:
-    """The place in the file of a value and of each key of a mapping."""
     keys = value if isinstance(value, dict) else ()
     return {inside: at, **{(*inside, key): (*at, key) for key in keys}}
 
@@ -67,7 +66,6 @@ def _idle_overrides(defaults: Mapping[str, Data], tables: Sequence[_TableSource]
 
 
 def _unknown_benchmark_keys(defaults: Mapping[str, Data], tables: Sequence[_TableSource]) -> list[Problem]:
-    """A problem for each key of a default ``benchmark`` that no table here has."""
     used = {path for table in tables for path in table.used}  # what a table takes, it also checks
     keys = list({key: None for table in tables for key in benchmark_keys(table.kind.table)})
     content = defaults.get(_BENCHMARK)
@@ -302,7 +300,6 @@ class _Loader:
         return self.kinds.first
 
     def _table(self, source: _TableSource, problems: list[Problem]) -> NamedTable | None:
-        """The table; what is wrong with it is added to ``problems``."""
         table, found = self._checked(source.kind.table, source.data, lambda path: self._unknown_in(source, path))
         problems += map(source.origin.placed, found)
         return None if table is None else NamedTable(source.name, source.kind, table, source.origin)

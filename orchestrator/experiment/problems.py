@@ -258,7 +258,6 @@ def error_of_tables(problems: Sequence[tuple[TableOrigin | None, Problem]]) -> C
 
 
 def _each_mistake_once(problems: Sequence[Problem]) -> Sequence[Problem]:
-    """The problems without keys that are missing because they are misspelt."""
     meant = {(*one.path[:-1], found[1]) for one in problems if (found := _MISSPELT.match(one.sentence)) is not None}
     return [one for one in problems if one.sentence != _MISSING or one.path not in meant]
 

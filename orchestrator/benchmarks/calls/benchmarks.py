@@ -49,8 +49,6 @@ def benchmarks() -> Mapping[str, BenchmarkSpec]:
     return named(BenchmarkSpec, read("benchmarks.yaml", __package__))
 
 
-# The capabilities of each kind of probe in List 15 of the djprobe document, and how a guest verifies them.
-
 SHOWN_FOR = ("kprobe", "jprobe", "djprobe")
 """The list's columns."""
 

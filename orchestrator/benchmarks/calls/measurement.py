@@ -39,15 +39,7 @@ from orchestrator.probes.point import Point, ProbePoint, find_entry, find_place
 from orchestrator.profile.counts import by_purpose
 from orchestrator.profile.profiled import Counter as ProfileCounter
 from orchestrator.profile.profiled import stored
-from orchestrator.results.contract import (
-    UNITS,
-    CellRecord,
-    Clock,
-    Evidence,
-    ProfileEvidence,
-    centre_of,
-    valid_result,
-)
+from orchestrator.results.contract import UNITS, CellRecord, Clock, Evidence, ProfileEvidence, centre_of, valid_result
 from orchestrator.results.statistics import mean, median, median_interval, spread_without_extremes
 from orchestrator.run.boot import Ready, ReadyGuest, identity
 from orchestrator.run.guests import CLOCKSOURCE, CellDeadline, check_clocksource, permitted_taint
@@ -620,7 +612,6 @@ def _exact(work: _Work, workload: Calls, events: Path | None) -> tuple[Figures, 
 
 
 def _profile(work: _Work, measured: Measurement, armed: _Armed | None) -> ProfileEvidence | None:
-    """Where the instructions of the timed calls go, by the same calls again; None where no profile is wanted."""
     if work.profile is None or not isinstance(work.workload, Calls):
         return None
     with step("count instructions"):
@@ -764,7 +755,6 @@ def _repetition_note(profile: ProfileEvidence | None) -> Iterator[str]:
 
 
 def _parameters(work: _Work, figures: Figures, proof: Proof) -> dict[str, str | float]:
-    """Parameters that distinguish the cell from others, and facts that reports use. Memory is in bytes."""
     parameters: dict[str, str | float] = {
         **work.cell.parameters,
         "kernel_release": work.ready.artifacts.kernel.release,

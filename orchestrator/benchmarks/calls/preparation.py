@@ -104,7 +104,6 @@ def _own_entry(kernel: Kernel, cell: CallCell, symbol: str) -> int:
 
 
 def _code_with(kernel: Kernel, cell: CallCell, symbol: str) -> KernelCode | None:
-    """The code that has a function: the kernel's, or a loaded module's where only that has it."""
     if kernel.code is not None and kernel.code.has_function(symbol):
         return kernel.code
     return next(iter(loaded_code(kernel, cell.kernel_modules, symbol).values()), kernel.code)
@@ -461,7 +460,6 @@ def _module_source(setup: ProbeSetup) -> ModuleSource | Path | None:
 
 
 def _c_file(cell: CallCell) -> tuple[Path, tuple[str, ...], str | None] | None:
-    """The user's workload, where it is to be compiled, its libraries, and the image that has some of them."""
     own = None if cell.task.file is None else find_workload(cell.task.file)
     return None if own is None or own.kind == "program" else (own.file, cell.task.libraries, cell.image)
 

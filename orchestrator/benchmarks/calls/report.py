@@ -243,7 +243,6 @@ def _points_sheet(panel: Panel) -> Sheet:
 
 
 def _hits(by_probe: Mapping[str, CellRecord]) -> str:
-    """How often a call enters the function or executes the instruction, as the hits prove."""
     proofs = [cell.evidence for cell in by_probe.values() if cell.probe != BASELINE and cell.evidence is not None]
     return str(proofs[0].hits_per_call) if proofs else NOTHING
 
@@ -402,7 +401,6 @@ def _kernel_blocks(group: Group, footnotes: Footnotes) -> Iterator[Sequence[Row]
 
 
 def _values(cells: Sequence[CellRecord | None], value_of: _Figure, footnotes: Footnotes | None = None) -> Iterator[str]:
-    """The figures of one row: the first kernel's, and for each other one its own, the difference, and per cent."""
     base = None if cells[0] is None else value_of(cells[0])
     for index, cell in enumerate(cells):
         yield _shown(cell, value_of, footnotes)
@@ -431,8 +429,6 @@ _MAIL_COMPARED_WITH = "kprobe+optimized"
 
 @dataclass(frozen=True)
 class _Half:
-    """A published table and the cells measured for it, by the mail's names."""
-
     panel: Panel
     table: ReferenceTable
     cells: dict[str, CellRecord]
@@ -515,7 +511,6 @@ _WIDTH = 16
 
 
 def _shows_capabilities(panel: Panel) -> bool:
-    """Whether the panel has probes, and all of them are List 15's."""
     probed = [cell.probe for cell in _probed(panel)]
     return bool(probed) and all(probe in capability_names() for probe in probed)
 
@@ -578,7 +573,6 @@ def _has(cell: CellRecord) -> bool | None:
 
 
 def _deviations(cells: Sequence[CellRecord]) -> str | None:
-    """Return the sentence that lists deviations from the document, or states that there are none; None without all."""
     wrong = []
     for cell in cells:
         probe, name = capability_names()[cell.probe]
@@ -592,7 +586,6 @@ def _deviations(cells: Sequence[CellRecord]) -> str | None:
 
 
 def _places(cells: Sequence[CellRecord]) -> Iterator[str]:
-    """What the document's "almost" excludes: instructions of the probed function, and of a sample of others."""
     for cell in cells:
         found = cell.parameters
         if "places" in found:
@@ -609,7 +602,6 @@ def _places(cells: Sequence[CellRecord]) -> Iterator[str]:
 
 
 def _probe(cell: CellRecord) -> str:
-    """The probe's name in the experiment: titles are for the table's rows."""
     return cell.probe
 
 
@@ -634,7 +626,6 @@ def _name_by_function(cell: CellRecord) -> str:
 
 
 def _ratios(panel: Panel, place: str) -> Iterator[Finding]:
-    """The largest measured ratio to the probe that the document compares with, and what it published."""
     table = panel.reference
     if table is None:
         return

@@ -346,7 +346,6 @@ class CallsTable(ProbedTable):
                 yield Problem(("points", index), f"found '{point}'; {why}", other=where)
 
     def _counted_conflicts(self) -> Iterator[Problem]:
-        """What does not go together with points that a profile finds."""
         whole = self.whole_functions
         points = ", ".join(map(str, whole)) or EXECUTED
         for index, point in enumerate(self.named_points):

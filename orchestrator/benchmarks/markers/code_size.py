@@ -22,8 +22,6 @@ from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.errors import ConfigError, EvidenceError
 from orchestrator.report.sheet import Grid, Row
 
-# What a relocatable object holds: its functions and variables, what they refer to, and its compiler.
-
 _LARGEST = 16 << 20
 _LARGEST_VARIABLE = 4096
 """Bytes of a variable that are searched for pointers."""
@@ -131,8 +129,6 @@ def _references(elf: Any, table: SymbolTableSection) -> Iterator[tuple[Place, Re
             yield Place(home.name, at), Reference(symbol.name or of_section or "", target)
 
 
-# The code that a marker adds to a function, and the annotated disassembly.
-#
 # The marker's own instructions are those from the load of its immediate value or flag to the branch on it. The likely
 # path runs while no probe is connected: from the function's entry to its return, no conditional branch taken. The
 # unlikely path is all other reachable code, wherever the compiler put it.

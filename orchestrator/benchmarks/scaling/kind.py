@@ -62,8 +62,6 @@ from orchestrator.run.guests import CLOCKSOURCE, KernelFunctions, kernel_functio
 from orchestrator.run.unattended import Ending, Work, collect_proof, output_of, unattended_guest
 from orchestrator.steps import step
 
-# The profile of the steps of one row, and what the functions that find a kprobe missed in models of caches.
-
 _CACHES: tuple[CacheName, ...] = ("l1d", "l2")
 _Profile = tuple[ProfileEvidence | None, Mapping[str, int]]
 """The proof, and misses as a cell's parameters: of each cache in all, and of each function."""
@@ -85,8 +83,6 @@ def _misses(profile: CellProfile) -> Iterator[tuple[str, int]]:
         for name in dict.fromkeys([*LOOKUPS[1:], *kprobe_cache().published.functions]):
             yield f"{cache}_{name}", sum(one.missed.of(cache) for one in profile.symbols if one.name == name)
 
-
-# The kernel functions that thousands of kprobes are placed on.
 
 _SYMBOL = re.compile(rb"^([0-9a-f]{8,16}) ([tT]) ([A-Za-z0-9_.$]{1,200})$", re.MULTILINE)
 _PADDING = b"__pfx_"
@@ -120,7 +116,6 @@ def choose_sites_by_name(listing: bytes, blacklist: bytes, count: int, seed: int
 
 
 def _allowed(listing: bytes, blacklist: bytes, count: int) -> list[int]:
-    """The addresses of functions that kprobes may touch, of which there must be so many."""
     forbidden = sorted((int(start, 16), int(end, 16)) for start, end in _FORBIDDEN.findall(blacklist))
     starts = [start for start, _ in forbidden]
     # How far the ranges so far reach, since they may overlap: hundreds of them are compared with 40,000 functions.
@@ -146,9 +141,6 @@ def functions(listing: bytes) -> list[int]:
     if not found:
         raise EvidenceError("the guest's kernel lists no functions of its own, or hides their addresses")
     return found
-
-
-# The files that each script of many probes needs besides its module, and the reader of its output.
 
 
 def scaling_files(

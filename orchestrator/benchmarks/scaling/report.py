@@ -8,13 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
-from orchestrator.benchmarks.scaling.rows import (
-    EVENTS_BENCHMARK,
-    LOAD_BENCHMARK,
-    LOOKUPS,
-    kprobe_cache,
-    scaling_row,
-)
+from orchestrator.benchmarks.scaling.rows import EVENTS_BENCHMARK, LOAD_BENCHMARK, LOOKUPS, kprobe_cache, scaling_row
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.catalog.reference import reference_table
@@ -161,9 +155,6 @@ def _figure(cell: CellRecord) -> str:
     return figure(cell.overhead, cell.unit) if is_exact else f"{_cost_of_one(cell):.1f}"
 
 
-# Rows that the tables share: figures of one kind of cell in each column.
-
-
 def _heads(title: str, columns: int) -> Row:
     return Row(title, [""] * columns, style="bold")
 
@@ -178,7 +169,6 @@ def _costs(label: str, cells: _Cells, footnotes: Footnotes) -> Row:
 
 
 def _growth_rows(label: str, found: Sequence[Growth | None]) -> Iterator[Row]:
-    """The exponents of columns, and below them their intervals; no rows where no column has one."""
     if any(found):
         yield Row(f"  {label}", [f"{one.exponent:.3f}" if one else NOTHING for one in found])
     intervals = [one.interval if one else None for one in found]
@@ -269,7 +259,6 @@ def _hits(table: ScalingCells, footnotes: Footnotes) -> Iterator[Row]:
 
 
 def _effects(table: ScalingCells) -> Iterator[Row]:
-    """The effect of the hash's size, and separately of the cache with an equal size."""
     plain = [kernel for kernel in table.kernels if not table.cache(kernel)]
     same = {
         kernel: next((other for other in plain if table.bits(other) == table.bits(kernel)), None)

@@ -13,11 +13,7 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.system.measurement import SystemSetup, measure_work, prepare_cell
 from orchestrator.benchmarks.system.work import SystemCell, SystemTask
-from orchestrator.benchmarks.system.workloads import (
-    SystemWorkload,
-    published_systems,
-    system_workloads,
-)
+from orchestrator.benchmarks.system.workloads import SystemWorkload, published_systems, system_workloads
 from orchestrator.catalog import probes as user_probe
 from orchestrator.catalog.data import choices_sentence
 from orchestrator.catalog.images import image as image_recipe
@@ -223,7 +219,6 @@ _LONGEST_PHRASE = 200
 
 
 def _cells(name: str | None, table: SystemTable) -> Iterator[SystemCell]:
-    """For each machine the first kernel without a probe, its A/A boots, and the cells compared with them."""
     first = table.kernels[0]
     for machine in table.machines:
         home = Place(name, machine, first)

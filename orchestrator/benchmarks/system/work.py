@@ -12,15 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from orchestrator.artifacts.boot_files import (
-    FOLDER,
-    OUTPUT,
-    STATUS,
-    STEPS,
-    progress,
-    unattended_scripts,
-    write_work,
-)
+from orchestrator.artifacts.boot_files import FOLDER, OUTPUT, STATUS, STEPS, progress, unattended_scripts, write_work
 from orchestrator.artifacts.cache import Artifact, BuildContext
 from orchestrator.artifacts.images import EPOCH, PackedImage, ready_image
 from orchestrator.artifacts.kernel_build import PackedSource, build_source
@@ -36,8 +28,6 @@ from orchestrator.guest.accelerator import choose_accelerator
 from orchestrator.guest.guest import Guest
 from orchestrator.run.machines import Hardware, machine_for
 from orchestrator.run.unattended import Work, refuse
-
-# A kernel's output tree, configured and prepared up to its first object, made once in a guest and cached.
 
 _KIND = "prepared-builds"
 _FILE = "build.tar"
@@ -281,8 +271,6 @@ class SystemTask:
 
 SystemCell = Cell[SystemTask]
 
-
-# The files that an unattended guest needs to run whole programs, and the reader of its output.
 
 REPORT, REPORT_AFTER = f"{FOLDER}/report", f"{FOLDER}/report_after"
 """Guest files: the module's report after the runs, and its report after it was stopped."""

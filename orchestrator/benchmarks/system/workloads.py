@@ -51,9 +51,6 @@ def system_workload(name: str) -> SystemWorkload | None:
     return system_workloads().benchmarks.get(name)
 
 
-# The documents' figures of whole systems: a workload with and without instrumentation.
-
-
 class PublishedWork(Fact):
     """A published row: times in seconds, or an ``overhead`` in per cent, qualified by ``bound`` (``about``, ...)."""
 
