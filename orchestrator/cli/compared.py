@@ -129,8 +129,7 @@ def _pairs(before: NamedCells, after: NamedCells) -> Sequence[CellPair]:
     """One cell with one other, whatever they are called; otherwise cells of one id, of those that were named."""
     if before.cells is not None and after.cells is not None and len(before.cells) == len(after.cells) == 1:
         return [CellPair(before.cells[0], after.cells[0])]
-    first, second = _meant(before, after.cells), _meant(after, before.cells)
-    return pairs_by_id(first, second)
+    return pairs_by_id(_meant(before, after.cells), _meant(after, before.cells))
 
 
 def _meant(side: NamedCells, others: Sequence[CellRecord] | None) -> Sequence[CellRecord]:

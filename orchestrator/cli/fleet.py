@@ -29,8 +29,6 @@ if TYPE_CHECKING:  # they need the extra "fleet"
 
 app = typer.Typer(no_args_is_help=True, help="Many machines for one run.")
 
-_MOST_WORKERS = 64
-
 _Key = Annotated[
     Path | None,
     typer.Option(
@@ -76,10 +74,7 @@ def up(
     workers: Annotated[
         int | None,
         typer.Option(
-            min=0,
-            max=_MOST_WORKERS,
-            metavar="N",
-            help="Workers on this machine, which share it; default: 1, with --hosts 0.",
+            min=0, max=64, metavar="N", help="Workers on this machine, which share it; default: 1, with --hosts 0."
         ),
     ] = None,
     guests: _Guests = None,

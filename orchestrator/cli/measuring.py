@@ -57,7 +57,6 @@ class Measuring:
             return with_found(context, experiment, kinds())
 
     def done(self, work: Callable[[Runner], RunEntry]) -> tuple[RunEntry, RunRecord]:
-        """Let ``work`` make a run, or go on with one; the run and its results."""
         with self._watched() as (context, watching), Store.open(lab_dir()) as store:
             entry = work(Runner(context, store, watching, kinds(), self._crew(), self.events, self.fresh))
             return entry, store.load_run(entry.id)

@@ -272,9 +272,7 @@ def _answered(
     (module,) = build_modules(context, kernel, [render("places", {})])
     if isinstance(module, BuildError):
         raise module
-    choice = one_guest.Choice(
-        name, cpu, 1, one_guest.USUAL_MIB, one_guest.Accel.AUTO, one_guest.GuestModules([], [], [])
-    )
+    choice = one_guest.Choice(name, cpu, 1, one_guest.USUAL_MIB, one_guest.Accel.AUTO, one_guest.GuestModules())
     machine = choice.machine(context)
     with ScratchFolder("orchestrator-disasm-") as directory, started(context, machine, directory) as guest:
         return answered(guest, module, function), machine.cpu.name

@@ -192,7 +192,10 @@ def _problems(details: ErrorDetails, unknown: Callable[[KeyPath], str]) -> list[
     if path[-1:] == ("[key]",) and kind != "extra_forbidden":
         path = path[:-1]
     if kind == "conflict":
-        return [_below(path, problem) for problem in details["ctx"]["problems"]]
+        return [
+            Problem((*path, *one.path), one.sentence, None if one.other is None else (*path, *one.other))
+            for one in details["ctx"]["problems"]
+        ]
     if kind == "wrong":
         return [Problem(path, details["msg"])]
     if kind == "missing":
@@ -217,11 +220,6 @@ def _expected(details: ErrorDetails) -> str:
     return _WORDS[kind].format(**context) if kind in _WORDS else str(details["msg"])
 
 
-def _below(path: KeyPath, problem: Problem) -> Problem:
-    other = None if problem.other is None else (*path, *problem.other)
-    return Problem((*path, *problem.path), problem.sentence, other)
-
-
 def config_error(problems: Sequence[Problem], origins: Origins, name: str) -> ConfigError:
     """Return the one error that lists all ``problems`` with the origin of each; ``name`` is the file's."""
     lines = _each_list_once(_located(problem, origins) for problem in _each_mistake_once(problems))
@@ -240,7 +238,6 @@ class TableOrigin:
     places: Mapping[KeyPath, KeyPath]
 
     def placed(self, problem: Problem) -> Problem:
-        """A problem of the table as one of the file."""
         other = None if problem.other is None else self._place(problem.other)
         return Problem(self._place(problem.path), problem.sentence, other)
 
@@ -280,9 +277,6 @@ def _located(problem: Problem, origins: Origins) -> tuple[str, str]:
     path = problem.path
     if problem.other is not None and origins.overridden(problem.other) and not origins.overridden(path):
         path = problem.other  # of two values in conflict, the one given on the command line
-    return origins.where(path), f"{_key(path)}: {problem.sentence}"
-
-
-def _key(path: KeyPath) -> str:
     dotted = _dotted(path)
-    return cut(dotted if dotted.isprintable() else ascii(dotted), 120, "...")
+    key = cut(dotted if dotted.isprintable() else ascii(dotted), 120, "...")
+    return origins.where(path), f"{key}: {problem.sentence}"

@@ -54,9 +54,6 @@ from orchestrator.run.boot import (
     with_parameters,
 )
 
-_NOT_IMPLEMENTED = "_ni_syscall"
-"""The end of the name of the function that numbers without a call of their own go to."""
-
 
 def call_number(kernel: Kernel, cell: CallCell) -> int | None:
     """The number of the system call that the cell makes; None where it makes none or this kernel lacks it."""
@@ -81,7 +78,7 @@ def _no_function_reason(kernel: Kernel, cell: CallCell) -> str | None:
         function = entered_function(kernel, cell)
     except UnknownDispatchError as error:
         return f"which function {call} enters is not known, since {error}; name it, with points: [...]"
-    if function.endswith(_NOT_IMPLEMENTED):
+    if function.endswith("_ni_syscall"):  # where numbers without a call of their own go to
         return f"this kernel has no system call {call}: it goes to {function}"
     return None
 

@@ -166,12 +166,7 @@ class MarkerTask:
 MarkerCell = Cell[MarkerTask]
 
 
-_SIZES = {"immediate": 2, "flag": 1}
-_LOOKED_AT = 5
-"""Bytes of the other places: as long as a jump."""
-_UNCONNECTED = {"immediate": b"\xb0\x00", "flag": b"\x00"}
 _JUMPS = (JMP, 0xEB)
-_NOP = (0x0F, 0x66, 0x3E)
 
 
 def measure_marker(
@@ -255,7 +250,8 @@ class _Marker:
     place: int
 
     def look(self) -> bytes:
-        return self.loops.guest.read_memory(self.place, _SIZES.get(self.row.place, _LOOKED_AT))
+        size = {"immediate": 2, "flag": 1}.get(self.row.place, 5)  # 5: as long as a jump
+        return self.loops.guest.read_memory(self.place, size)
 
     @contextmanager
     def connected(self, probe: str | None) -> Iterator[None]:
@@ -303,9 +299,9 @@ class _Marker:
             raise EvidenceError(f"{when}, the marker of {self.row.loop} calls {found}, not {probe or 'nothing'}")
 
     def check_disconnected(self, live: bytes, when: str) -> None:
-        right = live == _UNCONNECTED.get(self.row.place, live)
+        right = live == {"immediate": b"\xb0\x00", "flag": b"\x00"}.get(self.row.place, live)
         if self.row.place in ("static_key", "tracepoint"):
-            right = live[0] in _NOP
+            right = live[0] in (0x0F, 0x66, 0x3E)
         if not right:
             name = self.row.loop
             raise EvidenceError(f"{when}, {name} is not as it is without a probe: its bytes are {live.hex(' ')}")

@@ -174,7 +174,6 @@ class MarkersReport(TableReport):
         return _findings(*group)
 
     def charts(self, group: Group) -> Mapping[str, Chart]:
-        """Return a chart for each group of loops that has something measured."""
         charts = {name: _chart(group[0], name, title) for name, title in marker_benchmarks().groups.items()}
         return {f"markers-{name}": chart for name, chart in charts.items() if chart is not None}
 

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.benchmarks.system.workloads import PublishedSystem, PublishedWork, published_systems, system_workload
+from orchestrator.benchmarks.system.workloads import PublishedSystem, PublishedWork, published_systems, system_workloads
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.program import PROGRAM
@@ -67,7 +67,6 @@ class _Table:
 
     @property
     def is_counted(self) -> bool:
-        """Whether a cell's profile has counted the instrumentation's own instructions."""
         return any(_parameter(cell, "instrumentation") is not None for cell in self.panel.cells)
 
     @property
@@ -102,7 +101,7 @@ class _Table:
     def sheet(self) -> Sheet:
         first, panel, table = self.panel.first, self.panel, self.published
         footnotes = Footnotes(panel.cells, self.title, self.remark)
-        columns, known = list(self._columns()), system_workload(first.benchmark)
+        columns, known = list(self._columns()), system_workloads().benchmarks.get(first.benchmark)
         texts = {"scope": "scope {}", "packets": "{} packets", "command": "{}", "image": "image {}"}
         asked = [text.format(first.parameters[name]) for name, text in texts.items() if name in first.parameters]
         count = max(len(cell.samples) for cell in panel.cells)
@@ -391,10 +390,9 @@ class SystemReport(TableReport):
     APART = ("image", "channel", "scope", "packets", "command", "memory_mib")
 
     def owns(self, benchmark: str) -> bool:
-        return system_workload(benchmark) is not None
+        return benchmark in system_workloads().benchmarks
 
     def apart(self, cell: CellRecord) -> tuple[object, ...]:
-        """Return the workload's amount and where it ran; probes that record stand beside those that do not."""
         return parameters(cell, self.APART)
 
     def panels(self, cells: Sequence[CellRecord]) -> list[Panel]:
@@ -407,7 +405,6 @@ class SystemReport(TableReport):
         return _Table(*group).findings()
 
     def charts(self, group: Group) -> Mapping[str, Chart]:
-        """Return the chart of what instrumentation adds; none of a baseline alone."""
         chart = _Table(*group).chart()
         return {} if chart is None else {file_name(group): chart}
 
