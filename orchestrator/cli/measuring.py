@@ -110,11 +110,8 @@ class _Lines(_Listening):
 
     def begin(self, run: str, plan: Plan, done: int, left: TimeLeft) -> None:
         self._total, self._done, self._left = len(plan.cells), done, left
-        self.say(
-            f"run {run}: {counted(self._total, 'cell')}"
-            + (f", {done} of them done" if done else "")
-            + self._time_left()
-        )
+        of_them = f", {done} of them done" if done else ""
+        self.say(f"run {run}: {counted(self._total, 'cell')}{of_them}{self._time_left()}")
 
     def say(self, text: str) -> None:
         print(plain_text(text), file=self._stream, flush=True)

@@ -222,7 +222,10 @@ def _expected(details: ErrorDetails) -> str:
 
 def config_error(problems: Sequence[Problem], origins: Origins, name: str) -> ConfigError:
     """Return the one error that lists all ``problems`` with the origin of each; ``name`` is the file's."""
-    lines = _each_list_once(_located(problem, origins) for problem in _each_mistake_once(problems))
+    # A key that is missing because it is misspelt is one mistake.
+    meant = {(*one.path[:-1], found[1]) for one in problems if (found := _MISSPELT.match(one.sentence)) is not None}
+    each = [one for one in problems if one.sentence != _MISSING or one.path not in meant]
+    lines = _each_list_once(_located(problem, origins) for problem in each)
     if len(lines) == 1:
         return ConfigError(lines[0][1], where=lines[0][0])
     detail = plain_text.shown([f"{place}: {sentence}" for place, sentence in lines], _SHOWN, "and {} more")
@@ -252,11 +255,6 @@ def error_of_tables(problems: Sequence[tuple[TableOrigin | None, Problem]]) -> C
     placed = [problem if one is None else one.placed(problem) for one, problem in problems]
     file, origins = (origin.file, origin.origins) if origin is not None else ("", Origins({}))
     return config_error(list(dict.fromkeys(placed)), origins, file)
-
-
-def _each_mistake_once(problems: Sequence[Problem]) -> Sequence[Problem]:
-    meant = {(*one.path[:-1], found[1]) for one in problems if (found := _MISSPELT.match(one.sentence)) is not None}
-    return [one for one in problems if one.sentence != _MISSING or one.path not in meant]
 
 
 def _each_list_once(lines: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

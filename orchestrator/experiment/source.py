@@ -109,7 +109,8 @@ def read_source(path: Path) -> Source:
     except FileNotFoundError:
         raise ConfigError("no such file", where=str(path), hint=_similar_file(path)) from None
     except IsADirectoryError:
-        raise ConfigError("a folder, and no file", where=str(path), hint=_file_in(path)) from None
+        hint = next((f"name a file in it, such as '{file}'" for file in _files_in(path)), "name a file")
+        raise ConfigError("a folder, and no file", where=str(path), hint=hint) from None
     except OSError as error:
         raise ConfigError(f"cannot be read: {(error.strerror or str(error)).lower()}", where=str(path)) from None
     except ValueError as error:  # a path with a NUL in it
@@ -143,10 +144,6 @@ def _files_in(folder: Path) -> list[Path]:
         return sorted(folder.glob("*.y*ml"))
     except OSError:
         return []
-
-
-def _file_in(folder: Path) -> str:
-    return next((f"name a file in it, such as '{file}'" for file in _files_in(folder)), "name a file")
 
 
 def _similar_file(path: Path) -> str:

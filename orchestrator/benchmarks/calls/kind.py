@@ -431,15 +431,8 @@ class CallsKind(BenchmarkKind):
             lacking = "no overhead: the cell without a probe has no number to compare with"
             return changed(record, notes=(*record.notes, lacking))
         effect = exact_effect(record.value, baseline.value, baseline.samples)
-        purposes = overhead_by_purpose(record.profile, baseline.profile)
-        return changed(
-            record,
-            overhead=effect.overhead,
-            interval=effect.interval,
-            verdict=effect.verdict,
-            notes=(*record.notes, *effect.notes),
-            purposes=purposes,
-        )
+        fields = {**vars(effect), "notes": (*record.notes, *effect.notes)}
+        return changed(record, **fields, purposes=overhead_by_purpose(record.profile, baseline.profile))
 
 
 def _explain(session: Session, ready: ReadyGuest, cell: CallCell, error: NotEntered, cache: GuestCache) -> NotEntered:

@@ -787,9 +787,7 @@ class CallsReport(TableReport):
         yield from _call_findings(group)
 
     def charts(self, group: Group) -> Mapping[str, Chart]:
-        if _shows_capabilities(group[0]) or _shows_points(group[0]):
-            return {}
-        if not any(map(_probed, group)):
+        if _shows_capabilities(group[0]) or _shows_points(group[0]) or not any(map(_probed, group)):
             return {}
         if _fits_mail(group[0]):
             return {file_name(group): _mail_chart(group)}

@@ -216,13 +216,7 @@ _PHASE_US = 3700
 """Microseconds by which each A/A boot's work begins later than the last one's: no multiple of a tick's period."""
 
 
-def _cell(
-    table: SystemTable,
-    place: Place,
-    probe: str,
-    compared_with: tuple[str, ...],
-    aa_boot: int = 0,
-) -> SystemCell:
+def _cell(table: SystemTable, place: Place, probe: str, compared_with: tuple[str, ...], aa_boot: int = 0) -> SystemCell:
     benchmark, kind = table.benchmark, probe_kind(probe)
     assert benchmark.repeats is not None
     seconds = system_workloads().scopes[benchmark.scope].seconds if benchmark.scope else 0
