@@ -87,17 +87,18 @@ class CommitRuns:
         return found, plan(found)
 
     def run(self, commit: Commit, experiment: Experiment, planned: Plan) -> Run:
-        """The run of these cells of ``experiment`` at a commit: a stored one, or a new one."""
         key = self._key(experiment, planned)
-        known = self._known().get(key, {}).get(commit.hash)
-        if known is not None:
+        stored = self._known().get(key, {}).get(commit.hash)
+        if stored is not None:
             try:
-                return find_run(known, lab_dir())
+                return find_run(stored, lab_dir())
             except LabError:  # it was removed
                 pass
         entry, record = self.measuring.done(lambda runner: runner.run(experiment, planned, None))
         if all_ok(record):
-            self._remember(key, commit, entry.id)
+            known = self._known()
+            known.setdefault(key, {})[commit.hash] = entry.id
+            write_whole(self.tree.folder / _KNOWN, json.dumps(known))
         return Run(record, entry.directory)
 
     def _experiment(self) -> Experiment:
@@ -148,11 +149,6 @@ class CommitRuns:
             return {}
         return known if isinstance(known, dict) else {}
 
-    def _remember(self, key: str, commit: Commit, run: str) -> None:
-        known = self._known()
-        known.setdefault(key, {})[commit.hash] = run
-        write_whole(self.tree.folder / _KNOWN, json.dumps(known))
-
 
 def _stamps(path: Path) -> Iterator[str]:
     """What changes with a user's file or build tree: sizes and times, also of what a module may include."""
@@ -167,9 +163,6 @@ def _stamps(path: Path) -> Iterator[str]:
         if file.is_file():
             status = file.stat()
             yield f"{file} {status.st_size} {status.st_mtime_ns}"
-
-
-# What ``compare --config`` and ``profile --config`` measure first: two commits, or two kernels.
 
 
 @dataclass(frozen=True)
@@ -258,9 +251,6 @@ def profiled_on_kernels(
 def _kernel_names(kernels: tuple[str, str]) -> tuple[str, str]:
     before, after = (kernel_spec(kernel_name(name)).name for name in kernels)
     return before, after
-
-
-# ``orchestrator bisect``: the commit that has changed a cost.
 
 
 @dataclass
@@ -358,21 +348,17 @@ def bisect(
         runs = CommitRuns(tree, config, tuple(overrides or ()), build, measuring, "-bisect")
         measured = MeasuredCommits(runs, cell)
         found = Bisection(tree, measured.measure, options.say).between(*ends)
-        difference = _difference(tree.parent(found.candidates[-1].hash), found, measured)
-    _print_bisection(found, difference, form, limit or None)
+        sides = [measured.sides.get(one) for one in (tree.parent(found.candidates[-1].hash), found.candidates[0].hash)]
+    # What the newest candidate executes differently than the last good commit, where both have a profile.
+    profiled = [side for side in sides if side is not None and side.cell.profile]
+    by_symbol = [with_code(difference_of(*profiled))] if len(profiled) == 2 else []
+    _print_bisection(found, by_symbol, form, limit or None)
     raise typer.Exit(0 if len(found.candidates) == 1 else 1)
 
 
-def _difference(parent: str, found: Found, measured: MeasuredCommits) -> ProfileDifference | None:
-    """What the newest candidate executes differently than the last good commit, where both have a profile."""
-    before, after = measured.sides.get(parent), measured.sides.get(found.candidates[0].hash)
-    if before is None or after is None or not (before.cell.profile and after.cell.profile):
-        return None
-    return difference_of(before, after)
-
-
-def _print_bisection(found: Found, difference: ProfileDifference | None, form: options.Form, limit: int | None) -> None:
-    by_symbol = [] if difference is None else [with_code(difference)]
+def _print_bisection(
+    found: Found, by_symbol: Sequence[ProfileDifference], form: options.Form, limit: int | None
+) -> None:
     if form is options.Form.JSON:
         differences = [one.as_json() for one in by_symbol]
         typer.echo(json.dumps({**bisection_json(found), "differences": differences}, indent=2))

@@ -122,7 +122,6 @@ def compare(
 
 
 def _check_stored(names: Sequence[str], given: Mapping[str, object]) -> None:
-    """Refuse what only ``--config`` has."""
     for option, value in given.items():
         if value:
             is_one = " and " not in option
@@ -151,9 +150,6 @@ def _print(compared: ComparedRuns, form: ComparisonForm, limit: int | None, out:
             typer.echo(render_comparison(compared, limit), nl=False)
         case ComparisonForm.TABLE:
             print_sheets([comparison_sheet(compared, limit)], Console())
-
-
-# Baselines: names for runs that others are compared with; ``list baselines`` has them.
 
 
 def _set(name: str, runs: Sequence[str]) -> None:

@@ -66,8 +66,6 @@ def cells_of_run(run: str, cell: str) -> NamedCells:
     return NamedCells(found, cells_named(found.record, cell))
 
 
-# The runs and cells that ``compare`` compares, by their names on the command line.
-
 _SHOWN = 10
 _NAME_CELLS = f"name one cell of each: {PROGRAM} compare RUN:CELL RUN:CELL"
 _SET_A_BASELINE = f"name both: {PROGRAM} compare A B; or once: {PROGRAM} compare --set-baseline default RUN"
@@ -131,12 +129,10 @@ def _pairs(before: NamedCells, after: NamedCells) -> Sequence[CellPair]:
     """One cell with one other, whatever they are called; otherwise cells of one id, of those that were named."""
     if before.cells is not None and after.cells is not None and len(before.cells) == len(after.cells) == 1:
         return [CellPair(before.cells[0], after.cells[0])]
-    first, second = _meant(before, after.cells), _meant(after, before.cells)
-    return pairs_by_id(first, second)
+    return pairs_by_id(_meant(before, after.cells), _meant(after, before.cells))
 
 
 def _meant(side: NamedCells, others: Sequence[CellRecord] | None) -> Sequence[CellRecord]:
-    """The cells that were named; of a run that was named alone, those that were named of the other."""
     if side.cells is not None:
         return side.cells
     wanted = None if others is None else {cell.id for cell in others}
@@ -201,8 +197,6 @@ def _origin(run: Run) -> Origin:
             facts = store.provenance(run.record.run)
     return origin_of(run.directory, facts)
 
-
-# The stored cells that ``profile A B`` compares, and what to say where A and B name none.
 
 _SHOWN_PAIRS = 20
 shown_ids = partial(shown, most=_SHOWN_PAIRS, rest="...")

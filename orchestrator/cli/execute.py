@@ -26,11 +26,6 @@ from orchestrator.guest.terminal import ESCAPE_KEY, Watch, attend
 from orchestrator.program import PROGRAM
 from orchestrator.run.guests import started
 
-Saved = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Go on with the guest of a failed test, which pytest --qemu-keep has saved."),
-]
-
 
 @expected_failures
 def shell(
@@ -48,7 +43,10 @@ def shell(
     allow_oops: one_guest.AllowOops = None,
     console: one_guest.ConsoleLog = None,
     fresh: one_guest.Fresh = False,
-    saved: Saved = None,
+    saved: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Go on with the guest of a failed test, which pytest --qemu-keep has saved."),
+    ] = None,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
@@ -115,16 +113,6 @@ def _attend(start: Callable[[str, Watch], Guest], prepare: Callable[[Guest], Non
 SCRATCH = "/scratch"
 """The guest's folder for what a command writes."""
 
-Paths = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--get",
-        metavar="PATH",
-        help="A file or a folder of the guest, such as /scratch, to copy to the current folder, or to that of --out, "
-        "when the command has ended; may be repeated. Nothing is overwritten.",
-    ),
-]
-
 
 @dataclass(frozen=True)
 class FetchedFiles:
@@ -154,7 +142,10 @@ class FetchedFiles:
                 hint = "have the command rename one, or fetch a folder that has both"
                 raise UsageError(f"--get {path}: it has the same name as {names[name]}", hint=hint)
             names[name] = path
-            self._check_free(self.folder / name)
+            target = self.folder / name
+            if os.path.lexists(target):
+                hint = "move it away, or name another folder: --out FOLDER"
+                raise UsageError("it is there already, and --get overwrites nothing", where=str(target), hint=hint)
 
     def fetch(self, guest: Guest, time_limit: float) -> None:
         """Copy them, each within ``time_limit`` host seconds. Raises GuestError for one that is not there, HostError.
@@ -197,11 +188,6 @@ class FetchedFiles:
             )
         if not os.access(there, os.W_OK | os.X_OK):
             raise UsageError("--get may not write there", where=str(there), hint="name another folder: --out FOLDER")
-
-    def _check_free(self, target: Path) -> None:
-        if target.exists() or target.is_symlink():
-            hint = "move it away, or name another folder: --out FOLDER"
-            raise UsageError("it is there already, and --get overwrites nothing", where=str(target), hint=hint)
 
 
 def _instead(path: str) -> str:
@@ -262,7 +248,14 @@ def execute(
     module: one_guest.Modules = None,
     param: one_guest.Parameters = None,
     set_values: one_guest.Values = None,
-    get: Paths = None,
+    get: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH",
+            help="A file or a folder of the guest, such as /scratch, to copy to the current folder, or to that of "
+            "--out, when the command has ended; may be repeated. Nothing is overwritten.",
+        ),
+    ] = None,
     out: options.OutputFolder = None,
     allow_oops: one_guest.AllowOops = None,
     timeout: Annotated[

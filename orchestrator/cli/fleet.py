@@ -18,16 +18,7 @@ from orchestrator.errors import LabError, UsageError
 from orchestrator.fleet.hosts import load_hosts
 from orchestrator.fleet.keeper import StartedFleet, end_fleet
 from orchestrator.fleet.serve import key_from_input, serve
-from orchestrator.fleet.state import (
-    USUAL_NAME,
-    Orders,
-    WorkerOrder,
-    check_name,
-    log_file,
-    room,
-    stored,
-    worker_name,
-)
+from orchestrator.fleet.state import USUAL_NAME, Orders, WorkerOrder, check_name, log_file, room, stored, worker_name
 from orchestrator.fleet.target import Target, check_reachable, made_key, need_dask, read_key, target, usual_key_file
 from orchestrator.guest.machine import qemu_version
 from orchestrator.program import PROGRAM
@@ -37,8 +28,6 @@ if TYPE_CHECKING:  # they need the extra "fleet"
     from orchestrator.fleet.worker import Answer
 
 app = typer.Typer(no_args_is_help=True, help="Many machines for one run.")
-
-_MOST_WORKERS = 64
 
 _Key = Annotated[
     Path | None,
@@ -85,10 +74,7 @@ def up(
     workers: Annotated[
         int | None,
         typer.Option(
-            min=0,
-            max=_MOST_WORKERS,
-            metavar="N",
-            help="Workers on this machine, which share it; default: 1, with --hosts 0.",
+            min=0, max=64, metavar="N", help="Workers on this machine, which share it; default: 1, with --hosts 0."
         ),
     ] = None,
     guests: _Guests = None,
@@ -197,8 +183,6 @@ def down(name: _Name = USUAL_NAME) -> None:
     was_running = end_fleet(state)
     typer.echo(f"fleet '{name}' has ended" if was_running else f"fleet '{name}' had ended before; its file is removed")
 
-
-# What ``fleet status`` prints of a fleet.
 
 _HEADER = ("worker", "guests", "running", "MiB", "host", "version", "python", "qemu", "problem")
 _VERSION = re.compile(r"version (\S{1,40})")

@@ -53,9 +53,8 @@ def show(
         raise UsageError(unknown("list", name, lists))
     names, rows = lists[name].columns, lists[name].rows()
     if as_json:
-        typer.echo(
-            json.dumps([dict(zip(names, row, strict=True)) for row in rows], default=datetime.isoformat, indent=1)
-        )
+        objects = [dict(zip(names, row, strict=True)) for row in rows]
+        typer.echo(json.dumps(objects, default=datetime.isoformat, indent=1))
         return
     print_columns([name.replace("_", " ") for name in names], ([_text(value) for value in row] for row in rows))
     if name in _MORE:
@@ -127,9 +126,6 @@ _CATALOGUE: Mapping[str, Listing] = {
         lambda: [(t.id, t.title, t.cpu, t.handler, t.unit, t.columns) for t in reference_tables().values()],
     ),
 }
-
-
-# ``orchestrator doctor``: what this host can do, what is missing, how to get it.
 
 
 @expected_failures

@@ -44,14 +44,11 @@ class WithExamples(TyperCommand):
     """A command whose help ends with its examples."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        lines = [f"{PROGRAM} {example}" for example in examples()[_name(ctx)]]
+        is_in_a_group = ctx.parent is not None and ctx.parent.parent is not None
+        name = f"{ctx.parent.info_name} {ctx.info_name}" if is_in_a_group else str(ctx.info_name)
+        lines = [f"{PROGRAM} {example}" for example in examples()[name]]
         self.epilog = "\n\n".join(["Examples:", *lines])  # typer joins lines without a blank one between them
         super().format_help(ctx, formatter)
-
-
-def _name(ctx: Any) -> str:
-    is_in_a_group = ctx.parent is not None and ctx.parent.parent is not None
-    return f"{ctx.parent.info_name} {ctx.info_name}" if is_in_a_group else str(ctx.info_name)
 
 
 # The commands, each loaded when it is called, and a wrong command line in the words of all other errors.
@@ -235,8 +232,6 @@ def _refused(error: Any, param: Any) -> tuple[str, str]:
     return f"found {shown(found)}; {expected}", meaning
 
 
-# Expected failures as a sentence on stderr and an exit status, never as a traceback.
-
 _LIMITS = {
     errno.EMFILE: "allow more open files: ulimit -n 1024",
     errno.ENFILE: "the host has too many files open: end other programs",
@@ -303,8 +298,6 @@ def stop_on_signals() -> None:
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, stop)
 
-
-# The program's own options, and its start.
 
 app = typer.Typer(
     name=NAME,

@@ -57,7 +57,6 @@ class Measuring:
             return with_found(context, experiment, kinds())
 
     def done(self, work: Callable[[Runner], RunEntry]) -> tuple[RunEntry, RunRecord]:
-        """Let ``work`` make a run, or go on with one; the run and its results."""
         with self._watched() as (context, watching), Store.open(lab_dir()) as store:
             entry = work(Runner(context, store, watching, kinds(), self._crew(), self.events, self.fresh))
             return entry, store.load_run(entry.id)
@@ -76,8 +75,6 @@ class Measuring:
         with listener(sys.stderr) as watching, options.printed_steps(verbose=self.verbose):
             yield BuildContext(Cache(cache_dir()), self.offline, watching.say, watching.warn), watching
 
-
-# A run's progress on stderr: live on a terminal, one line for each thing elsewhere.
 
 _MOST_DETAILS = 8
 """Lines below the bar: of guests side by side, or of workers, the first ones."""
@@ -113,11 +110,8 @@ class _Lines(_Listening):
 
     def begin(self, run: str, plan: Plan, done: int, left: TimeLeft) -> None:
         self._total, self._done, self._left = len(plan.cells), done, left
-        self.say(
-            f"run {run}: {counted(self._total, 'cell')}"
-            + (f", {done} of them done" if done else "")
-            + self._time_left()
-        )
+        of_them = f", {done} of them done" if done else ""
+        self.say(f"run {run}: {counted(self._total, 'cell')}{of_them}{self._time_left()}")
 
     def say(self, text: str) -> None:
         print(plain_text(text), file=self._stream, flush=True)
@@ -148,8 +142,6 @@ class _Lines(_Listening):
 
 
 class _Display(Progress):
-    """The bar, and below it what goes on, as it is when the display is drawn."""
-
     guests: Sequence[Guest] = ()
     workers: Mapping[str, str] = MappingProxyType({})
     """What the workers of a fleet do, by name; empty text of one that does nothing."""
@@ -166,8 +158,6 @@ class _Display(Progress):
 
 
 class _Live(_Listening):
-    """A bar that knows what is going on, with finished cells scrolling by above it."""
-
     def __init__(self, progress: _Display) -> None:
         super().__init__()
         self._progress = progress

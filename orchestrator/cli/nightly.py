@@ -43,7 +43,7 @@ from orchestrator.paths import data_dir, lab_dir
 from orchestrator.report.exports import render_junit, unmeasured_junit
 from orchestrator.results.contract import Reason
 from orchestrator.results.faults import storage_faults
-from orchestrator.results.origin import Origin, origin_of
+from orchestrator.results.origin import origin_of
 from orchestrator.results.run_files import last_lines
 from orchestrator.results.runs import Run
 from orchestrator.results.store import RunEntry, Store
@@ -82,8 +82,6 @@ def _ended(runner: Runner, begun: RunEntry, experiment: Experiment, planned: Pla
         return None
 
 
-# Where a night is reported: on the terminal, in a mail's file, to a CI system and a server.
-
 MAIL = "night.eml"
 
 _REASON = TypeAdapter(Reason)
@@ -98,31 +96,30 @@ class NightReport:
     junit: Path | None
     webhook: Webhook | None
 
-    @classmethod
-    def checked(cls, mail: Path | None, junit: Path | None, webhook: str | None) -> NightReport:
+    def check(self) -> None:
         """Refuse what could not be written or posted to before anything is measured. Raises UsageError."""
-        check_writable(mail, junit)
-        hook = Webhook(webhook) if webhook else None
-        if hook is not None:
-            hook.check()
-        return cls(mail, junit, hook)
+        check_writable(self.mail, self.junit)
+        if self.webhook is not None:
+            self.webhook.check()
 
     def unmeasured(self, experiment: str, error: LabError) -> None:
         """Tell everybody but the terminal that nothing was measured."""
         reason = _REASON.validate_python(str(error))
-        self._write(self.mail, unmeasured_mail(experiment, reason, _now()))
+        self._write(self.mail, unmeasured_mail(experiment, reason, datetime.now(UTC)))
         self._write(self.junit, unmeasured_junit(experiment, reason))
         self._post(unmeasured_json(experiment, reason))
 
     def send(self, night: Night) -> None:
-        """Tell everybody."""
         origin = origin_of(night.run.directory)
-        mail = night_mail(night, origin, reports(), _now())
+        mail = night_mail(night, origin, reports(), datetime.now(UTC))
         own = night.run.directory / MAIL
         for file in (own, self.mail):
             self._write(file, mail)
         if self.junit is not None:
-            self._write(self.junit, _junit(night, origin))
+            consoles = last_lines(night.run.directory, [cell.id for cell in night.failed])
+            wrong = {one.pair.first.id: one.beyond for one in night.beyond}
+            wrong |= {"comparison": (against(night),)} if night.doubt else {}
+            self._write(self.junit, render_junit(night.run.record, origin, consoles, wrong))
         for line in (*night_lines(night, reports()), f"report: {own}"):
             typer.echo(line)
         sys.stdout.flush()
@@ -141,22 +138,6 @@ class NightReport:
             self.webhook.post({**content, "host": os.uname().nodename})
         except HostError as error:
             print(f"warning: {error}", file=sys.stderr)
-
-
-def _junit(night: Night, origin: Origin) -> str:
-    record = night.run.record
-    consoles = last_lines(night.run.directory, [cell.id for cell in night.failed])
-    wrong = {one.pair.first.id: one.beyond for one in night.beyond}
-    if night.doubt:
-        wrong["comparison"] = (against(night),)
-    return render_junit(record, origin, consoles, wrong)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
-_EXPERIMENT = "nightly.yaml"
 
 
 @expected_failures
@@ -190,8 +171,9 @@ def nightly(
     A night that was interrupted is resumed. Exits with 0 after a good night, and with 1 where a cell failed or is
     beyond its budget.
     """
-    report = NightReport.checked(mail, junit, webhook)
-    file = config or data_dir("configs") / _EXPERIMENT
+    report = NightReport(mail, junit, Webhook(webhook) if webhook else None)
+    report.check()
+    file = config or data_dir("configs") / "nightly.yaml"
     with _reporting_unmeasured(report, file.stem):
         experiment = load_experiment(file, kinds(), overrides or [], qemu_cpu_names)
     with only_night(lab_dir(), experiment.name) as note:
@@ -223,7 +205,6 @@ def _reporting_unmeasured(report: NightReport, experiment: str) -> Iterator[None
 
 
 def _compared(run: Run) -> Night:
-    """The night beside the last good one, if there is one."""
     with Store.open(lab_dir()) as store:
         good = store.baselines().get(good_night(run.record.experiment))
     if good is None or good.run == run.record.run:

@@ -96,17 +96,18 @@ class GuestModules:
         """Build them. Raises UsageError for a parameter that no module has; see ``user_modules``."""
         wanted: dict[str, Module] = {}
         asked_for: list[str] = []
+        assigned = _assigned(self.values, "--set")
+        values = {name: int(value) if _NUMBER.fullmatch(value) else value for name, value in assigned.items()}
         for given in self.paths:
             path, name = _split(given)
-            values = _values(self.values) if takes_values(path) else {}
-            modules = user_modules(context, kernel, path, name=name, values=values)
+            modules = user_modules(context, kernel, path, name=name, values=values if takes_values(path) else {})
             for module in modules:
                 if wanted.setdefault(module.name, module).file != module.file:
                     raise UsageError(f"--module {given}: another module is called {module.name}", hint="rename one")
             asked_for.append(modules[-1].name)
         parameters = self._parameters(asked_for, list(wanted))
-        for loaded, assigned in parameters.items():
-            check_parameter_names(wanted[loaded], assigned)
+        for loaded, own in parameters.items():
+            check_parameter_names(wanted[loaded], own)
         self._built = [(module, parameters.get(name, {})) for name, module in wanted.items()]
 
     def load(self, guest: Guest, time_limit: float) -> None:
@@ -159,12 +160,6 @@ def _split(given: str) -> tuple[Path, str | None]:
     if colon and not user_path(given).exists() and user_path(folder).is_dir():
         return user_path(folder), name
     return user_path(given), None
-
-
-def _values(given: Sequence[str]) -> dict[str, str | int]:
-    """The values of ``--set``; one that is written as a whole number is one."""
-    assigned = _assigned(given, "--set")
-    return {name: int(value) if _NUMBER.fullmatch(value) else value for name, value in assigned.items()}
 
 
 def _assigned(given: Sequence[str], option: str) -> dict[str, str]:

@@ -142,9 +142,6 @@ def say(text: str) -> None:
     print(plain_text(text), file=sys.stderr, flush=True)
 
 
-# Lists in columns: whole in a pipe, where a program may read them, and never cut on a terminal.
-
-
 def print_columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print rows under a header, each column as wide as its widest entry; numbers to the right."""
     table = [[plain_line(cell) for cell in row] for row in rows]
@@ -159,8 +156,6 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
     cells = (cell.rjust(w) if n else cell.ljust(w) for cell, w, n in zip(row, widths, numbers, strict=True))
     return "  ".join(cells).rstrip()
 
-
-# The forms in which profiles and differences are printed, and the options that say how much of them.
 
 Form = StrEnum("Form", "TABLE MARKDOWN JSON")
 FormOption = Annotated[

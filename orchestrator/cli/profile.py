@@ -42,8 +42,6 @@ from orchestrator.results.stored_profile import (
 )
 from orchestrator.run.guests import started
 
-# ``orchestrator profile``: where the instructions of a run's cells went, or what differs between two.
-
 
 @options.expected_failures
 def profile(
@@ -197,7 +195,6 @@ def _profiles(run: str, cell: str | None) -> Sequence[CellProfile]:
 def _print_differences(
     pairs: Sequence[tuple[RunCell, RunCell]], form: options.Form, limit: int | None, symbol: str | None
 ) -> None:
-    """What differs between the cells of each pair, or in one function of them."""
     differences = [difference_of(*pair) for pair in pairs]
     if symbol is not None:
         functions = _functions(differences, symbol)
@@ -211,7 +208,6 @@ def _print_differences(
 def _functions(
     differences: Sequence[ProfileDifference], name: str
 ) -> Sequence[tuple[ProfileDifference, FunctionDifference]]:
-    """The function in the pairs of cells that execute it."""
     found: list[tuple[ProfileDifference, FunctionDifference]] = []
     refusal: UsageError | None = None
     for one in differences:
@@ -222,9 +218,6 @@ def _functions(
     if not found and refusal is not None:
         raise refusal
     return found
-
-
-# ``orchestrator disasm``: a function's instructions, and which probes can be at each.
 
 
 @options.expected_failures
@@ -279,9 +272,7 @@ def _answered(
     (module,) = build_modules(context, kernel, [render("places", {})])
     if isinstance(module, BuildError):
         raise module
-    choice = one_guest.Choice(
-        name, cpu, 1, one_guest.USUAL_MIB, one_guest.Accel.AUTO, one_guest.GuestModules([], [], [])
-    )
+    choice = one_guest.Choice(name, cpu, 1, one_guest.USUAL_MIB, one_guest.Accel.AUTO, one_guest.GuestModules())
     machine = choice.machine(context)
     with ScratchFolder("orchestrator-disasm-") as directory, started(context, machine, directory) as guest:
         return answered(guest, module, function), machine.cpu.name

@@ -38,9 +38,6 @@ from orchestrator.results.run_files import last_lines
 from orchestrator.results.runs import Run, find_run
 from orchestrator.results.store import LATEST
 
-# ``orchestrator report``: a run's results, for people or for programs.
-
-
 ReportClock = StrEnum("ReportClock", "MEASURED MODELLED")
 Format = StrEnum("Format", "TABLE MARKDOWN CSV JSON JUNIT HTML")
 
@@ -120,7 +117,6 @@ def report(
 
 
 def _check(given: Sequence[str], form: Format, clock: ReportClock) -> None:
-    """Raise UsageError for options that do not go together: these, of a form and a clock."""
     is_modelled = clock is ReportClock.MODELLED
     others = [name for name in given if name != "--schema"]
     wrong = [
@@ -178,9 +174,6 @@ def _print_modelled(run: Run, form: Format, costs: Sequence[str], layout: Claims
             typer.echo(json_text(modelled), nl=False)
 
 
-# ``orchestrator site``: the store as static pages.
-
-
 @expected_failures
 def site(
     directory: Annotated[
@@ -207,15 +200,12 @@ def site(
 
 @contextmanager
 def _display() -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr where that is a terminal; nothing elsewhere."""
     console = Console(stderr=True)
     columns = (TextColumn("pages"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("pages", total=None)
         yield lambda done, pages: bar.update(task, completed=done, total=pages)
 
-
-# ``orchestrator model``: what modelled time follows from.
 
 model_app = typer.Typer(help="Modelled time: the costs that published figures give.", no_args_is_help=True)
 

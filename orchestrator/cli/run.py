@@ -126,7 +126,6 @@ def _directories(out: Path | None, experiments: Sequence[Experiment], *, resume:
 
 
 def _planned(experiment: Experiment, only: Sequence[str]) -> Plan:
-    """The cells that ``--only`` selects; budgets are for any of the experiment's."""
     whole = plan(experiment)
     check_budgets(experiment, whole)
     return select(whole, only)
@@ -205,7 +204,6 @@ def _unfinished(store: Store, experiment: Experiment, directory: Path | None) ->
 
 
 def _print_plan(planned: Plan, context: BuildContext) -> None:
-    """The cells by boot, each boot with its QEMU command line. Nothing is fetched, built or started."""
     for boot in planned.boots:
         spec = boot.spec
         refused: Mapping[str, str] = {}

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Generic, TypeVar
 
@@ -41,16 +41,6 @@ class Machine(Strict):
     @property
     def memory_mib(self) -> int:
         return int(self.memory.removesuffix("M"))
-
-
-def machine_conflicts(machines: Sequence[Machine], kernels: Sequence[str], clock: Clock) -> Iterator[Problem]:
-    """Conflicts of a table's machines with its clock and its kernels."""
-    for index, machine in enumerate(machines):
-        if clock == "instructions" and machine.smp != 1:
-            why = "QEMU counts the instructions of one virtual CPU only; clock 'wall' takes more"
-            yield Problem(("machines", index, "smp"), f"found {machine.smp}; clock 'instructions' needs 1: {why}")
-        for kernel in kernels:
-            yield from kernel_conflicts(kernel, machine, ("machines", index, "cpu"), ("kernels",))
 
 
 def kernel_conflicts(kernel: str, machine: Machine, path: KeyPath, other: KeyPath) -> Iterator[Problem]:
@@ -104,11 +94,6 @@ class Cell(Generic[TaskT]):
     def is_found(self) -> bool:
         """Whether a guest has found the point out, and the experiment does not name it."""
         return self.point is not None and self.point.found_by is not None
-
-
-def cell_id(table: str | None, *parts: str) -> str:
-    """The id of a cell of the table: its parts with slashes between."""
-    return "/".join(parts if table is None else (table, *parts))
 
 
 def machine_id(machine: Machine) -> str:

@@ -181,16 +181,14 @@ def kernel(value: object) -> object:
     if not isinstance(value, str) or not value.isprintable():
         raise mismatch(value, "expected a kernel's name")
     if not is_path(value) and value.partition("@")[0] not in kernels():
-        raise mismatch(value, f"{choices_sentence(value, kernels())}; all: {CALLED} list kernels; or a path: {_PATHS}")
+        path = "./linux/build, a build tree of your own or an image in it"
+        raise mismatch(value, f"{choices_sentence(value, kernels())}; all: {CALLED} list kernels; or a path: {path}")
     try:
         named = placed(value, lambda path: str(user_path(path))) if is_path(value) else value
         spec = kernel_spec(named)
     except ConfigError as error:
         raise refused(error) from None
     return named if is_path(value) else spec.name
-
-
-_PATHS = "./linux/build, a build tree of your own or an image in it"
 
 
 def image(value: object) -> object:

@@ -48,7 +48,6 @@ class _TableSource:
 
 
 def _places(inside: KeyPath, at: KeyPath, value: Data) -> dict[KeyPath, KeyPath]:
-    """The place in the file of a value and of each key of a mapping."""
     keys = value if isinstance(value, dict) else ()
     return {inside: at, **{(*inside, key): (*at, key) for key in keys}}
 
@@ -67,7 +66,6 @@ def _idle_overrides(defaults: Mapping[str, Data], tables: Sequence[_TableSource]
 
 
 def _unknown_benchmark_keys(defaults: Mapping[str, Data], tables: Sequence[_TableSource]) -> list[Problem]:
-    """A problem for each key of a default ``benchmark`` that no table here has."""
     used = {path for table in tables for path in table.used}  # what a table takes, it also checks
     keys = list({key: None for table in tables for key in benchmark_keys(table.kind.table)})
     content = defaults.get(_BENCHMARK)
@@ -125,7 +123,10 @@ def _make_absolute(data: Data, origins: Origins, folder: Path, benchmark_paths: 
             table["image"] = paths.of_name(table["image"], (*path, "image"))
         kernel_for, benchmark = table.get("kernel_for"), table.get(_BENCHMARK)
         if isinstance(kernel_for, dict):
-            table["kernel_for"] = paths.of_mapping(kernel_for, (*path, "kernel_for"))
+            table["kernel_for"] = {
+                str(paths.of_name(key, (*path, "kernel_for", key))): paths.of_kernel(one, (*path, "kernel_for", key))
+                for key, one in kernel_for.items()
+            }
         if isinstance(benchmark, dict):
             for key in benchmark_paths & benchmark.keys():
                 benchmark[key] = paths.of_value(benchmark[key], (*path, _BENCHMARK, key))
@@ -157,7 +158,6 @@ class _Paths:
         return with_path(str(self.of_file(file, path)), parameters)
 
     def of_kernel(self, name: Data, path: KeyPath) -> Data:
-        """A kernel's name, or the path of one of the user's own, which may have a name, absolute."""
         if not isinstance(name, str) or not is_kernel_path(name):
             return name
         return placed(name, lambda file: str(self.of_file(file, path)))
@@ -173,12 +173,6 @@ class _Paths:
             found = self.of_kernels(one, (*path, index)) if isinstance(one, dict) else None
             entries += found if isinstance(found, list) else [self.of_kernel(one, (*path, index))]
         return entries
-
-    def of_mapping(self, names: dict[str, Data], path: KeyPath) -> dict[str, Data]:
-        """Kernels by probes: keys and values that are names or paths."""
-        return {
-            str(self.of_name(key, (*path, key))): self.of_kernel(value, (*path, key)) for key, value in names.items()
-        }
 
 
 def _tables_in(data: Data) -> Iterator[tuple[KeyPath, dict[str, Data]]]:
@@ -302,7 +296,6 @@ class _Loader:
         return self.kinds.first
 
     def _table(self, source: _TableSource, problems: list[Problem]) -> NamedTable | None:
-        """The table; what is wrong with it is added to ``problems``."""
         table, found = self._checked(source.kind.table, source.data, lambda path: self._unknown_in(source, path))
         problems += map(source.origin.placed, found)
         return None if table is None else NamedTable(source.name, source.kind, table, source.origin)

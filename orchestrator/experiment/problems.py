@@ -192,7 +192,10 @@ def _problems(details: ErrorDetails, unknown: Callable[[KeyPath], str]) -> list[
     if path[-1:] == ("[key]",) and kind != "extra_forbidden":
         path = path[:-1]
     if kind == "conflict":
-        return [_below(path, problem) for problem in details["ctx"]["problems"]]
+        return [
+            Problem((*path, *one.path), one.sentence, None if one.other is None else (*path, *one.other))
+            for one in details["ctx"]["problems"]
+        ]
     if kind == "wrong":
         return [Problem(path, details["msg"])]
     if kind == "missing":
@@ -217,14 +220,12 @@ def _expected(details: ErrorDetails) -> str:
     return _WORDS[kind].format(**context) if kind in _WORDS else str(details["msg"])
 
 
-def _below(path: KeyPath, problem: Problem) -> Problem:
-    other = None if problem.other is None else (*path, *problem.other)
-    return Problem((*path, *problem.path), problem.sentence, other)
-
-
 def config_error(problems: Sequence[Problem], origins: Origins, name: str) -> ConfigError:
     """Return the one error that lists all ``problems`` with the origin of each; ``name`` is the file's."""
-    lines = _each_list_once(_located(problem, origins) for problem in _each_mistake_once(problems))
+    # A key that is missing because it is misspelt is one mistake.
+    meant = {(*one.path[:-1], found[1]) for one in problems if (found := _MISSPELT.match(one.sentence)) is not None}
+    each = [one for one in problems if one.sentence != _MISSING or one.path not in meant]
+    lines = _each_list_once(_located(problem, origins) for problem in each)
     if len(lines) == 1:
         return ConfigError(lines[0][1], where=lines[0][0])
     detail = plain_text.shown([f"{place}: {sentence}" for place, sentence in lines], _SHOWN, "and {} more")
@@ -240,7 +241,6 @@ class TableOrigin:
     places: Mapping[KeyPath, KeyPath]
 
     def placed(self, problem: Problem) -> Problem:
-        """A problem of the table as one of the file."""
         other = None if problem.other is None else self._place(problem.other)
         return Problem(self._place(problem.path), problem.sentence, other)
 
@@ -255,12 +255,6 @@ def error_of_tables(problems: Sequence[tuple[TableOrigin | None, Problem]]) -> C
     placed = [problem if one is None else one.placed(problem) for one, problem in problems]
     file, origins = (origin.file, origin.origins) if origin is not None else ("", Origins({}))
     return config_error(list(dict.fromkeys(placed)), origins, file)
-
-
-def _each_mistake_once(problems: Sequence[Problem]) -> Sequence[Problem]:
-    """The problems without keys that are missing because they are misspelt."""
-    meant = {(*one.path[:-1], found[1]) for one in problems if (found := _MISSPELT.match(one.sentence)) is not None}
-    return [one for one in problems if one.sentence != _MISSING or one.path not in meant]
 
 
 def _each_list_once(lines: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -281,9 +275,6 @@ def _located(problem: Problem, origins: Origins) -> tuple[str, str]:
     path = problem.path
     if problem.other is not None and origins.overridden(problem.other) and not origins.overridden(path):
         path = problem.other  # of two values in conflict, the one given on the command line
-    return origins.where(path), f"{_key(path)}: {problem.sentence}"
-
-
-def _key(path: KeyPath) -> str:
     dotted = _dotted(path)
-    return cut(dotted if dotted.isprintable() else ascii(dotted), 120, "...")
+    key = cut(dotted if dotted.isprintable() else ascii(dotted), 120, "...")
+    return origins.where(path), f"{key}: {problem.sentence}"

@@ -14,6 +14,7 @@ import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 import yaml
@@ -108,7 +109,8 @@ def read_source(path: Path) -> Source:
     except FileNotFoundError:
         raise ConfigError("no such file", where=str(path), hint=_similar_file(path)) from None
     except IsADirectoryError:
-        raise ConfigError("a folder, and no file", where=str(path), hint=_file_in(path)) from None
+        hint = next((f"name a file in it, such as '{file}'" for file in _files_in(path)), "name a file")
+        raise ConfigError("a folder, and no file", where=str(path), hint=hint) from None
     except OSError as error:
         raise ConfigError(f"cannot be read: {(error.strerror or str(error)).lower()}", where=str(path)) from None
     except ValueError as error:  # a path with a NUL in it
@@ -137,19 +139,15 @@ def parse(text: str, place: Callable[[int], str]) -> Source:
     return _Builder(text, place).build()
 
 
-def _file_in(folder: Path) -> str:
+def _files_in(folder: Path) -> list[Path]:
     try:
-        file = next(iter(sorted(folder.glob("*.y*ml"))), None)
+        return sorted(folder.glob("*.y*ml"))
     except OSError:
-        file = None
-    return "name a file" if file is None else f"name a file in it, such as '{file}'"
+        return []
 
 
 def _similar_file(path: Path) -> str:
-    try:
-        guess = nearest(path.name, sorted(entry.name for entry in path.parent.glob("*.y*ml")))
-    except OSError:
-        guess = None
+    guess = nearest(path.name, [file.name for file in _files_in(path.parent)])
     return f"did you mean '{path.with_name(guess)}'?" if guess else ""
 
 
@@ -162,6 +160,10 @@ def _scalar(event: yaml.ScalarEvent) -> Scalar:
     if text in _BOOL:
         return _BOOL[text]
     return int(text) if _INT.fullmatch(text) else Unquoted(text)
+
+
+def _inside(events: Iterator[yaml.Event]) -> Iterator[yaml.Event]:
+    return takewhile(lambda event: not isinstance(event, yaml.CollectionEndEvent), events)
 
 
 class _Builder:
@@ -223,7 +225,7 @@ class _Builder:
         if isinstance(event, yaml.ScalarEvent):
             node.content = self._checked(_scalar(event), line)
         elif isinstance(event, yaml.SequenceStartEvent):
-            node.content = self._items(node, events, depth)
+            node.content = [self._grow(node, self._node(one, events, depth + 1)) for one in _inside(events)]
         else:
             node.content = self._entries(node, events, depth)
         if anchor is not None:
@@ -236,19 +238,9 @@ class _Builder:
             hint = "write the value plainly; put a text that looks like a number in quotes"
             raise self._error(f"YAML tag {short!r} is not allowed", line, hint)
 
-    def _items(self, node: _Node, events: Iterator[yaml.Event], depth: int) -> list[_Node]:
-        items: list[_Node] = []
-        for event in events:
-            if isinstance(event, yaml.SequenceEndEvent):
-                break
-            items.append(self._grow(node, self._node(event, events, depth + 1)))
-        return items
-
     def _entries(self, node: _Node, events: Iterator[yaml.Event], depth: int) -> dict[str, tuple[int, _Node]]:
         entries: dict[str, tuple[int, _Node]] = {}
-        for event in events:
-            if isinstance(event, yaml.MappingEndEvent):
-                break
+        for event in _inside(events):
             line = self._line
             if not isinstance(event, yaml.ScalarEvent):
                 raise self._error("a key must be plain text", line, "put a text that begins with { or [ in quotes")

@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, get_args
 
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
@@ -20,15 +19,7 @@ from orchestrator.catalog.probes import BASELINE, Handler, probe_name
 from orchestrator.catalog.reference import reference_tables
 from orchestrator.catalog.words import ProfilePart
 from orchestrator.experiment import fields
-from orchestrator.experiment.cell import (
-    Cell,
-    Machine,
-    cell_id,
-    kernel_conflicts,
-    machine_conflicts,
-    machine_id,
-    rows_on,
-)
+from orchestrator.experiment.cell import Cell, Machine, kernel_conflicts, machine_id, rows_on
 from orchestrator.experiment.fields import Entries, Strict, one_of, whole
 from orchestrator.experiment.problems import Problem, conflict, mismatch
 from orchestrator.guest.machine import ChannelKind
@@ -78,8 +69,8 @@ class Place:
         return kernel_spec(self.kernel)
 
     def id(self, *parts: str) -> str:
-        """The id of a cell there."""
-        return cell_id(self.name, machine_id(self.machine), self.spec.name, *parts)
+        table = () if self.name is None else (self.name,)
+        return "/".join((*table, machine_id(self.machine), self.spec.name, *parts))
 
 
 class BenchmarkChoice(Strict):
@@ -89,7 +80,6 @@ class BenchmarkChoice(Strict):
     """The benchmark, of ``./lab list benchmarks``. It decides the table's kind, and which other keys there are."""
 
     def conflicts(self) -> Iterator[Problem]:
-        """Conflicts between keys that are each valid alone."""
         yield from ()
 
     @model_validator(mode="after")
@@ -176,7 +166,12 @@ class Table(Strict):
         return self.model_dump(mode="json")
 
     def conflicts(self) -> Iterator[Problem]:
-        yield from machine_conflicts(self.machines, self.kernels, self.clock)
+        for index, machine in enumerate(self.machines):
+            if self.clock == "instructions" and machine.smp != 1:
+                why = "QEMU counts the instructions of one virtual CPU only; clock 'wall' takes more"
+                yield Problem(("machines", index, "smp"), f"found {machine.smp}; clock 'instructions' needs 1: {why}")
+            for kernel in self.kernels:
+                yield from kernel_conflicts(kernel, machine, ("machines", index, "cpu"), ("kernels",))
 
     def foreign_rows(self, rows: Mapping[str, str]) -> Iterator[Problem]:
         """What is wrong with rows of other benchmarks among the probes; ``rows`` are all benchmarks by their rows."""
@@ -264,9 +259,6 @@ class RowsTable(ProbedTable):
         yield from super().conflicts()
 
 
-NOTHING: Mapping[str, str] = MappingProxyType({})
-
-
 @dataclass(frozen=True)
 class BenchmarkEntry:
     """A benchmark as ``orchestrator list benchmarks`` shows it."""
@@ -297,7 +289,7 @@ class TableKind(ABC):
 
     def rows(self) -> Mapping[str, str]:
         """The names allowed among ``probes`` besides the probes: each row's name, and its benchmark."""
-        return NOTHING
+        return {}
 
     def lists(self) -> Mapping[str, Listing]:
         """The lists of this kind that ``orchestrator list`` can print, by name."""
@@ -351,7 +343,6 @@ class KindRegistry(Generic[KindT]):
 
     @property
     def rows(self) -> Mapping[str, str]:
-        """The benchmarks by the names of their own rows."""
         return {row: benchmark for kind in self._kinds for row, benchmark in kind.rows().items()}
 
     @property

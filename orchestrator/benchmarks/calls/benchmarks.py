@@ -49,8 +49,6 @@ def benchmarks() -> Mapping[str, BenchmarkSpec]:
     return named(BenchmarkSpec, read("benchmarks.yaml", __package__))
 
 
-# The capabilities of each kind of probe in List 15 of the djprobe document, and how a guest verifies them.
-
 SHOWN_FOR = ("kprobe", "jprobe", "djprobe")
 """The list's columns."""
 
@@ -110,14 +108,13 @@ def capability_names() -> Mapping[str, tuple[str, str]]:
 
 def call_probe(name: str) -> ProbeKind:
     """The kind of probe, or the user's own. Raises ConfigError for an unknown name or a missing file."""
-    return _showing(*capability_names()[name]) if name in capability_names() else catalogue.probe_kind(name)
-
-
-def _showing(probe: str, capability: str) -> ProbeKind:
+    if name not in capability_names():
+        return catalogue.probe_kind(name)
+    probe, capability = capability_names()[name]
     kind, grant = probes()[probe], capability_list().capabilities[capability].probes[probe]
     return kind.model_copy(
         update={
-            "name": f"{probe}.{capability}",
+            "name": name,
             "title": f"{probe}, {capability_list().capabilities[capability].title}",
             "column": None,
             "template": f"capability_{probe}",

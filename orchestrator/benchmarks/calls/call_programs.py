@@ -29,9 +29,6 @@ SUCCESS = "success"
 Expected = int | str
 """What each call must return: ``success``, an error by its name, or a number."""
 
-_LARGEST_DECIMAL = (1 << 31) - 1
-_LONGEST_PHRASE = 200
-
 
 @dataclass(frozen=True)
 class Outcome:
@@ -79,7 +76,7 @@ def named(value: int) -> str:
     """A returned value: an error's name, a decimal number, or from 2**31 on, as addresses are, a hexadecimal one."""
     if value < 0:
         return error_name(-value)
-    return str(value) if value <= _LARGEST_DECIMAL else f"{value:#x}"
+    return str(value) if value < 1 << 31 else f"{value:#x}"
 
 
 def listed(results: CallResults) -> str:
@@ -139,7 +136,7 @@ def difference_note(outcome: Outcome | None, counted: CallResults | None) -> tup
 
 def phrase(text: str) -> str:
     """The text as far as a parameter of a record holds it."""
-    return cut(text, _LONGEST_PHRASE)
+    return cut(text, 200)
 
 
 def _whole(value: int) -> str:
@@ -298,7 +295,6 @@ _TRIES_OF_ONE = 10
 _SHARE_OF_A_TICK = 0.6
 """The fraction of a tick's period that a batch may fill; a batch begins shortly after a tick."""
 
-_PASSES = ("timed", "untimed")
 _FUNCTION = "function"
 _ENTRY = re.compile(rf"entry (int80|sysenter|syscall|{_FUNCTION})")
 _TIMED = re.compile(rf"{_ENTRY.pattern}(?: number={_NUMBER})?")
@@ -675,7 +671,7 @@ def parse(output: str, wanted: Sampling) -> Measurement:
     if entry is None or empty is None or len(samples) != len(found) or len(samples) != repeats or not all(right):
         raise _unexpected(lines)
     batches = sum(s[2] for s in samples)
-    results = _results(lines, 2 + repeats, _PASSES, entry[1])
+    results = _results(lines, 2 + repeats, ("timed", "untimed"), entry[1])
     if results and [one.observed for one in results] != [1 + batches, wanted.untimed]:
         raise _unexpected(lines)
     return Measurement(
@@ -727,7 +723,6 @@ class WholeProgram:
         put_program(guest, self.file, PROGRAM)
 
     def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
-        """Measure one run, after a warm-up run."""
         _, (tsc, nanoseconds, _) = self._run(guest, 2, None, time_limit)
         return Measurement((float(tsc),), (float(nanoseconds),), "program", 1, 1, 0)
 

@@ -60,9 +60,7 @@ from orchestrator.run.guests import unwatched
 from orchestrator.run.machines import machine_of
 from orchestrator.steps import step
 
-_ARTIFACT = "executed-functions"
 _FILE = "executed.json"
-_REPEATS = 2
 
 
 class ExecutedFunction(BaseModel):
@@ -100,7 +98,7 @@ class Executed(BaseModel):
 def executed_here(ready: ReadyGuest, workload: Calls, time_limit: float) -> Executed:
     """What calls execute now, in a guest that counts. Raises EvidenceError where the count cannot be proved."""
     ticks = int(ready.artifacts.kernel.config["CONFIG_HZ"])
-    measured = workload.measure_exact(ready.guest, repeats=_REPEATS, ticks_per_second=ticks, time_limit=time_limit)
+    measured = workload.measure_exact(ready.guest, repeats=2, ticks_per_second=ticks, time_limit=time_limit)
     counter = InstructionCounter(ready.guest, ready.symbols)
     mark = counter.mark()
     marked = workload.measure_marked(ready.guest, measured, time_limit=time_limit)
@@ -137,7 +135,7 @@ def executed_by(
             found = executed_here(ready, workload, time_limit)
         (folder / _FILE).write_text(found.model_dump_json())
 
-    artifact = obtain(_ARTIFACT, inputs, f"functions that calls execute on {machine.cpu.name}", count)
+    artifact = obtain("executed-functions", inputs, f"functions that calls execute on {machine.cpu.name}", count)
     if artifact is None:
         return None
     file = artifact.path / _FILE
@@ -192,31 +190,6 @@ MOST_POINTS = 200
 """Functions that are probed, on one kernel and machine; a system call enters some twenty."""
 MOST_INSTRUCTIONS = 500
 """Instructions of a function that a point stands for; vfs_read has some two hundred."""
-
-
-def with_points(context: BuildContext, table: CallsTable, obtain: Obtain) -> CallsTable:
-    """The table with the points that ``executed`` and ``SYMBOL+*`` stand for, by kernel and machine.
-
-    What ``obtain`` has not, and what a kernel cannot run, is left out. Raises HostError, GuestError, EvidenceError, and
-    UsageError where calls enter no function, and for a function of more than MOST_INSTRUCTIONS.
-    """
-    if not table.are_counted:
-        return table
-    found = {}
-    for machine, name in product(table.machines, table.all_kernels):
-        cell = profiled_cell(table, machine, name)
-        kernel = ready_kernel(context, cell.spec)
-        # What is too large, or not there, needs no guest.
-        places = {point: _places(kernel, point) for point in table.whole_functions}
-        is_needed = table.points == EXECUTED or any(place is not None for place in places.values())
-        executed = _executed_in_guest(context, kernel, cell, obtain) if is_needed else None
-        if table.points != EXECUTED:
-            found[machine_id(machine), name] = tuple(_named_points(table.named_points, places, executed))
-        elif executed is not None:
-            found[machine_id(machine), name] = tuple(found_points(executed))
-            if not found[machine_id(machine), name]:
-                raise UsageError(f"calls of {cell.benchmark} enter no function of {kernel.spec.name}")
-    return table.with_found(found)
 
 
 def _named_points(
@@ -301,10 +274,6 @@ def _executed_in_guest(context: BuildContext, kernel: Kernel, cell: CallCell, ob
 
 # Why calls never came to a probe: what the same calls execute, and how the kernel's code leads to the function.
 
-_MOST_SHOWN = 4
-_MOST_ALIKE = 2
-_MOST_SUGGESTED = 5
-
 
 @dataclass(frozen=True)
 class MissedPoint:
@@ -328,8 +297,8 @@ class MissedPoint:
 def explained(error: NotEntered, point: MissedPoint, executed: Executed) -> NotEntered:
     """The error with whether the calls execute the function at all, how else it is reached, and what they enter."""
     names = [one.name for one in executed.functions if one.refusal is None]
-    alike = difflib.get_close_matches(point.symbol, names, n=_MOST_ALIKE, cutoff=0.6)
-    suggested = [one for one in dict.fromkeys([*alike, *names]) if one != point.symbol][:_MOST_SUGGESTED]
+    alike = difflib.get_close_matches(point.symbol, names, n=2, cutoff=0.6)
+    suggested = [one for one in dict.fromkeys([*alike, *names]) if one != point.symbol][:5]
     hint = f"these calls enter: {', '.join(suggested)}" if suggested else ""
     return NotEntered(error.what, where=error.where, detail=[*error.detail, *_why(point, executed)], hint=hint)
 
@@ -374,7 +343,7 @@ def _calling(callers: Sequence[str]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(shown(names, _MOST_SHOWN, "{} more"))
+    return ", ".join(shown(names, 4, "{} more"))
 
 
 class CallsKind(BenchmarkKind):
@@ -392,13 +361,38 @@ class CallsKind(BenchmarkKind):
         return dict.fromkeys(capability_names(), next(iter(benchmarks())))
 
     def lists(self) -> Mapping[str, Listing]:
-        return {"capabilities": Listing(("name", "ability", "granted"), _capabilities)}
+        known = {
+            name: (probe, capability_list().capabilities[one]) for name, (probe, one) in capability_names().items()
+        }
+        rows = [(name, one.title, "yes" if one.probes[probe].grants else "no") for name, (probe, one) in known.items()]
+        return {"capabilities": Listing(("name", "ability", "granted"), lambda: rows)}
 
     def cells(self, name: str | None, table: CallsTable) -> Iterator[CallCell]:
         return call_cells(name, table)
 
     def find(self, context: BuildContext, table: CallsTable, obtain: Obtain) -> CallsTable:
-        return with_points(context, table, obtain)
+        """The table with the points that ``executed`` and ``SYMBOL+*`` stand for, by kernel and machine.
+
+        What ``obtain`` has not, and what a kernel cannot run, is left out. Raises HostError, GuestError, EvidenceError,
+        and UsageError where calls enter no function, and for a function of more than MOST_INSTRUCTIONS.
+        """
+        if not table.are_counted:
+            return table
+        found = {}
+        for machine, name in product(table.machines, table.all_kernels):
+            cell = profiled_cell(table, machine, name)
+            kernel = ready_kernel(context, cell.spec)
+            # What is too large, or not there, needs no guest.
+            places = {point: _places(kernel, point) for point in table.whole_functions}
+            is_needed = table.points == EXECUTED or any(place is not None for place in places.values())
+            executed = _executed_in_guest(context, kernel, cell, obtain) if is_needed else None
+            if table.points != EXECUTED:
+                found[machine_id(machine), name] = tuple(_named_points(table.named_points, places, executed))
+            elif executed is not None:
+                found[machine_id(machine), name] = tuple(found_points(executed))
+                if not found[machine_id(machine), name]:
+                    raise UsageError(f"calls of {cell.benchmark} enter no function of {kernel.spec.name}")
+        return table.with_found(found)
 
     def describe(self, cell: CallCell) -> str:
         return f"{cell.repeats} x {cell.task.calls} calls, entry {cell.task.entry}"
@@ -437,15 +431,8 @@ class CallsKind(BenchmarkKind):
             lacking = "no overhead: the cell without a probe has no number to compare with"
             return changed(record, notes=(*record.notes, lacking))
         effect = exact_effect(record.value, baseline.value, baseline.samples)
-        purposes = overhead_by_purpose(record.profile, baseline.profile)
-        return changed(
-            record,
-            overhead=effect.overhead,
-            interval=effect.interval,
-            verdict=effect.verdict,
-            notes=(*record.notes, *effect.notes),
-            purposes=purposes,
-        )
+        fields = {**vars(effect), "notes": (*record.notes, *effect.notes)}
+        return changed(record, **fields, purposes=overhead_by_purpose(record.profile, baseline.profile))
 
 
 def _explain(session: Session, ready: ReadyGuest, cell: CallCell, error: NotEntered, cache: GuestCache) -> NotEntered:
@@ -487,14 +474,6 @@ def _executed_by_cell(session: Session, ready: ReadyGuest, cell: CallCell, workl
         raise EvidenceError(error.what) from None
     assert found is not None
     return found
-
-
-def _capabilities() -> Sequence[Sequence[object]]:
-    capabilities = capability_list().capabilities
-    return [
-        (name, capabilities[capability].title, "yes" if capabilities[capability].probes[probe].grants else "no")
-        for name, (probe, capability) in capability_names().items()
-    ]
 
 
 KIND = CallsKind()

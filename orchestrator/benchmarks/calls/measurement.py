@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -39,36 +38,11 @@ from orchestrator.probes.point import Point, ProbePoint, find_entry, find_place
 from orchestrator.profile.counts import by_purpose
 from orchestrator.profile.profiled import Counter as ProfileCounter
 from orchestrator.profile.profiled import stored
-from orchestrator.results.contract import (
-    UNITS,
-    CellRecord,
-    Clock,
-    Evidence,
-    ProfileEvidence,
-    centre_of,
-    valid_result,
-)
+from orchestrator.results.contract import UNITS, CellRecord, Clock, Evidence, ProfileEvidence, centre_of, valid_result
 from orchestrator.results.statistics import mean, median, median_interval, spread_without_extremes
 from orchestrator.run.boot import Ready, ReadyGuest, identity
 from orchestrator.run.guests import CLOCKSOURCE, CellDeadline, check_clocksource, permitted_taint
 from orchestrator.steps import step
-
-
-@dataclass(frozen=True)
-class Figures:
-    """Samples, and what is derived from them, in the clock's unit per call. ``interval`` is the overhead's."""
-
-    samples: tuple[float, ...]
-    value: float
-    overhead: float | None
-    interval: tuple[float, float] | None
-    verdict: Literal["none"] | None
-    notes: tuple[str, ...]
-    entry: str
-    calls: int
-    batches: int
-    disturbed: int
-    outcome: Outcome | None
 
 
 @dataclass(frozen=True)
@@ -79,6 +53,19 @@ class Effect:
     interval: tuple[float, float] | None = None
     verdict: Literal["none"] | None = None
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures(Effect):
+    """Samples, and what is derived from them, in the clock's unit per call."""
+
+    samples: tuple[float, ...]
+    value: float
+    entry: str
+    calls: int
+    batches: int
+    disturbed: int
+    outcome: Outcome | None
 
 
 def exact_baseline(measured: Measurement) -> Figures:
@@ -241,7 +228,6 @@ class GuestCache:
         )
 
     def once(self, what: str, cell: CallCell, find: Callable[[], _Found]) -> _Found:
-        """What is found out once for all cells that make the same calls."""
         same = what, _same_calls(cell)
         if same not in self._found:
             self._found[same] = find()
@@ -391,27 +377,19 @@ def _is_accounted_for(kind: ProbeKind, counted: Counted, calls: int) -> bool:
 
 def _pass(work: _Work, attachment: Attachment, calls: int, events: Path | None) -> Counted:
     ready, recording = work.ready, work.cell.handler == "record"
+    ring: Ring = 3 if work.kind.site == "program" else 0
+    # Under KVM the host's CPU runs the guest, and QEMU sees no traps.
+    is_counted = ready.artifacts.machine.timing != "kvm"
     with attachment.one_caller() as caller:
         attachment.handle("record" if recording else "count")
-        with _counted_traps(ready, 3 if work.kind.site == "program" else 0) as traps:
+        with ready.guest.counted_interrupts(ring) if is_counted else nullcontext() as traps:
             called = work.workload.call(ready.guest, calls, caller=caller, time_limit=work.deadline.left())
         attachment.handle("noop")
     int3 = None if traps is None else traps[INT3]
-    if recording:
-        if events is not None:
-            events.parent.mkdir(exist_ok=True)
-        return Counted(*attachment.recorded(called, ready.symbols, events), int3, called.results)
-    return Counted(*attachment.counts(called), int3, called.results)
-
-
-@contextmanager
-def _counted_traps(ready: ReadyGuest, ring: Ring) -> Iterator[Counter[int] | None]:
-    """QEMU's count of traps in code of a ring; None under KVM, where the host's CPU runs the guest."""
-    if ready.artifacts.machine.timing == "kvm":
-        yield None
-        return
-    with ready.guest.counted_interrupts(ring) as counts:
-        yield counts
+    if recording and events is not None:
+        events.parent.mkdir(exist_ok=True)
+    hits = attachment.recorded(called, ready.symbols, events) if recording else attachment.counts(called)
+    return Counted(*hits, int3, called.results)
 
 
 # What a hit of a kprobe costs besides its own handler: the size of the kernel's aggregator and of a post-handler.
@@ -490,13 +468,18 @@ def measure_call(
     UnsupportedError when CPU, kernel or module do not support the cell.
     """
     setup, mark, kernel = prepared.setup, ready.guest.console.length(), ready.artifacts.kernel
+    point: ProbePoint | None = setup.in_program
+    if point is None:
+        find = find_entry if cell.point is None or cell.point.offset is None else find_place
+        found = find(ready.guest, ready.symbols, setup.symbol, setup.offset)
+        point = replace(found, is_called_directly=cell.point is None)
     work = _Work(
         ready=ready,
         cell=cell,
         setup=setup,
         workload=setup.workload,
         kind=cell.task.kind.on(kernel.release, kernel.spec.arch),
-        point=_find_point(ready, cell, setup),
+        point=point,
         deadline=CellDeadline(cell.time_limit),
         cache=cache or GuestCache(),
         profile=profile,
@@ -561,14 +544,6 @@ def _explained(work: _Work, error: OtherMechanism) -> tuple[str, bool]:
     return f"{error.what}; {other or 'this kernel puts no jump at this place'}", is_answer
 
 
-def _find_point(ready: ReadyGuest, cell: CallCell, setup: CallSetup) -> ProbePoint:
-    if setup.in_program is not None:
-        return setup.in_program
-    find = find_entry if cell.point is None or cell.point.offset is None else find_place
-    point = find(ready.guest, ready.symbols, setup.symbol, setup.offset)
-    return replace(point, is_called_directly=cell.point is None)
-
-
 def _baseline(work: _Work) -> tuple[Figures, Proof]:
     timed_in = profile = None
     if work.exact is not None:
@@ -620,7 +595,6 @@ def _exact(work: _Work, workload: Calls, events: Path | None) -> tuple[Figures, 
 
 
 def _profile(work: _Work, measured: Measurement, armed: _Armed | None) -> ProfileEvidence | None:
-    """Where the instructions of the timed calls go, by the same calls again; None where no profile is wanted."""
     if work.profile is None or not isinstance(work.workload, Calls):
         return None
     with step("count instructions"):
@@ -764,7 +738,6 @@ def _repetition_note(profile: ProfileEvidence | None) -> Iterator[str]:
 
 
 def _parameters(work: _Work, figures: Figures, proof: Proof) -> dict[str, str | float]:
-    """Parameters that distinguish the cell from others, and facts that reports use. Memory is in bytes."""
     parameters: dict[str, str | float] = {
         **work.cell.parameters,
         "kernel_release": work.ready.artifacts.kernel.release,

@@ -54,9 +54,6 @@ from orchestrator.run.boot import (
     with_parameters,
 )
 
-_NOT_IMPLEMENTED = "_ni_syscall"
-"""The end of the name of the function that numbers without a call of their own go to."""
-
 
 def call_number(kernel: Kernel, cell: CallCell) -> int | None:
     """The number of the system call that the cell makes; None where it makes none or this kernel lacks it."""
@@ -81,7 +78,7 @@ def _no_function_reason(kernel: Kernel, cell: CallCell) -> str | None:
         function = entered_function(kernel, cell)
     except UnknownDispatchError as error:
         return f"which function {call} enters is not known, since {error}; name it, with points: [...]"
-    if function.endswith(_NOT_IMPLEMENTED):
+    if function.endswith("_ni_syscall"):  # where numbers without a call of their own go to
         return f"this kernel has no system call {call}: it goes to {function}"
     return None
 
@@ -104,7 +101,6 @@ def _own_entry(kernel: Kernel, cell: CallCell, symbol: str) -> int:
 
 
 def _code_with(kernel: Kernel, cell: CallCell, symbol: str) -> KernelCode | None:
-    """The code that has a function: the kernel's, or a loaded module's where only that has it."""
     if kernel.code is not None and kernel.code.has_function(symbol):
         return kernel.code
     return next(iter(loaded_code(kernel, cell.kernel_modules, symbol).values()), kernel.code)
@@ -461,7 +457,6 @@ def _module_source(setup: ProbeSetup) -> ModuleSource | Path | None:
 
 
 def _c_file(cell: CallCell) -> tuple[Path, tuple[str, ...], str | None] | None:
-    """The user's workload, where it is to be compiled, its libraries, and the image that has some of them."""
     own = None if cell.task.file is None else find_workload(cell.task.file)
     return None if own is None or own.kind == "program" else (own.file, cell.task.libraries, cell.image)
 

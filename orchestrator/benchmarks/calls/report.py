@@ -58,8 +58,6 @@ from orchestrator.results.statistics import mean
 _Name = Callable[[CellRecord], str]
 """A cell's name in its table."""
 _Figure = Callable[[CellRecord], float | None]
-_TWO_UNITS = "Ratios in two different units are not expected to agree."
-_ADD_UP = "The purposes add up to the overhead, to the instruction; other is what the catalogue assigns to none."
 
 
 def _benchmark_title(cell: CellRecord) -> str:
@@ -178,8 +176,8 @@ class _Layout:
 
 
 def _comparison_meaning(panel: Panel) -> str:
-    meaning = unit_meaning(panel)
-    return f"{meaning} {_TWO_UNITS}" if panel.first.clock == "instructions" else meaning
+    more = " Ratios in two different units are not expected to agree." if panel.first.clock == "instructions" else ""
+    return f"{unit_meaning(panel)}{more}"
 
 
 def _overhead(cell: CellRecord) -> float | None:
@@ -199,7 +197,7 @@ def _purpose_names(cells: Sequence[CellRecord]) -> Sequence[str]:
 
 def _purpose_meaning(cells: Sequence[CellRecord]) -> Iterator[str]:
     if _purpose_names(cells):
-        yield _ADD_UP
+        yield "The purposes add up to the overhead, to the instruction; other is what the catalogue assigns to none."
 
 
 def purpose_sentences(cells: Sequence[CellRecord], name: _Name) -> Iterator[str]:
@@ -243,7 +241,6 @@ def _points_sheet(panel: Panel) -> Sheet:
 
 
 def _hits(by_probe: Mapping[str, CellRecord]) -> str:
-    """How often a call enters the function or executes the instruction, as the hits prove."""
     proofs = [cell.evidence for cell in by_probe.values() if cell.probe != BASELINE and cell.evidence is not None]
     return str(proofs[0].hits_per_call) if proofs else NOTHING
 
@@ -270,7 +267,11 @@ def _at(cell: CellRecord) -> str:
 def _name_of_reason(cell: CellRecord) -> str:
     # Most reasons are those of many instructions.
     is_one_of_many = cell.status == "unsupported" and _function(cell) is not None
-    return probe_title(cell) if cell.status == "ok" or is_one_of_many else f"{probe_title(cell)} at {_at(cell)}"
+    return probe_title(cell) if cell.status == "ok" or is_one_of_many else _name_at_point(cell)
+
+
+def _name_at_point(cell: CellRecord) -> str:
+    return f"{probe_title(cell)} at {_at(cell)}"
 
 
 def _function(cell: CellRecord) -> str | None:
@@ -360,7 +361,8 @@ def _published(cells: Sequence[CellRecord], table: str) -> Iterator[Row]:
 
 
 def _kernels_sheet(group: Group) -> Sheet:
-    first, layout = group[0].first, _Layout([panel.cells for panel in group], _name_on_kernel)
+    first, parts = group[0].first, [panel.cells for panel in group]
+    layout = _Layout(parts, lambda cell: f"{probe_title(cell)} on {cell.kernel}")
     table, what = f"{first.table}: " if first.table else "", _at_named_point(first, _benchmark_title(first))
     releases = {panel.kernel: panel.first.parameters.get("kernel_release") for panel in group}
     others = [text for panel in group[1:] for text in (panel.kernel, "difference", "")]
@@ -402,7 +404,6 @@ def _kernel_blocks(group: Group, footnotes: Footnotes) -> Iterator[Sequence[Row]
 
 
 def _values(cells: Sequence[CellRecord | None], value_of: _Figure, footnotes: Footnotes | None = None) -> Iterator[str]:
-    """The figures of one row: the first kernel's, and for each other one its own, the difference, and per cent."""
     base = None if cells[0] is None else value_of(cells[0])
     for index, cell in enumerate(cells):
         yield _shown(cell, value_of, footnotes)
@@ -418,10 +419,6 @@ def _percent_of(difference: float, base: float) -> str:
     return f"{100 * difference / base:+.2f} %" if difference else "0 %"
 
 
-def _name_on_kernel(cell: CellRecord) -> str:
-    return f"{probe_title(cell)} on {cell.kernel}"
-
-
 # Tables in the layout of the mail of 2009: one row per probe, and one published table beside the other.
 #
 # Measured and published overheads are side by side, and so are their ratios to the optimised kprobe's.
@@ -431,14 +428,11 @@ _MAIL_COMPARED_WITH = "kprobe+optimized"
 
 @dataclass(frozen=True)
 class _Half:
-    """A published table and the cells measured for it, by the mail's names."""
-
     panel: Panel
     table: ReferenceTable
     cells: dict[str, CellRecord]
 
     def columns(self, label: str, footnotes: Footnotes) -> dict[str, str]:
-        """The columns by their headings, with what stands in a row."""
         first, cell, base = self.panel.first, self.cells.get(label), self.cells.get(_MAIL_COMPARED_WITH)
         overhead, compared = (
             self.table.overhead(name) if name in self.table.columns else None for name in (label, _MAIL_COMPARED_WITH)
@@ -511,11 +505,9 @@ def _mail_label(cell: CellRecord) -> str:
 # List 15 of the djprobe document: the capabilities of each probe, the document's text above the measured result.
 
 _CAPABILITIES_TITLE = "List 15 Probes' function"
-_WIDTH = 16
 
 
 def _shows_capabilities(panel: Panel) -> bool:
-    """Whether the panel has probes, and all of them are List 15's."""
     probed = [cell.probe for cell in _probed(panel)]
     return bool(probed) and all(probe in capability_names() for probe in probed)
 
@@ -543,9 +535,7 @@ def _capability_sheet(panel: Panel) -> Sheet:
 def _capability_blocks(cells: Mapping[str, CellRecord], footnotes: Footnotes) -> Iterator[Sequence[Row]]:
     for key, row in capability_list().rows.items():
         # The document's text, in as many rows as it has lines.
-        columns = [
-            textwrap.wrap(text, _WIDTH) for text in (row.title, *(row.published.get(p, NOTHING) for p in SHOWN_FOR))
-        ]
+        columns = [textwrap.wrap(text, 16) for text in (row.title, *(row.published.get(p, NOTHING) for p in SHOWN_FOR))]
         block = [Row(label, words, style="bold") for label, *words in zip_longest(*columns, fillvalue="")]
         for name, capability in capability_list().capabilities.items():
             if capability.row == key:
@@ -578,7 +568,6 @@ def _has(cell: CellRecord) -> bool | None:
 
 
 def _deviations(cells: Sequence[CellRecord]) -> str | None:
-    """Return the sentence that lists deviations from the document, or states that there are none; None without all."""
     wrong = []
     for cell in cells:
         probe, name = capability_names()[cell.probe]
@@ -592,7 +581,6 @@ def _deviations(cells: Sequence[CellRecord]) -> str | None:
 
 
 def _places(cells: Sequence[CellRecord]) -> Iterator[str]:
-    """What the document's "almost" excludes: instructions of the probed function, and of a sample of others."""
     for cell in cells:
         found = cell.parameters
         if "places" in found:
@@ -609,7 +597,6 @@ def _places(cells: Sequence[CellRecord]) -> Iterator[str]:
 
 
 def _probe(cell: CellRecord) -> str:
-    """The probe's name in the experiment: titles are for the table's rows."""
     return cell.probe
 
 
@@ -623,18 +610,13 @@ def _call_findings(group: Group) -> Iterator[Finding]:
     names = [panel.name if panel.references or len(group) == 1 else panel.kernel for panel in group]
     for name_of_panel, panel in zip(names, group, strict=True):
         place = panel.place(name_of_panel if len(group) > 1 or panel.first.table is not None else None)
-        name = _name_by_function if _shows_points(panel) else probe_title
+        name = _name_at_point if _shows_points(panel) else probe_title
         yield from overhead_findings(panel.cells, name, place)
         yield from _ratios(panel, place)
     yield from _fifteen_years(group)
 
 
-def _name_by_function(cell: CellRecord) -> str:
-    return f"{probe_title(cell)} at {cell.parameters.get('at')}"
-
-
 def _ratios(panel: Panel, place: str) -> Iterator[Finding]:
-    """The largest measured ratio to the probe that the document compares with, and what it published."""
     table = panel.reference
     if table is None:
         return
@@ -688,7 +670,6 @@ def _kernel_findings(group: Group) -> Iterator[Finding]:
     yield Finding(Rank.DIFFERENT, sentence, abs(difference) / before if before > 0 else 0.0)
 
 
-_LABEL_WIDTH = 12
 _EMPTY = Bar(None, "")
 
 
@@ -740,7 +721,7 @@ def _bar(cell: CellRecord) -> Bar:
 
 
 def _folded(label: str) -> str:
-    return "\n".join(textwrap.wrap(label.replace("+", " +"), _LABEL_WIDTH))
+    return "\n".join(textwrap.wrap(label.replace("+", " +"), 12))
 
 
 def _measured_axis(panel: Panel) -> str:
@@ -770,7 +751,6 @@ class CallsReport(TableReport):
         return benchmark in benchmarks()
 
     def apart(self, cell: CellRecord) -> Hashable:
-        """Return the handler, the call and its point, and how the guest was reached."""
         if "points" in cell.parameters:
             return cell.handler, *parameters(cell, ["points", *(name for name in self.APART if name != "at")])
         return super().apart(cell)
@@ -796,7 +776,6 @@ class CallsReport(TableReport):
         return _capability_sheet(panel) if _shows_capabilities(panel) else _list_sheet(panel)
 
     def findings(self, group: Group) -> Iterator[Finding]:
-        """Return the largest overhead, its ratio beside the published one, and what is not decided."""
         if _shows_capabilities(group[0]):
             sentence = _deviations(_probed(group[0]))
             if sentence is not None:
@@ -808,9 +787,7 @@ class CallsReport(TableReport):
         yield from _call_findings(group)
 
     def charts(self, group: Group) -> Mapping[str, Chart]:
-        if _shows_capabilities(group[0]) or _shows_points(group[0]):
-            return {}
-        if not any(map(_probed, group)):
+        if _shows_capabilities(group[0]) or _shows_points(group[0]) or not any(map(_probed, group)):
             return {}
         if _fits_mail(group[0]):
             return {file_name(group): _mail_chart(group)}

@@ -46,7 +46,6 @@ _WORDS = range(-(1 << 63), 1 << 64)
 _DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]{0,19})")
 _LIKE_A_NUMBER = re.compile(r"[-+~(]*\.?[0-9]")
 _CONSTANT = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,79}")
-_OR_A_NUMBER = ": write the number"
 _FileT = TypeVar("_FileT")
 _OR_A_TEXT = "; a text to point to stands in quotes"
 
@@ -102,7 +101,7 @@ def _number(text: str) -> int:
     try:
         return reduce(int.__or__, map(header_constant, names))
     except ConfigError as error:
-        raise mismatch(text, f"{error.what}{_OR_A_NUMBER}{_OR_A_TEXT}") from None
+        raise mismatch(text, f"{error.what}: write the number{_OR_A_TEXT}") from None
 
 
 def checked_outcome(value: object) -> object:
@@ -258,7 +257,6 @@ class CallsTable(ProbedTable):
 
     @property
     def named_points(self) -> Sequence[Point]:
-        """The points that the experiment lists."""
         return () if self.points is None or self.points == EXECUTED else [Point.of(one) for one in self.points]
 
     @property
@@ -280,7 +278,6 @@ class CallsTable(ProbedTable):
 
     @property
     def are_counted(self) -> bool:
-        """Whether it has points that depend on what the calls execute."""
         return self.points == EXECUTED or bool(self.whole_functions)
 
     def points_on(self, machine: Machine, kernel: str) -> Sequence[FoundPoint | None]:
@@ -292,7 +289,6 @@ class CallsTable(ProbedTable):
         return found or [FoundPoint(point) for point in self.named_points] or (None,)
 
     def with_found(self, found: Mapping[tuple[str, str], Sequence[FoundPoint]]) -> CallsTable:
-        """The same table with all its points, by machine and kernel."""
         table = self.model_copy()
         table._found = found
         return table
@@ -346,7 +342,6 @@ class CallsTable(ProbedTable):
                 yield Problem(("points", index), f"found '{point}'; {why}", other=where)
 
     def _counted_conflicts(self) -> Iterator[Problem]:
-        """What does not go together with points that a profile finds."""
         whole = self.whole_functions
         points = ", ".join(map(str, whole)) or EXECUTED
         for index, point in enumerate(self.named_points):

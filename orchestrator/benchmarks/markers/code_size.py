@@ -22,8 +22,6 @@ from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.errors import ConfigError, EvidenceError
 from orchestrator.report.sheet import Grid, Row
 
-# What a relocatable object holds: its functions and variables, what they refer to, and its compiler.
-
 _LARGEST = 16 << 20
 _LARGEST_VARIABLE = 4096
 """Bytes of a variable that are searched for pointers."""
@@ -75,7 +73,6 @@ class ObjectFile:
         return content[place.at :].split(b"\0")[0] if 0 <= place.at < len(content) else b""
 
     def pointed(self, variable: Symbol) -> Sequence[Place]:
-        """The targets of the pointers in a variable, in order."""
         start = variable.place.at
         places = (Place(variable.place.section, start + at) for at in range(min(variable.size, _LARGEST_VARIABLE)))
         found = (self.references[place].target for place in places if place in self.references)
@@ -131,20 +128,16 @@ def _references(elf: Any, table: SymbolTableSection) -> Iterator[tuple[Place, Re
             yield Place(home.name, at), Reference(symbol.name or of_section or "", target)
 
 
-# The code that a marker adds to a function, and the annotated disassembly.
-#
 # The marker's own instructions are those from the load of its immediate value or flag to the branch on it. The likely
 # path runs while no probe is connected: from the function's entry to its return, no conditional branch taken. The
 # unlikely path is all other reachable code, wherever the compiler put it.
 
-_MODES: Mapping[Arch, int] = {"i386": capstone.CS_MODE_32, "x86_64": capstone.CS_MODE_64}
 MARKER_DATA = "__marker_data"
 """The section of the markers' names, formats, probes and flags."""
 _IMMEDIATE = b"\xb0\x00"
 """mov $0, %al, which loads the immediate value."""
 _LIKELY, _UNLIKELY = " ", "|"
 """Marks of the two paths in the listing."""
-_ENDS = ("ret", "retq", "retl", "ud2", "int3")
 
 
 @dataclass(frozen=True)
@@ -206,7 +199,8 @@ def paths(found: ObjectFile, name: str) -> Paths:
 
 
 def _instructions(found: ObjectFile, function: Symbol) -> Iterator[Instruction]:
-    machine = capstone.Cs(capstone.CS_ARCH_X86, _MODES[found.arch])
+    mode = capstone.CS_MODE_32 if found.arch == "i386" else capstone.CS_MODE_64
+    machine = capstone.Cs(capstone.CS_ARCH_X86, mode)
     machine.syntax = capstone.CS_OPT_SYNTAX_ATT
     machine.detail = True
     section, start = function.place.section, function.place.at
@@ -217,7 +211,7 @@ def _instructions(found: ObjectFile, function: Symbol) -> Iterator[Instruction]:
         branch = mnemonic.startswith("j")
         stays = branch and refers is None and re.fullmatch(r"(0x)?[0-9a-f]+", operands) is not None
         always = mnemonic == "jmp"
-        ends = mnemonic in _ENDS or (always and not stays)
+        ends = mnemonic in ("ret", "retq", "retl", "ud2", "int3") or (always and not stays)
         yield Instruction(
             at=at,
             code=bytes(one.bytes),

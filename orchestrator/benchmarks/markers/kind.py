@@ -124,15 +124,11 @@ class MarkerLoops:
 
         For ``static_key``, ``tracepoint`` and ``int3`` the place that is patched.
         """
-        if place in ("immediate", "flag"):
-            found = [
-                match for line in self._lines("markers") if (match := _LISTED.fullmatch(line)) and match[1] == loop
-            ]
-            addresses = {int(match[4] if place == "immediate" else match[5], 16) for match in found}
-        else:
-            wanted = loop if place == "loop" else place
-            listed = [_PLACE.fullmatch(line) for line in self._lines("places")]
-            addresses = {int(match[2], 16) for match in listed if match and match[1] == wanted}
+        is_listed = place in ("immediate", "flag")
+        pattern, group = (_LISTED, 4 if place == "immediate" else 5) if is_listed else (_PLACE, 2)
+        wanted = loop if is_listed or place == "loop" else place
+        listed = [pattern.fullmatch(line) for line in self._lines("markers" if is_listed else "places")]
+        addresses = {int(match[group], 16) for match in listed if match and match[1] == wanted}
         if len(addresses) != 1 or not min(addresses):
             raise EvidenceError(f"the module reports {len(addresses)} places of {loop}, not one")
         return addresses.pop()
@@ -170,14 +166,7 @@ class MarkerTask:
 MarkerCell = Cell[MarkerTask]
 
 
-_SIZES = {"immediate": 2, "flag": 1}
-_LOOKED_AT = 5
-"""Bytes of the other places: as long as a jump."""
-_UNCONNECTED = {"immediate": b"\xb0\x00", "flag": b"\x00"}
 _JUMPS = (JMP, 0xEB)
-_NOP = (0x0F, 0x66, 0x3E)
-_FEWEST_SAMPLES = 2
-"""The check that samples are equal needs two."""
 
 
 def measure_marker(
@@ -261,7 +250,8 @@ class _Marker:
     place: int
 
     def look(self) -> bytes:
-        return self.loops.guest.read_memory(self.place, _SIZES.get(self.row.place, _LOOKED_AT))
+        size = {"immediate": 2, "flag": 1}.get(self.row.place, 5)  # 5: as long as a jump
+        return self.loops.guest.read_memory(self.place, size)
 
     @contextmanager
     def connected(self, probe: str | None) -> Iterator[None]:
@@ -309,9 +299,9 @@ class _Marker:
             raise EvidenceError(f"{when}, the marker of {self.row.loop} calls {found}, not {probe or 'nothing'}")
 
     def check_disconnected(self, live: bytes, when: str) -> None:
-        right = live == _UNCONNECTED.get(self.row.place, live)
+        right = live == {"immediate": b"\xb0\x00", "flag": b"\x00"}.get(self.row.place, live)
         if self.row.place in ("static_key", "tracepoint"):
-            right = live[0] in _NOP
+            right = live[0] in (0x0F, 0x66, 0x3E)
         if not right:
             name = self.row.loop
             raise EvidenceError(f"{when}, {name} is not as it is without a probe: its bytes are {live.hex(' ')}")
@@ -337,7 +327,7 @@ def _samples(
     loops: MarkerLoops, row: MarkerRow, cell: MarkerCell, counter: Counter | None
 ) -> tuple[tuple[float, ...], CellProfile | None]:
     """Samples, all the same whole number, and their profile. Raises EvidenceError for others."""
-    count = max(_FEWEST_SAMPLES, cell.repeats)
+    count = max(2, cell.repeats)  # the check that samples are equal needs two
     written = 0 if counter is None else counter.mark()
     timed = [loops.timed(row.loop, row.rounds, copies=row.copies) for _ in range(count)]
     samples = [(twice - once) / row.rounds for once, twice in timed]

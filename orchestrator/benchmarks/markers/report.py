@@ -31,7 +31,10 @@ def _sheet(panel: Panel) -> Sheet:
     document, first = marker_benchmarks(), panel.first
     cells = _by_row(panel)
     shown = [cell for cell in panel.cells if cells[_row_name(cell)] is cell]
-    footnotes = Footnotes(shown, _row_name, lambda cell: _remark(panel, cell))
+    elsewhere = {
+        cell.id: f"measured on {cell.kernel}" for cell in shown if cell.status == "ok" and panel.elsewhere(cell)
+    }
+    footnotes = Footnotes(shown, _row_name, lambda cell: elsewhere.get(cell.id))
     return Sheet(
         title=document.title,
         facts=[
@@ -103,10 +106,6 @@ def _row(title: str, cell: CellRecord, published: float | None, footnotes: Footn
     return Row(title, [rounds, value + footnotes.marks(cell), published_figure(published)])
 
 
-def _remark(panel: Panel, cell: CellRecord) -> str | None:
-    return f"measured on {cell.kernel}" if cell.status == "ok" and panel.elsewhere(cell) else None
-
-
 def _difference(cells: Mapping[str, CellRecord], name: str, minus: str) -> float | None:
     """A row's cost less another's; None where one has no number, or they are of different kernels."""
     one, other = cells.get(name), cells.get(minus)
@@ -126,11 +125,6 @@ def _row_name(cell: CellRecord) -> str:
     return next((name for name, known in marker_benchmarks().rows.items() if known is row), cell.probe)
 
 
-# The markers document's microbenchmarks as bar charts, one for each group of loops.
-
-_LABEL_WIDTHS = {True: 10, False: 16}
-"""The width at which labels are wrapped, with many bars and with few."""
-_MANY = 5
 _ADDED = ("empty", "memcpy")
 """Groups whose loops differ by little: the chart shows the cost that a marker adds, not a loop's whole cost."""
 
@@ -151,11 +145,12 @@ def _chart(panel: Panel, group: str, title: str) -> BarChart | None:
     panes = [(f"measured, {unit_name(first.unit)}", [Series("", measured)])]
     if any(bar.value is not None for bar in published):
         panes.append((f"published, {marker_benchmarks().unit}", [Series("published", published)]))
+    width = 10 if len(rows) >= 5 else 16
     what = "what a marker adds to a loop" if adds else "cost of a loop"
     return BarChart(
         title=title,
         subtitle=f"{what}; measured on {first.cpu}, {processors(first)}, {panel.kernel}",
-        labels=["\n".join(textwrap.wrap(row.title, _LABEL_WIDTHS[len(rows) >= _MANY])) for row in rows],
+        labels=["\n".join(textwrap.wrap(row.title, width)) for row in rows],
         panes=panes,
     )
 
@@ -173,17 +168,13 @@ class MarkersReport(TableReport):
         return benchmark == BENCHMARK
 
     def sheet(self, group: Group) -> Sheet:
-        (panel,) = group
-        return _sheet(panel)
+        return _sheet(*group)
 
     def findings(self, group: Group) -> Iterable[Finding]:
-        (panel,) = group
-        return _findings(panel)
+        return _findings(*group)
 
     def charts(self, group: Group) -> Mapping[str, Chart]:
-        """Return a chart for each group of loops that has something measured."""
-        (panel,) = group
-        charts = {name: _chart(panel, name, title) for name, title in marker_benchmarks().groups.items()}
+        charts = {name: _chart(group[0], name, title) for name, title in marker_benchmarks().groups.items()}
         return {f"markers-{name}": chart for name, chart in charts.items() if chart is not None}
 
 

@@ -62,9 +62,6 @@ from orchestrator.run.guests import CLOCKSOURCE, KernelFunctions, kernel_functio
 from orchestrator.run.unattended import Ending, Work, collect_proof, output_of, unattended_guest
 from orchestrator.steps import step
 
-# The profile of the steps of one row, and what the functions that find a kprobe missed in models of caches.
-
-_CACHES: tuple[CacheName, ...] = ("l1d", "l2")
 _Profile = tuple[ProfileEvidence | None, Mapping[str, int]]
 """The proof, and misses as a cell's parameters: of each cache in all, and of each function."""
 
@@ -80,16 +77,14 @@ def _profiled_steps(counts: Counter, steps: MarkedSteps, cell: str, file: Path) 
 
 
 def _misses(profile: CellProfile) -> Iterator[tuple[str, int]]:
-    for cache in _CACHES if profile.caches else ():
+    caches: tuple[CacheName, ...] = ("l1d", "l2") if profile.caches else ()
+    for cache in caches:
         yield f"{cache}_misses", profile.missed.of(cache)
         for name in dict.fromkeys([*LOOKUPS[1:], *kprobe_cache().published.functions]):
             yield f"{cache}_{name}", sum(one.missed.of(cache) for one in profile.symbols if one.name == name)
 
 
-# The kernel functions that thousands of kprobes are placed on.
-
 _SYMBOL = re.compile(rb"^([0-9a-f]{8,16}) ([tT]) ([A-Za-z0-9_.$]{1,200})$", re.MULTILINE)
-_PADDING = b"__pfx_"
 _FORBIDDEN = re.compile(rb"^0x([0-9a-f]{8,16})-0x([0-9a-f]{8,16})\s", re.MULTILINE)
 _SPARE = 1.1
 """Candidates for each address that is needed: kprobes refuse one function in a hundred."""
@@ -120,7 +115,6 @@ def choose_sites_by_name(listing: bytes, blacklist: bytes, count: int, seed: int
 
 
 def _allowed(listing: bytes, blacklist: bytes, count: int) -> list[int]:
-    """The addresses of functions that kprobes may touch, of which there must be so many."""
     forbidden = sorted((int(start, 16), int(end, 16)) for start, end in _FORBIDDEN.findall(blacklist))
     starts = [start for start, _ in forbidden]
     # How far the ranges so far reach, since they may overlap: hundreds of them are compared with 40,000 functions.
@@ -142,13 +136,10 @@ def functions(listing: bytes) -> list[int]:
         raise EvidenceError("the guest's kernel does not list the bounds of its text (_stext, _etext)")
     low, high = bounds[b"_stext"], bounds[b"_etext"]
     # CONFIG_CALL_PADDING puts nops before each function, with a symbol, where kprobes refuse to be (since Linux 6.2).
-    found = sorted({address for address, name in symbols if low <= address < high and not name.startswith(_PADDING)})
+    found = sorted({address for address, name in symbols if low <= address < high and not name.startswith(b"__pfx_")})
     if not found:
         raise EvidenceError("the guest's kernel lists no functions of its own, or hides their addresses")
     return found
-
-
-# The files that each script of many probes needs besides its module, and the reader of its output.
 
 
 def scaling_files(
@@ -197,48 +188,11 @@ class ScalingTask:
 ScalingCell = Cell[ScalingTask]
 
 
-_CACHE = "kpcache"
-"""The per-CPU object of images/patches/kprobe-cache.patch."""
-
-
-def measure_rows(session: Session, cells: Sequence[ScalingCell]) -> Generator[CellRecord, None, None]:
-    """The records of all rows of one size. Raises EvidenceError, GuestError, UnsupportedError for all of them."""
-    for one in cells:
-        session.begin(one)
-    cell = cells[0]
-    task, benchmark, artifacts = cell.task, kprobe_cache().benchmarks[cell.benchmark], session.artifacts
-    module, kernel = session.setup(cell).setup, artifacts.kernel
-    lists = kernel_functions(session.context, kernel, artifacts.machine, session.watch)
-    files, read = scaling_files(benchmark.script, lists, kernel.spec.arch, task.size, task.seed)
-    files = {f"{module.name}.ko": module.file, **files}
-    # With ftrace the time to enable a probe grows with their number: a rehearsal would double a long boot.
-    rehearse = kernel.config.get("CONFIG_KPROBES_ON_FTRACE") != "y"
-    settings = {"probes": task.size, "seed": task.seed, "rehearse": int(rehearse)}
-    work = Work(benchmark.script, settings, files, read)
-    with unattended_guest(session, work, f"{task.size} probes", cell.time_limit) as finished:
-        guest = finished.guest
-        if functions(guest.get(KALLSYMS, largest=KALLSYMS_MAX)) != functions(lists.symbols):
-            raise EvidenceError("the guest's kernel has its functions elsewhere than in the boot that listed them")
-        figures = work.read(output_of(guest))
-        profiles = {}
-        if guest.machine.counter is not None:
-            counts = Counter.after_work(guest, module)
-            with at_rest(guest):
-                for one in cells:
-                    file, steps = session.profile_file(one), figures.marked.get(one.task.name)
-                    if file is not None and steps is not None:
-                        with step(f"profile {one.id}"):
-                            profiles[one.task.name] = _profiled_steps(counts, steps, one.id, file)
-        ending = collect_proof(finished)
-    facts = {**_kernel_facts(kernel, lists.symbols), **figures.facts}
-    for one in cells:
-        yield _record(one, session.setup(one).notes, figures, facts, ending, profiles.get(one.task.name, (None, {})))
-
-
 def _kernel_facts(kernel: Kernel, symbols: bytes) -> dict[str, str | int | bool]:
     bits = kernel.config.get("CONFIG_KPROBE_HASH_BITS", MAINLINE_HASH_BITS)
     has_cache = kernel.config.get("CONFIG_KPROBE_CACHE") == "y"
-    cache = Symbols(symbols).object_size(_CACHE) if has_cache else None
+    # The per-CPU object of images/patches/kprobe-cache.patch.
+    cache = Symbols(symbols).object_size("kpcache") if has_cache else None
     return {
         "kernel_release": kernel.release,
         "hash_bits": int(bits) if re.fullmatch(r"\d{1,2}", bits) else 0,
@@ -400,8 +354,39 @@ class ScalingKind(BenchmarkKind):
         return dict.fromkeys((cell.id for cell in cells), _prepared(context, kernel, cells[0]))
 
     def measure(self, session: Session, cells: Sequence[ScalingCell]) -> Generator[CellRecord, None, None]:
-        """Do the work once, and read every row from its output."""
-        yield from measure_rows(session, cells)
+        """The records of all rows of one size. Raises EvidenceError, GuestError, UnsupportedError for all of them."""
+        for one in cells:
+            session.begin(one)
+        cell = cells[0]
+        task, benchmark, artifacts = cell.task, kprobe_cache().benchmarks[cell.benchmark], session.artifacts
+        module, kernel = session.setup(cell).setup, artifacts.kernel
+        lists = kernel_functions(session.context, kernel, artifacts.machine, session.watch)
+        files, read = scaling_files(benchmark.script, lists, kernel.spec.arch, task.size, task.seed)
+        files = {f"{module.name}.ko": module.file, **files}
+        # With ftrace the time to enable a probe grows with their number: a rehearsal would double a long boot.
+        rehearse = kernel.config.get("CONFIG_KPROBES_ON_FTRACE") != "y"
+        settings = {"probes": task.size, "seed": task.seed, "rehearse": int(rehearse)}
+        work = Work(benchmark.script, settings, files, read)
+        with unattended_guest(session, work, f"{task.size} probes", cell.time_limit) as finished:
+            guest = finished.guest
+            if functions(guest.get(KALLSYMS, largest=KALLSYMS_MAX)) != functions(lists.symbols):
+                raise EvidenceError("the guest's kernel has its functions elsewhere than in the boot that listed them")
+            figures = work.read(output_of(guest))
+            profiles = {}
+            if guest.machine.counter is not None:
+                counts = Counter.after_work(guest, module)
+                with at_rest(guest):
+                    for one in cells:
+                        file, steps = session.profile_file(one), figures.marked.get(one.task.name)
+                        if file is not None and steps is not None:
+                            with step(f"profile {one.id}"):
+                                profiles[one.task.name] = _profiled_steps(counts, steps, one.id, file)
+            ending = collect_proof(finished)
+        facts = {**_kernel_facts(kernel, lists.symbols), **figures.facts}
+        for one in cells:
+            yield _record(
+                one, session.setup(one).notes, figures, facts, ending, profiles.get(one.task.name, (None, {}))
+            )
 
 
 def _prepared(context: BuildContext, kernel: Kernel, cell: ScalingCell) -> Prepared[Module]:

@@ -161,7 +161,6 @@ def read_driver(text: str, probes: int) -> ScalingFigures:
 def _marked(
     steps: Sequence[Step], rows: Mapping[str, Sequence[Step]], probes_of: Mapping[str, int]
 ) -> Mapping[str, MarkedSteps]:
-    """The steps of each row, by their place among those that QEMU's plugin has kept."""
     kept = [id(step) for step in steps if "ticks" in step.values]
     return {
         row: MarkedSteps(

@@ -8,13 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
-from orchestrator.benchmarks.scaling.rows import (
-    EVENTS_BENCHMARK,
-    LOAD_BENCHMARK,
-    LOOKUPS,
-    kprobe_cache,
-    scaling_row,
-)
+from orchestrator.benchmarks.scaling.rows import EVENTS_BENCHMARK, LOAD_BENCHMARK, LOOKUPS, kprobe_cache, scaling_row
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.catalog.reference import reference_table
@@ -95,7 +89,6 @@ class ScalingCells:
         return [(float((number + 1) * step), total) for number, total in enumerate(sums)]
 
     def largest(self, kernel: str, row: str) -> CellRecord | None:
-        """The cell with the largest number of probes that there are figures of."""
         cells = (self.cell(kernel, row, size) for size in reversed(self.sizes) if self.steps(kernel, row, size))
         return next(cells, None)
 
@@ -113,7 +106,6 @@ class ScalingCells:
         return Growth(1 + found.exponent, found.interval and (1 + found.interval[0], 1 + found.interval[1]))
 
     def overheads(self, kernel: str, row: str) -> _Points:
-        """The net cost of one by the number of probes."""
         cells = [(size, self.cell(kernel, row, size)) for size in self.sizes]
         return [(float(size), cell.overhead) for size, cell in cells if cell and cell.overhead is not None]
 
@@ -161,9 +153,6 @@ def _figure(cell: CellRecord) -> str:
     return figure(cell.overhead, cell.unit) if is_exact else f"{_cost_of_one(cell):.1f}"
 
 
-# Rows that the tables share: figures of one kind of cell in each column.
-
-
 def _heads(title: str, columns: int) -> Row:
     return Row(title, [""] * columns, style="bold")
 
@@ -178,7 +167,6 @@ def _costs(label: str, cells: _Cells, footnotes: Footnotes) -> Row:
 
 
 def _growth_rows(label: str, found: Sequence[Growth | None]) -> Iterator[Row]:
-    """The exponents of columns, and below them their intervals; no rows where no column has one."""
     if any(found):
         yield Row(f"  {label}", [f"{one.exponent:.3f}" if one else NOTHING for one in found])
     intervals = [one.interval if one else None for one in found]
@@ -193,16 +181,9 @@ def _unless_empty(label: str, texts: Sequence[str]) -> Iterator[Row]:
 
 # Thousands of kprobes in a kernel, which separates the hash's size from the cache.
 
-_MAIL = "jump-optimization-2009/x86-32"
 _HITS = ("hit-alone", "hit-first", "hit")
 _PER_SECOND = 1e9
 """Instructions in a second of the guest's time on the exact clock (machine.yaml: shift=0)."""
-_MEMORY = {
-    "a kprobe and its slot": "probe_bytes_plain",
-    "the optimizer's part besides": "probe_bytes_extra",
-    "a probe, by the free pages": "probe_bytes_taken",
-    "the cache, for each CPU": "cache_bytes",
-}
 
 
 def _kernels_sheet(table: ScalingCells) -> Sheet:
@@ -269,7 +250,6 @@ def _hits(table: ScalingCells, footnotes: Footnotes) -> Iterator[Row]:
 
 
 def _effects(table: ScalingCells) -> Iterator[Row]:
-    """The effect of the hash's size, and separately of the cache with an equal size."""
     plain = [kernel for kernel in table.kernels if not table.cache(kernel)]
     same = {
         kernel: next((other for other in plain if table.bits(other) == table.bits(kernel)), None)
@@ -302,7 +282,13 @@ def _steps(table: ScalingCells) -> Iterator[Row]:
 
 def _memory(table: ScalingCells) -> Iterator[Row]:
     cells = [table.largest(kernel, "register") for kernel in table.kernels]
-    for label, name in _MEMORY.items():
+    memory = {
+        "a kprobe and its slot": "probe_bytes_plain",
+        "the optimizer's part besides": "probe_bytes_extra",
+        "a probe, by the free pages": "probe_bytes_taken",
+        "the cache, for each CPU": "cache_bytes",
+    }
+    for label, name in memory.items():
         yield from _unless_empty(
             label, [str(cell.parameters.get(name, NOTHING)) if cell else NOTHING for cell in cells]
         )
@@ -325,7 +311,7 @@ def _sentences(table: ScalingCells) -> Iterator[str]:
     if any(row_of(cell) in _HITS for cell in table.cells):
         yield "A hit's figures are what it costs more than the call; what is hit is spread evenly among the others."
     if any("probe_bytes_extra" in cell.parameters for cell in table.cells):
-        extra = reference_table(_MAIL).extra_bytes["kprobe+optimized"]
+        extra = reference_table("jump-optimization-2009/x86-32").extra_bytes["kprobe+optimized"]
         yield f"Published of the optimizer's part, in the mail of 2009: {extra} bytes more on x86-32, 3 times as much."
     left_out = {
         cell.kernel: cell.parameters.get("left_out") for cell in table.cells if size_of(cell) == table.sizes[-1]
@@ -341,7 +327,6 @@ _CACHES = {"l1d": "L1D", "l2": "L2"}
 _LOADS = {"calls": "small system calls", "files": "processes and files"}
 _WITHOUT = {"calls": BASELINE, "files": "files-without"}
 _LOOKUP = LOOKUPS[0]
-_HALF = 50  # per cent
 _EARLY = 5
 """Groups of events that are enabled before all others."""
 
@@ -443,7 +428,7 @@ def _load_sentences(table: ScalingCells) -> Iterator[str]:
             if without is None or within is None:
                 continue
             falls = "holds" if within < without else "does not hold"
-            most = "holds" if without > _HALF else "does not hold"
+            most = "holds" if without > 50 else "does not hold"
             yield (
                 f"{title.capitalize()}, {name}: without the cache most misses are the lookup's: {most} "
                 f"({without:.1f} %, published {before}); the cache lowers its share: {falls} (to {within:.1f} %, "
@@ -480,7 +465,6 @@ class ScalingReport(TableReport):
         return _load_sheet(table) if group[0].first.benchmark == LOAD_BENCHMARK else _kernels_sheet(table)
 
     def findings(self, group: Group) -> Iterator[Finding]:
-        """Return on which kernel the most of the probes cost most, and how the cost of one grows."""
         table = ScalingCells.of(group)
         measured = [cell for cell in table.cells if cell.value is not None and cell.probe != BASELINE]
         size = max((size_of(cell) for cell in measured), default=0)
@@ -509,7 +493,6 @@ class ScalingReport(TableReport):
             yield Finding(Rank.OTHER, f"{title}: its cost {power} on {dearest.kernel}.")
 
     def charts(self, group: Group) -> Mapping[str, Chart]:
-        """Return curves over the number of probes: totals, steps and hits; none without two numbers."""
         first, table = group[0].first, ScalingCells.of(group)
         if first.benchmark == LOAD_BENCHMARK:
             return {}

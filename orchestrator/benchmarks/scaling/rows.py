@@ -47,7 +47,6 @@ class PublishedCache(Fact):
     misses: dict[Which, dict[str, float]]
 
     def net_seconds(self, which: Which) -> int:
-        """Seconds of enabling without the pauses."""
         return self.seconds[which] - self.pauses * self.pause_seconds
 
     @property

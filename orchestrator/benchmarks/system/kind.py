@@ -13,11 +13,7 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.system.measurement import SystemSetup, measure_work, prepare_cell
 from orchestrator.benchmarks.system.work import SystemCell, SystemTask
-from orchestrator.benchmarks.system.workloads import (
-    SystemWorkload,
-    published_systems,
-    system_workloads,
-)
+from orchestrator.benchmarks.system.workloads import SystemWorkload, published_systems, system_workloads
 from orchestrator.catalog import probes as user_probe
 from orchestrator.catalog.data import choices_sentence
 from orchestrator.catalog.images import image as image_recipe
@@ -64,7 +60,6 @@ def check_same_work(baseline: CellRecord, record: CellRecord) -> None:
         )
 
 
-_MOST_ARGUMENTS = 64
 _LONGEST_ARGUMENT = 1000
 
 
@@ -73,7 +68,7 @@ def _command(value: object) -> object:
 
     A text has up to 1000 printable characters.
     """
-    good = isinstance(value, list | tuple) and 1 <= len(value) <= _MOST_ARGUMENTS
+    good = isinstance(value, list | tuple) and 1 <= len(value) <= 64
     texts = value if isinstance(value, list | tuple) else ()
     if not good or not all(isinstance(text, str) and text.isascii() and text.isprintable() for text in texts):
         raise mismatch(value, "expected a program of the image and its arguments, as [/usr/bin/gzip, -k, file]")
@@ -219,35 +214,9 @@ _PACKETS_PER_SECOND = 10_000
 """Per second of guest time: a few times fewer than any kernel answers."""
 _PHASE_US = 3700
 """Microseconds by which each A/A boot's work begins later than the last one's: no multiple of a tick's period."""
-_LONGEST_PHRASE = 200
 
 
-def _cells(name: str | None, table: SystemTable) -> Iterator[SystemCell]:
-    """For each machine the first kernel without a probe, its A/A boots, and the cells compared with them."""
-    first = table.kernels[0]
-    for machine in table.machines:
-        home = Place(name, machine, first)
-        baseline = home.id(BASELINE)
-        # The ids of A/A boots are those of earlier versions' results.
-        boots = range(1, table.benchmark.aa_boots + 1)
-        yield _cell(table, home, BASELINE, ())
-        for number in boots:
-            yield _cell(table, home, BASELINE, (baseline,), aa_boot=number)
-        compared_with = (baseline, *(f"{baseline}/again{number}" for number in boots))
-        for kernel, probes in rows_on(table.kernels, table.probes, table.kernel_for).items():
-            # Another kernel has its own cell without a probe, which separates the kernel's cost from the probe's.
-            for probe in probes:
-                if probe != BASELINE or kernel != first:
-                    yield _cell(table, Place(name, machine, kernel), probe, compared_with)
-
-
-def _cell(
-    table: SystemTable,
-    place: Place,
-    probe: str,
-    compared_with: tuple[str, ...],
-    aa_boot: int = 0,
-) -> SystemCell:
+def _cell(table: SystemTable, place: Place, probe: str, compared_with: tuple[str, ...], aa_boot: int = 0) -> SystemCell:
     benchmark, kind = table.benchmark, probe_kind(probe)
     assert benchmark.repeats is not None
     seconds = system_workloads().scopes[benchmark.scope].seconds if benchmark.scope else 0
@@ -265,6 +234,13 @@ def _cell(
         aa_boot=aa_boot,
         events=benchmark.events or (),
     )
+    own: dict[str, str | int] = {
+        "scope": task.scope,
+        "packets": task.packets,
+        "command": " ".join(task.command)[:200],
+        "image": "" if task.image is None else probe_name(Path(task.image)),
+        "again": aa_boot,
+    }
     return table.cell(
         place,
         (kind.name, *((f"again{aa_boot}",) if aa_boot else ())),
@@ -276,21 +252,14 @@ def _cell(
         # Several times what an emulator needs on a busy host.
         time_limit=table.time_limit or _SHORTEST_LIMIT + _HOST_SECONDS * seconds,
         task=task,
-        parameters={"memory_mib": place.machine.memory_mib, **_parameters(task), **module_parameters(kind)},
+        parameters={
+            "memory_mib": place.machine.memory_mib,
+            **{name: value for name, value in own.items() if value},
+            **module_parameters(kind),
+        },
         published=_published(table.reference, place.kernel, task),
         compared_with=compared_with,
     )
-
-
-def _parameters(task: SystemTask) -> dict[str, str | int]:
-    parameters: dict[str, str | int] = {
-        "scope": task.scope,
-        "packets": task.packets,
-        "command": " ".join(task.command)[:_LONGEST_PHRASE],
-        "image": "" if task.image is None else probe_name(Path(task.image)),
-        "again": task.aa_boot,
-    }
-    return {name: value for name, value in parameters.items() if value}
 
 
 def _published(reference: str | None, kernel: str, task: SystemTask) -> ReferenceValue | None:
@@ -317,13 +286,29 @@ class SystemKind(BenchmarkKind):
 
     def lists(self) -> Mapping[str, Listing]:
         scopes = [(name, one.title, one.seconds) for name, one in system_workloads().scopes.items()]
+        known, own = standard_events().values(), ["system calls' own"]
+        events = [(one.name, one.title, one.group, one.marker, one.functions or own) for one in known]
         return {
             "scopes": Listing(("name", "what_is_built", "guest_seconds_a_warm_run"), lambda: scopes),
-            "events": Listing(("name", "event", "group", "marker", "functions"), _events),
+            "events": Listing(("name", "event", "group", "marker", "functions"), lambda: events),
         }
 
     def cells(self, name: str | None, table: SystemTable) -> Iterator[SystemCell]:
-        return _cells(name, table)
+        first = table.kernels[0]
+        for machine in table.machines:
+            home = Place(name, machine, first)
+            baseline = home.id(BASELINE)
+            # The ids of A/A boots are those of earlier versions' results.
+            boots = range(1, table.benchmark.aa_boots + 1)
+            yield _cell(table, home, BASELINE, ())
+            for number in boots:
+                yield _cell(table, home, BASELINE, (baseline,), aa_boot=number)
+            compared_with = (baseline, *(f"{baseline}/again{number}" for number in boots))
+            for kernel, probes in rows_on(table.kernels, table.probes, table.kernel_for).items():
+                # Another kernel has its own cell without a probe, which separates the kernel's cost from the probe's.
+                for probe in probes:
+                    if probe != BASELINE or kernel != first:
+                        yield _cell(table, Place(name, machine, kernel), probe, compared_with)
 
     def boot_key(self, cell: SystemCell) -> Hashable:
         return cell.id
@@ -367,12 +352,6 @@ class SystemKind(BenchmarkKind):
             interval=resolution.interval,
             verdict="none" if undecided else None,
         )
-
-
-def _events() -> Sequence[Sequence[object]]:
-    return [
-        (e.name, e.title, e.group, e.marker, e.functions or ["system calls' own"]) for e in standard_events().values()
-    ]
 
 
 KIND = SystemKind()

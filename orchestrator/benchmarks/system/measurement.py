@@ -86,8 +86,6 @@ class Instrumentation:
         return self._known[address]
 
 
-# The module loaded beside a whole-system workload: the lab's recorder of the standard events, or a user's module.
-
 _WITH_MARKERS: Mapping[Arch, str] = {"i386": "lab-i386-up-markers", "x86_64": "lab-x86_64-smp-markers"}
 
 
@@ -108,7 +106,6 @@ class Recorded:
 
 
 def _recorder(cell: SystemCell) -> RecorderKind | None:
-    """How the cell's events are recorded; None where none are."""
     return recorder_kinds().get(cell.task.probe)
 
 
@@ -217,8 +214,6 @@ def _in_a_run(kind: RecorderKind, guest: Guest, start: str, end: str) -> int:
     return sum(event.recorded for event in behind.events) - sum(event.recorded for event in before.events)
 
 
-# The profile of a cell's warm runs, and the instructions of each that were the instrumentation's.
-
 _MOST_AROUND = 1_000_000
 """Ticks of the TSC between the marks and the readings of the clock: two system calls, or a timer's tick in one."""
 
@@ -283,8 +278,6 @@ def prepare_cell(context: BuildContext, kernel: Kernel, cell: SystemCell) -> Pre
     setup, sources = SystemSetup(inputs, _beside(cell, module)), own_sources(own, source, cell.task.image)
     return Ready(setup, () if module is None else (module,), notes, inputs.keys, sources)
 
-
-# One boot of an unattended guest that runs a whole-system workload, with or without a module loaded.
 
 _MOST_IDLE = 0.01
 """Idle fraction of a run's time, interrupts apart, above which a note is added."""

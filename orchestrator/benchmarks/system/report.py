@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.benchmarks.system.workloads import PublishedSystem, PublishedWork, published_systems, system_workload
+from orchestrator.benchmarks.system.workloads import PublishedSystem, PublishedWork, published_systems, system_workloads
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.program import PROGRAM
@@ -35,18 +35,14 @@ from orchestrator.results.contract import CellRecord
 _MILLION = 1e6
 _PER_SECOND = 1e9
 """Units in a second, on both clocks: the exact clock counts a thousand million instructions a second."""
-_DIGEST = 16
 _FEWEST_TICKS = 30
 """Ticks in a run below which user and sys, which are sampled at ticks, are not printed."""
 _ROUND_TRIP = {"rtt_min_ns": "us min", "rtt_avg_ns": "us avg", "rtt_max_ns": "us max"}
 """Columns of the round-trip time by their parameters, which are in ns; ping rounds to microseconds."""
-_LABEL_WIDTH = 14
 
 
 @dataclass(frozen=True)
 class _Column(Column):
-    """A column that also knows the text of a published row."""
-
     published: Callable[[PublishedWork], str] = lambda _: ""
 
 
@@ -71,7 +67,6 @@ class _Table:
 
     @property
     def is_counted(self) -> bool:
-        """Whether a cell's profile has counted the instrumentation's own instructions."""
         return any(_parameter(cell, "instrumentation") is not None for cell in self.panel.cells)
 
     @property
@@ -106,7 +101,7 @@ class _Table:
     def sheet(self) -> Sheet:
         first, panel, table = self.panel.first, self.panel, self.published
         footnotes = Footnotes(panel.cells, self.title, self.remark)
-        columns, known = list(self._columns()), system_workload(first.benchmark)
+        columns, known = list(self._columns()), system_workloads().benchmarks.get(first.benchmark)
         texts = {"scope": "scope {}", "packets": "{} packets", "command": "{}", "image": "image {}"}
         asked = [text.format(first.parameters[name]) for name, text in texts.items() if name in first.parameters]
         count = max(len(cell.samples) for cell in panel.cells)
@@ -144,8 +139,7 @@ class _Table:
             return "" if smallest is None or cell.overhead == 0 else _millions(smallest)
 
         def share(row: PublishedWork) -> str:
-            more = difference(row)
-            whole = None if table is None else table.baseline.real
+            more, whole = difference(row), table.baseline.real if table else None
             return _signed(100 * more / whole if more is not None and whole else None)
 
         def sampled(name: str) -> Callable[[CellRecord], str]:
@@ -206,7 +200,6 @@ class _Table:
             )
 
     def _instrumentation(self) -> Iterator[str]:
-        """The instructions that were the instrumentation's own, and what a difference of totals has to exceed."""
         if not self.is_counted:
             return
         yield (
@@ -253,7 +246,7 @@ class _Table:
     def findings(self) -> Iterator[Finding]:
         name = self.panel.first.table
         place, of_table = (f"{name}: ", f", {name}") if name else ("", "")
-        unit = "million instructions" if self.panel.first.clock == "instructions" else "ms"
+        unit = self.unit if self.panel.first.clock == "instructions" else "ms"
         measured = [cell for cell in self.panel.cells if cell.value is not None]
         others = [cell for cell in measured if not self.is_baseline(cell) and not _is_aa_boot(cell)]
         compared = [cell for cell in others if cell.overhead is not None]
@@ -271,13 +264,14 @@ class _Table:
         hidden = [cell for cell in compared if cell.verdict is not None]
         if hidden:
             names = listed([self.title(cell) for cell in hidden])
-            why = "the difference is no larger than between boots of equal systems"
-            yield Finding(Rank.UNDECIDED, f"Not decided{of_table}: {names}; {why}.", len(hidden) / len(compared))
+            sentence = (
+                f"Not decided{of_table}: {names}; the difference is no larger than between boots of equal systems."
+            )
+            yield Finding(Rank.UNDECIDED, sentence, len(hidden) / len(compared))
         if measured and not compared:
             first = measured[0]
             value = (first.value or 0.0) / _MILLION
-            sentence = f"{place}{self.title(first)}: {value:.3f} {unit} a run of {first.benchmark}."
-            yield Finding(Rank.OTHER, sentence)
+            yield Finding(Rank.OTHER, f"{place}{self.title(first)}: {value:.3f} {unit} a run of {first.benchmark}.")
 
     def _documented(self, cell: CellRecord) -> str | None:
         table, row = self.published, self.published_row(cell)
@@ -301,7 +295,7 @@ class _Table:
         return BarChart(
             title=table.title if table else first.benchmark,
             subtitle=f"{first.benchmark} on {first.cpu}, {processors(first)}, {self.panel.kernel}, in {first.unit}",
-            labels=["\n".join(textwrap.wrap(self.title(cell), _LABEL_WIDTH)) for cell in cells],
+            labels=["\n".join(textwrap.wrap(self.title(cell), 14)) for cell in cells],
             panes=panes,
         )
 
@@ -322,7 +316,7 @@ def _facts(cell: CellRecord) -> list[str]:
     what = {"kernel-build": f"{proof.done} objects in each", "ping-flood": f"{proof.done} packets answered in each"}
     facts = [f"{proof.runs} runs, {what.get(cell.benchmark, 'all of which ended well')}"]
     if proof.digest:
-        facts.append(f"SHA-256 {proof.digest[:_DIGEST]}...")
+        facts.append(f"SHA-256 {proof.digest[:16]}...")
     if proof.places:
         facts += [f"{proof.places} places armed", f"{proof.recorded} events recorded", f"{proof.lost} lost"]
         facts += [f"{proof.overwritten} overwritten"] if proof.overwritten else []
@@ -340,7 +334,6 @@ def _parameter(cell: CellRecord, name: str) -> float | None:
 
 
 def _percent(cell: CellRecord, value: float | None) -> float | None:
-    """A part of a cell's work as per cent of the baseline's; None where there is none."""
     if value is None or cell.value is None or cell.overhead is None:
         return None
     base = cell.value - cell.overhead
@@ -397,27 +390,22 @@ class SystemReport(TableReport):
     APART = ("image", "channel", "scope", "packets", "command", "memory_mib")
 
     def owns(self, benchmark: str) -> bool:
-        return system_workload(benchmark) is not None
+        return benchmark in system_workloads().benchmarks
 
     def apart(self, cell: CellRecord) -> tuple[object, ...]:
-        """Return the workload's amount and where it ran; probes that record stand beside those that do not."""
         return parameters(cell, self.APART)
 
     def panels(self, cells: Sequence[CellRecord]) -> list[Panel]:
         return [Panel(cells, cells[0].kernel)]
 
     def sheet(self, group: Group) -> Sheet:
-        (panel,) = group
-        return _Table(panel).sheet()
+        return _Table(*group).sheet()
 
     def findings(self, group: Group) -> Iterable[Finding]:
-        (panel,) = group
-        return _Table(panel).findings()
+        return _Table(*group).findings()
 
     def charts(self, group: Group) -> Mapping[str, Chart]:
-        """Return the chart of what instrumentation adds; none of a baseline alone."""
-        (panel,) = group
-        chart = _Table(panel).chart()
+        chart = _Table(*group).chart()
         return {} if chart is None else {file_name(group): chart}
 
 

@@ -12,15 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from orchestrator.artifacts.boot_files import (
-    FOLDER,
-    OUTPUT,
-    STATUS,
-    STEPS,
-    progress,
-    unattended_scripts,
-    write_work,
-)
+from orchestrator.artifacts.boot_files import FOLDER, OUTPUT, STATUS, STEPS, progress, unattended_scripts, write_work
 from orchestrator.artifacts.cache import Artifact, BuildContext
 from orchestrator.artifacts.images import EPOCH, PackedImage, ready_image
 from orchestrator.artifacts.kernel_build import PackedSource, build_source
@@ -37,15 +29,11 @@ from orchestrator.guest.guest import Guest
 from orchestrator.run.machines import Hardware, machine_for
 from orchestrator.run.unattended import Work, refuse
 
-# A kernel's output tree, configured and prepared up to its first object, made once in a guest and cached.
-
-_KIND = "prepared-builds"
 _FILE = "build.tar"
 _SCRIPT = "prepare_build"
 _SHARED = ("system.sh", "kernel_make.sh")
 _MEMORY_MIB = 1024
 _SILENCE_LIMIT = 1800.0
-_QUOTED_LINES = 15
 
 TREE_DATE = EPOCH + 24 * 3600
 """The time of all files in the tree, in seconds since the epoch: a day later than the source."""
@@ -85,7 +73,7 @@ def _prepared_build(
         try:
             guest.boot(_SILENCE_LIMIT, show_progress)
             if guest.get(STATUS) != b"0":
-                output = guest.get(OUTPUT).decode("ascii", errors="replace").splitlines()[-_QUOTED_LINES:]
+                output = guest.get(OUTPUT).decode("ascii", errors="replace").splitlines()[-15:]
                 raise BuildError(f"a kernel's build cannot be prepared with image {image.name}", detail=output)
             (folder / _FILE).write_bytes(guest.get(f"{FOLDER}/{_FILE}"))
         finally:
@@ -95,7 +83,7 @@ def _prepared_build(
     scripts = {name: (unattended_scripts() / name).read_text() for name in (f"{_SCRIPT}.sh", *_SHARED)}
     dates = [TREE_DATE, DATE]
     key = {"arch": kernel.spec.arch, "image": image.key, "source": source.key, "scripts": scripts, "dates": dates}
-    return context.cache.obtain(_KIND, key, f"prepared kernel build, {kernel.spec.arch}", make)
+    return context.cache.obtain("prepared-builds", key, f"prepared kernel build, {kernel.spec.arch}", make)
 
 
 def _scripts(*names: str) -> dict[str, bytes | Path]:
@@ -282,8 +270,6 @@ class SystemTask:
 SystemCell = Cell[SystemTask]
 
 
-# The files that an unattended guest needs to run whole programs, and the reader of its output.
-
 REPORT, REPORT_AFTER = f"{FOLDER}/report", f"{FOLDER}/report_after"
 """Guest files: the module's report after the runs, and its report after it was stopped."""
 
@@ -333,7 +319,6 @@ class SystemInputs:
 
     @property
     def keys(self) -> dict[str, str]:
-        """What names the exact content of image and source."""
         return {"image": self.image.key, **({} if self.source is None else {"source": self.source.key})}
 
 

@@ -46,14 +46,6 @@ def system_workloads() -> SystemWorkloads:
     return SystemWorkloads.model_validate(read("workloads.yaml", __package__))
 
 
-def system_workload(name: str) -> SystemWorkload | None:
-    """Return the benchmark of whole programs that has this name; None for any other name."""
-    return system_workloads().benchmarks.get(name)
-
-
-# The documents' figures of whole systems: a workload with and without instrumentation.
-
-
 class PublishedWork(Fact):
     """A published row: times in seconds, or an ``overhead`` in per cent, qualified by ``bound`` (``about``, ...)."""
 
@@ -84,7 +76,6 @@ class PublishedSystem(Fact):
 
     @property
     def baseline(self) -> PublishedWork:
-        """The row that others are compared with: the first."""
         return next(iter(self.rows.values()))
 
     def difference(self, row: PublishedWork) -> float | None:

@@ -12,7 +12,9 @@ from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.errors import NotEntered
 from orchestrator.experiment.plan import plan
 
-FIGURES = Figures((422.0,), 422.0, 0.0, (0.0, 0.0), None, (), "int80", 1000, 1, 0, None)
+FIGURES = Figures(
+    *(0.0, (0.0, 0.0)), samples=(422.0,), value=422.0, entry="int80", calls=1000, batches=1, disturbed=0, outcome=None
+)
 FIRST, SECOND = "vfs_read", "vfs_write"
 
 
