@@ -45,8 +45,6 @@ from orchestrator.results.origin import Origin, kernel_versions
 from orchestrator.results.runs import EXPERIMENT_FILE, Run
 from orchestrator.results.store import RunEntry, Store
 
-# A night: a run, beside the last good one.
-
 
 def good_night(experiment: str) -> str:
     """The baseline that is an experiment's last good night."""
@@ -149,8 +147,6 @@ def only_night(lab: Path, experiment: str) -> Iterator[NightNote]:
     finally:
         lock.release()
 
-
-# What every form of a night says: how it went, what equal runs differ by, what to do about it.
 
 _NAMED = 3
 """Cells that a reproducer names."""
@@ -263,8 +259,6 @@ def acceptance(night: Night) -> Iterator[str]:
         yield command("compare", "--set-baseline", good_night(night.experiment), night.run.record.run)
 
 
-# A night on a terminal or in a journal: what happened, and where the rest is.
-
 _LISTED_SHORT = 10
 
 
@@ -278,8 +272,6 @@ def night_lines(night: Night, registry: ReportRegistry) -> Iterator[str]:
     yield from (f"again: {command}" for command in reproducers(night))
     yield from (f"to accept it as it is: {command}" for command in acceptance(night))
 
-
-# A night as a mail (RFC 5322) in plain ASCII: what changed, on which kernels and machines, how to see it again.
 
 _WIDTH = 100
 _PROSE = 76
@@ -393,8 +385,6 @@ def unmeasured_json(experiment: str, reason: str) -> Mapping[str, Any]:
     text = f"[{experiment}] not measured\n{reason}"
     return {"text": text, "night": "not measured", "experiment": experiment, "problems": [reason]}
 
-
-# Tells a server how a night went: JSON to a URL of the user's, with patience that ends.
 
 _TRIED_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Answers of a server that may have another one later (RFC 9110, section 15)."""

@@ -30,8 +30,6 @@ from orchestrator.results.origin import Origin, OriginDifference, host_differenc
 from orchestrator.results.runs import EXPERIMENT_FILE, Run
 from orchestrator.results.stored_profile import CellProfile, ProfileDifference, difference, load_profile
 
-# Whether two cells can be compared, and notes on cells that did not make the same calls.
-
 _WORK = ("call", "arguments", "workload", "scope", "packets", "command", "image", "kernel_modules", "rounds")
 """Parameters that say what a cell does; an earlier version may have recorded fewer of them."""
 
@@ -319,8 +317,6 @@ def _order(one: CellChange) -> tuple[int, float, str]:
     relative = 0.0 if one.value is None or not one.value.value else one.value.relative
     return rank, -math.inf if relative is None else -abs(relative), one.pair.title
 
-
-# A comparison with what explains it: the symbols that changed, what the runs were made with, and what to run next.
 
 MOST_REPEATS = 100
 """The most samples that a cell may have: ``benchmark.repeats``."""

@@ -44,8 +44,6 @@ from orchestrator.results.budgets import only
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.stored_profile import ProfileDifference
 
-# What comparisons say in every format: names of cells, figures and sentences.
-
 _SHOWN = 5
 
 
@@ -164,8 +162,6 @@ def reasons(changes: Sequence[CellChange]) -> Sequence[str]:
     return list(dict.fromkeys(one.reason for one in changes if one.reason))
 
 
-# A comparison as a table: the cells that changed, and below each the symbols that explain it.
-
 _SYMBOLS = 5
 """Symbols of a cell that are listed; the rest are one row."""
 _HEADINGS = ("before", "after", "change", "", "95 %", "", "budget")
@@ -225,8 +221,6 @@ def _rows(change: CellChange, name: str, symbols: ProfileDifference | None, said
         together = signed(sum((one.change for one in hidden), start=Fraction(0)))
         yield Row(f"{others(len(hidden))}, by symbol", ["", "", together, *rest], depth=2)
 
-
-# A comparison as a comment of a review: its summary in a line, what changed, and the rest folded away.
 
 _BEYOND, _WITHIN = "❌", "✅"
 _LISTED = 100
@@ -319,8 +313,6 @@ def _figure(found: Difference | None, before: float | None, after: float | None)
     }
 
 
-# What a page says of a cell that changed: figures, budgets, symbols, and the commands that go on from there.
-
 _PAGE_SYMBOLS = 20
 _PAGE_HEADINGS = ("before", "after", "change", "", "95 %", "superiority", "p", "allowed", "budget")
 
@@ -376,8 +368,6 @@ def _commands(compared: ComparedRuns, change: CellChange) -> Iterator[tuple[str,
         if again is not None:
             yield f"Measure it again as {which}", again
 
-
-# The chart of a comparison: by how many percent each cell changed, with the interval of that.
 
 MOST_ROWS = 30
 """Cells of a chart: those that are listed first."""

@@ -24,8 +24,6 @@ from orchestrator.files import write_whole
 from orchestrator.paths import user_path
 from orchestrator.results.modelled import Cost, Costs
 
-# A cost table's file, written whole or not at all.
-
 
 def write_table(path: Path, text: str) -> None:
     """Write a file that is not there yet. Raises UsageError where it is, HostError where it cannot be written."""
@@ -145,8 +143,6 @@ def contradiction(table: CostTable, fitted: Fitted) -> str | None:
 def _is_sum(value: float, terms: list[float]) -> bool:
     return abs(value - fsum(terms)) <= _KEPT * fsum(map(abs, terms))
 
-
-# The files of cost tables: the catalogue's, and a user's own.
 
 _FOLDER = "costs"
 _SUFFIX = ".yaml"
@@ -288,8 +284,6 @@ def _wrong_declaration(declared: Declaration) -> list[Problem]:
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
-
-# The costs of a table, each with its range and its source.
 
 MHZ = "MHz"
 

@@ -27,8 +27,6 @@ from orchestrator.report.sheet import BELOW_ZERO, NOTHING, UNDECIDED, Grid, Row,
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.modelled import ModelledCell, ModelledRun
 
-# A table's figures, measured or published, in the form that claims are computed from.
-
 PLAIN, EXTRA = "probe_bytes_plain", "probe_bytes_extra"
 """Parameters of an optimised probe's cell: bytes of a probe that is not, and how many more it takes."""
 
@@ -97,9 +95,6 @@ def _known(cells: Mapping[str, CellRecord], fact: Callable[[CellRecord], _Fact |
 def _bytes(cell: CellRecord, name: str) -> int | None:
     value = cell.parameters.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-# Whether a claim holds for one table: measured and published figures are judged by the same formula.
 
 
 @dataclass(frozen=True)
@@ -278,8 +273,6 @@ def _reference(panel: Panel) -> ReferenceTable:
     assert panel.reference is not None
     return panel.reference
 
-
-# A claim and its figures, as they are printed.
 
 _OPTIONS: dict[ClaimClock, str] = {
     "instructions": "",

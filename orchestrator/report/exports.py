@@ -18,8 +18,6 @@ from orchestrator.report.sheet import csv_text
 from orchestrator.results.contract import CellRecord, Evidence, ReferenceValue, RunRecord, WorkEvidence
 from orchestrator.results.origin import Origin
 
-# A run for spreadsheets and statistics programs: one row per cell, in columns that are the same for every run.
-
 _NESTED: dict[str, type[BaseModel]] = {"evidence": Evidence, "work": WorkEvidence, "reference": ReferenceValue}
 """Fields with a column for each of theirs."""
 _OPEN = ("parameters", "purposes")

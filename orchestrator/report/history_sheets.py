@@ -31,8 +31,6 @@ from orchestrator.results.history import History, Point
 from orchestrator.results.history_steps import Step, Steps
 from orchestrator.results.origin import Commit, Found, OriginDifference
 
-# The tables of a history: its steps, what changed at each, and its runs; and of several, a line for each.
-
 _LINE = 80  # characters of a history's sparkline
 _SHORT_LINE = 24
 _SHOWN_CAUSES = 12
@@ -158,8 +156,6 @@ def in_one_line(command: str) -> str:
     return command.replace(" ", "\N{NO-BREAK SPACE}")
 
 
-# Histories for programs: JSON, and CSV with a row for each run.
-
 COLUMNS = (
     "experiment", "cell", "run", "started", "status", "value", "overhead", "low", "high", "unit", "verdict", "step"
 )  # fmt: skip
@@ -211,8 +207,6 @@ def _step(one: ExplainedStep) -> dict[str, Any]:
         "causes": [{**asdict(cause), "sentence": cause.sentence} for cause in one.causes],
     }
 
-
-# A bisection's end, as a table and as JSON.
 
 _LONGEST = 60
 

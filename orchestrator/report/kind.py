@@ -35,8 +35,6 @@ from orchestrator.report.sheet import (
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.faults import storage_faults
 
-# Cells that share a machine, a benchmark and a clock: the content of one table, or of a part of one.
-
 
 @dataclass(frozen=True)
 class Panel:
@@ -122,9 +120,6 @@ def _probed(cells: Iterable[CellRecord]) -> set[str]:
     return {cell.probe for cell in cells} - {BASELINE}
 
 
-# The published figures for a cell.
-
-
 @dataclass(frozen=True)
 class Published:
     """A column of a published table, in the table's unit. ``average`` is None where only the overhead was printed."""
@@ -170,8 +165,6 @@ def published_overhead(cell: CellRecord) -> str:
     return NOTHING if reference is None else f"{published_figure(reference.overhead)} {unit_name(reference.unit)}"
 
 
-# Sentences that several kinds' tables share.
-
 INDICATION = "an indication only"
 
 
@@ -204,9 +197,6 @@ def other_kernel(panel: Panel, cell: CellRecord) -> str | None:
     )
     against = f", against that kernel's own baseline of {figure(own.value, own.unit)}" if own else ""
     return f"measured on {cell.kernel}{against}"
-
-
-# The report's interface to a kind of benchmark, and the registry that finds a record's kind.
 
 
 class TableReport(ABC):
@@ -306,9 +296,6 @@ class ReportRegistry:
 _PLAIN = PlainReport()
 
 
-# Which cells of a run are printed in one table.
-
-
 def panels(run: RunRecord, registry: ReportRegistry) -> list[Panel]:
     """Return the run's cells in panels, in the run's order."""
     alike: dict[Hashable, list[CellRecord]] = {}
@@ -338,8 +325,6 @@ def groups(run: RunRecord, registry: ReportRegistry) -> list[tuple[TableReport, 
             fitting.append(panel)
     return [(kind, group) for kind, group in found]
 
-
-# A run as charts.
 
 FOLDER = "charts"
 

@@ -197,8 +197,6 @@ def tree_sheet(tree: CallCost, cut: Cut) -> Sheet:
     )
 
 
-# What a cell's calls miss in models of caches, by symbol, as tables.
-
 TITLES: dict[CacheName, str] = {"l1i": "L1I", "l1d": "L1D", "l2": "L2", "itlb": "ITLB", "dtlb": "DTLB"}
 _KIB = 1024
 

@@ -19,8 +19,6 @@ from orchestrator.plain_text import counted, shown
 from orchestrator.results.contract import CellRecord, Evidence
 from orchestrator.results.statistics import ratio
 
-# Labelled rows and columns as text: right-aligned, and in several parts where they are too wide.
-
 GAP = "  "
 _HEADING_WIDTHS = (18, 12, 9)
 """Widths at which headings may be wrapped, widest first."""
@@ -131,8 +129,6 @@ def _line(label: str, cells: Sequence[str], labels: int, widths: Sequence[int], 
     return Text((label.ljust(labels) + figures).rstrip(), style=style)
 
 
-# The format of figures: the precision of the clock, and units as the documents spell them.
-
 NOTHING = "-"
 UNDECIDED = "none"
 """Printed in place of a ratio where the host's drift hides the effect."""
@@ -198,8 +194,6 @@ def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> st
     writer.writerows(rows)
     return file.getvalue()
 
-
-# Sentences on what a table shows, each with what makes it more or less important than others.
 
 _NAMED = 3
 """Names that a sentence lists before it counts the others."""
@@ -298,8 +292,6 @@ def _per(cell: CellRecord) -> str:
     return f"{unit_name(cell.unit)} {cell.metric.removeprefix('cost ').replace('per ', 'a ')}"
 
 
-# The evidence printed below a table: the proof that each number measured what its name states.
-
 UNKNOWN = "unknown"
 """Printed in place of a count of traps that were others' as well."""
 
@@ -397,8 +389,6 @@ def hides_traps(cell: CellRecord) -> bool:
     return evidence.int3 is None and hits_by_others
 
 
-# Cells without a number, grouped by the reason that they share.
-
 _OF_ONE_BOOT = re.compile(r"\[ *\d+\.\d+\]|\b(?:0x)?[0-9a-f]{8,16}\b|\b[0-9a-f]{24}\b")
 """What differs between two guests whose kernels say the same: when it was said, addresses, and places in the cache."""
 
@@ -418,9 +408,6 @@ def by_reason(cells: Iterable[CellRecord]) -> list[Sequence[CellRecord]]:
         if cell.reason is not None:
             groups.setdefault((cell.status, shared_key(cell.reason)), []).append(cell)
     return list(groups.values())
-
-
-# The notes below a table, and the marks that refer to them.
 
 
 @dataclass(frozen=True)
@@ -489,9 +476,6 @@ class Footnotes:
             self._marks[cell.id].append(mark)
 
 
-# Rows that are cells: composed of columns, each of which knows its figure of a cell.
-
-
 @dataclass(frozen=True)
 class Column:
     """A heading, and what stands below it for a cell that has a number."""
@@ -517,9 +501,6 @@ class Sheet:
     sentences: Sequence[str]
     footnotes: Sequence[Footnote] = ()
     proofs: Sequence[ProofList] = ()
-
-
-# What a table need not print: columns without a figure, and the parts that all names have in common.
 
 
 def used_columns(headings: Sequence[str], rows: Sequence[Row], always: int) -> tuple[list[str], list[Row]]:

@@ -49,8 +49,6 @@ def _shortened(sheet: Sheet, number: int, said: dict[str, str]) -> list[Footnote
     return notes
 
 
-# Which of a fleet's workers measured which cells of a run, in a sentence.
-
 _NAMED = 8
 
 
@@ -256,8 +254,6 @@ def _paragraph(text: str, width: int, *, hanging: str = "", style: str = "") -> 
     ) or [""]:
         yield Text(line.replace(_UNBROKEN, " "), style=style)
 
-
-# A run as GitHub-flavoured Markdown: the same tables, notes and claims as on a terminal.
 
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@<!-- -->", "#": "#<!-- -->"}
 """An empty comment breaks a mention of a person or an issue."""

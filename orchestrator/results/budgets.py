@@ -84,8 +84,6 @@ def only(cells: Iterable[CellRecord]) -> list[str]:
     return [word for cell in cells for word in ("--only", f"id={cell.id.replace(',', '?')}")]
 
 
-# Budgets: how much a cell may cost, or how much more than before.
-
 KEY = "budgets"
 """The key of an experiment that has them."""
 
@@ -212,8 +210,6 @@ def _plain(budget: Budget) -> str | Mapping[str, str]:
     both = {"value": budget.value, "overhead": budget.overhead}
     return {key: str(one) for key, one in both.items() if one is not None}
 
-
-# The cells of a run that a person names: by their ids, by parts of them (``kprobe``), or as ``--only`` does.
 
 _SHOWN = 20
 _HINT = "CELL is a cell's id, parts of it such as kprobe, or a pattern: 'bpf-*'"

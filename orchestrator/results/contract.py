@@ -446,9 +446,6 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": SCHEMA_DRAFT, **RunRecord.model_json_schema()}
 
 
-# Results are made of what guests report, and a guest may report anything.
-
-
 @contextmanager
 def valid_result() -> Iterator[None]:
     """Make a result of what a guest reported; EvidenceError where the type of the result refuses it."""

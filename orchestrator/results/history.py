@@ -65,8 +65,6 @@ def between_boots(store: Store, experiment: str, cell: str, since: str) -> Mappi
     return {run: apart for run, apart in found.items() if apart}
 
 
-# What a cell has cost in one run after the other.
-
 Quantity = Literal["value", "overhead"]
 
 _FIELDS = ("status", "unit", "clock", "metric", "value", "overhead", "interval", "verdict", "reason")

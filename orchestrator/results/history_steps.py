@@ -146,9 +146,6 @@ def _change(values: Sequence[float], place: int, width: int) -> float:
     return abs(fmean(values[place : place + width]) - fmean(values[max(place - width, 0) : place]))
 
 
-# The steps of a history: between which runs a cost changed.
-
-
 @dataclass(frozen=True)
 class Step:
     """A change from ``old`` to ``new``, in the history's unit, between the runs of two points.
@@ -225,8 +222,6 @@ def _beyond_resolution(numbers: Sequence[tuple[Point, float]]) -> Iterator[int]:
             yield at
             start = at
 
-
-# What the two runs on either side of a step were not made with alike, as far as it reaches the cell.
 
 _KEPT = 16
 

@@ -324,9 +324,6 @@ def _options(command: Sequence[str]) -> Mapping[str, str]:
     }
 
 
-# What a bisection has found: commits, and what they cost.
-
-
 @dataclass(frozen=True)
 class Measured:
     """What a commit costs: its value, and the half-width of its interval, 0 on the exact clock."""

@@ -68,8 +68,6 @@ def ratio(value: float, base: float) -> float | None:
     return value / base if base > 0 else None
 
 
-# The growth of a figure with a number: the exponent of its power law.
-
 _FEWEST = 5
 _NORMAL_95 = 1.959964
 """The standard normal distribution's 97.5 % point."""
@@ -114,8 +112,6 @@ def _tied(values: Sequence[float]) -> int:
 def _pairs_weight(count: int) -> int:
     return count * (count - 1) * (2 * count + 5)
 
-
-# The smallest difference between two whole-system runs that is significant.
 
 Interval = tuple[float, float]
 

@@ -28,8 +28,6 @@ from orchestrator.program import PROGRAM
 from orchestrator.results.contract import CellId, CellRecord, Count, Instructions, Phrase, Record
 from orchestrator.results.faults import storage_faults
 
-# What a cell's calls miss in models of caches.
-
 
 class Misses(NamedTuple):
     """How often something was not in a cache: fetches, loads and stores in level 1, all of them in level 2, TLBs."""
@@ -85,8 +83,6 @@ class CacheProfile(Record):
             raise ValueError(f"{self.name} missed {self.misses} of {self.accesses} accesses")
         return self
 
-
-# Each instruction that a cell's calls executed, by symbol.
 
 FOLDER = "profiles"
 LARGEST_FILE = 16 << 20

@@ -26,8 +26,6 @@ from orchestrator.files import write_whole
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.run_files import KeptFile
 
-# The frame of all pages: head, style, script, navigation and footer, around a template's content.
-
 _FOLDERS = ("html", "site")
 _MARK = re.compile(r"(?<= )\[(\d{1,4})\]")
 """As ``report.footnotes`` sets it behind a figure."""
@@ -99,9 +97,6 @@ def _digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-# Texts and pictures that a page carries: each stored once, in the page itself or in a folder beside it.
-
-
 @dataclass(frozen=True)
 class Attachment:
     """A text of a run; ``id`` is the element's, ``title`` says what it is."""
@@ -147,8 +142,6 @@ class Page:
     folder: str = ""
     files: Mapping[str, bytes] = field(default_factory=dict)
 
-
-# Pages as files.
 
 PAGE = "report.html"
 """The page in a run's own directory."""

@@ -24,8 +24,6 @@ from orchestrator.results.history import History, Point
 from orchestrator.results.history_steps import Steps
 from orchestrator.results.statistics import median
 
-# A drawn picture as a part of a page: its colours follow the page's theme, and its ids are the page's own.
-
 _CLASSES = {INK: "ink", QUIET_INK: "quiet", LINE: "line", PAPER: "paper"}
 _LOCAL = re.compile(r"url\(#([^)]+)\)")
 _REFERENCE = re.compile(r'(?:url\(|href=")#([^)"]+)')
@@ -106,8 +104,6 @@ def _local(name: object) -> str:
     """A name without its namespace."""
     return str(name).rpartition("}")[2]
 
-
-# A chart as a part of a page.
 
 NOT_DRAWN = "Charts are drawn with matplotlib, which is not installed: pip install 'probe-lab[plots]'"
 

@@ -33,8 +33,6 @@ from orchestrator.results.run_files import KeptFile, kept_file, module_folders, 
 from orchestrator.results.runs import EXPERIMENT_FILE, Run
 from orchestrator.results.stored_profile import load_profile
 
-# What a page says of one cell: figures, samples, evidence, profile, and the command that repeats it.
-
 _MOST_SAMPLES = 100
 _MOST_ITEMS = 20
 
@@ -120,8 +118,6 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-# What was run, in two sentences.
-
 _NAMED = 6
 _STARTED = re.compile(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)\d\d-")
 _CLOCKS = {"instructions": "counted in instructions", "wall": "timed in nanoseconds of the guest's clock"}
@@ -157,9 +153,6 @@ def _named(names: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-# Tables that are of no run's layout, as a page: modelled times, comparisons.
-
-
 def sheets_page(
     title: str, sheets: Sequence[Sheet], assessments: Sequence[Assessment] = (), summary: Sequence[str] = ()
 ) -> str:
@@ -168,9 +161,6 @@ def sheets_page(
     return render(
         "sheets.html.j2", title, links, findings=summary, sheets=sheets, claims=[all_claims(one) for one in assessments]
     )
-
-
-# What a run's page has around it where it is one of many: links to the others, and charts that were drawn before.
 
 
 @dataclass(frozen=True)

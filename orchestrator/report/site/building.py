@@ -43,8 +43,6 @@ from orchestrator.results.history_steps import Origins, Steps, causes, steps_of
 from orchestrator.results.runs import Run
 from orchestrator.results.store import Baseline, RunEntry, Store
 
-# A metric's line in a list: its course, its newest figure, and its last step.
-
 _POINTS = 24
 _CAUSES = 3
 
@@ -193,8 +191,6 @@ class Addresses:
         return "../" * self.page.count("/") + target
 
 
-# The pages that lead to the others: the first one, all runs, and one for each experiment.
-
 RECENT = 100
 """Runs that are looked at for what changed lately."""
 _MOST_RUNS = 30
@@ -319,8 +315,6 @@ def _rendered(template: str, title: str, links: Sequence[Link], addresses: Addre
     forms = {"minute": minute, "day": day, "figure": figure, "signed": signed_figure, "counted": counted}
     return Page(render(template, title, links, addresses=addresses, **forms, **content))
 
-
-# A metric as a page: the chart of its history, each step with its causes, and its runs.
 
 MOST_STEPS = 50
 """Steps of a page, the newest; the chart has all."""
@@ -513,8 +507,6 @@ def _state(file: Path, lab: str) -> SiteState:
         raise UsageError(what, where=where, hint=f"name another folder for the site of {lab}")
     return state
 
-
-# What makes runs' pages: another version of it makes all of them anew.
 
 _FOLDERS = ("benchmarks", "catalog", "report", "results")
 
