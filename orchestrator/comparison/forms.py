@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from fractions import Fraction
 from typing import Any
 
 from pydantic_core import to_json
@@ -27,8 +26,9 @@ from orchestrator.report.chart import IntervalChart, IntervalRow, Tone
 from orchestrator.report.html.frame import Link, render
 from orchestrator.report.html.pictures import NOT_DRAWN, can_draw, chart_picture
 from orchestrator.report.html.run_page import repeat_command
-from orchestrator.report.profile_sheets import change_figures, difference_sheet, others, signed
+from orchestrator.report.profile_sheets import change_figures, difference_sheet, others
 from orchestrator.report.sheet import (
+    COUNTED,
     NOTHING,
     Footnote,
     Grid,
@@ -218,7 +218,7 @@ def _rows(change: CellChange, name: str, symbols: ProfileDifference | None, said
         yield Row(one.title, [*change_figures(one.before, one.after), *rest[1:]], depth=2)
     hidden = listed[_SYMBOLS:]
     if hidden:
-        together = signed(sum((one.change for one in hidden), start=Fraction(0)))
+        together = signed_figure(float(sum(one.change for one in hidden)), COUNTED)
         yield Row(f"{others(len(hidden))}, by symbol", ["", "", together, *rest], depth=2)
 
 

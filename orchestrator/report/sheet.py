@@ -137,8 +137,6 @@ BELOW_ZERO = "(< 0)"
 COUNTED = "instructions"
 """The unit of exact figures."""
 
-_AS_IN_THE_DOCUMENTS = {"ns": "nsec"}
-
 
 def number(value: float) -> str:
     """Return a measured figure: whole numbers whole, others with up to four decimals.
@@ -183,7 +181,7 @@ def ratio_figure(value: float | None, base: float | None) -> str:
 
 def unit_name(unit: str) -> str:
     """Return a unit as the documents spell it."""
-    return _AS_IN_THE_DOCUMENTS.get(unit, unit)
+    return "nsec" if unit == "ns" else unit
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
@@ -277,13 +275,13 @@ def percent(share: float) -> str:
     return f"{value:+.0f} %" if abs(value) >= 100 else f"{value:+.3g} %"
 
 
-def listed(names: Sequence[str]) -> str:
-    """Names in a sentence, each once: ``a, b and c``; of many the first, and how many others there are.
+def listed(names: Iterable[str], most: int = _NAMED, rest: str = "{} others") -> str:
+    """Names in a sentence, each once: ``a, b and c``; of many the first ``most``, and how many others there are.
 
     Where a name has a comma in it, semicolons part them.
     """
     known = list(dict.fromkeys(names))
-    *first, last = known if len(known) == _NAMED + 1 else shown(known, _NAMED, "{} others")
+    *first, last = known if len(known) == most + 1 else shown(known, most, rest)
     comma = "; " if any("," in name for name in (*first, last)) else ", "
     return f"{comma.join(first)} and {last}" if first else last
 

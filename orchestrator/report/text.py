@@ -28,11 +28,7 @@ def sheets(run: RunRecord, registry: ReportRegistry) -> list[Sheet]:
 
     What a note of an earlier table has said at length, a later one refers to.
     """
-    return dedupe_footnotes([kind.sheet(group) for kind, group in groups(run, registry)])
-
-
-def dedupe_footnotes(tables: Sequence[Sheet]) -> list[Sheet]:
-    """The tables, each long reason of a note in the first one that has it; the others name its mark there."""
+    tables = [kind.sheet(group) for kind, group in groups(run, registry)]
     said: dict[str, str] = {}
     return [replace(sheet, footnotes=_shortened(sheet, number, said)) for number, sheet in enumerate(tables, 1)]
 

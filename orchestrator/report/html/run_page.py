@@ -6,8 +6,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from orchestrator.report.html.frame import Attachment, Beside, Link, Page, rende
 from orchestrator.report.html.pictures import NOT_DRAWN, can_draw, chart_picture, inline_picture
 from orchestrator.report.kind import ReportRegistry, groups, published_overhead
 from orchestrator.report.profile_sheets import profile_sheet
-from orchestrator.report.sheet import NOTHING, Sheet, figure
+from orchestrator.report.sheet import NOTHING, Sheet, figure, listed
 from orchestrator.report.text import summary
 from orchestrator.results.budgets import only
 from orchestrator.results.contract import CellRecord, RunRecord, TextEvidence
@@ -118,7 +119,6 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-_NAMED = 6
 _STARTED = re.compile(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)\d\d-")
 _CLOCKS = {"instructions": "counted in instructions", "wall": "timed in nanoseconds of the guest's clock"}
 
@@ -147,10 +147,7 @@ def run_sentences(run: RunRecord, made_with: Origin, unfinished: int) -> Iterato
     yield f"Run {run.run}{tools}{when}: {states['ok']} with a number and its proof{rest}{open_cells}."
 
 
-def _named(names: Iterable[str]) -> str:
-    found = list(dict.fromkeys(names))
-    *first, last = found if len(found) == _NAMED + 1 else shown(found, _NAMED, "{} more")
-    return f"{', '.join(first)} and {last}" if first else last
+_named = partial(listed, most=6, rest="{} more")
 
 
 def sheets_page(
