@@ -82,13 +82,11 @@ class Night:
         return all_ok(self.run.record) and not self.run.unfinished and not self.beyond and not self.doubt
 
 
-# Which night has begun and not ended? A note beside the store says so, whatever ended the program.
-
 _FOLDER = "nights"
 
 
 class NightNote:
-    """The note of an experiment's night: since when it is under way. Get one from ``only_night``."""
+    """A note beside the store: since when a night is under way, whatever ends the program. See ``only_night``."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -189,8 +187,7 @@ def subject(night: Night) -> str:
 
 
 def _in_short(night: Night) -> str:
-    count = len(night.run.record.cells)
-    cells = counted(count, "cell")
+    cells = counted(len(night.run.record.cells), "cell")
     if night.compared is not None:
         counts = ", ".join(f"{count} {change}" for change, count in night.compared.comparison.counts.items())
         return f"{counts}; {change_sentence(night, night.beyond[0])}" if night.beyond else counts
@@ -283,8 +280,7 @@ _POLICY = SMTP.clone(linesep="\n", max_line_length=998, cte_type="7bit")
 
 def night_mail(night: Night, origin: Origin, registry: ReportRegistry, now: datetime) -> str:
     """The mail, without a recipient: ``sendmail someone@example.org <FILE`` adds what it lacks."""
-    parts = [*_parts(night, origin, registry)]
-    return _message(subject(night), "\n\n".join(parts), now)
+    return _message(subject(night), "\n\n".join(_parts(night, origin, registry)), now)
 
 
 def unmeasured_mail(experiment: str, reason: str, now: datetime) -> str:
@@ -346,7 +342,6 @@ def _machines(night: Night, origin: Origin) -> Iterator[str]:
 
 
 def _table(night: Night) -> str:
-    """The table of what changed, as ``compare`` prints it."""
     assert night.compared is not None
     buffer = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="replace")
     console = Console(file=buffer, width=_WIDTH, force_terminal=False, color_system=None)
@@ -359,11 +354,11 @@ def _ascii(text: str) -> str:
     return text.encode("ascii", "replace").decode("ascii")
 
 
-# A night for a webhook, as JSON. The key ``text`` is what Mattermost and Slack show.
-
-
 def night_json(night: Night) -> Mapping[str, Any]:
-    """What a server gets: at most 20 cells of each kind; ``counts`` has how many there are."""
+    """What a server gets: at most 20 cells of each kind; ``counts`` has how many there are.
+
+    Mattermost and Slack show ``text``.
+    """
     comparison = None if night.compared is None else night.compared.comparison
     return {
         "text": f"{subject(night)}\n{against(night)}",

@@ -19,7 +19,7 @@ from orchestrator.benchmarks.registry import reports
 from orchestrator.cli import options
 from orchestrator.cli.options import check_page_file, expected_failures, no_run_yet, opened_store, show_page
 from orchestrator.errors import UsageError
-from orchestrator.model.cost_file import cost_file, cost_sources, replace_table, write_table
+from orchestrator.model.cost_file import cost_file, cost_sources, write_table
 from orchestrator.model.modelled_run import calibrated, known_costs, modelled_run, own_costs
 from orchestrator.paths import lab_dir, user_path
 from orchestrator.report.claims import ClaimsLayout, all_claims, assess, decided_claims
@@ -276,7 +276,7 @@ def fit(
         typer.echo(file.text_with(fitted), nl=False)
     else:
         path = user_path(str(out))
-        (replace_table if force else write_table)(path, file.text_with(fitted))
+        write_table(path, file.text_with(fitted), replace=force)
     for name, cost in fitted.costs.items():
         typer.echo(f"{name}: {cost.cycles:.4g} cycles", err=True)
     for cell in fitted.cells:

@@ -292,7 +292,6 @@ def _held(after: CellRecord, own: Budget | None, found: Mapping[Figure, Differen
 
 
 def _judged(pair: CellPair, both: tuple[CellRecord, CellRecord], value: Difference, budgets: Budgets) -> CellChange:
-    """The change that a difference is, with the budgets that it exceeds."""
     overhead = overhead_difference(*both)
     unit = both[1].unit
     held = _held(both[1], budgets.of_cell(both[1]), {"value": value, "overhead": overhead})
@@ -381,12 +380,3 @@ def next_run(compared: ComparedRuns) -> str | None:
         key = "benchmark.repeats" if table is None else f"tables.{table}.benchmark.repeats"
         words += ["--set", f"{key}={count}"]
     return command(*words)
-
-
-def unresolvable(changes: Iterable[CellChange]) -> Sequence[CellChange]:
-    """The undecided cells whose difference is too small for their scatter, however often they are measured."""
-    return [
-        one
-        for one in changes
-        if one.change == "undecided" and one.value is not None and (one.value.repeats or 0) > MOST_REPEATS
-    ]

@@ -17,7 +17,6 @@ from orchestrator.comparison.comparison import (
     ComparedRuns,
     Comparison,
     next_run,
-    unresolvable,
 )
 from orchestrator.comparison.verdicts import Difference
 from orchestrator.plain_text import counted, cut, shown
@@ -152,7 +151,8 @@ def remarks(compared: ComparedRuns) -> Iterator[str]:
     yield from shown(both, _SHOWN, "Failed in both: {} more.")
     unfinished = dict.fromkeys(one.unfinished_sentence for one in (compared.before, compared.after) if one.unfinished)
     yield from (f"{sentence}." for sentence in unfinished)
-    hopeless = len(unresolvable(compared.comparison.cells))
+    undecided = [one.value for one in compared.comparison.cells if one.change == "undecided" and one.value]
+    hopeless = sum((difference.repeats or 0) > MOST_REPEATS for difference in undecided)
     if hopeless:
         yield f"{counted(hopeless, 'cell')} would need more than {MOST_REPEATS} samples: their scatter is too large."
 

@@ -89,7 +89,6 @@ def has_overhead(cell: CellRecord) -> bool:
 
 
 def _compared(cell: CellRecord) -> tuple[object, ...]:
-    """What a cell and its baseline have in common."""
     others = (cell.parameters.get(name) for name in _COMPARED)
     return (cell.table, cell.cpu, cell.smp, cell.kernel, cell.handler, cell.benchmark, cell.clock, *others)
 

@@ -28,8 +28,6 @@ _LATER = ("worker",)
 """Fields that came later: their columns are behind all others."""
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
-_Scalar = str | int | float | bool | None
-
 
 def render_csv(run: RunRecord) -> str:
     """Return ``run`` as RFC 4180 text with a header line, which depends on this program's version alone.
@@ -55,7 +53,7 @@ def render_csv(run: RunRecord) -> str:
 def _row(cell: CellRecord) -> dict[str, str]:
     plain = cell.model_dump(mode="json")
     low, high = plain.pop("interval") or (None, None)
-    row: dict[str, _Scalar] = {
+    row: dict[str, str | int | float | bool | None] = {
         **{name: value for name, value in plain.items() if name not in (*_NESTED, *_OPEN, *_LEFT_OUT, "samples")},
         **{name: json.dumps(plain[name]) for name in _OPEN if plain.get(name)},
         "notes": "\n".join(cell.notes),
@@ -146,7 +144,6 @@ def _case(run: RunRecord, cell: CellRecord, console: str | None, beyond: Sequenc
 
 
 def _dear(case: TestCase, why: Sequence[str]) -> TestCase:
-    """A case that is beyond its budget, which sentences say."""
     return _ended(case, Failure(why[0], "beyond budget"), "\n".join(why))
 
 

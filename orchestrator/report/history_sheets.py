@@ -50,7 +50,6 @@ class ExplainedStep:
         return command("compare", self.step.before.run, self.step.after.run)
 
     def sentences(self, most: int) -> list[str]:
-        """The first causes, and how many more there are."""
         return shown([cause.sentence for cause in self.causes], most, "and {} more")
 
 
@@ -174,7 +173,19 @@ def history_json(steps: Steps, explained: Sequence[ExplainedStep]) -> dict[str, 
         "unit": history.unit,
         "exact": history.is_exact,
         "how": steps.how,
-        "steps": [_step(one) for one in explained],
+        "steps": [
+            {
+                "before": one.step.before.run,
+                "after": one.step.after.run,
+                "started": one.step.after.started,
+                "old": one.step.old,
+                "new": one.step.new,
+                "change": one.step.change,
+                "missing": one.step.missing,
+                "causes": [{**asdict(cause), "sentence": cause.sentence} for cause in one.causes],
+            }
+            for one in explained
+        ],
         "points": [{name: getattr(point, name) for name in _POINT} for point in history.points],
         "other_units": history.other_units,
     }
@@ -192,20 +203,6 @@ def histories_csv(histories: Sequence[Steps]) -> str:
             figures = (point.value, point.overhead, low, high, point.unit, point.verdict, changes.get(point.run))
             rows.append(dict(zip(COLUMNS, (*names, *figures), strict=True)))
     return csv_text(COLUMNS, rows)
-
-
-def _step(one: ExplainedStep) -> dict[str, Any]:
-    step = one.step
-    return {
-        "before": step.before.run,
-        "after": step.after.run,
-        "started": step.after.started,
-        "old": step.old,
-        "new": step.new,
-        "change": step.change,
-        "missing": step.missing,
-        "causes": [{**asdict(cause), "sentence": cause.sentence} for cause in one.causes],
-    }
 
 
 _LONGEST = 60

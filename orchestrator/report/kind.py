@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import import_module
+from importlib.util import find_spec
 from itertools import chain, count
 from operator import attrgetter
 from pathlib import Path
@@ -334,12 +334,9 @@ def draw_charts(run: RunRecord, directory: Path, registry: ReportRegistry) -> li
 
     Returns the files. Equal results give equal files. Raises HostError without matplotlib.
     """
-    try:
-        import_module("matplotlib")
-    except ImportError as error:
-        raise HostError(
-            "charts are drawn with matplotlib, which is not installed", hint="pip install 'probe-lab[plots]'"
-        ) from error
+    if find_spec("matplotlib") is None:
+        hint = "pip install 'probe-lab[plots]'"
+        raise HostError("charts are drawn with matplotlib, which is not installed", hint=hint)
     from orchestrator.report.drawing import save
 
     folder = directory / FOLDER

@@ -147,7 +147,6 @@ def _caches(name: str, caches: CpuCaches) -> Sheet:
 
 
 def _by_source(figures: Iterable[tuple[str, str]]) -> list[str]:
-    """A sentence for each source: the names of what is from there."""
     names: dict[str, list[str]] = {}
     for name, where in figures:
         names.setdefault(where, []).append(name)

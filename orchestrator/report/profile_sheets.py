@@ -202,6 +202,11 @@ def cache_sheets(profile: CellProfile) -> Sequence[Sheet]:
     accesses = [
         Row("accesses", [cell for c in profile.caches for cell in (per_call(profile.per_call(c.accesses)), "")])
     ]
+    differing = [
+        f"As many calls again missed {per_call(profile.per_call(one.repeated))} times a call in {TITLES[one.name]}."
+        for one in profile.caches
+        if one.repeated != one.misses
+    ]
     headings = [heading for one in profile.caches for heading in (f"{TITLES[one.name]} misses", "share")]
     return [
         Sheet(
@@ -210,7 +215,7 @@ def cache_sheets(profile: CellProfile) -> Sequence[Sheet]:
             grid=Grid(headings, [block for block in (rows, sums, accesses) if block], together=2),
             sentences=[
                 "Models with LRU, without prefetching: no measurement of a processor.",
-                *_repeated(profile),
+                *(differing or ["As many calls again missed equally often."]),
             ],
         )
     ]
@@ -227,12 +232,3 @@ def _geometry(cache: CacheProfile) -> str:
     if cache.name.endswith("tlb"):
         return f"{TITLES[cache.name]} {cache.size // cache.line} pages, {cache.ways} ways"
     return f"{TITLES[cache.name]} {cache.size // 1024} KiB, {cache.ways} ways of {cache.line} bytes"
-
-
-def _repeated(profile: CellProfile) -> Iterator[str]:
-    differing = [one for one in profile.caches if one.repeated != one.misses]
-    if not differing:
-        yield "As many calls again missed equally often."
-    for one in differing:
-        missed = per_call(profile.per_call(one.repeated))
-        yield f"As many calls again missed {missed} times a call in {TITLES[one.name]}."

@@ -333,7 +333,6 @@ class CellRecord(Record):
 
     @property
     def first_line(self) -> str:
-        """The first line of the reason, or the status where there is none."""
         return (self.reason or self.status).splitlines()[0]
 
     @model_validator(mode="after")

@@ -412,7 +412,6 @@ class Store:
         self._set_status(run, "running", None)
 
     def finish_run(self, run: str, status: RunStatus) -> None:
-        """Store how a run ended, and that it ended now."""
         self._set_status(run, status, datetime.now(UTC).isoformat())
 
     def forget_run(self, run: str) -> None:
@@ -454,7 +453,6 @@ class Store:
             ) from error
 
     def entry(self, run: str) -> RunEntry:
-        """Return the run with exactly this id."""
         rows = self.select("SELECT * FROM run_entries WHERE id = ?", run)
         if not rows:
             raise UsageError(f"unknown run '{run}'", where=str(self.path), hint=f"See: {PROGRAM} list runs")

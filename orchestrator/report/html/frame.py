@@ -112,7 +112,6 @@ class Attachment:
 
     @property
     def name(self) -> str:
-        """The name of its file beside the page."""
         return f"{re.sub('[^A-Za-z0-9._+-]', '_', self.file.path)}.txt"
 
 
@@ -124,7 +123,6 @@ class Beside:
     files: dict[str, bytes] = field(default_factory=dict)
 
     def put(self, name: str, content: bytes) -> str:
-        """Take a file, and return its address."""
         unused, number = name, 1
         while self.files.get(unused, content) != content:
             number += 1

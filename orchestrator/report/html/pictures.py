@@ -252,7 +252,6 @@ def _when(point: Point) -> datetime:
 
 
 def _range(figures: Sequence[float | None]) -> tuple[float, float]:
-    """The lowest and the highest figure, with a margin."""
     known = [figure for figure in figures if figure is not None]
     low, high = (min(max(end, -_MOST), _MOST) for end in (min(known, default=0.0), max(known, default=1.0)))
     spread = high - low

@@ -52,7 +52,6 @@ class CellPart:
 
     @property
     def interval(self) -> str:
-        """Both ends of the overhead's interval; one where they are equal."""
         if self.record.interval is None:
             return NOTHING
         low, high = (figure(end, self.record.unit) for end in self.record.interval)

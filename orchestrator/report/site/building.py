@@ -84,11 +84,8 @@ def summary_of(steps: Steps, explained: Sequence[ExplainedStep], *, fitted: bool
     )
 
 
-# Moments as a site's pages have them: UTC, since they are read anywhere.
-
-
 def minute(started: str) -> str:
-    """``2026-03-01 12:00`` for a moment as the store has it (ISO 8601)."""
+    """``2026-03-01 12:00`` in UTC, since a site is read anywhere, for a moment as the store has it (ISO 8601)."""
     return f"{datetime.fromisoformat(started).astimezone(UTC):%Y-%m-%d %H:%M}"
 
 
@@ -183,7 +180,6 @@ class Addresses:
         return self._to(metric_file(metric)) if metric in self.metrics else None
 
     def above(self, experiment: str) -> list[Link]:
-        """Links to the lists that have an experiment's runs and metrics."""
         links = [Link(self.index, "Overview"), Link(self.all_runs, "All runs")]
         return [*links, Link(self.experiment(experiment), f"Experiment {experiment}")]
 
@@ -250,7 +246,6 @@ class Overview:
 
     @cached_property
     def names(self) -> Mapping[str, Sequence[str]]:
-        """The names of the runs that are baselines."""
         found: dict[str, list[str]] = {}
         for name, baseline in self.baselines.items():
             found.setdefault(baseline.run, []).append(name)
@@ -283,12 +278,6 @@ def index_page(overview: Overview, addresses: Addresses) -> Page:
         metrics=Counter(one.metric.experiment for one in overview.metrics),
         changed=Counter(one.metric.experiment for change in overview.changes for one in change.metrics),
     )
-
-
-def runs_page(overview: Overview, addresses: Addresses) -> Page:
-    """The list of all runs."""
-    links = [Link(addresses.index, "Overview")]
-    return _rendered("runs.html.j2", "All runs", links, addresses, overview=overview, runs=overview.runs)
 
 
 def experiment_page(overview: Overview, name: str, addresses: Addresses) -> Page:
@@ -362,9 +351,6 @@ def _remark(point: Point) -> str:
     return "undecided" if point.verdict is not None else (point.reason or "").partition("\n")[0][:_LONGEST_REMARK]
 
 
-# The folder of a site. A file is noted as the site's own before it is written: a build that was killed goes on.
-
-
 class KeptPage(BaseModel):
     """A page's own ``files`` beside it; ``made_from`` is a digest of what a run's page shows, if that is finished."""
 
@@ -398,7 +384,7 @@ class SiteFolder:
         self._pages, self._state = state.pages, state
 
     def claim(self, pages: Mapping[str, Iterable[str]]) -> None:
-        """Note pages that are going to be written, each with files beside it."""
+        """Note pages before they are written, each with files beside it: a build that was killed goes on."""
         known = {name for path, page in self._pages.items() for name in (path, *page.files)}
         for path, files in pages.items():
             for file in (self.directory / name for name in (path, *files) if name not in known):
@@ -586,7 +572,7 @@ class _Build:
             **{
                 experiment_file(name): (name, partial(experiment_page, overview, name)) for name in overview.experiments
             },
-            RUNS: ("All runs", partial(runs_page, overview)),
+            RUNS: ("All runs", self._list_of_runs),
             INDEX: ("Overview", partial(index_page, overview)),
         }
         made_from = {run_file(run.id): self._made_from(run) for run in self._shown}
@@ -615,6 +601,10 @@ class _Build:
         cells = sorted(self._overview.cells(run.id).items())
         facts = (self._program, run.status, run.finished, str(run.directory), run.digest, cells, before)
         return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+    def _list_of_runs(self, at: Addresses) -> Page:
+        links, overview = [Link(at.index, "Overview")], self._overview
+        return _rendered("runs.html.j2", "All runs", links, at, overview=overview, runs=overview.runs)
 
     def _run_page(self, run: RunEntry, at: Addresses) -> Page:
         before = at.run(self._earlier.get(run.id, ""))
