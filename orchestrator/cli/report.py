@@ -32,7 +32,7 @@ from orchestrator.report.site.building import build_site
 from orchestrator.report.text import print_sheets, print_table, render_markdown, render_sheets
 from orchestrator.results.contract import RunRecord, all_ok, json_schema
 from orchestrator.results.contract import json_text as record_text
-from orchestrator.results.modelled import json_text, modelled_schema
+from orchestrator.results.modelled import ModelledRun, json_text
 from orchestrator.results.origin import origin_of
 from orchestrator.results.run_files import last_lines
 from orchestrator.results.runs import Run, find_run
@@ -94,7 +94,7 @@ def report(
     given += ["RUN"] * (run is not None)
     _check(given, form, clock)
     if schema:
-        made = json_schema() if clock is ReportClock.MEASURED else modelled_schema()
+        made = json_schema(RunRecord if clock is ReportClock.MEASURED else ModelledRun)
         typer.echo(json.dumps(made, indent=2))
         return
     if out is not None:

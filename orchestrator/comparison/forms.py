@@ -157,18 +157,9 @@ def remarks(compared: ComparedRuns) -> Iterator[str]:
         yield f"{counted(hopeless, 'cell')} would need more than {MOST_REPEATS} samples: their scatter is too large."
 
 
-def reasons(changes: Sequence[CellChange]) -> Sequence[str]:
-    """The sentences on changes, each once; a mark is its number."""
-    return list(dict.fromkeys(one.reason for one in changes if one.reason))
-
-
 _SYMBOLS = 5
 """Symbols of a cell that are listed; the rest are one row."""
 _HEADINGS = ("before", "after", "change", "", "95 %", "", "budget")
-_TOGETHER = 4
-"""Columns that are not parted where a table is wider than the terminal."""
-_NARROWEST = 16
-"""Characters of a cell's name on one line, at least, where the terminal is too narrow for the whole name."""
 _ALWAYS = 3
 """The first columns, which are there even without a figure."""
 _STYLES = {"dearer": "red", "failed": "red", "vanished": "red", "cheaper": "green", "mended": "green"}
@@ -179,14 +170,14 @@ def comparison_sheet(compared: ComparedRuns, limit: int | None = None) -> Sheet:
     changed = compared.comparison.changed
     listed = changed if limit is None or len(changed) <= limit + 1 else changed[:limit]
     names = CellNames(compared.comparison)
-    said = reasons(listed)
+    said = list(dict.fromkeys(one.reason for one in listed if one.reason))
     symbols = compared.symbols(listed)
     rows = [row for one in listed for row in _rows(one, names.of(one), symbols.get(one.pair.title), said)]
     if len(listed) < len(changed):
         rows.append(Row(others(len(changed) - len(listed)), [""] * len(_HEADINGS)))
     next_command = next_run(compared)
     headings, narrowed = used_columns(_HEADINGS, rows, _ALWAYS)
-    grid = Grid(headings, [narrowed], together=_TOGETHER, narrowest=_NARROWEST)
+    grid = Grid(headings, [narrowed], together=4, narrowest=16)
     unchanged = Row("unchanged", [str(compared.comparison.counts.get("unchanged", 0))])
     return Sheet(
         title=experiments(compared),
@@ -336,18 +327,12 @@ class ChangePart:
         for name, one in (("value", self.change.value), ("overhead", self.change.overhead)):
             if one is None:
                 continue
-            sides = [figure(end, unit) for end in (one.before, one.after)]
-            tested = [
-                "" if share is None else f"{share:{form}}" for share, form in ((one.superiority, ".2f"), (one.p, ".2g"))
-            ]
-            budgets = [
-                (str(held.allowance), "beyond" if held.is_beyond else "within")
-                for held in self.change.held
-                if held.figure == name
-            ]
-            rows.append(
-                Row(name, [*sides, *difference_figures(one, unit), *tested, *(budgets[0] if budgets else ("", ""))])
-            )
+            figures = [figure(one.before, unit), figure(one.after, unit), *difference_figures(one, unit)]
+            larger = "" if one.superiority is None else f"{one.superiority:.2f}"
+            p = "" if one.p is None else f"{one.p:.2g}"
+            held = next((held for held in self.change.held if held.figure == name), None)
+            budget = ["", ""] if held is None else [str(held.allowance), "beyond" if held.is_beyond else "within"]
+            rows.append(Row(name, [*figures, larger, p, *budget]))
         if not rows:
             return None
         headings, narrowed = used_columns(_PAGE_HEADINGS, rows, _ALWAYS)

@@ -104,9 +104,6 @@ def _name(cell: ModelledCell) -> str:
     return f"{table}{kind.title if kind else cell.probe} on {cell.cpu}"
 
 
-_NOT_PRICED = "Misses are not priced; only `recorded line`, where a cost table has it, assumes one."
-
-
 def cost_sheets(costs: Costs) -> list[Sheet]:
     """All of a cost table: its costs, and its caches where it names them."""
     return [cost_sheet(costs), *([] if costs.caches is None else [_caches(costs.cpu, costs.caches)])]
@@ -134,15 +131,16 @@ def _caches(name: str, caches: CpuCaches) -> Sheet:
     tlbs = {"instruction TLB": caches.itlb, "data TLB": caches.dtlb}
     rows = [Row(label, [f"{one.size // 1024} KiB", str(one.ways), str(one.line)]) for label, one in levels.items()]
     rows += [Row(label, [f"{one.entries} entries", str(one.ways), str(one.page)]) for label, one in tlbs.items()]
-    sources = [
-        *((label, one.source) for label, one in levels.items()),
-        *((label, one.source) for label, one in tlbs.items()),
-    ]
+    sources = [(label, one.source) for label, one in levels.items()]
+    sources += [(label, one.source) for label, one in tlbs.items()]
     return Sheet(
         title=f"Caches and TLBs of {cpu(name).title}",
         facts=[f"{caches.core}; entry {caches.name} of cpu_caches.yaml"],
         grid=Grid(["size", "ways", "bytes of a line or page"], [rows], together=3),
-        sentences=[_NOT_PRICED, *_by_source(sources)],
+        sentences=[
+            "Misses are not priced; only `recorded line`, where a cost table has it, assumes one.",
+            *_by_source(sources),
+        ],
     )
 
 

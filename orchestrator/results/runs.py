@@ -31,7 +31,6 @@ EXPERIMENT_FILE = "experiment.yaml"
 _RUN_IS = "RUN is a run's directory, a run's id or its beginning, 'latest', or a baseline's name"
 
 _COPY_AGAIN = "copy the directory again from where it was made, or name another run"
-_ANOTHER = "name another one with --out, or go on with that run: --resume"
 
 _LARGEST_FILE = 256 << 20  # 10 000 cells of 100 samples take some 20 MB
 _SHOWN = 5
@@ -127,7 +126,8 @@ def _check_owner(directory: Path, run: str | None) -> None:
     if (directory / RUN_FILE).exists():
         owner = _load(directory / RUN_FILE, RunIdentity).run
         if owner != run:
-            raise UsageError(f"this directory belongs to run {owner}", where=str(directory), hint=_ANOTHER)
+            hint = "name another one with --out, or go on with that run: --resume"
+            raise UsageError(f"this directory belongs to run {owner}", where=str(directory), hint=hint)
 
 
 def write_results(directory: Path, record: RunRecord) -> None:

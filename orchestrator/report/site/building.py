@@ -15,7 +15,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
-from importlib.util import find_spec
 from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path, PurePosixPath
@@ -33,7 +32,7 @@ from orchestrator.program import PROGRAM
 from orchestrator.report.chart import Chart, sparkline
 from orchestrator.report.history_sheets import ExplainedStep, histories_csv, interval_figure, left_out
 from orchestrator.report.html.frame import Link, Page, beside, render
-from orchestrator.report.html.pictures import chart_picture, history_picture
+from orchestrator.report.html.pictures import can_draw, chart_picture, history_picture
 from orchestrator.report.html.run_page import Surroundings, run_page
 from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.sheet import NOTHING, figure, signed_figure
@@ -66,22 +65,6 @@ class MetricSummary:
     @property
     def causes(self) -> Sequence[str]:
         return [] if self.last is None else self.last.sentences(_CAUSES)
-
-
-def summary_of(steps: Steps, explained: Sequence[ExplainedStep], *, fitted: bool) -> MetricSummary:
-    """The line of a metric; of its steps ``explained`` has the newest ones, newest first."""
-    history = steps.history
-    values = [history.of(point) for point in history.points]
-    status, value = history.points[-1].status, values[-1]
-    return MetricSummary(
-        metric=history.metric,
-        course=sparkline(values, _POINTS),
-        newest=status if value is None else f"{figure(value, history.unit)} {history.unit}",
-        unit=history.unit,
-        steps=len(steps.found),
-        last=explained[0] if explained else None,
-        fitted=fitted,
-    )
 
 
 def minute(started: str) -> str:
@@ -500,7 +483,7 @@ _FOLDERS = ("benchmarks", "catalog", "report", "results")
 def program_digest() -> str:
     """A digest of this program's version, of what lays out its results, and of whether charts can be drawn."""
     package = Path(__file__).resolve().parents[2]
-    digest = hashlib.sha256(f"{__version__} {find_spec('matplotlib') is not None}".encode())
+    digest = hashlib.sha256(f"{__version__} {can_draw()}".encode())
     for file in sorted(file for folder in _FOLDERS for file in (package / folder).rglob("*")):
         if file.suffix in (".py", ".j2", ".css", ".js", ".yaml"):
             digest.update(f"\0{file.relative_to(package)}\0".encode() + file.read_bytes())
@@ -637,5 +620,16 @@ class _Build:
             steps, lacking = Steps(found, [], ""), f"{error.what}: {error.hint}"
         newest = steps.found[: -MOST_STEPS - 1 : -1]
         explained = [ExplainedStep(step, causes(self._origins, step, metric)) for step in newest]
-        self._overview.metrics.append(summary_of(steps, explained, fitted=not lacking))
+        values = [found.of(point) for point in found.points]
+        shown = found.points[-1].status if values[-1] is None else f"{figure(values[-1], found.unit)} {found.unit}"
+        line = MetricSummary(
+            metric=metric,
+            course=sparkline(values, _POINTS),
+            newest=shown,
+            unit=found.unit,
+            steps=len(steps.found),
+            last=explained[0] if explained else None,
+            fitted=not lacking,
+        )
+        self._overview.metrics.append(line)
         return metric_page(steps, explained, lacking, at)
