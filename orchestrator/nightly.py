@@ -45,8 +45,6 @@ from orchestrator.results.origin import Origin, kernel_versions
 from orchestrator.results.runs import EXPERIMENT_FILE, Run
 from orchestrator.results.store import RunEntry, Store
 
-# A night: a run, beside the last good one.
-
 
 def good_night(experiment: str) -> str:
     """The baseline that is an experiment's last good night."""
@@ -84,13 +82,11 @@ class Night:
         return all_ok(self.run.record) and not self.run.unfinished and not self.beyond and not self.doubt
 
 
-# Which night has begun and not ended? A note beside the store says so, whatever ended the program.
-
 _FOLDER = "nights"
 
 
 class NightNote:
-    """The note of an experiment's night: since when it is under way. Get one from ``only_night``."""
+    """A note beside the store: since when a night is under way, whatever ends the program. See ``only_night``."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -150,8 +146,6 @@ def only_night(lab: Path, experiment: str) -> Iterator[NightNote]:
         lock.release()
 
 
-# What every form of a night says: how it went, what equal runs differ by, what to do about it.
-
 _NAMED = 3
 """Cells that a reproducer names."""
 _LONGEST_SUBJECT = 200
@@ -193,8 +187,7 @@ def subject(night: Night) -> str:
 
 
 def _in_short(night: Night) -> str:
-    count = len(night.run.record.cells)
-    cells = counted(count, "cell")
+    cells = counted(len(night.run.record.cells), "cell")
     if night.compared is not None:
         counts = ", ".join(f"{count} {change}" for change, count in night.compared.comparison.counts.items())
         return f"{counts}; {change_sentence(night, night.beyond[0])}" if night.beyond else counts
@@ -263,8 +256,6 @@ def acceptance(night: Night) -> Iterator[str]:
         yield command("compare", "--set-baseline", good_night(night.experiment), night.run.record.run)
 
 
-# A night on a terminal or in a journal: what happened, and where the rest is.
-
 _LISTED_SHORT = 10
 
 
@@ -279,8 +270,6 @@ def night_lines(night: Night, registry: ReportRegistry) -> Iterator[str]:
     yield from (f"to accept it as it is: {command}" for command in acceptance(night))
 
 
-# A night as a mail (RFC 5322) in plain ASCII: what changed, on which kernels and machines, how to see it again.
-
 _WIDTH = 100
 _PROSE = 76
 _LISTED = 20
@@ -291,8 +280,7 @@ _POLICY = SMTP.clone(linesep="\n", max_line_length=998, cte_type="7bit")
 
 def night_mail(night: Night, origin: Origin, registry: ReportRegistry, now: datetime) -> str:
     """The mail, without a recipient: ``sendmail someone@example.org <FILE`` adds what it lacks."""
-    parts = [*_parts(night, origin, registry)]
-    return _message(subject(night), "\n\n".join(parts), now)
+    return _message(subject(night), "\n\n".join(_parts(night, origin, registry)), now)
 
 
 def unmeasured_mail(experiment: str, reason: str, now: datetime) -> str:
@@ -354,7 +342,6 @@ def _machines(night: Night, origin: Origin) -> Iterator[str]:
 
 
 def _table(night: Night) -> str:
-    """The table of what changed, as ``compare`` prints it."""
     assert night.compared is not None
     buffer = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="replace")
     console = Console(file=buffer, width=_WIDTH, force_terminal=False, color_system=None)
@@ -367,11 +354,11 @@ def _ascii(text: str) -> str:
     return text.encode("ascii", "replace").decode("ascii")
 
 
-# A night for a webhook, as JSON. The key ``text`` is what Mattermost and Slack show.
-
-
 def night_json(night: Night) -> Mapping[str, Any]:
-    """What a server gets: at most 20 cells of each kind; ``counts`` has how many there are."""
+    """What a server gets: at most 20 cells of each kind; ``counts`` has how many there are.
+
+    Mattermost and Slack show ``text``.
+    """
     comparison = None if night.compared is None else night.compared.comparison
     return {
         "text": f"{subject(night)}\n{against(night)}",
@@ -393,8 +380,6 @@ def unmeasured_json(experiment: str, reason: str) -> Mapping[str, Any]:
     text = f"[{experiment}] not measured\n{reason}"
     return {"text": text, "night": "not measured", "experiment": experiment, "problems": [reason]}
 
-
-# Tells a server how a night went: JSON to a URL of the user's, with patience that ends.
 
 _TRIED_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Answers of a server that may have another one later (RFC 9110, section 15)."""

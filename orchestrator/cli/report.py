@@ -19,7 +19,7 @@ from orchestrator.benchmarks.registry import reports
 from orchestrator.cli import options
 from orchestrator.cli.options import check_page_file, expected_failures, no_run_yet, opened_store, show_page
 from orchestrator.errors import UsageError
-from orchestrator.model.cost_file import cost_file, cost_sources, replace_table, write_table
+from orchestrator.model.cost_file import cost_file, cost_sources, write_table
 from orchestrator.model.modelled_run import calibrated, known_costs, modelled_run, own_costs
 from orchestrator.paths import lab_dir, user_path
 from orchestrator.report.claims import ClaimsLayout, all_claims, assess, decided_claims
@@ -32,7 +32,7 @@ from orchestrator.report.site.building import build_site
 from orchestrator.report.text import print_sheets, print_table, render_markdown, render_sheets
 from orchestrator.results.contract import RunRecord, all_ok, json_schema
 from orchestrator.results.contract import json_text as record_text
-from orchestrator.results.modelled import json_text, modelled_schema
+from orchestrator.results.modelled import ModelledRun, json_text
 from orchestrator.results.origin import origin_of
 from orchestrator.results.run_files import last_lines
 from orchestrator.results.runs import Run, find_run
@@ -91,7 +91,7 @@ def report(
     given += ["RUN"] * (run is not None)
     _check(given, form, clock)
     if schema:
-        made = json_schema() if clock is ReportClock.MEASURED else modelled_schema()
+        made = json_schema(RunRecord if clock is ReportClock.MEASURED else ModelledRun)
         typer.echo(json.dumps(made, indent=2))
         return
     if out is not None:
@@ -266,7 +266,7 @@ def fit(
         typer.echo(file.text_with(fitted), nl=False)
     else:
         path = user_path(str(out))
-        (replace_table if force else write_table)(path, file.text_with(fitted))
+        write_table(path, file.text_with(fitted), replace=force)
     for name, cost in fitted.costs.items():
         typer.echo(f"{name}: {cost.cycles:.4g} cycles", err=True)
     for cell in fitted.cells:

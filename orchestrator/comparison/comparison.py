@@ -30,8 +30,6 @@ from orchestrator.results.origin import Origin, OriginDifference, host_differenc
 from orchestrator.results.runs import EXPERIMENT_FILE, Run
 from orchestrator.results.stored_profile import CellProfile, ProfileDifference, difference, load_profile
 
-# Whether two cells can be compared, and notes on cells that did not make the same calls.
-
 _WORK = ("call", "arguments", "workload", "scope", "packets", "command", "image", "kernel_modules", "rounds")
 """Parameters that say what a cell does; an earlier version may have recorded fewer of them."""
 
@@ -294,7 +292,6 @@ def _held(after: CellRecord, own: Budget | None, found: Mapping[Figure, Differen
 
 
 def _judged(pair: CellPair, both: tuple[CellRecord, CellRecord], value: Difference, budgets: Budgets) -> CellChange:
-    """The change that a difference is, with the budgets that it exceeds."""
     overhead = overhead_difference(*both)
     unit = both[1].unit
     held = _held(both[1], budgets.of_cell(both[1]), {"value": value, "overhead": overhead})
@@ -319,8 +316,6 @@ def _order(one: CellChange) -> tuple[int, float, str]:
     relative = 0.0 if one.value is None or not one.value.value else one.value.relative
     return rank, -math.inf if relative is None else -abs(relative), one.pair.title
 
-
-# A comparison with what explains it: the symbols that changed, what the runs were made with, and what to run next.
 
 MOST_REPEATS = 100
 """The most samples that a cell may have: ``benchmark.repeats``."""
@@ -385,12 +380,3 @@ def next_run(compared: ComparedRuns) -> str | None:
         key = "benchmark.repeats" if table is None else f"tables.{table}.benchmark.repeats"
         words += ["--set", f"{key}={count}"]
     return command(*words)
-
-
-def unresolvable(changes: Iterable[CellChange]) -> Sequence[CellChange]:
-    """The undecided cells whose difference is too small for their scatter, however often they are measured."""
-    return [
-        one
-        for one in changes
-        if one.change == "undecided" and one.value is not None and (one.value.repeats or 0) > MOST_REPEATS
-    ]

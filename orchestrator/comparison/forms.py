@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from fractions import Fraction
 from typing import Any
 
 from pydantic_core import to_json
@@ -18,7 +17,6 @@ from orchestrator.comparison.comparison import (
     ComparedRuns,
     Comparison,
     next_run,
-    unresolvable,
 )
 from orchestrator.comparison.verdicts import Difference
 from orchestrator.plain_text import counted, cut, shown
@@ -27,8 +25,9 @@ from orchestrator.report.chart import IntervalChart, IntervalRow, Tone
 from orchestrator.report.html.frame import Link, render
 from orchestrator.report.html.pictures import NOT_DRAWN, can_draw, chart_picture
 from orchestrator.report.html.run_page import repeat_command
-from orchestrator.report.profile_sheets import change_figures, difference_sheet, others, signed
+from orchestrator.report.profile_sheets import change_figures, difference_sheet, others
 from orchestrator.report.sheet import (
+    COUNTED,
     NOTHING,
     Footnote,
     Grid,
@@ -43,8 +42,6 @@ from orchestrator.report.text import escaped, grid_table, paragraph, quoted
 from orchestrator.results.budgets import only
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.stored_profile import ProfileDifference
-
-# What comparisons say in every format: names of cells, figures and sentences.
 
 _SHOWN = 5
 
@@ -154,25 +151,15 @@ def remarks(compared: ComparedRuns) -> Iterator[str]:
     yield from shown(both, _SHOWN, "Failed in both: {} more.")
     unfinished = dict.fromkeys(one.unfinished_sentence for one in (compared.before, compared.after) if one.unfinished)
     yield from (f"{sentence}." for sentence in unfinished)
-    hopeless = len(unresolvable(compared.comparison.cells))
+    undecided = [one.value for one in compared.comparison.cells if one.change == "undecided" and one.value]
+    hopeless = sum((difference.repeats or 0) > MOST_REPEATS for difference in undecided)
     if hopeless:
         yield f"{counted(hopeless, 'cell')} would need more than {MOST_REPEATS} samples: their scatter is too large."
 
 
-def reasons(changes: Sequence[CellChange]) -> Sequence[str]:
-    """The sentences on changes, each once; a mark is its number."""
-    return list(dict.fromkeys(one.reason for one in changes if one.reason))
-
-
-# A comparison as a table: the cells that changed, and below each the symbols that explain it.
-
 _SYMBOLS = 5
 """Symbols of a cell that are listed; the rest are one row."""
 _HEADINGS = ("before", "after", "change", "", "95 %", "", "budget")
-_TOGETHER = 4
-"""Columns that are not parted where a table is wider than the terminal."""
-_NARROWEST = 16
-"""Characters of a cell's name on one line, at least, where the terminal is too narrow for the whole name."""
 _ALWAYS = 3
 """The first columns, which are there even without a figure."""
 _STYLES = {"dearer": "red", "failed": "red", "vanished": "red", "cheaper": "green", "mended": "green"}
@@ -183,14 +170,14 @@ def comparison_sheet(compared: ComparedRuns, limit: int | None = None) -> Sheet:
     changed = compared.comparison.changed
     listed = changed if limit is None or len(changed) <= limit + 1 else changed[:limit]
     names = CellNames(compared.comparison)
-    said = reasons(listed)
+    said = list(dict.fromkeys(one.reason for one in listed if one.reason))
     symbols = compared.symbols(listed)
     rows = [row for one in listed for row in _rows(one, names.of(one), symbols.get(one.pair.title), said)]
     if len(listed) < len(changed):
         rows.append(Row(others(len(changed) - len(listed)), [""] * len(_HEADINGS)))
     next_command = next_run(compared)
     headings, narrowed = used_columns(_HEADINGS, rows, _ALWAYS)
-    grid = Grid(headings, [narrowed], together=_TOGETHER, narrowest=_NARROWEST)
+    grid = Grid(headings, [narrowed], together=4, narrowest=16)
     unchanged = Row("unchanged", [str(compared.comparison.counts.get("unchanged", 0))])
     return Sheet(
         title=experiments(compared),
@@ -222,11 +209,9 @@ def _rows(change: CellChange, name: str, symbols: ProfileDifference | None, said
         yield Row(one.title, [*change_figures(one.before, one.after), *rest[1:]], depth=2)
     hidden = listed[_SYMBOLS:]
     if hidden:
-        together = signed(sum((one.change for one in hidden), start=Fraction(0)))
+        together = signed_figure(float(sum(one.change for one in hidden)), COUNTED)
         yield Row(f"{others(len(hidden))}, by symbol", ["", "", together, *rest], depth=2)
 
-
-# A comparison as a comment of a review: its summary in a line, what changed, and the rest folded away.
 
 _BEYOND, _WITHIN = "❌", "✅"
 _LISTED = 100
@@ -319,8 +304,6 @@ def _figure(found: Difference | None, before: float | None, after: float | None)
     }
 
 
-# What a page says of a cell that changed: figures, budgets, symbols, and the commands that go on from there.
-
 _PAGE_SYMBOLS = 20
 _PAGE_HEADINGS = ("before", "after", "change", "", "95 %", "superiority", "p", "allowed", "budget")
 
@@ -344,18 +327,12 @@ class ChangePart:
         for name, one in (("value", self.change.value), ("overhead", self.change.overhead)):
             if one is None:
                 continue
-            sides = [figure(end, unit) for end in (one.before, one.after)]
-            tested = [
-                "" if share is None else f"{share:{form}}" for share, form in ((one.superiority, ".2f"), (one.p, ".2g"))
-            ]
-            budgets = [
-                (str(held.allowance), "beyond" if held.is_beyond else "within")
-                for held in self.change.held
-                if held.figure == name
-            ]
-            rows.append(
-                Row(name, [*sides, *difference_figures(one, unit), *tested, *(budgets[0] if budgets else ("", ""))])
-            )
+            figures = [figure(one.before, unit), figure(one.after, unit), *difference_figures(one, unit)]
+            larger = "" if one.superiority is None else f"{one.superiority:.2f}"
+            p = "" if one.p is None else f"{one.p:.2g}"
+            held = next((held for held in self.change.held if held.figure == name), None)
+            budget = ["", ""] if held is None else [str(held.allowance), "beyond" if held.is_beyond else "within"]
+            rows.append(Row(name, [*figures, larger, p, *budget]))
         if not rows:
             return None
         headings, narrowed = used_columns(_PAGE_HEADINGS, rows, _ALWAYS)
@@ -376,8 +353,6 @@ def _commands(compared: ComparedRuns, change: CellChange) -> Iterator[tuple[str,
         if again is not None:
             yield f"Measure it again as {which}", again
 
-
-# The chart of a comparison: by how many percent each cell changed, with the interval of that.
 
 MOST_ROWS = 30
 """Cells of a chart: those that are listed first."""

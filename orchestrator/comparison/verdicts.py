@@ -22,9 +22,8 @@ from typing import Literal
 
 from orchestrator.errors import HostError
 from orchestrator.results.contract import PER_CALL, PER_RUN, CellRecord
-from orchestrator.results.statistics import FEWEST_RUNS, Resolution, median, median_interval
+from orchestrator.results.statistics import FEWEST_RUNS, Interval, Resolution, median, median_interval
 
-Interval = tuple[float, float]
 Figure = Literal["value", "overhead"]
 
 FEWEST_SAMPLES = 6
@@ -232,7 +231,6 @@ def shown_interval(interval: Interval, unit: str) -> str:
 # From scipy, which is imported where it is used: that takes half a second, and exact counts need none of it.
 
 SIGNIFICANCE = 0.05
-CONFIDENCE = 1 - SIGNIFICANCE
 
 _RESAMPLES = 2000
 """B. Efron and R. J. Tibshirani, "An Introduction to the Bootstrap", 1993, 14.3: for intervals at least 1000."""
@@ -256,7 +254,7 @@ def difference_interval(before: Sequence[float], after: Sequence[float]) -> tupl
                 [before, after],
                 lambda first, second, axis: numpy.median(second, axis=axis) - numpy.median(first, axis=axis),
                 n_resamples=_RESAMPLES,
-                confidence_level=CONFIDENCE,
+                confidence_level=1 - SIGNIFICANCE,
                 method=method,
                 vectorized=True,
                 rng=numpy.random.default_rng(_SEED),

@@ -143,9 +143,9 @@ def names_of(cell: Cell[Any]) -> NameOf:
 
 def _meant(wanted: CellFilter, cells: Sequence[Cell[Any]]) -> str:
     guesses: list[str] = []
-    for term in wanted.terms:
-        guess = nearest(term.pattern, [_NAMES[key](cell) for key in term.keys if key != "id" for cell in cells])
-        if guess and guess not in (term.pattern, *guesses):
+    for keys, pattern in wanted.terms:
+        guess = nearest(pattern, [_NAMES[key](cell) for key in keys if key != "id" for cell in cells])
+        if guess and guess not in (pattern, *guesses):
             guesses.append(guess)
     quoted = " and ".join(f"'{guess}'" for guess in guesses)
     return f"did you mean {quoted}?" if guesses else ""

@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
-from orchestrator.catalog.cost_table import CalibrationCell, Constant, CostTable, Declaration, Fitted, Input
+from orchestrator.catalog.cost_table import Constant, CostTable, Declaration, Fitted, Input
 from orchestrator.catalog.cpus import cpu_caches
 from orchestrator.catalog.data import Fact, choices_sentence, unknown
 from orchestrator.catalog.reference import reference_table, reference_tables
@@ -24,19 +24,15 @@ from orchestrator.files import write_whole
 from orchestrator.paths import user_path
 from orchestrator.results.modelled import Cost, Costs
 
-# A cost table's file, written whole or not at all.
 
+def write_table(path: Path, text: str, *, replace: bool = False) -> None:
+    """Write a file whole: a reader finds the old one or the new one. Raises HostError where it cannot be written.
 
-def write_table(path: Path, text: str) -> None:
-    """Write a file that is not there yet. Raises UsageError where it is, HostError where it cannot be written."""
-    if path.exists() or path.is_symlink():
+    Unless it may ``replace`` one, raises UsageError where the file is there.
+    """
+    if not replace and (path.exists() or path.is_symlink()):
         hint = "name another file, or add --force to replace this one"
         raise UsageError("this file exists", where=str(path), hint=hint)
-    replace_table(path, text)
-
-
-def replace_table(path: Path, text: str) -> None:
-    """Write a file, or replace it: a reader finds the old one or the new one. Raises HostError where it cannot."""
     try:
         write_whole(path, text)
     except OSError as error:
@@ -83,7 +79,10 @@ def price(table: CostTable, counts: Mapping[Input, float]) -> Time:
         ends = [number * (end - middle) for end in (least, most)]
         low += min(ends)
         high += max(ends)
-    for part, uncertainty in zip(by_cell, uncertainties(table.fitted.cells), strict=True):
+    worst = max(abs(cell.residual) for cell in table.fitted.cells)
+    for part, cell in zip(by_cell, table.fitted.cells, strict=True):
+        # The worst residual of all, or what the document rounds off.
+        uncertainty = max(worst * abs(cell.published), _RESOLUTION[reference_table(cell.table).unit])
         low -= abs(part) * uncertainty
         high += abs(part) * uncertainty
     return Time(value, low, high)
@@ -107,14 +106,6 @@ def nanoseconds(constant: Constant, mhz: Constant) -> tuple[float, float, float]
     """A constant's least, assumed and greatest time, the frequency's range included."""
     return 1000 * constant.low / mhz.high, 1000 * constant.value / mhz.value, 1000 * constant.high / mhz.low
 
-
-def uncertainties(cells: list[CalibrationCell]) -> list[float]:
-    """Nanoseconds that each calibration cell may be off: the worst residual of all, or what the document rounds off."""
-    worst = max(abs(cell.residual) for cell in cells)
-    return [max(worst * abs(cell.published), _RESOLUTION[reference_table(cell.table).unit]) for cell in cells]
-
-
-# Whether the figures that were fitted follow from each other: a file can be edited by hand.
 
 _KEPT = 1e-6
 """Relative to the terms of a sum. Figures are kept with nine significant digits."""
@@ -146,9 +137,6 @@ def _is_sum(value: float, terms: list[float]) -> bool:
     return abs(value - fsum(terms)) <= _KEPT * fsum(map(abs, terms))
 
 
-# The files of cost tables: the catalogue's, and a user's own.
-
-_FOLDER = "costs"
 _SUFFIX = ".yaml"
 _FITTED = "fitted"
 _PARTS: Mapping[str, type[Fact]] = {"mhz": Constant, "constants": Constant, "declared": Declaration, _FITTED: Fitted}
@@ -166,11 +154,11 @@ class CostFile:
 
     @property
     def digest(self) -> str:
-        return _digest(self.text)
+        return hashlib.sha256(self.text.encode()).hexdigest()
 
     @property
     def declaration(self) -> str:
-        return _digest(self.declared)
+        return hashlib.sha256(self.declared.encode()).hexdigest()
 
     @property
     def unusable(self) -> str | None:
@@ -204,8 +192,7 @@ class CostFile:
 
 def cost_files() -> Sequence[Path]:
     """The catalogue's cost tables, by CPU."""
-    folder = Path(str(files("orchestrator.catalog") / _FOLDER))
-    return sorted(folder.glob(f"*{_SUFFIX}"))
+    return sorted(Path(str(files("orchestrator.catalog") / "costs")).glob(f"*{_SUFFIX}"))
 
 
 def cost_file(name: str) -> CostFile:
@@ -284,12 +271,6 @@ def _wrong_declaration(declared: Declaration) -> list[Problem]:
     ]
     return problems or [*(Problem(key, what) for what in missing), *other]
 
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-# The costs of a table, each with its range and its source.
 
 MHZ = "MHz"
 

@@ -29,8 +29,6 @@ from orchestrator.results.modelled import Costs, ModelEvidence, ModelledCell, Mo
 from orchestrator.results.runs import Run
 from orchestrator.results.stored_profile import CellProfile, load_profile
 
-# What a call executes, as a cost table counts it.
-
 Counts = Mapping[Input, Fraction]
 """What a call executes, or what it executes more than another, by what has a cost."""
 
@@ -65,8 +63,6 @@ def difference(one: Counts, other: Counts) -> Counts:
     return {name: change for name, change in changes.items() if change}
 
 
-# What a probed cell's calls execute more than those of its baseline.
-
 _COMPARED = ("at", "call", "arguments", "workload", "image", "channel", "kernel_modules")
 """Parameters that a cell and its baseline have in common."""
 _ROUNDING = 1e-6
@@ -93,7 +89,6 @@ def has_overhead(cell: CellRecord) -> bool:
 
 
 def _compared(cell: CellRecord) -> tuple[object, ...]:
-    """What a cell and its baseline have in common."""
     others = (cell.parameters.get(name) for name in _COMPARED)
     return (cell.table, cell.cpu, cell.smp, cell.kernel, cell.handler, cell.benchmark, cell.clock, *others)
 
@@ -118,9 +113,6 @@ def overhead_of(cell: CellRecord, run: Run, priced: Collection[Input]) -> Overhe
         )
     counts = difference(inputs(profiles[0], cell, priced), inputs(profiles[1], baseline, priced))
     return Overhead(cell, baseline, counts)
-
-
-# The modelled times of a stored run.
 
 
 def known_costs() -> Mapping[str, CostFile]:
@@ -245,8 +237,6 @@ def _place(cell: CellRecord) -> _Place | None:
     return (table.id, column) if table is not None and column is not None and column in table.columns else None
 
 
-# Costs that fit published figures best: least squares of the relative errors.
-
 _DIGITS = 9
 """Significant digits that are kept: linear algebra differs between processors in the last of sixteen."""
 _DECIMALS = 12
@@ -318,9 +308,6 @@ def fitted(table: CostTable, declaration: str, targets: Sequence[Target]) -> Fit
 
 def _kept(value: float) -> float:
     return float(f"{round(value, _DECIMALS):.{_DIGITS}g}")
-
-
-# The calibration cells of a cost table in stored runs, and the fit to them.
 
 
 def calibrated(file: CostFile, runs: Sequence[Run]) -> Fitted:

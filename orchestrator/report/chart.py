@@ -121,8 +121,6 @@ BOX_INK = "#111111"
 """Text on a coloured box; it does not follow the theme."""
 
 
-# A series of figures as one line of characters.
-
 BLOCKS = "▁▂▃▄▅▆▇█!"
 ASCII = "_.-~=+*#!"
 """Levels from low to high, and last the character of what has no figure."""

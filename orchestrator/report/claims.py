@@ -27,8 +27,6 @@ from orchestrator.report.sheet import BELOW_ZERO, NOTHING, UNDECIDED, Grid, Row,
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.modelled import ModelledCell, ModelledRun
 
-# A table's figures, measured or published, in the form that claims are computed from.
-
 PLAIN, EXTRA = "probe_bytes_plain", "probe_bytes_extra"
 """Parameters of an optimised probe's cell: bytes of a probe that is not, and how many more it takes."""
 
@@ -43,9 +41,9 @@ class ClaimInputs:
     """
 
     overheads: Mapping[str, float]
-    traps: Mapping[str, float]
-    sizes: Mapping[str, float]
-    extra_bytes: Mapping[str, int]
+    traps: Mapping[str, float] = field(default_factory=dict)
+    sizes: Mapping[str, float] = field(default_factory=dict)
+    extra_bytes: Mapping[str, int] = field(default_factory=dict)
     mechanisms: Mapping[str, str] = field(default_factory=dict)
     undecided: frozenset[str] = frozenset()
     bands: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -72,9 +70,6 @@ def modelled_facts(cells: Sequence[ModelledCell]) -> ClaimInputs:
     """Return the modelled times of cells, in nanoseconds."""
     return ClaimInputs(
         overheads={cell.probe: cell.overhead for cell in cells if cell.overhead is not None},
-        traps={},
-        sizes={},
-        extra_bytes={},
         bands={cell.probe: cell.interval for cell in cells if cell.interval is not None},
     )
 
@@ -99,9 +94,6 @@ def _bytes(cell: CellRecord, name: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-# Whether a claim holds for one table: measured and published figures are judged by the same formula.
-
-
 @dataclass(frozen=True)
 class ClaimFigure:
     """One figure of a claim: its label, its printed text, and whether the claim holds for it.
@@ -121,11 +113,15 @@ def compare(claim: Claim, facts: ClaimInputs) -> list[ClaimFigure]:
         case RatioClaim():
             return [_ratio(claim, probe, facts) for probe in claim.of]
         case TrapsClaim():
-            return [
-                figure
-                for probe, expected in claim.int3_per_hit.items()
-                for figure in _traps(probe, expected, claim.single_step, facts.traps.get(probe))
-            ]
+            figures = []
+            for probe, expected in claim.int3_per_hit.items():
+                count = facts.traps.get(probe)
+                # Only what exceeds the document's count can be the single step's.
+                rest = NOTHING if count is None or count <= expected else number(count - claim.single_step)
+                traps, is_expected = (NOTHING, None) if count is None else (number(count), count == expected)
+                figures.append(ClaimFigure(f"{probe}: int3 a hit", traps, is_expected))
+                figures.append(ClaimFigure(f"{probe}: less the single step's", rest, None, judged=False))
+            return figures
         case SizeClaim():
             size, extra = facts.sizes.get(claim.of), facts.extra_bytes.get(claim.of)
             holds = None if size is None else claim.at_least <= size <= claim.at_most
@@ -163,17 +159,6 @@ def _ratio(claim: RatioClaim, probe: str, facts: ClaimInputs) -> ClaimFigure:
     if most < at_least or least > at_most:
         holds = False
     return ClaimFigure(label, f"{text} ({least:.2f} to {most:.2f})", holds)
-
-
-def _traps(probe: str, expected: int, single_step: int, count: float | None) -> list[ClaimFigure]:
-    # Only what exceeds the document's count can be the single step's.
-    rest = NOTHING if count is None or count <= expected else number(count - single_step)
-    return [
-        ClaimFigure(
-            f"{probe}: int3 a hit", *((NOTHING, None) if count is None else (number(count), count == expected))
-        ),
-        ClaimFigure(f"{probe}: less the single step's", rest, None, judged=False),
-    ]
 
 
 _CLOCKS: dict[ClaimClock, str] = {
@@ -242,44 +227,36 @@ def assess(run: RunRecord, registry: ReportRegistry, modelled: ModelledRun | Non
     With ``modelled`` times of the run it is the ratios that are claimed, judged by these within their bands.
     """
     times = {cell.id: cell for cell in modelled.cells if cell.overhead is not None} if modelled else {}
-    groups: dict[tuple[str, ClaimClock], list[tuple[Panel, ClaimInputs]]] = {}
+    groups: dict[tuple[str, ClaimClock], list[tuple[Panel, ReferenceTable, ClaimInputs]]] = {}
     for panel in panels(run, registry):
-        if panel.reference is None:
+        table = panel.reference
+        if table is None:
             continue
-        document = panel.reference.document_id
         if modelled is None:
-            groups.setdefault((document, panel.first.clock), []).append((panel, measured_facts(panel)))
+            groups.setdefault((table.document_id, panel.first.clock), []).append((panel, table, measured_facts(panel)))
         elif cells := [times[cell.id] for cell in panel.cells if cell.id in times]:
-            groups.setdefault((document, "modelled"), []).append((panel, modelled_facts(cells)))
+            groups.setdefault((table.document_id, "modelled"), []).append((panel, table, modelled_facts(cells)))
     assessments = []
     for (document, clock), found in groups.items():
         wanted = [claim for claim in claims().values() if claim.document == document]
         ratios = [claim for claim in wanted if isinstance(claim, RatioClaim)]
-        indication = f", {INDICATION}" if any(panel.emulated for panel, _ in found) else ""
-        title = f"Claims of {_reference(found[0][0]).document}, {_CLOCKS[clock]}{indication}"
+        indication = f", {INDICATION}" if any(panel.emulated for panel, *_ in found) else ""
+        title = f"Claims of {found[0][1].document}, {_CLOCKS[clock]}{indication}"
         judged = [_outcome(claim, found, clock) for claim in (wanted if modelled is None else ratios)]
         assessments.append(Assessment(title, judged))
     return assessments
 
 
-def _outcome(claim: Claim, found: Sequence[tuple[Panel, ClaimInputs]], clock: ClaimClock) -> Outcome:
-    measured = [one for one in found if _reference(one[0]).name in claim.tables]
-    names = Counter(panel.name for panel, _ in measured)
+def _outcome(claim: Claim, found: Sequence[tuple[Panel, ReferenceTable, ClaimInputs]], clock: ClaimClock) -> Outcome:
+    measured = [one for one in found if one[1].name in claim.tables]
+    names = Counter(panel.name for panel, *_ in measured)
     columns = []
-    for panel, facts in measured:
-        table = _reference(panel)
+    for panel, table, facts in measured:
         # Two panels of one name differ in kernel or machine.
         name = panel.name if names[panel.name] == 1 else f"{panel.name} {panel.first.cpu} {panel.kernel}"
         columns.append(Column(name, table.name, compare(claim, facts), compare(claim, published_facts(table))))
     return Outcome(claim, columns, clock)
 
-
-def _reference(panel: Panel) -> ReferenceTable:
-    assert panel.reference is not None
-    return panel.reference
-
-
-# A claim and its figures, as they are printed.
 
 _OPTIONS: dict[ClaimClock, str] = {
     "instructions": "",

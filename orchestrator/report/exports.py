@@ -18,8 +18,6 @@ from orchestrator.report.sheet import csv_text
 from orchestrator.results.contract import CellRecord, Evidence, ReferenceValue, RunRecord, WorkEvidence
 from orchestrator.results.origin import Origin
 
-# A run for spreadsheets and statistics programs: one row per cell, in columns that are the same for every run.
-
 _NESTED: dict[str, type[BaseModel]] = {"evidence": Evidence, "work": WorkEvidence, "reference": ReferenceValue}
 """Fields with a column for each of theirs."""
 _OPEN = ("parameters", "purposes")
@@ -29,8 +27,6 @@ _LEFT_OUT = ("text", "profile")
 _LATER = ("worker",)
 """Fields that came later: their columns are behind all others."""
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
-
-_Scalar = str | int | float | bool | None
 
 
 def render_csv(run: RunRecord) -> str:
@@ -57,7 +53,7 @@ def render_csv(run: RunRecord) -> str:
 def _row(cell: CellRecord) -> dict[str, str]:
     plain = cell.model_dump(mode="json")
     low, high = plain.pop("interval") or (None, None)
-    row: dict[str, _Scalar] = {
+    row: dict[str, str | int | float | bool | None] = {
         **{name: value for name, value in plain.items() if name not in (*_NESTED, *_OPEN, *_LEFT_OUT, "samples")},
         **{name: json.dumps(plain[name]) for name in _OPEN if plain.get(name)},
         "notes": "\n".join(cell.notes),
@@ -148,7 +144,6 @@ def _case(run: RunRecord, cell: CellRecord, console: str | None, beyond: Sequenc
 
 
 def _dear(case: TestCase, why: Sequence[str]) -> TestCase:
-    """A case that is beyond its budget, which sentences say."""
     return _ended(case, Failure(why[0], "beyond budget"), "\n".join(why))
 
 

@@ -29,7 +29,6 @@ _LETTER = 6.7
 """Width of a letter in the font below, in pixels."""
 _NARROWEST = 0.3
 """Pixels below which a box is left out."""
-_REMARK = "blue: the program; orange: modules; yellow: the kernel"
 
 
 def flame_graph(profile: CellProfile) -> str:
@@ -46,7 +45,7 @@ def flame_graph(profile: CellProfile) -> str:
             f'<rect width="{_WIDTH}" height="{height}" fill="{PAPER}"/>',
             _text(f"{profile.cell}: {per_call(tree.total)} instructions per call", 18, 13),
             *_boxes(tree.called, 0.0, bottom, scale, programs),
-            _text(_REMARK, bottom + 18, 11),
+            _text("blue: the program; orange: modules; yellow: the kernel", bottom + 18, 11),
             "</svg>\n",
         ]
     )

@@ -31,8 +31,6 @@ from orchestrator.results.history import History, Point
 from orchestrator.results.history_steps import Step, Steps
 from orchestrator.results.origin import Commit, Found, OriginDifference
 
-# The tables of a history: its steps, what changed at each, and its runs; and of several, a line for each.
-
 _LINE = 80  # characters of a history's sparkline
 _SHORT_LINE = 24
 _SHOWN_CAUSES = 12
@@ -52,7 +50,6 @@ class ExplainedStep:
         return command("compare", self.step.before.run, self.step.after.run)
 
     def sentences(self, most: int) -> list[str]:
-        """The first causes, and how many more there are."""
         return shown([cause.sentence for cause in self.causes], most, "and {} more")
 
 
@@ -158,8 +155,6 @@ def in_one_line(command: str) -> str:
     return command.replace(" ", "\N{NO-BREAK SPACE}")
 
 
-# Histories for programs: JSON, and CSV with a row for each run.
-
 COLUMNS = (
     "experiment", "cell", "run", "started", "status", "value", "overhead", "low", "high", "unit", "verdict", "step"
 )  # fmt: skip
@@ -178,7 +173,19 @@ def history_json(steps: Steps, explained: Sequence[ExplainedStep]) -> dict[str, 
         "unit": history.unit,
         "exact": history.is_exact,
         "how": steps.how,
-        "steps": [_step(one) for one in explained],
+        "steps": [
+            {
+                "before": one.step.before.run,
+                "after": one.step.after.run,
+                "started": one.step.after.started,
+                "old": one.step.old,
+                "new": one.step.new,
+                "change": one.step.change,
+                "missing": one.step.missing,
+                "causes": [{**asdict(cause), "sentence": cause.sentence} for cause in one.causes],
+            }
+            for one in explained
+        ],
         "points": [{name: getattr(point, name) for name in _POINT} for point in history.points],
         "other_units": history.other_units,
     }
@@ -197,22 +204,6 @@ def histories_csv(histories: Sequence[Steps]) -> str:
             rows.append(dict(zip(COLUMNS, (*names, *figures), strict=True)))
     return csv_text(COLUMNS, rows)
 
-
-def _step(one: ExplainedStep) -> dict[str, Any]:
-    step = one.step
-    return {
-        "before": step.before.run,
-        "after": step.after.run,
-        "started": step.after.started,
-        "old": step.old,
-        "new": step.new,
-        "change": step.change,
-        "missing": step.missing,
-        "causes": [{**asdict(cause), "sentence": cause.sentence} for cause in one.causes],
-    }
-
-
-# A bisection's end, as a table and as JSON.
 
 _LONGEST = 60
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import import_module
+from importlib.util import find_spec
 from itertools import chain, count
 from operator import attrgetter
 from pathlib import Path
@@ -34,8 +34,6 @@ from orchestrator.report.sheet import (
 )
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.faults import storage_faults
-
-# Cells that share a machine, a benchmark and a clock: the content of one table, or of a part of one.
 
 
 @dataclass(frozen=True)
@@ -122,9 +120,6 @@ def _probed(cells: Iterable[CellRecord]) -> set[str]:
     return {cell.probe for cell in cells} - {BASELINE}
 
 
-# The published figures for a cell.
-
-
 @dataclass(frozen=True)
 class Published:
     """A column of a published table, in the table's unit. ``average`` is None where only the overhead was printed."""
@@ -170,8 +165,6 @@ def published_overhead(cell: CellRecord) -> str:
     return NOTHING if reference is None else f"{published_figure(reference.overhead)} {unit_name(reference.unit)}"
 
 
-# Sentences that several kinds' tables share.
-
 INDICATION = "an indication only"
 
 
@@ -204,9 +197,6 @@ def other_kernel(panel: Panel, cell: CellRecord) -> str | None:
     )
     against = f", against that kernel's own baseline of {figure(own.value, own.unit)}" if own else ""
     return f"measured on {cell.kernel}{against}"
-
-
-# The report's interface to a kind of benchmark, and the registry that finds a record's kind.
 
 
 class TableReport(ABC):
@@ -306,9 +296,6 @@ class ReportRegistry:
 _PLAIN = PlainReport()
 
 
-# Which cells of a run are printed in one table.
-
-
 def panels(run: RunRecord, registry: ReportRegistry) -> list[Panel]:
     """Return the run's cells in panels, in the run's order."""
     alike: dict[Hashable, list[CellRecord]] = {}
@@ -339,8 +326,6 @@ def groups(run: RunRecord, registry: ReportRegistry) -> list[tuple[TableReport, 
     return [(kind, group) for kind, group in found]
 
 
-# A run as charts.
-
 FOLDER = "charts"
 
 
@@ -349,12 +334,9 @@ def draw_charts(run: RunRecord, directory: Path, registry: ReportRegistry) -> li
 
     Returns the files. Equal results give equal files. Raises HostError without matplotlib.
     """
-    try:
-        import_module("matplotlib")
-    except ImportError as error:
-        raise HostError(
-            "charts are drawn with matplotlib, which is not installed", hint="pip install 'probe-lab[plots]'"
-        ) from error
+    if find_spec("matplotlib") is None:
+        hint = "pip install 'probe-lab[plots]'"
+        raise HostError("charts are drawn with matplotlib, which is not installed", hint=hint)
     from orchestrator.report.drawing import save
 
     folder = directory / FOLDER

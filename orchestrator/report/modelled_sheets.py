@@ -22,8 +22,6 @@ from orchestrator.report.sheet import NOTHING, Finding, Grid, Rank, Row, Sheet, 
 from orchestrator.report.text import contradicted, most_important
 from orchestrator.results.modelled import Costs, ModelledCell, ModelledRun
 
-# How well modelled times agree with a published table: errors, order, ratios.
-
 
 @dataclass(frozen=True)
 class Agreement:
@@ -74,9 +72,6 @@ def agreement(table: ReferenceTable, cells: Sequence[ModelledCell]) -> Agreement
     return Agreement(errors, kept, disputed, lost, in_band)
 
 
-# Modelled times in their three most important sentences.
-
-
 def modelled_summary(modelled: ModelledRun, assessments: Sequence[Assessment]) -> list[str]:
     """At most three: claims that do not hold, the largest time, how far predicted ones are off, what has none."""
     findings = [finding for assessment in assessments for finding in contradicted(assessment)]
@@ -109,11 +104,6 @@ def _name(cell: ModelledCell) -> str:
     return f"{table}{kind.title if kind else cell.probe} on {cell.cpu}"
 
 
-# A cost table as it is printed: what a CPU takes for what is counted, and its caches, each figure with its source.
-
-_NOT_PRICED = "Misses are not priced; only `recorded line`, where a cost table has it, assumes one."
-
-
 def cost_sheets(costs: Costs) -> list[Sheet]:
     """All of a cost table: its costs, and its caches where it names them."""
     return [cost_sheet(costs), *([] if costs.caches is None else [_caches(costs.cpu, costs.caches)])]
@@ -141,27 +131,25 @@ def _caches(name: str, caches: CpuCaches) -> Sheet:
     tlbs = {"instruction TLB": caches.itlb, "data TLB": caches.dtlb}
     rows = [Row(label, [f"{one.size // 1024} KiB", str(one.ways), str(one.line)]) for label, one in levels.items()]
     rows += [Row(label, [f"{one.entries} entries", str(one.ways), str(one.page)]) for label, one in tlbs.items()]
-    sources = [
-        *((label, one.source) for label, one in levels.items()),
-        *((label, one.source) for label, one in tlbs.items()),
-    ]
+    sources = [(label, one.source) for label, one in levels.items()]
+    sources += [(label, one.source) for label, one in tlbs.items()]
     return Sheet(
         title=f"Caches and TLBs of {cpu(name).title}",
         facts=[f"{caches.core}; entry {caches.name} of cpu_caches.yaml"],
         grid=Grid(["size", "ways", "bytes of a line or page"], [rows], together=3),
-        sentences=[_NOT_PRICED, *_by_source(sources)],
+        sentences=[
+            "Misses are not priced; only `recorded line`, where a cost table has it, assumes one.",
+            *_by_source(sources),
+        ],
     )
 
 
 def _by_source(figures: Iterable[tuple[str, str]]) -> list[str]:
-    """A sentence for each source: the names of what is from there."""
     names: dict[str, list[str]] = {}
     for name, where in figures:
         names.setdefault(where, []).append(name)
     return [f"{', '.join(of)}: {where}." for where, of in names.items()]
 
-
-# Why modelled times miss published figures.
 
 LARGE = 0.15
 """The relative error from which a reason is due."""
@@ -179,8 +167,6 @@ def error_reasons() -> Mapping[str, Sequence[ErrorReason]]:
     """The known reasons, by the ids of the published tables."""
     return TypeAdapter(dict[str, list[ErrorReason]]).validate_python(read("model_errors.yaml"))
 
-
-# Modelled times as tables: published, modelled, error; and how well they agree with what was published.
 
 _MEANING = (
     "Modelled time is what was counted, at the costs of a cost table; it was not measured. The band has every constant "

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from orchestrator.catalog.cpus import CacheName
 from orchestrator.plain_text import shown
-from orchestrator.report.sheet import NOTHING, Grid, Row, Sheet, number
+from orchestrator.report.sheet import COUNTED, NOTHING, Grid, Row, Sheet, number, signed_figure
 from orchestrator.results.stored_profile import (
     ZERO,
     CacheProfile,
@@ -28,24 +28,15 @@ def per_call(value: Fraction | None) -> str:
     return NOTHING if value is None else number(float(value))
 
 
-def signed(value: Fraction) -> str:
-    """A change, with its sign."""
-    return f"+{per_call(value)}" if value > 0 else per_call(value)
-
-
 def share(part: Fraction | int, whole: Fraction | int) -> str:
     """A part of the whole in percent; a dash where there is nothing."""
     return f"{100 * float(part) / float(whole):.1f} %" if whole else NOTHING
 
 
-def mark(before: object | None, after: object | None) -> str:
-    """What is said of something that only one side has."""
-    return "new" if before is None else "gone" if after is None else ""
-
-
 def change_figures(before: Fraction | None, after: Fraction | None) -> list[str]:
-    """Both sides, how much more the second has, and the mark."""
-    return [per_call(before), per_call(after), signed((after or ZERO) - (before or ZERO)), mark(before, after)]
+    """Both sides, how much more the second has, and a word on what only one side has."""
+    change = signed_figure(float((after or ZERO) - (before or ZERO)), COUNTED)
+    return [per_call(before), per_call(after), change, "new" if before is None else "gone" if after is None else ""]
 
 
 def others(count: int) -> str:
@@ -197,10 +188,7 @@ def tree_sheet(tree: CallCost, cut: Cut) -> Sheet:
     )
 
 
-# What a cell's calls miss in models of caches, by symbol, as tables.
-
 TITLES: dict[CacheName, str] = {"l1i": "L1I", "l1d": "L1D", "l2": "L2", "itlb": "ITLB", "dtlb": "DTLB"}
-_KIB = 1024
 
 
 def cache_sheets(profile: CellProfile) -> Sequence[Sheet]:
@@ -214,6 +202,11 @@ def cache_sheets(profile: CellProfile) -> Sequence[Sheet]:
     accesses = [
         Row("accesses", [cell for c in profile.caches for cell in (per_call(profile.per_call(c.accesses)), "")])
     ]
+    differing = [
+        f"As many calls again missed {per_call(profile.per_call(one.repeated))} times a call in {TITLES[one.name]}."
+        for one in profile.caches
+        if one.repeated != one.misses
+    ]
     headings = [heading for one in profile.caches for heading in (f"{TITLES[one.name]} misses", "share")]
     return [
         Sheet(
@@ -222,7 +215,7 @@ def cache_sheets(profile: CellProfile) -> Sequence[Sheet]:
             grid=Grid(headings, [block for block in (rows, sums, accesses) if block], together=2),
             sentences=[
                 "Models with LRU, without prefetching: no measurement of a processor.",
-                *_repeated(profile),
+                *(differing or ["As many calls again missed equally often."]),
             ],
         )
     ]
@@ -238,13 +231,4 @@ def _cells(profile: CellProfile, missed: Misses) -> Iterator[str]:
 def _geometry(cache: CacheProfile) -> str:
     if cache.name.endswith("tlb"):
         return f"{TITLES[cache.name]} {cache.size // cache.line} pages, {cache.ways} ways"
-    return f"{TITLES[cache.name]} {cache.size // _KIB} KiB, {cache.ways} ways of {cache.line} bytes"
-
-
-def _repeated(profile: CellProfile) -> Iterator[str]:
-    differing = [one for one in profile.caches if one.repeated != one.misses]
-    if not differing:
-        yield "As many calls again missed equally often."
-    for one in differing:
-        missed = per_call(profile.per_call(one.repeated))
-        yield f"As many calls again missed {missed} times a call in {TITLES[one.name]}."
+    return f"{TITLES[cache.name]} {cache.size // 1024} KiB, {cache.ways} ways of {cache.line} bytes"

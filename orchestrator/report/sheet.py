@@ -19,8 +19,6 @@ from orchestrator.plain_text import counted, shown
 from orchestrator.results.contract import CellRecord, Evidence
 from orchestrator.results.statistics import ratio
 
-# Labelled rows and columns as text: right-aligned, and in several parts where they are too wide.
-
 GAP = "  "
 _HEADING_WIDTHS = (18, 12, 9)
 """Widths at which headings may be wrapped, widest first."""
@@ -131,8 +129,6 @@ def _line(label: str, cells: Sequence[str], labels: int, widths: Sequence[int], 
     return Text((label.ljust(labels) + figures).rstrip(), style=style)
 
 
-# The format of figures: the precision of the clock, and units as the documents spell them.
-
 NOTHING = "-"
 UNDECIDED = "none"
 """Printed in place of a ratio where the host's drift hides the effect."""
@@ -140,8 +136,6 @@ BELOW_ZERO = "(< 0)"
 """Printed in place of a ratio to a published overhead below zero."""
 COUNTED = "instructions"
 """The unit of exact figures."""
-
-_AS_IN_THE_DOCUMENTS = {"ns": "nsec"}
 
 
 def number(value: float) -> str:
@@ -187,7 +181,7 @@ def ratio_figure(value: float | None, base: float | None) -> str:
 
 def unit_name(unit: str) -> str:
     """Return a unit as the documents spell it."""
-    return _AS_IN_THE_DOCUMENTS.get(unit, unit)
+    return "nsec" if unit == "ns" else unit
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
@@ -198,8 +192,6 @@ def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> st
     writer.writerows(rows)
     return file.getvalue()
 
-
-# Sentences on what a table shows, each with what makes it more or less important than others.
 
 _NAMED = 3
 """Names that a sentence lists before it counts the others."""
@@ -283,13 +275,13 @@ def percent(share: float) -> str:
     return f"{value:+.0f} %" if abs(value) >= 100 else f"{value:+.3g} %"
 
 
-def listed(names: Sequence[str]) -> str:
-    """Names in a sentence, each once: ``a, b and c``; of many the first, and how many others there are.
+def listed(names: Iterable[str], most: int = _NAMED, rest: str = "{} others") -> str:
+    """Names in a sentence, each once: ``a, b and c``; of many the first ``most``, and how many others there are.
 
     Where a name has a comma in it, semicolons part them.
     """
     known = list(dict.fromkeys(names))
-    *first, last = known if len(known) == _NAMED + 1 else shown(known, _NAMED, "{} others")
+    *first, last = known if len(known) == most + 1 else shown(known, most, rest)
     comma = "; " if any("," in name for name in (*first, last)) else ", "
     return f"{comma.join(first)} and {last}" if first else last
 
@@ -297,8 +289,6 @@ def listed(names: Sequence[str]) -> str:
 def _per(cell: CellRecord) -> str:
     return f"{unit_name(cell.unit)} {cell.metric.removeprefix('cost ').replace('per ', 'a ')}"
 
-
-# The evidence printed below a table: the proof that each number measured what its name states.
 
 UNKNOWN = "unknown"
 """Printed in place of a count of traps that were others' as well."""
@@ -397,8 +387,6 @@ def hides_traps(cell: CellRecord) -> bool:
     return evidence.int3 is None and hits_by_others
 
 
-# Cells without a number, grouped by the reason that they share.
-
 _OF_ONE_BOOT = re.compile(r"\[ *\d+\.\d+\]|\b(?:0x)?[0-9a-f]{8,16}\b|\b[0-9a-f]{24}\b")
 """What differs between two guests whose kernels say the same: when it was said, addresses, and places in the cache."""
 
@@ -418,9 +406,6 @@ def by_reason(cells: Iterable[CellRecord]) -> list[Sequence[CellRecord]]:
         if cell.reason is not None:
             groups.setdefault((cell.status, shared_key(cell.reason)), []).append(cell)
     return list(groups.values())
-
-
-# The notes below a table, and the marks that refer to them.
 
 
 @dataclass(frozen=True)
@@ -489,9 +474,6 @@ class Footnotes:
             self._marks[cell.id].append(mark)
 
 
-# Rows that are cells: composed of columns, each of which knows its figure of a cell.
-
-
 @dataclass(frozen=True)
 class Column:
     """A heading, and what stands below it for a cell that has a number."""
@@ -517,9 +499,6 @@ class Sheet:
     sentences: Sequence[str]
     footnotes: Sequence[Footnote] = ()
     proofs: Sequence[ProofList] = ()
-
-
-# What a table need not print: columns without a figure, and the parts that all names have in common.
 
 
 def used_columns(headings: Sequence[str], rows: Sequence[Row], always: int) -> tuple[list[str], list[Row]]:

@@ -28,11 +28,7 @@ def sheets(run: RunRecord, registry: ReportRegistry) -> list[Sheet]:
 
     What a note of an earlier table has said at length, a later one refers to.
     """
-    return dedupe_footnotes([kind.sheet(group) for kind, group in groups(run, registry)])
-
-
-def dedupe_footnotes(tables: Sequence[Sheet]) -> list[Sheet]:
-    """The tables, each long reason of a note in the first one that has it; the others name its mark there."""
+    tables = [kind.sheet(group) for kind, group in groups(run, registry)]
     said: dict[str, str] = {}
     return [replace(sheet, footnotes=_shortened(sheet, number, said)) for number, sheet in enumerate(tables, 1)]
 
@@ -48,8 +44,6 @@ def _shortened(sheet: Sheet, number: int, said: dict[str, str]) -> list[Footnote
         notes.append(note)
     return notes
 
-
-# Which of a fleet's workers measured which cells of a run, in a sentence.
 
 _NAMED = 8
 
@@ -256,8 +250,6 @@ def _paragraph(text: str, width: int, *, hanging: str = "", style: str = "") -> 
     ) or [""]:
         yield Text(line.replace(_UNBROKEN, " "), style=style)
 
-
-# A run as GitHub-flavoured Markdown: the same tables, notes and claims as on a terminal.
 
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@<!-- -->", "#": "#<!-- -->"}
 """An empty comment breaks a mention of a person or an issue."""

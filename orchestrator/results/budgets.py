@@ -7,13 +7,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import Any
 
 from orchestrator.catalog.data import choices_sentence, nearest, unknown
 from orchestrator.errors import UsageError
 from orchestrator.results.contract import CellRecord, RunRecord
-
-# Filters of cells by their names: the words of ``--only`` and of an experiment's budgets.
 
 KEYS = ("table", "cpu", "kernel", "point", "probe", "handler", "benchmark", "id")
 
@@ -35,24 +33,20 @@ class FilterError(ValueError):
         self.hint = hint or (f"for example --only {example}" if example else "")
 
 
-class Term(NamedTuple):
-    """A pattern of file names (``*``, ``?``, ``[...]``) that any of these keys may match."""
-
-    keys: tuple[str, ...]
-    pattern: str
-
-
 @dataclass(frozen=True)
 class CellFilter:
-    """Terms that must all hold: ``probe=djprobe,cpu=pentium4``; a bare pattern is for any key."""
+    """Terms that must all hold: ``probe=djprobe,cpu=pentium4``; a bare pattern is for any key.
+
+    A term is a pattern of file names (``*``, ``?``, ``[...]``), behind the keys of which any may match it.
+    """
 
     text: str
-    terms: Sequence[Term]
+    terms: Sequence[tuple[Sequence[str], str]]
 
     @classmethod
     def of(cls, text: str) -> CellFilter:
         """Read a filter. Raises FilterError."""
-        terms = []
+        terms: list[tuple[Sequence[str], str]] = []
         for part in text.split(","):
             key, equals, pattern = (piece.strip() for piece in part.partition("="))
             if not equals:
@@ -61,7 +55,7 @@ class CellFilter:
                 raise FilterError("expected PATTERN or KEY=PATTERN", example="probe=djprobe,cpu=pentium4")
             if equals and key not in KEYS:
                 raise FilterError(unknown("key", key, KEYS), hint=_OF_COMMAS if "," in text else "")
-            terms.append(Term((key,) if equals else KEYS, pattern))
+            terms.append(((key,) if equals else KEYS, pattern))
         return cls(text, terms)
 
     @property
@@ -83,8 +77,6 @@ def only(cells: Iterable[CellRecord]) -> list[str]:
     """Options of ``run`` that select exactly these cells; a comma in an id would part the filter."""
     return [word for cell in cells for word in ("--only", f"id={cell.id.replace(',', '?')}")]
 
-
-# Budgets: how much a cell may cost, or how much more than before.
 
 KEY = "budgets"
 """The key of an experiment that has them."""
@@ -213,8 +205,6 @@ def _plain(budget: Budget) -> str | Mapping[str, str]:
     return {key: str(one) for key, one in both.items() if one is not None}
 
 
-# The cells of a run that a person names: by their ids, by parts of them (``kprobe``), or as ``--only`` does.
-
 _SHOWN = 20
 _HINT = "CELL is a cell's id, parts of it such as kprobe, or a pattern: 'bpf-*'"
 _IS_FILTER = re.compile(r"[*?=\[,]")
@@ -226,15 +216,15 @@ def cells_named(run: RunRecord, name: str) -> Sequence[CellRecord]:
     Raises UsageError where there is none.
     """
     ids = [cell.id for cell in run.cells]
-    chosen: list[CellRecord] = []
     if _IS_FILTER.search(name) and not _with_parts(ids, name):
         try:
             wanted = CellFilter.of(name)
         except FilterError as error:
             raise UsageError(str(error), where=f"cell {name!r}", hint=error.hint) from None
-        chosen = [cell for cell in run.cells if wanted.matches(names_of(cell))]
-    found = set() if chosen else set(ids_named(ids, name, f"run {run.run}"))
-    return chosen or [cell for cell in run.cells if cell.id in found]
+        if chosen := [cell for cell in run.cells if wanted.matches(names_of(cell))]:
+            return chosen
+    found = set(ids_named(ids, name, f"run {run.run}"))
+    return [cell for cell in run.cells if cell.id in found]
 
 
 def ids_named(ids: Sequence[str], name: str, where: str) -> Sequence[str]:

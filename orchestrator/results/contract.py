@@ -36,8 +36,6 @@ LONGEST_REASON = 4000
 CONTRACT: Literal[1] = 1
 """The contract's version. A key that goes or means something else makes a new one; a further key does not."""
 
-SCHEMA_DRAFT = "https://json-schema.org/draft/2020-12/schema"
-
 Status = Literal["ok", "failed", "skipped", "unsupported"]
 Clock = Literal["instructions", "wall"]
 Unit = Literal["instructions", "ns"]
@@ -333,7 +331,6 @@ class CellRecord(Record):
 
     @property
     def first_line(self) -> str:
-        """The first line of the reason, or the status where there is none."""
         return (self.reason or self.status).splitlines()[0]
 
     @model_validator(mode="after")
@@ -441,12 +438,9 @@ def json_text(record: RunRecord) -> str:
     return json.dumps(record.model_dump(mode="json"), indent=2) + "\n"
 
 
-def json_schema() -> dict[str, Any]:
-    """Return the contract as a JSON schema (draft 2020-12): what ``json_text`` returns satisfies it."""
-    return {"$schema": SCHEMA_DRAFT, **RunRecord.model_json_schema()}
-
-
-# Results are made of what guests report, and a guest may report anything.
+def json_schema(of: type[Record] = RunRecord) -> dict[str, Any]:
+    """Return the contract, or another record's, as a JSON schema (draft 2020-12), which its text as JSON satisfies."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **of.model_json_schema()}
 
 
 @contextmanager

@@ -12,10 +12,6 @@ from pathlib import Path
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.files import found_no_room, is_full, room_left
 
-_FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-
-_NO_FOLDER = frozenset({errno.EEXIST, errno.ENOTDIR})
-
 
 def damaged(path: Path, why: str) -> LabError:
     """The error for a store that is none, or is damaged."""
@@ -77,9 +73,9 @@ def _from_system(path: Path, error: OSError) -> LabError:
     words = (error.strerror or str(error)).lower()
     if found_no_room(error):
         return _full(path)
-    if error.errno in _FORBIDDEN:
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return _forbidden(path, words)
-    if error.errno in _NO_FOLDER:
+    if error.errno in (errno.EEXIST, errno.ENOTDIR):
         return _forbidden(path, f"'{error.filename or path}' is a file, and a folder is needed")
     return HostError(f"results could not be read or written: {words}", where=str(path))
 

@@ -65,8 +65,6 @@ def between_boots(store: Store, experiment: str, cell: str, since: str) -> Mappi
     return {run: apart for run, apart in found.items() if apart}
 
 
-# What a cell has cost in one run after the other.
-
 Quantity = Literal["value", "overhead"]
 
 _FIELDS = ("status", "unit", "clock", "metric", "value", "overhead", "interval", "verdict", "reason")
@@ -250,13 +248,11 @@ def _contradiction(store: Path, what: str, why: str) -> LabError:
     )
 
 
-# The metrics that a person names: ``EXPERIMENT:CELL``, where CELL is an id or parts of one, or ``EXPERIMENT``.
-
 _SHOWN = 20
 
 
 def metrics_named(store: Store, name: str) -> Sequence[Metric]:
-    """The metrics that ``name`` names, all of an experiment where it names no cell. Raises UsageError for none."""
+    """The metrics of ``EXPERIMENT:CELL``, an id or parts of one, or of ``EXPERIMENT``. Raises UsageError for none."""
     experiment, colon, cell = name.partition(":")
     known = metrics(store, experiment)
     if not known:

@@ -42,11 +42,8 @@ from orchestrator.results.store import Store
 # - **The penalty** bounds false steps. Of noise alone, a step at a given place reduces the squared deviations by a
 #   chi-square variable of one degree of freedom, and there are n places (Bonferroni): with the quantile 1 - ``_FALSE``
 #   / n, a series without steps gets one with a probability of at most ``_FALSE``, as far as noise is normal and known.
-#   That noise is neither costs more. Of 1000 series of 100 points, false steps had none of normal noise and of
-#   Student's t with three degrees of freedom, 0.6 % with outliers in a twentieth, 0.9 % of exponential noise, 1.9 % on
-#   a coarse clock; of noise with an autocorrelation of 0.5, 0.7 and 0.95 1.0 %, 2.8 % and 9.2 %; of a random walk
-#   below the noise 7.0 %, of a trend over four deviations 6.9 %. A step of three deviations was found within one point
-#   in 92 % of series of 100 points, in 83 % of 60 and 72 % of 40: a short series does not show what is abrupt in it.
+#   docs/history.md has how often other noise gets one, and how many steps are found; of a random walk below the noise
+#   7.0 % of the series get one.
 
 FEWEST_POINTS = 12
 """Shorter series are not fitted: the noise of two segments of five is not known well enough."""
@@ -146,9 +143,6 @@ def _change(values: Sequence[float], place: int, width: int) -> float:
     return abs(fmean(values[place : place + width]) - fmean(values[max(place - width, 0) : place]))
 
 
-# The steps of a history: between which runs a cost changed.
-
-
 @dataclass(frozen=True)
 class Step:
     """A change from ``old`` to ``new``, in the history's unit, between the runs of two points.
@@ -226,8 +220,6 @@ def _beyond_resolution(numbers: Sequence[tuple[Point, float]]) -> Iterator[int]:
             start = at
 
 
-# What the two runs on either side of a step were not made with alike, as far as it reaches the cell.
-
 _KEPT = 16
 
 
@@ -259,7 +251,6 @@ def causes(origins: Origins, step: Step, metric: Metric) -> Sequence[OriginDiffe
 
 
 def _origin(origins: Origins, point: Point, cell: str) -> Origin:
-    """What the cell was measured with in a run."""
     origin = origins.of(point.run)
     query = "SELECT json_extract(record, '$.kernel') AS kernel FROM cells WHERE run = ? AND id = ?"
     kernel = origins.store.select(query, point.run, cell)[0]["kernel"]

@@ -7,13 +7,12 @@ They follow from the exact cells of a run and from cost tables. None is measured
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
 from orchestrator.catalog.cpus import CpuCaches
 from orchestrator.results.contract import (
-    SCHEMA_DRAFT,
     CellId,
     Interval,
     Name,
@@ -137,8 +136,3 @@ class ModelledRun(Record):
 def json_text(modelled: ModelledRun | Costs) -> str:
     """As text: stable order, ASCII only, one newline at the end."""
     return json.dumps(modelled.model_dump(mode="json", exclude_none=True), indent=2) + "\n"
-
-
-def modelled_schema() -> dict[str, Any]:
-    """A run's modelled times as a JSON schema (draft 2020-12): what ``json_text`` returns satisfies it."""
-    return {"$schema": SCHEMA_DRAFT, **ModelledRun.model_json_schema()}

@@ -112,7 +112,6 @@ class Boot(_Part):
 
     @cached_property
     def keys(self) -> Mapping[str, Sequence[str]]:
-        """The keys of each cell's modules, by the cell's id."""
         found: dict[str, list[str]] = {}
         for name, module in self.modules.items():
             found.setdefault(name.partition(": ")[0], []).append(module.key)
@@ -222,12 +221,9 @@ def host_differences(before: Origin, after: Origin) -> Sequence[OriginDifference
 
 def _both(before: Origin, after: Origin, name: Callable[[Boot], str | None]) -> Iterator[tuple[str, Boot, Boot]]:
     """The first boot of both runs by what ``name`` makes of it; one that has no name is left out."""
-    first: dict[str | None, Boot] = {}
-    second: dict[str | None, Boot] = {}
-    for origin, found in ((before, first), (after, second)):
-        for boot in origin.boots:
-            found.setdefault(name(boot), boot)
-    return ((key, first[key], second[key]) for key in first if key and key in second)
+    first, second = ({name(boot): boot for boot in reversed(origin.boots)} for origin in (before, after))
+    names = dict.fromkeys(map(name, before.boots))
+    return ((key, first[key], second[key]) for key in names if key and key in second)
 
 
 def _kernels_and_images(before: Origin, after: Origin) -> Iterator[OriginDifference]:
@@ -322,9 +318,6 @@ def _options(command: Sequence[str]) -> Mapping[str, str]:
         for option, value in pairwise(command)
         if option in _QEMU_OPTIONS
     }
-
-
-# What a bisection has found: commits, and what they cost.
 
 
 @dataclass(frozen=True)

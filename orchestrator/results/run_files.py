@@ -94,8 +94,6 @@ def _inside(directory: Path, file: Path) -> Path | None:
         return None
 
 
-# The console of the guest that a cell was measured in, by the run's log of steps.
-
 LAST_LINES = 40
 """A panic has thirty to fifty, with its trace and registers; the cell's reason quotes the first of them."""
 _TAIL_BYTES = 16 << 10
@@ -140,8 +138,6 @@ def last_lines(directory: Path, cells: Iterable[str]) -> Mapping[str, str]:
         tails[cell] = "\n".join([line for line in lines if line][-LAST_LINES:])
     return {cell: tail for cell, tail in tails.items() if tail}
 
-
-# How long cells took in earlier runs on this host, by their logs of steps: seconds of the host's time.
 
 _RUNS = 3
 """Runs that are looked at, of the experiment and of all: the latest ones, as the host and the lab are now."""

@@ -31,10 +31,8 @@ EXPERIMENT_FILE = "experiment.yaml"
 _RUN_IS = "RUN is a run's directory, a run's id or its beginning, 'latest', or a baseline's name"
 
 _COPY_AGAIN = "copy the directory again from where it was made, or name another run"
-_ANOTHER = "name another one with --out, or go on with that run: --resume"
 
 _LARGEST_FILE = 256 << 20  # 10 000 cells of 100 samples take some 20 MB
-_RECENT = 5
 _SHOWN = 5
 
 
@@ -128,7 +126,8 @@ def _check_owner(directory: Path, run: str | None) -> None:
     if (directory / RUN_FILE).exists():
         owner = _load(directory / RUN_FILE, RunIdentity).run
         if owner != run:
-            raise UsageError(f"this directory belongs to run {owner}", where=str(directory), hint=_ANOTHER)
+            hint = "name another one with --out, or go on with that run: --resume"
+            raise UsageError(f"this directory belongs to run {owner}", where=str(directory), hint=hint)
 
 
 def write_results(directory: Path, record: RunRecord) -> None:
@@ -189,7 +188,7 @@ def _choose(name: str, entries: Sequence[RunEntry], baselines: Iterable[str], la
 
 
 def _listed(entries: Sequence[RunEntry]) -> list[str]:
-    return shown([entry.id for entry in entries], _RECENT, "...")
+    return shown([entry.id for entry in entries], _SHOWN, "...")
 
 
 def _no_runs_yet(lab: Path) -> UsageError:
@@ -212,9 +211,8 @@ def _load(path: Path, model: type[_Model]) -> _Model:
         return model.model_validate_json(content)
     except ValidationError as error:
         problems = error.errors(include_url=False)
-        detail = [f"{'.'.join(map(str, one['loc'])) or 'the file'}: {_fault(one)}" for one in problems[:_SHOWN]]
-        detail += [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
-        what = "damaged, or written by another version of this program"
+        faults = [f"{'.'.join(map(str, one['loc'])) or 'the file'}: {_fault(one)}" for one in problems]
+        what, detail = "damaged, or written by another version of this program", shown(faults, _SHOWN, "and {} more")
         raise LabError(what, where=str(path), detail=detail, hint=_COPY_AGAIN) from error
 
 

@@ -68,8 +68,6 @@ def ratio(value: float, base: float) -> float | None:
     return value / base if base > 0 else None
 
 
-# The growth of a figure with a number: the exponent of its power law.
-
 _FEWEST = 5
 _NORMAL_95 = 1.959964
 """The standard normal distribution's 97.5 % point."""
@@ -99,23 +97,18 @@ def growth(points: Sequence[tuple[float, float]]) -> Growth | None:
     count = len(logs)
     if count < _FEWEST:
         return Growth(statistics.median(slopes), None)
-    variance = (_pairs_weight(count) - sum(_tied(values) for values in zip(*logs, strict=True))) / 18
+    # Kendall's statistic, whose variance equal values make less.
+    tied = sum(_pairs_weight(equal) for values in zip(*logs, strict=True) for equal in Counter(values).values())
+    variance = (_pairs_weight(count) - tied) / 18
     reach = _NORMAL_95 * math.sqrt(variance)
     low = max(0, round((len(slopes) - reach) / 2) - 1)
     high = min(len(slopes) - 1, round((len(slopes) + reach) / 2))
     return Growth(statistics.median(slopes), (slopes[low], slopes[high]))
 
 
-def _tied(values: Sequence[float]) -> int:
-    """What equal values take off the variance of Kendall's statistic, times 18."""
-    return sum(_pairs_weight(count) for count in Counter(values).values())
-
-
 def _pairs_weight(count: int) -> int:
     return count * (count - 1) * (2 * count + 5)
 
-
-# The smallest difference between two whole-system runs that is significant.
 
 Interval = tuple[float, float]
 

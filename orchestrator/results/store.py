@@ -123,8 +123,6 @@ def read_only_name(path: Path) -> str | None:
     return f"{path.absolute().as_uri()}?{'mode=ro' if has_log else 'immutable=1'}"
 
 
-# How a lab's SQLite file is made, recognised and opened.
-
 SCHEMA_VERSION = 2
 _APPLICATION_ID = 0x4B50524F  # lab.sql writes it
 _PATIENCE_SECONDS = 30
@@ -236,8 +234,6 @@ def _create(connection: sqlite3.Connection, path: Path) -> None:
         ) from error
 
 
-# Baselines: names for runs that others are compared with.
-
 LATEST = "latest"
 DEFAULT = "default"
 """The baseline that a run is compared with where no other is named."""
@@ -280,8 +276,6 @@ def unknown_baseline(name: str, known: Mapping[str, Baseline]) -> UsageError:
         )
     return UsageError(unknown("baseline", name, known))
 
-
-# The store of a lab's runs; each outcome is written completely or not at all.
 
 FILE_NAME = "lab.sqlite"
 _OWNERS = "lab.owners"
@@ -418,7 +412,6 @@ class Store:
         self._set_status(run, "running", None)
 
     def finish_run(self, run: str, status: RunStatus) -> None:
-        """Store how a run ended, and that it ended now."""
         self._set_status(run, status, datetime.now(UTC).isoformat())
 
     def forget_run(self, run: str) -> None:
@@ -460,7 +453,6 @@ class Store:
             ) from error
 
     def entry(self, run: str) -> RunEntry:
-        """Return the run with exactly this id."""
         rows = self.select("SELECT * FROM run_entries WHERE id = ?", run)
         if not rows:
             raise UsageError(f"unknown run '{run}'", where=str(self.path), hint=f"See: {PROGRAM} list runs")

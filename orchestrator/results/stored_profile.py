@@ -28,8 +28,6 @@ from orchestrator.program import PROGRAM
 from orchestrator.results.contract import CellId, CellRecord, Count, Instructions, Phrase, Record
 from orchestrator.results.faults import storage_faults
 
-# What a cell's calls miss in models of caches.
-
 
 class Misses(NamedTuple):
     """How often something was not in a cache: fetches, loads and stores in level 1, all of them in level 2, TLBs."""
@@ -85,8 +83,6 @@ class CacheProfile(Record):
             raise ValueError(f"{self.name} missed {self.misses} of {self.accesses} accesses")
         return self
 
-
-# Each instruction that a cell's calls executed, by symbol.
 
 FOLDER = "profiles"
 LARGEST_FILE = 16 << 20
@@ -297,13 +293,11 @@ def load_profile(directory: Path, record: CellRecord) -> CellProfile:
         raise LabError("damaged, or written by another version of this program", where=str(file)) from error
 
 
-# Which names of two kernels mean one function: a compiler adds ``.isra.0`` to a name in one build and not in another.
-
 _SUFFIXES = re.compile(r"(\.(isra|constprop|part|cold|lto_priv|localalias|llvm)(\.[0-9]+)*)+(?= \[|\+|$)")
 
 
 def stem(title: str) -> str:
-    """A function's name without what a compiler has added; its module, or its offset, stays."""
+    """A function's name without what a compiler adds in one build, ``.isra.0``; its module, or its offset, stays."""
     return _SUFFIXES.sub("", title)
 
 
@@ -386,9 +380,6 @@ def check_stacks(profile: CellProfile) -> None:
     if not profile.stacks:
         hint = f"measure with them: {PROGRAM} run CONFIG --profile stacks"
         raise UsageError(f"the profile of cell {profile.cell} has no stacks", hint=hint)
-
-
-# What differs between two cells' profiles: by symbol, and by instruction in one. Code that only moved is equal.
 
 
 class _Sides:
@@ -501,7 +492,7 @@ def symbol_pairs(before: CellProfile, after: CellProfile) -> Sequence[SymbolPair
 
 
 def difference(before: CellProfile, after: CellProfile) -> ProfileDifference:
-    """Compare two profiles by the names of their symbols."""
+    """Compare two profiles by the names of their symbols: code that only moved is equal."""
     found = [symbol_difference(pair, before.calls, after.calls) for pair in symbol_pairs(before, after)]
     differing = [one for one in found if one.before != one.after]
     differing.sort(key=lambda one: (-abs(one.change), one.title))

@@ -26,8 +26,6 @@ from orchestrator.files import write_whole
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.run_files import KeptFile
 
-# The frame of all pages: head, style, script, navigation and footer, around a template's content.
-
 _FOLDERS = ("html", "site")
 _MARK = re.compile(r"(?<= )\[(\d{1,4})\]")
 """As ``report.footnotes`` sets it behind a figure."""
@@ -99,9 +97,6 @@ def _digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-# Texts and pictures that a page carries: each stored once, in the page itself or in a folder beside it.
-
-
 @dataclass(frozen=True)
 class Attachment:
     """A text of a run; ``id`` is the element's, ``title`` says what it is."""
@@ -117,7 +112,6 @@ class Attachment:
 
     @property
     def name(self) -> str:
-        """The name of its file beside the page."""
         return f"{re.sub('[^A-Za-z0-9._+-]', '_', self.file.path)}.txt"
 
 
@@ -129,7 +123,6 @@ class Beside:
     files: dict[str, bytes] = field(default_factory=dict)
 
     def put(self, name: str, content: bytes) -> str:
-        """Take a file, and return its address."""
         unused, number = name, 1
         while self.files.get(unused, content) != content:
             number += 1
@@ -147,8 +140,6 @@ class Page:
     folder: str = ""
     files: Mapping[str, bytes] = field(default_factory=dict)
 
-
-# Pages as files.
 
 PAGE = "report.html"
 """The page in a run's own directory."""

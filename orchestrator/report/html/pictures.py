@@ -24,8 +24,6 @@ from orchestrator.results.history import History, Point
 from orchestrator.results.history_steps import Steps
 from orchestrator.results.statistics import median
 
-# A drawn picture as a part of a page: its colours follow the page's theme, and its ids are the page's own.
-
 _CLASSES = {INK: "ink", QUIET_INK: "quiet", LINE: "line", PAPER: "paper"}
 _LOCAL = re.compile(r"url\(#([^)]+)\)")
 _REFERENCE = re.compile(r'(?:url\(|href=")#([^)"]+)')
@@ -106,8 +104,6 @@ def _local(name: object) -> str:
     """A name without its namespace."""
     return str(name).rpartition("}")[2]
 
-
-# A chart as a part of a page.
 
 NOT_DRAWN = "Charts are drawn with matplotlib, which is not installed: pip install 'probe-lab[plots]'"
 
@@ -256,7 +252,6 @@ def _when(point: Point) -> datetime:
 
 
 def _range(figures: Sequence[float | None]) -> tuple[float, float]:
-    """The lowest and the highest figure, with a margin."""
     known = [figure for figure in figures if figure is not None]
     low, high = (min(max(end, -_MOST), _MOST) for end in (min(known, default=0.0), max(known, default=1.0)))
     spread = high - low

@@ -6,8 +6,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from orchestrator.report.html.frame import Attachment, Beside, Link, Page, rende
 from orchestrator.report.html.pictures import NOT_DRAWN, can_draw, chart_picture, inline_picture
 from orchestrator.report.kind import ReportRegistry, groups, published_overhead
 from orchestrator.report.profile_sheets import profile_sheet
-from orchestrator.report.sheet import NOTHING, Sheet, figure
+from orchestrator.report.sheet import NOTHING, Sheet, figure, listed
 from orchestrator.report.text import summary
 from orchestrator.results.budgets import only
 from orchestrator.results.contract import CellRecord, RunRecord, TextEvidence
@@ -32,8 +33,6 @@ from orchestrator.results.origin import Boot, Origin
 from orchestrator.results.run_files import KeptFile, kept_file, module_folders, module_source, provenance
 from orchestrator.results.runs import EXPERIMENT_FILE, Run
 from orchestrator.results.stored_profile import load_profile
-
-# What a page says of one cell: figures, samples, evidence, profile, and the command that repeats it.
 
 _MOST_SAMPLES = 100
 _MOST_ITEMS = 20
@@ -53,7 +52,6 @@ class CellPart:
 
     @property
     def interval(self) -> str:
-        """Both ends of the overhead's interval; one where they are equal."""
         if self.record.interval is None:
             return NOTHING
         low, high = (figure(end, self.record.unit) for end in self.record.interval)
@@ -120,9 +118,6 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-# What was run, in two sentences.
-
-_NAMED = 6
 _STARTED = re.compile(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)\d\d-")
 _CLOCKS = {"instructions": "counted in instructions", "wall": "timed in nanoseconds of the guest's clock"}
 
@@ -151,13 +146,7 @@ def run_sentences(run: RunRecord, made_with: Origin, unfinished: int) -> Iterato
     yield f"Run {run.run}{tools}{when}: {states['ok']} with a number and its proof{rest}{open_cells}."
 
 
-def _named(names: Iterable[str]) -> str:
-    found = list(dict.fromkeys(names))
-    *first, last = found if len(found) == _NAMED + 1 else shown(found, _NAMED, "{} more")
-    return f"{', '.join(first)} and {last}" if first else last
-
-
-# Tables that are of no run's layout, as a page: modelled times, comparisons.
+_named = partial(listed, most=6, rest="{} more")
 
 
 def sheets_page(
@@ -168,9 +157,6 @@ def sheets_page(
     return render(
         "sheets.html.j2", title, links, findings=summary, sheets=sheets, claims=[all_claims(one) for one in assessments]
     )
-
-
-# What a run's page has around it where it is one of many: links to the others, and charts that were drawn before.
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
-from importlib.util import find_spec
 from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path, PurePosixPath
@@ -33,7 +32,7 @@ from orchestrator.program import PROGRAM
 from orchestrator.report.chart import Chart, sparkline
 from orchestrator.report.history_sheets import ExplainedStep, histories_csv, interval_figure, left_out
 from orchestrator.report.html.frame import Link, Page, beside, render
-from orchestrator.report.html.pictures import chart_picture, history_picture
+from orchestrator.report.html.pictures import can_draw, chart_picture, history_picture
 from orchestrator.report.html.run_page import Surroundings, run_page
 from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.sheet import NOTHING, figure, signed_figure
@@ -42,8 +41,6 @@ from orchestrator.results.history import Metric, Point, history, metrics
 from orchestrator.results.history_steps import Origins, Steps, causes, steps_of
 from orchestrator.results.runs import Run
 from orchestrator.results.store import Baseline, RunEntry, Store
-
-# A metric's line in a list: its course, its newest figure, and its last step.
 
 _POINTS = 24
 _CAUSES = 3
@@ -70,27 +67,8 @@ class MetricSummary:
         return [] if self.last is None else self.last.sentences(_CAUSES)
 
 
-def summary_of(steps: Steps, explained: Sequence[ExplainedStep], *, fitted: bool) -> MetricSummary:
-    """The line of a metric; of its steps ``explained`` has the newest ones, newest first."""
-    history = steps.history
-    values = [history.of(point) for point in history.points]
-    status, value = history.points[-1].status, values[-1]
-    return MetricSummary(
-        metric=history.metric,
-        course=sparkline(values, _POINTS),
-        newest=status if value is None else f"{figure(value, history.unit)} {history.unit}",
-        unit=history.unit,
-        steps=len(steps.found),
-        last=explained[0] if explained else None,
-        fitted=fitted,
-    )
-
-
-# Moments as a site's pages have them: UTC, since they are read anywhere.
-
-
 def minute(started: str) -> str:
-    """``2026-03-01 12:00`` for a moment as the store has it (ISO 8601)."""
+    """``2026-03-01 12:00`` in UTC, since a site is read anywhere, for a moment as the store has it (ISO 8601)."""
     return f"{datetime.fromisoformat(started).astimezone(UTC):%Y-%m-%d %H:%M}"
 
 
@@ -185,15 +163,12 @@ class Addresses:
         return self._to(metric_file(metric)) if metric in self.metrics else None
 
     def above(self, experiment: str) -> list[Link]:
-        """Links to the lists that have an experiment's runs and metrics."""
         links = [Link(self.index, "Overview"), Link(self.all_runs, "All runs")]
         return [*links, Link(self.experiment(experiment), f"Experiment {experiment}")]
 
     def _to(self, target: str) -> str:
         return "../" * self.page.count("/") + target
 
-
-# The pages that lead to the others: the first one, all runs, and one for each experiment.
 
 RECENT = 100
 """Runs that are looked at for what changed lately."""
@@ -254,7 +229,6 @@ class Overview:
 
     @cached_property
     def names(self) -> Mapping[str, Sequence[str]]:
-        """The names of the runs that are baselines."""
         found: dict[str, list[str]] = {}
         for name, baseline in self.baselines.items():
             found.setdefault(baseline.run, []).append(name)
@@ -289,12 +263,6 @@ def index_page(overview: Overview, addresses: Addresses) -> Page:
     )
 
 
-def runs_page(overview: Overview, addresses: Addresses) -> Page:
-    """The list of all runs."""
-    links = [Link(addresses.index, "Overview")]
-    return _rendered("runs.html.j2", "All runs", links, addresses, overview=overview, runs=overview.runs)
-
-
 def experiment_page(overview: Overview, name: str, addresses: Addresses) -> Page:
     """The page of an experiment: its metrics, and its latest runs."""
     runs = overview.experiments[name]
@@ -319,8 +287,6 @@ def _rendered(template: str, title: str, links: Sequence[Link], addresses: Addre
     forms = {"minute": minute, "day": day, "figure": figure, "signed": signed_figure, "counted": counted}
     return Page(render(template, title, links, addresses=addresses, **forms, **content))
 
-
-# A metric as a page: the chart of its history, each step with its causes, and its runs.
 
 MOST_STEPS = 50
 """Steps of a page, the newest; the chart has all."""
@@ -368,9 +334,6 @@ def _remark(point: Point) -> str:
     return "undecided" if point.verdict is not None else (point.reason or "").partition("\n")[0][:_LONGEST_REMARK]
 
 
-# The folder of a site. A file is noted as the site's own before it is written: a build that was killed goes on.
-
-
 class KeptPage(BaseModel):
     """A page's own ``files`` beside it; ``made_from`` is a digest of what a run's page shows, if that is finished."""
 
@@ -404,7 +367,7 @@ class SiteFolder:
         self._pages, self._state = state.pages, state
 
     def claim(self, pages: Mapping[str, Iterable[str]]) -> None:
-        """Note pages that are going to be written, each with files beside it."""
+        """Note pages before they are written, each with files beside it: a build that was killed goes on."""
         known = {name for path, page in self._pages.items() for name in (path, *page.files)}
         for path, files in pages.items():
             for file in (self.directory / name for name in (path, *files) if name not in known):
@@ -514,15 +477,13 @@ def _state(file: Path, lab: str) -> SiteState:
     return state
 
 
-# What makes runs' pages: another version of it makes all of them anew.
-
 _FOLDERS = ("benchmarks", "catalog", "report", "results")
 
 
 def program_digest() -> str:
     """A digest of this program's version, of what lays out its results, and of whether charts can be drawn."""
     package = Path(__file__).resolve().parents[2]
-    digest = hashlib.sha256(f"{__version__} {find_spec('matplotlib') is not None}".encode())
+    digest = hashlib.sha256(f"{__version__} {can_draw()}".encode())
     for file in sorted(file for folder in _FOLDERS for file in (package / folder).rglob("*")):
         if file.suffix in (".py", ".j2", ".css", ".js", ".yaml"):
             digest.update(f"\0{file.relative_to(package)}\0".encode() + file.read_bytes())
@@ -594,7 +555,7 @@ class _Build:
             **{
                 experiment_file(name): (name, partial(experiment_page, overview, name)) for name in overview.experiments
             },
-            RUNS: ("All runs", partial(runs_page, overview)),
+            RUNS: ("All runs", self._list_of_runs),
             INDEX: ("Overview", partial(index_page, overview)),
         }
         made_from = {run_file(run.id): self._made_from(run) for run in self._shown}
@@ -623,6 +584,10 @@ class _Build:
         cells = sorted(self._overview.cells(run.id).items())
         facts = (self._program, run.status, run.finished, str(run.directory), run.digest, cells, before)
         return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+    def _list_of_runs(self, at: Addresses) -> Page:
+        links, overview = [Link(at.index, "Overview")], self._overview
+        return _rendered("runs.html.j2", "All runs", links, at, overview=overview, runs=overview.runs)
 
     def _run_page(self, run: RunEntry, at: Addresses) -> Page:
         before = at.run(self._earlier.get(run.id, ""))
@@ -655,5 +620,16 @@ class _Build:
             steps, lacking = Steps(found, [], ""), f"{error.what}: {error.hint}"
         newest = steps.found[: -MOST_STEPS - 1 : -1]
         explained = [ExplainedStep(step, causes(self._origins, step, metric)) for step in newest]
-        self._overview.metrics.append(summary_of(steps, explained, fitted=not lacking))
+        values = [found.of(point) for point in found.points]
+        shown = found.points[-1].status if values[-1] is None else f"{figure(values[-1], found.unit)} {found.unit}"
+        line = MetricSummary(
+            metric=metric,
+            course=sparkline(values, _POINTS),
+            newest=shown,
+            unit=found.unit,
+            steps=len(steps.found),
+            last=explained[0] if explained else None,
+            fitted=not lacking,
+        )
+        self._overview.metrics.append(line)
         return metric_page(steps, explained, lacking, at)

@@ -12,7 +12,7 @@ import pytest
 from orchestrator.catalog.cost_table import Fitted
 from orchestrator.catalog.cpus import cpus
 from orchestrator.errors import ConfigError, HostError, UsageError
-from orchestrator.model.cost_file import CostFile, cost_file, cost_files, load_cost_file, replace_table, write_table
+from orchestrator.model.cost_file import CostFile, cost_file, cost_files, load_cost_file, write_table
 from orchestrator.model.modelled_run import Target, fitted
 
 OWN = """\
@@ -72,7 +72,7 @@ def test_a_cpu_that_cannot_be_calibrated_says_why() -> None:
 
 def write(file: CostFile, found: Fitted) -> None:
     """As ``model fit --force`` does."""
-    replace_table(file.path, file.text_with(found))
+    write_table(file.path, file.text_with(found), replace=True)
 
 
 def test_writing_replaces_what_was_fitted_and_nothing_else(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_table_that_cannot_be_written_is_an_error_with_a_way_out(tmp_path: Pat
     """And nothing is left of it: here the last step fails, since a folder has the name."""
     (tmp_path / "own.yaml").mkdir()
     with pytest.raises(HostError, match=r"own\.yaml: the cost table cannot be written(.|\n)*--out"):
-        replace_table(tmp_path / "own.yaml", OWN)
+        write_table(tmp_path / "own.yaml", OWN, replace=True)
     assert [path.name for path in tmp_path.iterdir()] == ["own.yaml"]
 
 

@@ -26,7 +26,8 @@ from orchestrator.report.modelled_sheets import (
     modelled_summary,
 )
 from orchestrator.report.text import print_sheets, render_sheets
-from orchestrator.results.modelled import ModelledCell, ModelledRun, json_text, modelled_schema
+from orchestrator.results.contract import json_schema
+from orchestrator.results.modelled import ModelledCell, ModelledRun, json_text
 
 TABLES = list(COUNTED)
 
@@ -164,7 +165,7 @@ def test_json_has_every_cell_with_its_evidence() -> None:
     assert modelled.cells[3].overhead is None
     assert modelled.cells[3].reason
     assert ModelledRun.model_validate(json.loads(json_text(modelled))) == modelled
-    jsonschema.validate(json.loads(json_text(modelled)), modelled_schema())
+    jsonschema.validate(json.loads(json_text(modelled)), json_schema(ModelledRun))
 
 
 def test_json_of_an_experiment_without_tables_is_complete() -> None:
