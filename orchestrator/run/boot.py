@@ -358,7 +358,7 @@ PROFILES_FOLDER = stored_profile.FOLDER
 
 @dataclass(frozen=True)
 class BootTask:
-    """A boot to do: those of its cells that have no outcome yet, with artifacts of these ``keys``.
+    """A boot to do: those of its cells that have no outcome yet.
 
     Logs and whatever else the boot leaves go into ``directory``, which is its own. With ``keep_events`` what recording
     handlers wrote is kept there as CSV. With ``fresh`` its guests are booted, and none is restored. ``guests`` is how
@@ -368,7 +368,6 @@ class BootTask:
     kind: BenchmarkKind
     boot: Boot
     cells: tuple[Cell[Any], ...]
-    keys: Mapping[str, str]
     directory: Path
     keep_events: bool = False
     fresh: bool = False
@@ -514,19 +513,6 @@ def status_of(error: LabError) -> Status:
     if isinstance(error, HostError | UsageError):
         raise error
     return "unsupported" if isinstance(error, UnsupportedError) else "failed"
-
-
-def run_task(task: BootTask, context: BuildContext, emit: Callable[[Event], None]) -> None:
-    """Do a task that came from another process: with the artifacts of this machine's cache, made here if need be.
-
-    Raises HostError where they are not those that the task names.
-    """
-    artifacts = prepare(replace(context, say=lambda text: emit(Progress(text))), task.kind, task.boot)
-    keys = artifacts.keys
-    differing = sorted(name for name in {*task.keys, *keys} if task.keys.get(name) != keys.get(name))
-    if differing:
-        raise HostError("the artifacts here are not those of the task", detail=differing)
-    run_boot(Session(task, artifacts, context, emit))
 
 
 @dataclass(frozen=True)

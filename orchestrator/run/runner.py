@@ -328,7 +328,6 @@ class Runner:
                             kind=self.kinds.named(boot.kind),
                             boot=boot,
                             cells=cells,
-                            keys=artifacts[boot].keys,
                             directory=entry.directory / f"boot{number}",
                             keep_events=self.keep_events,
                             fresh=self.fresh,

@@ -200,13 +200,12 @@ def test_a_deadline_is_asked_by_one_thread() -> None:
             return super().left()
 
     threads: list[threading.Thread] = []
-    with sshd(lambda session: None) as channel:
-        with channel._session(Deadline(LIMIT)) as session:
-            before = set(threading.enumerate())
-            with channel._bounded(Asked(LIMIT), session):
-                begun = set(threading.enumerate()) - before
-            for thread in begun:
-                thread.join()
+    with sshd(lambda session: None) as channel, channel._session(Deadline(LIMIT)) as session:
+        before = set(threading.enumerate())
+        with channel._bounded(Asked(LIMIT), session):
+            begun = set(threading.enumerate()) - before
+        for thread in begun:
+            thread.join()
     assert len(set(threads)) == 1
 
 

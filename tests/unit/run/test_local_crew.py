@@ -45,7 +45,7 @@ def crew_of(folder: Path, jobs: int, *boots: Measure, watch: Callable[[Guest], N
     crew = LocalCrew(context, jobs) if watch is None else LocalCrew(context, jobs, watch)
     artifacts = without_machine({cell.id: Ready(None) for cell in BOOT.cells})
     for number, how in enumerate(boots, start=1):
-        crew.submit(Job(BootTask(Scripted(how), BOOT, BOOT.cells, {}, folder / f"boot{number}"), artifacts))
+        crew.submit(Job(BootTask(Scripted(how), BOOT, BOOT.cells, folder / f"boot{number}"), artifacts))
     return crew
 
 
@@ -289,7 +289,7 @@ def test_no_moment_is_a_bad_one_for_an_interruption(tmp_path: Path, delay: float
 
 
 def test_times_of_a_worker_are_not_gone_on_with_here(tmp_path: Path) -> None:
-    task = BootTask(Scripted(working(nothing)), BOOT, BOOT.cells, {}, tmp_path / "boot1")
+    task = BootTask(Scripted(working(nothing)), BOOT, BOOT.cells, tmp_path / "boot1")
     artifacts = without_machine({cell.id: Ready(None) for cell in BOOT.cells})
     crew = crew_of(tmp_path, 1)
     with pytest.raises(UsageError, match="were measured on worker left"):
