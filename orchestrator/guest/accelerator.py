@@ -99,7 +99,6 @@ def choose_accelerator(requested: str, speed: KvmSpeed | None = None) -> Literal
 
 
 def _refusal(device: Path) -> str | None:
-    """Why ``device`` cannot be opened, or None if it can."""
     try:
         status = device.stat()
     except FileNotFoundError:

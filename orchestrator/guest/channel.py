@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from orchestrator.deadline import Deadline
 from orchestrator.errors import CommandTimeout, GuestError, GuestHang, HostError
-from orchestrator.guest.console import plain_lines
+from orchestrator.guest.console import QUOTED_LINES, plain_lines
 from orchestrator.paths import data_dir
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ COMMAND_LINE_MAX = 64 * 1024
 """Bytes of a command's directory and words, each with its end."""
 
 _PATH_MAX = 4000
-_QUOTED_LINES = 10
 _QUOTED_BYTES = 4096
 
 
@@ -92,19 +91,15 @@ class Channel(Protocol):
         is not waited for. Raises CommandTimeout when it was killed, with its process group, after ``time_limit``
         seconds; GuestHang when even that got no answer.
         """
-        ...
 
     def put(self, content: bytes | Path, target: str, *, mode: int, time_limit: float) -> None:
         """Write a file in the guest, over what is there. Raises OSError for a file of the host that cannot be read."""
-        ...
 
     def get(self, source: str, *, time_limit: float, largest: int = OUTPUT_MAX) -> bytes:
         """Read a file of the guest whole. Raises GuestError when it has more than ``largest`` bytes."""
-        ...
 
     def close(self) -> None:
         """Hang up."""
-        ...
 
 
 class TooMuchOutput(GuestError):
@@ -129,13 +124,11 @@ class Output:
             raise TooMuchOutput(f"a command printed more than {OUTPUT_MAX >> 20} MiB")
 
     def result(self, argv: Sequence[str], status: int) -> CommandResult:
-        """The whole of a command that has ended."""
         stdout, stderr = (bytes(self._kept[stream]) for stream in Stream)
         return CommandResult(tuple(argv), status, stdout, stderr)
 
     def last_lines(self) -> list[str]:
-        """The last printed lines, for an error to quote."""
-        return plain_lines(b"\n".join(bytes(kept[-_QUOTED_BYTES:]) for kept in self._kept.values()))[-_QUOTED_LINES:]
+        return plain_lines(b"\n".join(bytes(kept[-_QUOTED_BYTES:]) for kept in self._kept.values()))[-QUOTED_LINES:]
 
 
 @contextmanager
@@ -228,10 +221,14 @@ def whole_number(text: str) -> int | None:
 _JUNK_MAX = 4096
 
 
+def own_script(name: str) -> bytes:
+    """A script of ours for a shell in the guest."""
+    return (data_dir("images") / "guest" / name).read_bytes()
+
+
 def guest_script(name: str, *words: str) -> bytes:
     """A script of ours with its arguments in it, for a shell that reads it from somewhere."""
-    text = (data_dir("images") / "guest" / name).read_bytes()
-    return b"set -- " + shlex.join(words).encode("utf-8", "surrogateescape") + b"\n" + text
+    return b"set -- " + shlex.join(words).encode("utf-8", "surrogateescape") + b"\n" + own_script(name)
 
 
 class MarkedCommand:
@@ -262,7 +259,6 @@ class MarkedCommand:
         return self.output.result(self.argv, 128 + 9 if self.status is None else self.status)
 
     def feed(self, stream: Stream, data: bytes) -> None:
-        """Process what was received on a stream. Raises TooMuchOutput."""
         content = self._streams[stream].feed(data)
         if content:
             self.output.add(stream, content)
@@ -372,7 +368,6 @@ def _copy(guest: Guest, path: str, names: list[str], target: Path, deadline: Dea
 
 
 def _find(guest: Guest, path: str, tests: list[str], deadline: Deadline) -> list[str]:
-    """What find prints of the folder, as paths relative to it."""
     # The dot has find follow a link that the folder itself is, and no other one.
     start = f"{path}/."
     argv = ["find", start, "-xdev", *tests, "-print0"]

@@ -61,9 +61,6 @@ class Frame(IntEnum):
     ERROR = 37
 
 
-_STREAMS = {Frame.STDOUT: Stream.STDOUT, Frame.STDERR: Stream.STDERR}
-
-
 class FramedChannel:
     """One connection to one agent; one command at a time."""
 
@@ -81,7 +78,6 @@ class FramedChannel:
             raise GuestConnectionLost("what answers in the guest is not our agent, or one of another version")
 
     def ping(self, time_limit: float) -> None:
-        """One exchange with the agent."""
         self.wait_for_answer(self.send_ping(), time_limit)
 
     def send_ping(self) -> int:
@@ -89,7 +85,6 @@ class FramedChannel:
         return self._send(Frame.PING, b"")
 
     def wait_for_answer(self, ping: int, time_limit: float) -> None:
-        """Wait for the answer to a ``send_ping``."""
         self._done(ping, Deadline(time_limit))
 
     def run(
@@ -108,7 +103,6 @@ class FramedChannel:
         self._send_frame(Frame.KILL, self._request, b"", Deadline(KILL_LIMIT))
 
     def put(self, content: bytes | Path, target: str, *, mode: int, time_limit: float) -> None:
-        """Write a file in the guest. Raises GuestError with the guest's reason, OSError for the host's file."""
         deadline = Deadline(time_limit)
         request = self._next_request()
         head = _WORD.pack(mode) + guest_path(target) + b"\0"
@@ -120,7 +114,6 @@ class FramedChannel:
         self._done(request, deadline, f"cannot write {target}")
 
     def get(self, source: str, *, time_limit: float, largest: int = OUTPUT_MAX) -> bytes:
-        """Read a file of the guest whole. Raises GuestError with the guest's reason, or when it is too large."""
         deadline = Deadline(time_limit)
         request = self._send(Frame.GET, guest_path(source) + b"\0", deadline)
         return self._done(request, deadline, f"cannot read {source}", largest)
@@ -133,7 +126,7 @@ class FramedChannel:
         while True:
             kind, payload = self._reply(request, deadline)
             if kind in (Frame.STDOUT, Frame.STDERR):
-                output.add(_STREAMS[Frame(kind)], payload)
+                output.add(Stream.STDOUT if kind == Frame.STDOUT else Stream.STDERR, payload)
             elif kind == Frame.EXIT:
                 word = int.from_bytes(payload, "little")
                 return 128 + (word & 0x7F) if word & 0x7F else word >> 8 & 0xFF

@@ -113,7 +113,11 @@ def client_key(folder: Path) -> ECDSAKey:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with FileLock(folder / f"{_FILE}.lock", mode=0o600):
             if not file.exists():
-                _write_private(file, new_private_key())
+                unfinished = file.with_suffix(".new")
+                unfinished.unlink(missing_ok=True)
+                unfinished.touch(0o600, exist_ok=False)
+                unfinished.write_bytes(new_private_key())
+                unfinished.replace(file)
         if file.stat().st_mode & 0o077:
             raise LabError("others may read the lab's private key", where=str(file), hint=f"chmod 600 '{file}'")
         return read_private_key(file.read_bytes())
@@ -122,14 +126,6 @@ def client_key(folder: Path) -> ECDSAKey:
     except (SSHException, ValueError):
         hint = f"remove it; a new one is made: rm '{file}'"
         raise LabError("this is no private ECDSA key", where=str(file), hint=hint) from None
-
-
-def _write_private(file: Path, content: bytes) -> None:
-    unfinished = file.with_suffix(".new")
-    unfinished.unlink(missing_ok=True)
-    with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
-        opened.write(content)
-    unfinished.replace(file)
 
 
 _SEED_BYTES = 64
@@ -161,7 +157,6 @@ class GuestFiles:
     base: Path | None = None
 
     def remove(self) -> None:
-        """Remove the files, if they are still there."""
         for file in (self.initramfs, self.overlay):
             if file is not None:
                 file.unlink(missing_ok=True)

@@ -47,7 +47,6 @@ class Monitor:
             raise GuestError(f"QEMU's monitor does not answer ({error})") from None
 
     def command(self, name: str, **arguments: object) -> object:
-        """Run a QMP command and return what QEMU answers."""
         try:
             with self._lock:
                 return self._protocol.cmd(name, **arguments)
@@ -120,7 +119,6 @@ class Monitor:
         return content
 
     def close(self) -> None:
-        """Close the connection; the guest runs on."""
         # With a QEMU that has ended the protocol reports an error.
         with self._lock, contextlib.suppress(QMPError, EOFError, OSError):
             self._protocol.close()

@@ -75,7 +75,6 @@ class BoundedPacketizer(Packetizer):
         self._greeted = 0
 
     def read_all(self, n: int, *options: Any, **named: Any) -> bytes:
-        """Read some bytes. Raises SSHException for more than a packet has."""
         if n > _PACKET_MAX:
             raise paramiko.SSHException(f"it announces a packet of {n} bytes")
         content: bytes = super().read_all(n, *options, **named)
@@ -286,7 +285,6 @@ class SshChannel:
         return command.result()
 
     def put(self, content: bytes | Path, target: str, *, mode: int, time_limit: float) -> None:
-        """Write a file in the guest; see ``Channel.put``."""
         path, deadline = guest_path(target), Deadline(time_limit)
         probe = ["dd", "if=/dev/zero", f"of={target}", "bs=1", "count=1", "conv=notrunc", "oflag=append", "status=none"]
         with contextlib.closing(blocks(content, _BLOCK)) as rest:
@@ -308,7 +306,6 @@ class SshChannel:
                     file.close()
 
     def get(self, source: str, *, time_limit: float, largest: int = OUTPUT_MAX) -> bytes:
-        """Read a file of the guest whole; see ``Channel.get``."""
         path, deadline = guest_path(source), Deadline(time_limit)
         content = bytearray()
         probe = ["dd", f"if={source}", "of=/dev/null", "bs=1", "count=1", "status=none"]
@@ -331,7 +328,6 @@ class SshChannel:
         return bytes(content)
 
     def close(self) -> None:
-        """Close the connection; the guest runs on."""
         self._client.close()
 
     @contextlib.contextmanager

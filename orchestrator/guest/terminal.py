@@ -22,7 +22,7 @@ import pexpect
 
 from orchestrator.errors import GuestError, GuestExit, GuestOops, HostError
 from orchestrator.guest.diagnosis import taint_mask
-from orchestrator.guest.guest import Guest
+from orchestrator.guest.guest import Guest, Watch
 from orchestrator.paths import data_dir
 
 if TYPE_CHECKING:
@@ -70,10 +70,6 @@ class _Terminal(_Spawn):
         del force
         self.closed = True
         self.child_fd = -1
-
-
-Watch = Callable[[Guest], None]
-"""Gets a guest before it runs."""
 
 
 class _Session(threading.Thread):

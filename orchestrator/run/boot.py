@@ -13,11 +13,11 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import Field
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.cache import Artifact, BuildContext
 from orchestrator.artifacts.diagnostics import warning_note
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_files import loaded_files, missing_module_reason
@@ -52,11 +52,7 @@ from orchestrator.run.machines import machine_of
 from orchestrator.run.plan_check import wrong_points
 from orchestrator.steps import step
 
-if TYPE_CHECKING:
-    from orchestrator.artifacts.cache import Artifact
-
-
-Obtain = Callable[[str, Mapping[str, object], str, "Callable[[Path], None]"], "Artifact | None"]
+Obtain = Callable[[str, Mapping[str, object], str, Callable[[Path], None]], Artifact | None]
 """Where artifacts come from: ``Cache.obtain``, or what gives only those that are there."""
 
 
@@ -398,11 +394,9 @@ class Session:
         self.context = replace(self.context, say=self.report)
 
     def report(self, text: str) -> None:
-        """Emit progress."""
         self.emit(Progress(text))
 
     def begin(self, cell: Cell[Any]) -> None:
-        """The work of a cell begins."""
         self.begun.append(cell.id)
         self.emit(CellBegan(cell.id))
 
@@ -494,25 +488,21 @@ def _in_one_guest(session: Session, cells: Sequence[Cell[Any]]) -> set[str]:
                 if outcome.record.status == "failed" and measured.id not in session.harmless:
                     break
     except LabError as error:
-        status = status_of(error)
+        if isinstance(error, HostError | UsageError):
+            raise
+        refusal = failed(error)
         check_room(session.task.directory)
         concerned = [cell for cell in cells if cell.id in session.begun and cell.id not in ended]
         if not concerned:
             # What cannot be supported is a cell's work; a guest that does not boot has failed.
-            concerned, status = [cell for cell in cells if cell.id not in ended], "failed"
+            concerned = [cell for cell in cells if cell.id not in ended]
+            refusal = replace(refusal, status="failed")
             if isinstance(error, GuestExit) and error.status == -signal.SIGKILL:
                 concerned = concerned[:1]
         for cell in concerned:
             ended.add(cell.id)
-            session.end(Outcome(without_number(cell, status, str(error), session.artifacts.kernel.release)))
+            session.end(Outcome(without_number(cell, refusal.status, refusal.reason, session.artifacts.kernel.release)))
     return ended
-
-
-def status_of(error: LabError) -> Status:
-    """How a cell ends that met this error. Raises the error where it ends the run."""
-    if isinstance(error, HostError | UsageError):
-        raise error
-    return "unsupported" if isinstance(error, UnsupportedError) else "failed"
 
 
 @dataclass(frozen=True)

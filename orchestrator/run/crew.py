@@ -136,7 +136,6 @@ class LocalCrew:
         self._stopped = False
 
     def submit(self, job: Job) -> None:
-        """See Crew."""
         if job.timed_on:
             raise UsageError(
                 f"times of this run were measured on worker {job.timed_on}, and this machine's do not go with them",
@@ -145,7 +144,6 @@ class LocalCrew:
         self._submitted.append(job)
 
     def events(self) -> Generator[tuple[Job, CrewEvent], None, None]:
-        """See Crew."""
         with signals_in_turn(self._queue.put), ThreadPoolExecutor(self.jobs, thread_name_prefix="boot") as pool:
             futures: list[Future[None]] = []
             try:
@@ -158,8 +156,6 @@ class LocalCrew:
                 self._stop(futures)
 
     def cancel(self) -> None:
-        """See Crew."""
-
         def end() -> None:
             raise Cancelled
 
