@@ -38,6 +38,9 @@ KILL_LIMIT = 10.0
 OUTPUT_MAX = 256 << 20
 """Bytes that one command may print on a stream; more is an error rather than the end of the host's memory."""
 
+DIRECTORY = "/"
+"""Where every command runs."""
+
 COMMAND_LINE_MAX = 64 * 1024
 """Bytes of a command's directory and words, each with its end."""
 
@@ -82,9 +85,7 @@ class Channel(Protocol):
     GuestError, with the guest's reason, when the guest refuses it.
     """
 
-    def run(
-        self, argv: Sequence[str], *, time_limit: float, directory: str = "/", listener: Listener | None = None
-    ) -> CommandResult:
+    def run(self, argv: Sequence[str], *, time_limit: float, listener: Listener | None = None) -> CommandResult:
         """Run a program, its standard input empty; collect what it prints or give it to a listener.
 
         Status 127 means that there is no such program, 126 that it may not be executed. A process that it leaves behind
@@ -150,12 +151,11 @@ def killed_when_late(command: str, time_limit: float, output: Output, kill: Call
         raise CommandTimeout(f"{late} and was killed", detail=output.last_lines()) from None
 
 
-def check_command(argv: Sequence[str], directory: str) -> None:
+def check_command(argv: Sequence[str]) -> None:
     """Refuse a command that no guest could be given. Raises GuestError."""
-    words = [directory, *argv]
-    if not argv or any("\0" in word for word in words):
+    if not argv or any("\0" in word for word in argv):
         raise GuestError("a command needs a program and cannot hold NUL characters")
-    if sum(len(os.fsencode(word)) + 1 for word in words) > COMMAND_LINE_MAX:
+    if sum(len(os.fsencode(word)) + 1 for word in (DIRECTORY, *argv)) > COMMAND_LINE_MAX:
         raise GuestError(f"the command line is longer than {COMMAND_LINE_MAX} bytes", hint="put the data into a file")
 
 
@@ -234,9 +234,9 @@ def guest_script(name: str, *words: str) -> bytes:
 class MarkedCommand:
     """One command and its output so far."""
 
-    def __init__(self, argv: Sequence[str], directory: str, output: Output) -> None:
+    def __init__(self, argv: Sequence[str], output: Output) -> None:
         token = secrets.token_hex(16)
-        self.script = guest_script("run-command.sh", token, directory, *argv)
+        self.script = guest_script("run-command.sh", token, DIRECTORY, *argv)
         self.argv = tuple(argv)
         self.output = output
         self._streams = {stream: _MarkedStream(token.encode()) for stream in Stream}
@@ -286,9 +286,6 @@ class _MarkedStream:
         if self.last is not None:
             self._pending = b""
             return b""
-        return self._content()
-
-    def _content(self) -> bytes:
         mark = self._mark.search(self._pending)
         if mark is not None:
             self.last = int(mark[1])

@@ -20,6 +20,7 @@ from pathlib import Path
 from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestConnectionLost, GuestError, GuestHang
 from orchestrator.guest.channel import (
+    DIRECTORY,
     KILL_LIMIT,
     OUTPUT_MAX,
     CommandResult,
@@ -41,7 +42,6 @@ PAYLOAD_MAX = 64 * 1024
 
 _HEADER = struct.Struct("<III")
 _WORD = struct.Struct("<I")
-_ERRNO = struct.Struct("<i")
 
 
 class Frame(IntEnum):
@@ -87,12 +87,10 @@ class FramedChannel:
     def wait_for_answer(self, ping: int, time_limit: float) -> None:
         self._done(ping, Deadline(time_limit))
 
-    def run(
-        self, argv: Sequence[str], *, time_limit: float, directory: str = "/", listener: Listener | None = None
-    ) -> CommandResult:
+    def run(self, argv: Sequence[str], *, time_limit: float, listener: Listener | None = None) -> CommandResult:
         """Run a program, looked for in /bin, /sbin and /usr; see ``Channel.run``."""
-        check_command(argv, directory)
-        request = self._send(Frame.EXEC, b"".join(os.fsencode(word) + b"\0" for word in (directory, *argv)))
+        check_command(argv)
+        request = self._send(Frame.EXEC, b"".join(os.fsencode(word) + b"\0" for word in (DIRECTORY, *argv)))
         output = Output(listener)
         with killed_when_late(command_name(argv), time_limit, output, lambda: self._kill(request)):
             status = self._collect(request, output, Deadline(time_limit))
@@ -185,18 +183,15 @@ class FramedChannel:
         # Whatever ends this early leaves the agent waiting for the rest: nothing can follow it then.
         self._torn = True
         for frame in frames:
-            self._transmit(frame, deadline)
+            data = memoryview(frame)
+            while data:
+                try:
+                    data = data[self._socket.send(data) :]
+                except BlockingIOError:
+                    self._wait(deadline, select.POLLOUT)
+                except OSError as error:
+                    raise GuestConnectionLost(f"the command channel broke: {error.strerror}") from None
         self._torn = False
-
-    def _transmit(self, frame: bytes, deadline: Deadline) -> None:
-        data = memoryview(frame)
-        while data:
-            try:
-                data = data[self._socket.send(data) :]
-            except BlockingIOError:
-                self._wait(deadline, select.POLLOUT)
-            except OSError as error:
-                raise GuestConnectionLost(f"the command channel broke: {error.strerror}") from None
 
     def _frame(self, deadline: Deadline) -> tuple[int, int, bytes]:
         self._receive(_HEADER.size, deadline)
@@ -232,7 +227,6 @@ class FramedChannel:
 
 
 def _error_text(kind: int, payload: bytes) -> str:
-    if kind != Frame.ERROR or len(payload) != _ERRNO.size:
+    if kind != Frame.ERROR or len(payload) != _WORD.size:
         return f"unexpected reply {kind}"
-    (number,) = _ERRNO.unpack(payload)
-    return os.strerror(number).lower()
+    return os.strerror(int.from_bytes(payload, "little", signed=True)).lower()

@@ -202,10 +202,9 @@ class Guest:
     ) -> None:
         """Start QEMU and wait for the agent. On failure nothing is left running; the error quotes the console.
 
-        Raises GuestError, and UnsupportedError where the kernel refuses the CPU.
-
         With a ``listener``, which gets every line of the console, the limit is for the time without console output.
-        ``before_work`` is called while a guest that works alone has stopped itself before its work.
+        ``before_work`` is called while a guest that works alone has stopped itself before its work. Raises GuestError,
+        and UnsupportedError where the kernel refuses the CPU.
         """
         with self._starting("boot", "booting", "booted"):
             with step("start QEMU"):

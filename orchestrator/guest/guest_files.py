@@ -129,7 +129,6 @@ def client_key(folder: Path) -> ECDSAKey:
 
 
 _SEED_BYTES = 64
-_FIXED_SEED = bytes(_SEED_BYTES)
 _IMAGE_FOLDER = "image"
 _SUFFIXES = _OVERLAY, _INITRAMFS = ".overlay", ".initramfs"
 
@@ -227,7 +226,7 @@ def _identity(machine: Machine, name: str) -> tuple[dict[str, bytes], SshKeys | 
         "hostname": f"{_host_name(name)}\n".encode(),
         "machine-id": f"{secrets.token_hex(16)}\n".encode(),
         # On the exact clock two guests execute the same instructions, so their random pools begin alike.
-        "seed": _FIXED_SEED if machine.timing == "instructions" else secrets.token_bytes(_SEED_BYTES),
+        "seed": bytes(_SEED_BYTES) if machine.timing == "instructions" else secrets.token_bytes(_SEED_BYTES),
     }
     if machine.channel != "ssh":
         return identity, None

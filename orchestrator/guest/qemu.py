@@ -63,10 +63,6 @@ class OwnStop:
         self._monitor, self._read = monitor, read
         self._is_watched = self.is_expected = is_expected
 
-    @property
-    def interval(self) -> float:
-        return _STOPPING_INTERVAL if self.is_expected else _LISTENING_INTERVAL
-
     def check(self) -> None:
         """Let a guest that has stopped itself go on. One that stops once more has panicked, and is ended."""
         match self._monitor.command("query-status") if self._is_watched else None:
@@ -94,7 +90,7 @@ def wait_for_boot(
     passed_on = printed = 0
     while True:
         try:
-            return agent.wait_for_agent(Deadline(stop.interval))
+            return agent.wait_for_agent(Deadline(_STOPPING_INTERVAL if stop.is_expected else _LISTENING_INTERVAL))
         except GuestHang:
             stub.check()
             stop.check()
@@ -352,11 +348,9 @@ class RunningQemu:
             process.kill()
 
     def drained_console(self) -> contextlib.AbstractContextManager[None]:
-        """Drain the console that a serial channel will read."""
         return drained(self.console_end) if self.console_end is not None else contextlib.nullcontext()
 
     def check_aborted(self) -> None:
-        """Raise GuestError where another thread has ended it."""
         if self.is_aborted:
             raise GuestError("the guest was ended before it had started")
 

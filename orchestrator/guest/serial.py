@@ -278,12 +278,10 @@ class SerialChannel:
         self._line.send(serve, deadline)
         self._upload("pump", own_script("serial-pump.sh"), deadline)
 
-    def run(
-        self, argv: Sequence[str], *, time_limit: float, directory: str = "/", listener: Listener | None = None
-    ) -> CommandResult:
+    def run(self, argv: Sequence[str], *, time_limit: float, listener: Listener | None = None) -> CommandResult:
         """Run a program, looked for where the user's shell does; see ``Channel.run``."""
-        check_command(argv, directory)
-        command = MarkedCommand(argv, directory, Output(listener))
+        check_command(argv)
+        command = MarkedCommand(argv, Output(listener))
         beginning = Deadline(KILL_LIMIT + len(command.script) / _SLOWEST)
         self._ask("finish", beginning)  # what was broken off before it ended
         self._upload("script", command.script, beginning)

@@ -271,12 +271,10 @@ class SshChannel:
                 patience *= 2
         raise GuestHang(f"the guest's sshd does not answer ({'no time left' if problem is None else _said(problem)})")
 
-    def run(
-        self, argv: Sequence[str], *, time_limit: float, directory: str = "/", listener: Listener | None = None
-    ) -> CommandResult:
+    def run(self, argv: Sequence[str], *, time_limit: float, listener: Listener | None = None) -> CommandResult:
         """Run a program, looked for in the PATH of the guest's sshd; see ``Channel.run``."""
-        check_command(argv, directory)
-        command = MarkedCommand(argv, directory, Output(listener))
+        check_command(argv)
+        command = MarkedCommand(argv, Output(listener))
         with (
             self._started(command.script, Deadline(KILL_LIMIT)) as session,
             killed_when_late(argv[0], time_limit, command.output, lambda: self._kill(session, command)),
@@ -406,7 +404,6 @@ class SshChannel:
     def _collect(
         self, session: paramiko.Channel, command: MarkedCommand, deadline: Deadline, enough: Callable[[], bool]
     ) -> None:
-        """Receive a command's output until it is enough, or the session has ended."""
         poll = select.poll()
         poll.register(session.fileno(), select.POLLIN)
         while not enough():

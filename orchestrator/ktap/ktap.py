@@ -335,7 +335,6 @@ class _Parser:
             self.problem(sentence)
 
     def _bounded(self, text: str) -> str:
-        """Text that a line ends with, as it is meant."""
         return _bounded(_shown(_hidden(text)) if self._has_escapes() else text)
 
     def _has_escapes(self) -> bool:
@@ -534,14 +533,14 @@ class _Test:
     lines: list[str] = field(default_factory=list)
 
     def result(self) -> TestResult:
+        outcome = Outcome.FAILED
         if not self.word:
             reason = "it has no result: the output is cut short, or a line is lost"
-            return TestResult(self.name, Outcome.FAILED, reason, tuple(self.lines))
-        if self.is_cut:
+        elif self.is_cut:
             reason = "a message of the kernel cuts its line"
-            return TestResult(self.name, Outcome.FAILED, reason, tuple(self.lines))
-        reason = "" if self.word in {"PASS", "FAIL", "XFAIL"} else self.word.lower()
-        outcome = next(outcome for (word, _), outcome in _OUTCOMES.items() if word == self.word)
+        else:
+            reason = "" if self.word in {"PASS", "FAIL", "XFAIL"} else self.word.lower()
+            outcome = next(outcome for (word, _), outcome in _OUTCOMES.items() if word == self.word)
         return TestResult(self.name, outcome, reason, tuple(self.lines))
 
 

@@ -47,8 +47,7 @@ class GuestPool:
     """Starts guests from the calling thread. Their logs go into ``directory``."""
 
     def __init__(self, workshop: BuildContext, directory: Path) -> None:
-        self._workshop = workshop
-        self._directory = directory
+        self._workshop, self._directory = workshop, directory
         self._shared: dict[tuple[str, bool, Machine], TestedGuest] = {}  # the most recently used is the last
         self._own: list[TestedGuest] = []
         self._started = 0
@@ -87,7 +86,6 @@ class GuestPool:
             guest.pause()
 
     def retire(self, guest: TestedGuest) -> None:
-        """Kill a guest; no other test gets it."""
         guest.kill()
         self._shared = {key: other for key, other in self._shared.items() if other is not guest}
         self._own = [other for other in self._own if other is not guest]
@@ -282,10 +280,8 @@ class GuestFactory:
         arguments: Mapping[str, Any],
         begin: Callable[[TestedGuest], None],
     ) -> None:
-        self._workshop = workshop
-        self._pool = pool
-        self._arguments = arguments
-        self._begin = begin
+        self._workshop, self._pool = workshop, pool
+        self._arguments, self._begin = arguments, begin
         self._hub = Hub()
         self.guests: list[TestedGuest] = []
 

@@ -131,7 +131,6 @@ class BudgetFile:
         return list(self._read().get(test, {}).get(label, {}))
 
     def write(self, test: str, label: str, machine: str, budget: Budget) -> None:
-        """Write a budget into the file, which is made where there is none."""
         with self._cache.lock(f"budgets-{digest(str(self.path))}"):
             budgets = self._read()
             text = str(budget)
@@ -282,7 +281,6 @@ def _counted(guest: Guest, kernel: Kernel, calls: Calls) -> Counted:
 
 
 def _failing(guest: Guest, calls: Calls, measured: Measurement) -> Sequence[str]:
-    """The system calls that always failed, and were not expected to."""
     if measured.outcome is not None:
         results = measured.outcome.results
         return [summary(results)] if results.failed == results.observed and calls.expected is None else []
@@ -437,10 +435,7 @@ class ProbeCosts:
     """Measures in one guest. Made by the fixture ``probe_cost``."""
 
     def __init__(self, guest: TestedGuest, workshop: BuildContext, kernel: Kernel, image: str | None) -> None:
-        self._guest = guest
-        self._workshop = workshop
-        self._kernel = kernel
-        self._image = image
+        self._guest, self._workshop, self._kernel, self._image = guest, workshop, kernel, image
 
     def __call__(self, probe: str, *, handler: str = "noop", point: str | None = None, **benchmark: Any) -> ProbeCost:
         """Measure gettimeofday with a probe at its function, or at ``point``, and without.

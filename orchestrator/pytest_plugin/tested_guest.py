@@ -73,10 +73,8 @@ class LoadedModule:
         return f"/sys/module/{self.name}/parameters/{name}"
 
 
-_ANYTHING = re.compile(".")
 _PRINTED_LINES = 1000
-_NOTHING: Mapping[str, str | int] = MappingProxyType({})
-_NO_VALUES: Mapping[str, Value] = MappingProxyType({})
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 if TYPE_CHECKING:
@@ -120,15 +118,13 @@ class TestedGuest(_GuestsVerbs):
         """The guest's IPv4 address on the private network of ``guest_factory``."""
         return None if self.machine.lan is None else self.machine.lan.address
 
-    # --- modules ----------------------------------------------------------------------------------
-
     def load(
         self,
         path: str | Path,
         parameters: Mapping[str, str | int] = _NOTHING,
         *,
         name: str | None = None,
-        values: Mapping[str, Value] = _NO_VALUES,
+        values: Mapping[str, Value] = _NOTHING,
         time_limit: float = COMMAND_LIMIT,
     ) -> LoadedModule:
         """Build a module for the guest's kernel and load it with ``parameters``; the module is not unloaded.
@@ -142,15 +138,10 @@ class TestedGuest(_GuestsVerbs):
         *needed, module = user_modules(self._workshop, self._kernel, place, name=name, values=values)
         check_parameter_names(module, parameters)
         with contextlib.ExitStack() as undo:
-            for other in needed:
-                loading.load(self, other.name, other.file, time_limit=time_limit, insmod=loading.WATCHED)
-                undo.callback(loading.unload, self, other.name, time_limit=time_limit)
-            loading.load(
-                *(self, module.name, module.file),
-                parameters=parameters,
-                time_limit=time_limit,
-                insmod=loading.WATCHED,
-            )
+            for one in (*needed, module):
+                own = parameters if one is module else _NOTHING
+                loading.load(self, one.name, one.file, parameters=own, time_limit=time_limit, insmod=loading.WATCHED)
+                undo.callback(loading.unload, self, one.name, time_limit=time_limit)
             undo.pop_all()
         return LoadedModule(self, module.name, module.file, tuple(other.name for other in needed))
 
@@ -162,8 +153,6 @@ class TestedGuest(_GuestsVerbs):
         names = [module] if isinstance(module, str) else [module.name, *reversed(module.needed)]
         for name in names:
             loading.unload(self, name, time_limit=time_limit)
-
-    # --- the kernel's log -------------------------------------------------------------------------
 
     def dmesg(self) -> str:
         """The kernel's log, as text: what its buffer has kept since the boot, all levels."""
@@ -203,8 +192,6 @@ class TestedGuest(_GuestsVerbs):
             mark = after
         return [line for line in lines if END_OF_LOG not in line]
 
-    # --- trouble ----------------------------------------------------------------------------------
-
     @contextlib.contextmanager
     def expect_oops(self, regex: str, *, time_limit: float = COMMAND_LIMIT) -> Iterator[None]:
         """Expect the kernel to report an oops, BUG, warning or the like in which ``regex`` is found, and to live on.
@@ -233,7 +220,7 @@ class TestedGuest(_GuestsVerbs):
         Raises GuestError when the guest lives on.
         """
         pattern = line_pattern(regex)
-        self._announced.append(_ANYTHING)  # the oops that led to it as well
+        self._announced.append(re.compile("."))  # the oops that led to it as well
         mark, failure = self.console.length(), None
         try:
             yield
@@ -311,8 +298,6 @@ class TestedGuest(_GuestsVerbs):
         if self.state is State.READY and self.pid is not None:
             self._taint = taint_mask(self)
 
-    # --- a person ---------------------------------------------------------------------------------
-
     def interact(self) -> None:
         """Give a person a prompt on the terminal, whose lines a shell in the guest runs, until ``exit`` or Ctrl-D.
 
@@ -357,7 +342,7 @@ class KernelModules:
         parameters: Mapping[str, str | int] = _NOTHING,
         *,
         name: str | None = None,
-        values: Mapping[str, Value] = _NO_VALUES,
+        values: Mapping[str, Value] = _NOTHING,
     ) -> LoadedModule:
         """Build and load a module, as ``load`` of the guest does."""
         module = self._guest.load(path, parameters, name=name, values=values)

@@ -127,8 +127,6 @@ class Refused:
 
 Prepared = Ready[SetupT] | Refused
 
-_LOCKS = ".smp_locks"
-
 
 def unsupported(reason: str) -> Refused:
     """The kernel, by its own configuration, cannot have the cell."""
@@ -186,7 +184,7 @@ def smp_note(kernel: Kernel, cpus: int) -> tuple[str, ...]:
     if not kernel.smp or cpus != 1:
         return ()
     # Linux 7.3 has no table of lock prefixes any more, and never takes them away.
-    has_table = kernel.code is None or _LOCKS in kernel.code.sections
+    has_table = kernel.code is None or ".smp_locks" in kernel.code.sections
     return ("an SMP kernel on one virtual CPU" + (", its lock prefixes kept (noreplace-smp)" if has_table else ""),)
 
 
@@ -401,7 +399,6 @@ class Session:
         self.emit(CellBegan(cell.id))
 
     def setup(self, cell: Cell[Any]) -> Ready[Any]:
-        """What was prepared for a cell that is ready."""
         prepared = self.artifacts.cells[cell.id]
         assert isinstance(prepared, Ready)
         return prepared
@@ -413,7 +410,6 @@ class Session:
         return self.task.directory / EVENTS_FOLDER / f"{cell.id.replace('/', '.')}.csv"
 
     def profile_file(self, cell: Cell[Any]) -> Path | None:
-        """Where a cell's profile goes, if it is to have one."""
         return self._profile_file(cell.id) if cell.profile else None
 
     def end(self, outcome: Outcome) -> None:

@@ -68,13 +68,6 @@ class Crew(Protocol):
         UsageError and the like.
         """
 
-    def cancel(self) -> None:
-        """End all jobs, with their guests, from any thread: ``events`` then raises Cancelled."""
-
-
-class Cancelled(Exception):
-    """The crew's jobs were ended before their time."""
-
 
 # Signals that wait for their turn among a crew's events.
 #
@@ -154,12 +147,6 @@ class LocalCrew:
                 yield from self._reported(len(futures))
             finally:
                 self._stop(futures)
-
-    def cancel(self) -> None:
-        def end() -> None:
-            raise Cancelled
-
-        self._queue.put(end)
 
     def _do(self, job: Job) -> None:
         with step_source(job.name), step(f"boot {job.task.boot.kernel} on {job.task.boot.cpu}"):

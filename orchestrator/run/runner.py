@@ -166,9 +166,7 @@ class RunJournal:
         kinds: KindRegistry[BenchmarkKind],
     ) -> None:
         self.entry = entry
-        self._store = store
-        self._listener = listener
-        self._provenance = provenance
+        self._store, self._listener, self._provenance = store, listener, provenance
         self._kinds: Mapping[str, BenchmarkKind] = {
             cell.id: kinds.named(boot.kind) for boot in plan.boots for cell in boot.cells
         }

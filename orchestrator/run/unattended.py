@@ -112,7 +112,6 @@ def counting_together(machine: Machine, text: int) -> Machine:
 # How far a guest is that works by itself: what it says on its console, and how long its kernel has run by then.
 
 _TICKS = "jiffies_64"
-_TICKS_SIZE = 8
 _BEFORE_WRAP = 300
 """Seconds: the kernel's count begins this long before 2**32 (INITIAL_JIFFIES in include/linux/jiffies.h)."""
 
@@ -158,7 +157,7 @@ def kernel_seconds(guest: Guest, kernel: Kernel) -> int | None:
     if address is None or not rate.isdecimal():
         return None
     try:
-        ticks = int.from_bytes(guest.read_memory(address, _TICKS_SIZE), "little")
+        ticks = int.from_bytes(guest.read_memory(address, 8), "little")
     except GuestError:
         return None
     seconds = (ticks - (1 << 32)) // int(rate) + _BEFORE_WRAP

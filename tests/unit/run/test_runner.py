@@ -38,9 +38,6 @@ class Refusing:
     def events(self) -> Generator[tuple[Job, CrewEvent], None, None]:
         raise AssertionError("it has no job")
 
-    def cancel(self) -> None:
-        pass
-
 
 def test_a_run_whose_boots_no_crew_takes_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.run.runner.prepare", lambda *given: SimpleNamespace(cells={}))
