@@ -41,8 +41,6 @@ from orchestrator.process import Spawned, exit_status, how_ended
 if TYPE_CHECKING:
     from orchestrator.guest.guest import Guest
 
-_QUOTED_PANIC_LINES = 20
-
 _FOLLOWS = re.compile(
     r"Kernel panic - not syncing: (?:Fatal exception|panic_on_\w+ set|softlockup: hung tasks|hung_task: blocked tasks|"
     r"Hard LOCKUP|RCU Stall|System is deadlocked on memory|Out of memory|Aiee, killing interrupt handler|"
@@ -98,7 +96,7 @@ def panic_among(reports: Iterable[KernelReport]) -> Panic | None:
     # Where a report led to it, that one has the function; the call trace of the panic is of who noticed.
     telling = [report for report in story if not (is_of_memory or _OTHERS_FAULT.search(_sign(report)))]
     guilty = next(filter(None, (guilty_function(report.lines) for report in telling)), None)
-    lines = tuple(line for report in story for line in excerpt(report.lines, _QUOTED_PANIC_LINES))
+    lines = tuple(line for report in story for line in excerpt(report.lines, _REPORT_LINES))
     return Panic(
         sentence=_sentence(panic),
         guilty=guilty,

@@ -267,9 +267,6 @@ def drained(console: socket.socket) -> Iterator[None]:
         stopped.close()
 
 
-_QUOTED_QEMU_LINES = 5
-
-
 class RunningQemu:
     """QEMU's process, its monitor, and the sockets to the agent and to the console that a serial channel has.
 
@@ -298,7 +295,7 @@ class RunningQemu:
         file, largest = self._watch.exceeded, self._watch.largest
         what = f"the guest was ended: it had printed more than {largest / (1 << 20):g} MiB"
         hint = "what prints so much? The file has it all, and may be removed"
-        return GuestExit(what, where=str(file), detail=Console(file).last_lines(_QUOTED_QEMU_LINES), hint=hint)
+        return GuestExit(what, where=str(file), detail=Console(file).last_lines(5), hint=hint)
 
     def start(self, machine: Machine, wiring: Wiring, passed: Sequence[int], console_max: int) -> None:
         """Start QEMU and return when it has made the machine; by then it has opened all files of the ``wiring``.

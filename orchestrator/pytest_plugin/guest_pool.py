@@ -53,10 +53,7 @@ class GuestPool:
         self._started = 0
 
     def new(self, machine: Machine, kernel: Kernel, *, fresh: bool) -> TestedGuest:
-        """A guest of this machine that nothing has used before, booted with ``fresh``.
-
-        Raises GuestError when it does not start.
-        """
+        """A guest of this machine that nothing has used before, booted with ``fresh``. Raises GuestError."""
         guest = self._start(machine, kernel, fresh=fresh)
         self._own.append(guest)
         return guest

@@ -328,9 +328,6 @@ def _empty_loop(guest: Guest) -> int:
     return int(found[1])
 
 
-_QUOTED_LINES = 5
-
-
 def load_kernel_modules(guest: Guest, names: Iterable[str]) -> None:
     """Load modules from the guest's /lib/modules; those that are there already stay.
 
@@ -345,7 +342,7 @@ def load_kernel_modules(guest: Guest, names: Iterable[str]) -> None:
         if result.status != 0:
             raise GuestError(
                 f"the guest's kernel does not load its module {name}",
-                detail=plain_lines(result.stderr)[-_QUOTED_LINES:],
+                detail=plain_lines(result.stderr)[-5:],
             )
     listed = ModuleMemory.all_of(guest) if wanted else {}
     for name in wanted:
