@@ -426,7 +426,7 @@ class BootStub:
         self._silence = Deadline(_STUB_SILENCE)
         try:
             if not is_stopped_stub(self._monitor.human("info registers")):
-                return  # a program has printed these words
+                return  # a program can print these words as well
         except GuestError:  # QEMU has ended, or is stopped itself: the wait for the agent tells
             return
         why = (
