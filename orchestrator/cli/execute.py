@@ -21,8 +21,8 @@ from orchestrator.cli.options import expected_failures
 from orchestrator.errors import GuestError, GuestOops, HostError, UsageError
 from orchestrator.files import ScratchFolder
 from orchestrator.guest.channel import Stream, fetch_folder
-from orchestrator.guest.guest import Guest
-from orchestrator.guest.terminal import ESCAPE_KEY, Watch, attend
+from orchestrator.guest.guest import Guest, Watch
+from orchestrator.guest.terminal import ESCAPE_KEY, attend
 from orchestrator.program import PROGRAM
 from orchestrator.run.guests import started
 

@@ -50,7 +50,7 @@ from orchestrator.run.boot import (
     identity,
     without_number,
 )
-from orchestrator.run.crew import Cancelled, Crew, CrewEvent, Job, JobEnded, signals_in_turn
+from orchestrator.run.crew import Crew, CrewEvent, Job, JobEnded, signals_in_turn
 from orchestrator.run.runner import ProgressListener
 from orchestrator.steps import pass_on
 
@@ -125,12 +125,6 @@ class FleetCrew:
             self._roster.host_of_times = job.timed_on
         cells = {cell.id: cell for cell in job.task.cells}
         self._works.append(Work(job, cells, guests=_guests_so_far(job.task.directory)))
-
-    def cancel(self) -> None:
-        def end() -> None:
-            raise Cancelled
-
-        self._link.heard.put(end)
 
     def events(self) -> Generator[tuple[Job, CrewEvent], None, None]:
         """See Crew. Raises LabError at the end where a worker does not count what this machine counts."""

@@ -75,7 +75,7 @@ def calibration_job(context: BuildContext, kinds: KindRegistry[BenchmarkKind], j
     experiment = load_experiment(Path(__file__).with_name("calibration.yaml"), kinds, overrides, qemu_cpu_names)
     (boot,) = plan(experiment).boots
     artifacts = prepare(context, kinds.named(boot.kind), boot)
-    task = BootTask(kinds.named(boot.kind), boot, boot.cells, artifacts.keys, Path("calibration"))
+    task = BootTask(kinds.named(boot.kind), boot, boot.cells, Path("calibration"))
     return Job(task, artifacts)
 
 

@@ -99,7 +99,6 @@ def choose_accelerator(requested: str, speed: KvmSpeed | None = None) -> Literal
 
 
 def _refusal(device: Path) -> str | None:
-    """Why ``device`` cannot be opened, or None if it can."""
     try:
         status = device.stat()
     except FileNotFoundError:
@@ -172,7 +171,6 @@ def count_down(accelerator: str) -> str | None:
     return f"QEMU ends there with {how_ended(status)}: {said or 'it says nothing'}"
 
 
-_HOSTS_OWN = "host"
 _ANOTHER = f"name another CPU: {PROGRAM} list cpus, or max for all that QEMU emulates"
 
 
@@ -183,7 +181,7 @@ def check_cpu(model: CpuModel, timing: Timing) -> None:
         guess = nearest(name, qemu_cpu_names())
         like = f"; the nearest is '{guess}'" if guess else ""
         raise HostError(f"CPU '{model.name}' needs QEMU's model '{name}', which {qemu_version()} has not{like}")
-    if name != _HOSTS_OWN or timing == "kvm":
+    if name != "host" or timing == "kvm":
         return
     if timing == "instructions":
         raise UsageError(f"CPU '{name}' is this host's own, and the exact clock needs an emulated one", hint=_ANOTHER)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from orchestrator.deadline import Deadline
 from orchestrator.errors import CommandTimeout, GuestError, GuestHang, HostError
-from orchestrator.guest.console import plain_lines
+from orchestrator.guest.console import QUOTED_LINES, plain_lines
 from orchestrator.paths import data_dir
 
 if TYPE_CHECKING:
@@ -38,11 +38,13 @@ KILL_LIMIT = 10.0
 OUTPUT_MAX = 256 << 20
 """Bytes that one command may print on a stream; more is an error rather than the end of the host's memory."""
 
+DIRECTORY = "/"
+"""Where every command runs."""
+
 COMMAND_LINE_MAX = 64 * 1024
 """Bytes of a command's directory and words, each with its end."""
 
 _PATH_MAX = 4000
-_QUOTED_LINES = 10
 _QUOTED_BYTES = 4096
 
 
@@ -83,28 +85,22 @@ class Channel(Protocol):
     GuestError, with the guest's reason, when the guest refuses it.
     """
 
-    def run(
-        self, argv: Sequence[str], *, time_limit: float, directory: str = "/", listener: Listener | None = None
-    ) -> CommandResult:
+    def run(self, argv: Sequence[str], *, time_limit: float, listener: Listener | None = None) -> CommandResult:
         """Run a program, its standard input empty; collect what it prints or give it to a listener.
 
         Status 127 means that there is no such program, 126 that it may not be executed. A process that it leaves behind
         is not waited for. Raises CommandTimeout when it was killed, with its process group, after ``time_limit``
         seconds; GuestHang when even that got no answer.
         """
-        ...
 
     def put(self, content: bytes | Path, target: str, *, mode: int, time_limit: float) -> None:
         """Write a file in the guest, over what is there. Raises OSError for a file of the host that cannot be read."""
-        ...
 
     def get(self, source: str, *, time_limit: float, largest: int = OUTPUT_MAX) -> bytes:
         """Read a file of the guest whole. Raises GuestError when it has more than ``largest`` bytes."""
-        ...
 
     def close(self) -> None:
         """Hang up."""
-        ...
 
 
 class TooMuchOutput(GuestError):
@@ -129,13 +125,11 @@ class Output:
             raise TooMuchOutput(f"a command printed more than {OUTPUT_MAX >> 20} MiB")
 
     def result(self, argv: Sequence[str], status: int) -> CommandResult:
-        """The whole of a command that has ended."""
         stdout, stderr = (bytes(self._kept[stream]) for stream in Stream)
         return CommandResult(tuple(argv), status, stdout, stderr)
 
     def last_lines(self) -> list[str]:
-        """The last printed lines, for an error to quote."""
-        return plain_lines(b"\n".join(bytes(kept[-_QUOTED_BYTES:]) for kept in self._kept.values()))[-_QUOTED_LINES:]
+        return plain_lines(b"\n".join(bytes(kept[-_QUOTED_BYTES:]) for kept in self._kept.values()))[-QUOTED_LINES:]
 
 
 @contextmanager
@@ -157,12 +151,11 @@ def killed_when_late(command: str, time_limit: float, output: Output, kill: Call
         raise CommandTimeout(f"{late} and was killed", detail=output.last_lines()) from None
 
 
-def check_command(argv: Sequence[str], directory: str) -> None:
+def check_command(argv: Sequence[str]) -> None:
     """Refuse a command that no guest could be given. Raises GuestError."""
-    words = [directory, *argv]
-    if not argv or any("\0" in word for word in words):
+    if not argv or any("\0" in word for word in argv):
         raise GuestError("a command needs a program and cannot hold NUL characters")
-    if sum(len(os.fsencode(word)) + 1 for word in words) > COMMAND_LINE_MAX:
+    if sum(len(os.fsencode(word)) + 1 for word in (DIRECTORY, *argv)) > COMMAND_LINE_MAX:
         raise GuestError(f"the command line is longer than {COMMAND_LINE_MAX} bytes", hint="put the data into a file")
 
 
@@ -228,18 +221,22 @@ def whole_number(text: str) -> int | None:
 _JUNK_MAX = 4096
 
 
+def own_script(name: str) -> bytes:
+    """A script of ours for a shell in the guest."""
+    return (data_dir("images") / "guest" / name).read_bytes()
+
+
 def guest_script(name: str, *words: str) -> bytes:
     """A script of ours with its arguments in it, for a shell that reads it from somewhere."""
-    text = (data_dir("images") / "guest" / name).read_bytes()
-    return b"set -- " + shlex.join(words).encode("utf-8", "surrogateescape") + b"\n" + text
+    return b"set -- " + shlex.join(words).encode("utf-8", "surrogateescape") + b"\n" + own_script(name)
 
 
 class MarkedCommand:
     """One command and its output so far."""
 
-    def __init__(self, argv: Sequence[str], directory: str, output: Output) -> None:
+    def __init__(self, argv: Sequence[str], output: Output) -> None:
         token = secrets.token_hex(16)
-        self.script = guest_script("run-command.sh", token, directory, *argv)
+        self.script = guest_script("run-command.sh", token, DIRECTORY, *argv)
         self.argv = tuple(argv)
         self.output = output
         self._streams = {stream: _MarkedStream(token.encode()) for stream in Stream}
@@ -262,7 +259,6 @@ class MarkedCommand:
         return self.output.result(self.argv, 128 + 9 if self.status is None else self.status)
 
     def feed(self, stream: Stream, data: bytes) -> None:
-        """Process what was received on a stream. Raises TooMuchOutput."""
         content = self._streams[stream].feed(data)
         if content:
             self.output.add(stream, content)
@@ -290,9 +286,6 @@ class _MarkedStream:
         if self.last is not None:
             self._pending = b""
             return b""
-        return self._content()
-
-    def _content(self) -> bytes:
         mark = self._mark.search(self._pending)
         if mark is not None:
             self.last = int(mark[1])
@@ -372,7 +365,6 @@ def _copy(guest: Guest, path: str, names: list[str], target: Path, deadline: Dea
 
 
 def _find(guest: Guest, path: str, tests: list[str], deadline: Deadline) -> list[str]:
-    """What find prints of the folder, as paths relative to it."""
     # The dot has find follow a link that the folder itself is, and no other one.
     start = f"{path}/."
     argv = ["find", start, "-xdev", *tests, "-print0"]

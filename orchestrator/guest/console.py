@@ -144,7 +144,6 @@ class KernelReport:
     lines: tuple[str, ...]
 
     def is_expected(self, patterns: Sequence[re.Pattern[str]]) -> bool:
-        """Whether one of the patterns is found in its text."""
         text = "\n".join(self.lines)
         return any(pattern.search(text) for pattern in patterns)
 
@@ -157,14 +156,19 @@ def excerpt(lines: Sequence[str], most: int) -> Sequence[str]:
     return [*(line for line in lines[:trace] if not _REGISTERS.search(line)), *lines[trace:]][:most]
 
 
+def line_pattern(regex: str) -> re.Pattern[str]:
+    """A pattern for lines, or for a text of several. Raises UsageError for one that is wrong."""
+    try:
+        return re.compile(regex, re.MULTILINE)
+    except (re.error, TypeError, OverflowError, RecursionError) as error:
+        raise UsageError(f"{regex!r} is no regular expression: {error}") from None
+
+
 def report_patterns(regexes: Iterable[str]) -> tuple[re.Pattern[str], ...]:
     """Patterns of reports that are expected. Raises UsageError for one that is wrong, or allows every report."""
     patterns = []
     for regex in regexes:
-        try:
-            pattern = re.compile(regex, re.MULTILINE)
-        except (re.error, TypeError, OverflowError, RecursionError) as error:
-            raise UsageError(f"{regex!r} is no regular expression: {error}") from None
+        pattern = line_pattern(regex)
         if pattern.search(""):
             raise UsageError(f"{regex!r} would allow every report", hint="write '.' if that is meant")
         patterns.append(pattern)
@@ -278,7 +282,6 @@ class _Reader:
         return self._lines[-1:] if is_near else ()
 
     def rest(self) -> Iterator[KernelReport]:
-        """The report that was begun."""
         if self._trouble is not None:
             yield KernelReport(self._trouble, tuple(self._lines))
         self._begin(None, ())
@@ -330,12 +333,15 @@ def _message_above(lines: Sequence[str], heading: int) -> int | None:
     return max(0, last - _MESSAGE_LINES)
 
 
+QUOTED_LINES = 10
+"""The last lines of what a program printed, or a console shows, that an error quotes."""
+
 REPORTS_MAX = 100
 """Reports that whoever judges a guest looks at: a kernel that is broken can repeat one for ever."""
 
 _TAIL_BYTES = 16 * 1024
 _LINE_BYTES = 1024
-_QUOTED_LINES = 20
+_TAIL_LINES = 20
 _MOST_AT_ONCE = 1 << 20
 _PADDING = " \t\r\0"
 _POLL = 0.01
@@ -347,12 +353,10 @@ class Console:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def last_lines(self, count: int = _QUOTED_LINES) -> list[str]:
-        """The last printed lines, without control characters."""
+    def last_lines(self, count: int = _TAIL_LINES) -> list[str]:
         return self._lines(-_TAIL_BYTES)[-count:]
 
     def last_line(self) -> str:
-        """The last line that was printed, for a terminal to show."""
         lines = self._lines(-_LINE_BYTES)
         return plain_line(lines[-1]) if lines else ""
 
@@ -364,7 +368,6 @@ class Console:
             return 0
 
     def reports(self, after: int = 0) -> Iterator[KernelReport]:
-        """All that the kernel reported since the mark ``after``, one report after the other."""
         return reports_in(self._all_lines(after))
 
     def check_room(self) -> None:
@@ -405,6 +408,18 @@ class Console:
                 return
             else:
                 time.sleep(_POLL)
+
+    def printing(self, silence: float, has_ended: Callable[[], bool]) -> Iterator[None]:
+        """At once and after each output, until it has ended or nothing was printed for ``silence`` seconds."""
+        deadline, printed = Deadline(silence), -1
+        while True:
+            length = self.length()
+            if length != printed:
+                printed, deadline = length, Deadline(silence)
+                yield
+            if has_ended() or not deadline.left():
+                return
+            time.sleep(_POLL)
 
     def _all_lines(self, after: int) -> Iterator[str]:
         """Every line since the mark ``after``: a guest that prints a lot does not hide what its kernel reported."""

@@ -24,6 +24,7 @@ from orchestrator.errors import (
 )
 from orchestrator.guest.channel import kernel_value, whole_number
 from orchestrator.guest.console import (
+    QUOTED_LINES,
     Console,
     KernelReport,
     Trouble,
@@ -39,8 +40,6 @@ from orchestrator.process import Spawned, exit_status, how_ended
 
 if TYPE_CHECKING:
     from orchestrator.guest.guest import Guest
-
-_QUOTED_PANIC_LINES = 20
 
 _FOLLOWS = re.compile(
     r"Kernel panic - not syncing: (?:Fatal exception|panic_on_\w+ set|softlockup: hung tasks|hung_task: blocked tasks|"
@@ -97,7 +96,7 @@ def panic_among(reports: Iterable[KernelReport]) -> Panic | None:
     # Where a report led to it, that one has the function; the call trace of the panic is of who noticed.
     telling = [report for report in story if not (is_of_memory or _OTHERS_FAULT.search(_sign(report)))]
     guilty = next(filter(None, (guilty_function(report.lines) for report in telling)), None)
-    lines = tuple(line for report in story for line in excerpt(report.lines, _QUOTED_PANIC_LINES))
+    lines = tuple(line for report in story for line in excerpt(report.lines, _REPORT_LINES))
     return Panic(
         sentence=_sentence(panic),
         guilty=guilty,
@@ -160,18 +159,13 @@ def interrupt(monitor: Monitor, process: Spawned, console: Console) -> str:
     """
     if process.poll() is not None or is_stopped(process.pid):
         return ""
-    before = printed = console.length()
+    before = console.length()
     with contextlib.suppress(GuestError):  # it is gone, or does not answer
         monitor.command("inject-nmi")
-    quiet = Deadline(_HANG_SILENCE)
-    while process.poll() is None and quiet.left():
-        time.sleep(_PAUSE)
-        if (length := console.length()) > printed:
-            printed, quiet = length, Deadline(_HANG_SILENCE)
-    return _places(monitor) if process.poll() is None and printed == before else ""
-
-
-def _places(monitor: Monitor) -> str:
+    for _ in console.printing(_HANG_SILENCE, lambda: process.poll() is not None):
+        pass
+    if process.poll() is not None or console.length() > before:
+        return ""
     places: dict[str, None] = {}  # in their order
     with contextlib.suppress(GuestError):
         for _ in range(_LOOKS):
@@ -197,7 +191,6 @@ DYING_LIMIT = 5.0
 MORE_MEMORY = "give the guest more memory: `memory:` of a machine in an experiment, --memory"
 
 _SOON = 0.2
-_QUOTED_LINES = 10
 _REPORT_LINES = 20
 _QUOTED_REPORTS = 3
 
@@ -216,9 +209,7 @@ def cause_of(error: GuestError, doing: str, console: Console, messages: Path, pr
     """
     if isinstance(error, GuestHang):
         return _panic(doing, console) or _hang(error, doing, console, process)
-    if isinstance(error, GuestConnectionLost):
-        return _lost(error.what, doing, console, messages, process)
-    if process is not None and exit_status(process, _SOON) is not None:
+    if isinstance(error, GuestConnectionLost) or (process is not None and exit_status(process, _SOON) is not None):
         return _lost(error.what, doing, console, messages, process)
     return error
 
@@ -264,7 +255,6 @@ def _panicked(panic: Panic, doing: str, where: str) -> GuestPanic:
 
 
 def _hang(error: GuestHang, doing: str, console: Console, process: Spawned | None) -> GuestHang:
-    """The error for a guest that does not answer; its kernel may have said where, when it was interrupted."""
     place, hint = "", error.hint or "its kernel may be spinning with interrupts off; see the console's log"
     # The kernel has not panicked but for our NMI: what else looks like a panic, a program has printed.
     before = next((report for report in console.reports() if report.trouble is not Trouble.PANIC), None)
@@ -292,7 +282,7 @@ def _hang(error: GuestHang, doing: str, console: Console, process: Spawned | Non
 
 def _lost(why: str, doing: str, console: Console, messages: Path, process: Spawned | None) -> GuestError:
     status = exit_status(process, DYING_LIMIT) if process is not None else None
-    where, lines, printed = str(console.path), console.last_lines(), Console(messages).last_lines(_QUOTED_LINES)
+    where, lines, printed = str(console.path), console.last_lines(), Console(messages).last_lines(QUOTED_LINES)
     was_killed = status is not None and status < 0
     was_terminated, was_ordered = any(map(_TERMINATED.search, printed)), status == 0 and _ends_in_order(lines)
     # A panic ends in none of these ways: a program has printed what looks like one.
@@ -434,8 +424,10 @@ class BootStub:
         if not said and (lines or self._silence.left()):
             return
         self._silence = Deadline(_STUB_SILENCE)
-        # A program can print these words as well.
-        if not self._has_stopped():
+        try:
+            if not is_stopped_stub(self._monitor.human("info registers")):
+                return  # a program can print these words as well
+        except GuestError:  # QEMU has ended, or is stopped itself: the wait for the agent tells
             return
         why = (
             _reason(lines) if said else "its boot stub has stopped without a word, as it does for a CPU that it refuses"
@@ -446,12 +438,6 @@ class BootStub:
             detail=lines,
             hint="take another CPU (`cpu:` of a machine in an experiment, --cpu) or another kernel",
         )
-
-    def _has_stopped(self) -> bool:
-        try:
-            return is_stopped_stub(self._monitor.human("info registers"))
-        except GuestError:  # QEMU has ended, or is stopped itself: the wait for the agent tells
-            return False
 
 
 def is_stopped_stub(registers: str) -> bool:

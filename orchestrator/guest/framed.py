@@ -20,6 +20,7 @@ from pathlib import Path
 from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestConnectionLost, GuestError, GuestHang
 from orchestrator.guest.channel import (
+    DIRECTORY,
     KILL_LIMIT,
     OUTPUT_MAX,
     CommandResult,
@@ -41,7 +42,6 @@ PAYLOAD_MAX = 64 * 1024
 
 _HEADER = struct.Struct("<III")
 _WORD = struct.Struct("<I")
-_ERRNO = struct.Struct("<i")
 
 
 class Frame(IntEnum):
@@ -61,9 +61,6 @@ class Frame(IntEnum):
     ERROR = 37
 
 
-_STREAMS = {Frame.STDOUT: Stream.STDOUT, Frame.STDERR: Stream.STDERR}
-
-
 class FramedChannel:
     """One connection to one agent; one command at a time."""
 
@@ -81,7 +78,6 @@ class FramedChannel:
             raise GuestConnectionLost("what answers in the guest is not our agent, or one of another version")
 
     def ping(self, time_limit: float) -> None:
-        """One exchange with the agent."""
         self.wait_for_answer(self.send_ping(), time_limit)
 
     def send_ping(self) -> int:
@@ -89,15 +85,12 @@ class FramedChannel:
         return self._send(Frame.PING, b"")
 
     def wait_for_answer(self, ping: int, time_limit: float) -> None:
-        """Wait for the answer to a ``send_ping``."""
         self._done(ping, Deadline(time_limit))
 
-    def run(
-        self, argv: Sequence[str], *, time_limit: float, directory: str = "/", listener: Listener | None = None
-    ) -> CommandResult:
+    def run(self, argv: Sequence[str], *, time_limit: float, listener: Listener | None = None) -> CommandResult:
         """Run a program, looked for in /bin, /sbin and /usr; see ``Channel.run``."""
-        check_command(argv, directory)
-        request = self._send(Frame.EXEC, b"".join(os.fsencode(word) + b"\0" for word in (directory, *argv)))
+        check_command(argv)
+        request = self._send(Frame.EXEC, b"".join(os.fsencode(word) + b"\0" for word in (DIRECTORY, *argv)))
         output = Output(listener)
         with killed_when_late(command_name(argv), time_limit, output, lambda: self._kill(request)):
             status = self._collect(request, output, Deadline(time_limit))
@@ -108,7 +101,6 @@ class FramedChannel:
         self._send_frame(Frame.KILL, self._request, b"", Deadline(KILL_LIMIT))
 
     def put(self, content: bytes | Path, target: str, *, mode: int, time_limit: float) -> None:
-        """Write a file in the guest. Raises GuestError with the guest's reason, OSError for the host's file."""
         deadline = Deadline(time_limit)
         request = self._next_request()
         head = _WORD.pack(mode) + guest_path(target) + b"\0"
@@ -120,7 +112,6 @@ class FramedChannel:
         self._done(request, deadline, f"cannot write {target}")
 
     def get(self, source: str, *, time_limit: float, largest: int = OUTPUT_MAX) -> bytes:
-        """Read a file of the guest whole. Raises GuestError with the guest's reason, or when it is too large."""
         deadline = Deadline(time_limit)
         request = self._send(Frame.GET, guest_path(source) + b"\0", deadline)
         return self._done(request, deadline, f"cannot read {source}", largest)
@@ -133,7 +124,7 @@ class FramedChannel:
         while True:
             kind, payload = self._reply(request, deadline)
             if kind in (Frame.STDOUT, Frame.STDERR):
-                output.add(_STREAMS[Frame(kind)], payload)
+                output.add(Stream.STDOUT if kind == Frame.STDOUT else Stream.STDERR, payload)
             elif kind == Frame.EXIT:
                 word = int.from_bytes(payload, "little")
                 return 128 + (word & 0x7F) if word & 0x7F else word >> 8 & 0xFF
@@ -192,18 +183,15 @@ class FramedChannel:
         # Whatever ends this early leaves the agent waiting for the rest: nothing can follow it then.
         self._torn = True
         for frame in frames:
-            self._transmit(frame, deadline)
+            data = memoryview(frame)
+            while data:
+                try:
+                    data = data[self._socket.send(data) :]
+                except BlockingIOError:
+                    self._wait(deadline, select.POLLOUT)
+                except OSError as error:
+                    raise GuestConnectionLost(f"the command channel broke: {error.strerror}") from None
         self._torn = False
-
-    def _transmit(self, frame: bytes, deadline: Deadline) -> None:
-        data = memoryview(frame)
-        while data:
-            try:
-                data = data[self._socket.send(data) :]
-            except BlockingIOError:
-                self._wait(deadline, select.POLLOUT)
-            except OSError as error:
-                raise GuestConnectionLost(f"the command channel broke: {error.strerror}") from None
 
     def _frame(self, deadline: Deadline) -> tuple[int, int, bytes]:
         self._receive(_HEADER.size, deadline)
@@ -239,7 +227,6 @@ class FramedChannel:
 
 
 def _error_text(kind: int, payload: bytes) -> str:
-    if kind != Frame.ERROR or len(payload) != _ERRNO.size:
+    if kind != Frame.ERROR or len(payload) != _WORD.size:
         return f"unexpected reply {kind}"
-    (number,) = _ERRNO.unpack(payload)
-    return os.strerror(number).lower()
+    return os.strerror(int.from_bytes(payload, "little", signed=True)).lower()

@@ -28,8 +28,9 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.guest.channel import COMMAND_LIMIT, OUTPUT_MAX, Channel, CommandResult, Listener, command_name
-from orchestrator.guest.console import REPORTS_MAX, Console, KernelReport, Trouble, plain_lines
+from orchestrator.guest.console import QUOTED_LINES, REPORTS_MAX, Console, KernelReport, Trouble, plain_lines
 from orchestrator.guest.diagnosis import (
+    DYING_LIMIT,
     BootStub,
     answers_interruption,
     cause_of,
@@ -45,7 +46,6 @@ from orchestrator.guest.guest_files import (
     GuestFiles,
     SavedGuest,
     SharedMemory,
-    SshKeys,
     begin_console,
     check_overlay,
     keep_files,
@@ -70,6 +70,7 @@ from orchestrator.guest.qemu import (
 )
 from orchestrator.guest.slots import Slots, take_slots
 from orchestrator.ktap.results import TestRun
+from orchestrator.process import exit_status
 from orchestrator.steps import step
 
 # The life of a guest: from off to ready to gone.
@@ -108,7 +109,6 @@ _ANSWER_LIMIT = 10.0
 """Host seconds for a kernel that seems to have panicked to answer; QEMU's end is noticed before."""
 
 _QUOTED_BYTES = 4096
-_QUOTED_LINES = 10
 
 _WAITS_FOR_THE_HOST = re.compile(r"INFO: task .{1,60} blocked (?:in I/O wait )?for more than")
 """No report of a guest that counts instructions and has a disk: while the host reads the disk such a guest is idle, and
@@ -202,10 +202,9 @@ class Guest:
     ) -> None:
         """Start QEMU and wait for the agent. On failure nothing is left running; the error quotes the console.
 
-        Raises GuestError, and UnsupportedError where the kernel refuses the CPU.
-
         With a ``listener``, which gets every line of the console, the limit is for the time without console output.
-        ``before_work`` is called while a guest that works alone has stopped itself before its work.
+        ``before_work`` is called while a guest that works alone has stopped itself before its work. Raises GuestError,
+        and UnsupportedError where the kernel refuses the CPU.
         """
         with self._starting("boot", "booting", "booted"):
             with step("start QEMU"):
@@ -219,7 +218,7 @@ class Guest:
                 wait_for_boot(self._agent, self.console, stub, stop, time_limit, listener)
             with step(f"open the {self.machine.channel} channel"):
                 mount_data(self._agent, self.machine)
-                self._channel = open_channel(self._qemu, self.machine, self._keys, deadline)
+                self._channel = open_channel(self._qemu, self.machine, self._files, deadline)
 
     def pause(self) -> None:
         """Stop the guest's CPUs and clock. On the exact clock an idle guest keeps the host as busy as a working one."""
@@ -238,7 +237,8 @@ class Guest:
             if self._channel is not None:
                 self._channel.close()
             self._qemu.hang_up()
-            self._qemu.wait()
+            if self._qemu.process is not None:
+                exit_status(self._qemu.process, DYING_LIMIT)
             self.kill()
 
     def kill(self) -> None:
@@ -281,10 +281,6 @@ class Guest:
     def _monitor(self) -> Monitor:
         assert self._qemu.monitor is not None
         return self._qemu.monitor
-
-    @property
-    def _keys(self) -> SshKeys | None:
-        return self._files.keys if self._files is not None else None
 
     @contextlib.contextmanager
     def _starting(self, verb: str, doing: str, done: str) -> Iterator[None]:
@@ -369,7 +365,7 @@ class Guest:
                 self._continue(time_limit)
                 reidentify(self._agent, self.machine, self._files.identity)
             with step(f"open the {self.machine.channel} channel"):
-                self._channel = open_channel(self._qemu, self.machine, self._keys, deadline)
+                self._channel = open_channel(self._qemu, self.machine, self._files, deadline)
         self.restored_from = saved.key
 
     def save(self, saved: SavedGuest) -> None:
@@ -645,13 +641,12 @@ class Guest:
 
 
 def _failure(result: CommandResult, how: str) -> CommandFailed:
-    return CommandFailed(
-        f"`{' '.join(result.argv)}` {how}", detail=[*_last_lines(result.stdout), *_last_lines(result.stderr)]
-    )
+    quoted = (plain_lines(printed[-_QUOTED_BYTES:])[-QUOTED_LINES:] for printed in (result.stdout, result.stderr))
+    return CommandFailed(f"`{' '.join(result.argv)}` {how}", detail=list(itertools.chain(*quoted)))
 
 
-def _last_lines(printed: bytes) -> list[str]:
-    return plain_lines(printed[-_QUOTED_BYTES:])[-_QUOTED_LINES:]
+Watch = Callable[[Guest], None]
+"""Gets a guest before it runs."""
 
 
 @contextmanager

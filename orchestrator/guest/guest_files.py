@@ -113,7 +113,11 @@ def client_key(folder: Path) -> ECDSAKey:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with FileLock(folder / f"{_FILE}.lock", mode=0o600):
             if not file.exists():
-                _write_private(file, new_private_key())
+                unfinished = file.with_suffix(".new")
+                unfinished.unlink(missing_ok=True)
+                unfinished.touch(0o600, exist_ok=False)
+                unfinished.write_bytes(new_private_key())
+                unfinished.replace(file)
         if file.stat().st_mode & 0o077:
             raise LabError("others may read the lab's private key", where=str(file), hint=f"chmod 600 '{file}'")
         return read_private_key(file.read_bytes())
@@ -124,16 +128,7 @@ def client_key(folder: Path) -> ECDSAKey:
         raise LabError("this is no private ECDSA key", where=str(file), hint=hint) from None
 
 
-def _write_private(file: Path, content: bytes) -> None:
-    unfinished = file.with_suffix(".new")
-    unfinished.unlink(missing_ok=True)
-    with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
-        opened.write(content)
-    unfinished.replace(file)
-
-
 _SEED_BYTES = 64
-_FIXED_SEED = bytes(_SEED_BYTES)
 _IMAGE_FOLDER = "image"
 _SUFFIXES = _OVERLAY, _INITRAMFS = ".overlay", ".initramfs"
 
@@ -161,7 +156,6 @@ class GuestFiles:
     base: Path | None = None
 
     def remove(self) -> None:
-        """Remove the files, if they are still there."""
         for file in (self.initramfs, self.overlay):
             if file is not None:
                 file.unlink(missing_ok=True)
@@ -232,7 +226,7 @@ def _identity(machine: Machine, name: str) -> tuple[dict[str, bytes], SshKeys | 
         "hostname": f"{_host_name(name)}\n".encode(),
         "machine-id": f"{secrets.token_hex(16)}\n".encode(),
         # On the exact clock two guests execute the same instructions, so their random pools begin alike.
-        "seed": _FIXED_SEED if machine.timing == "instructions" else secrets.token_bytes(_SEED_BYTES),
+        "seed": bytes(_SEED_BYTES) if machine.timing == "instructions" else secrets.token_bytes(_SEED_BYTES),
     }
     if machine.channel != "ssh":
         return identity, None

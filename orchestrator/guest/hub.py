@@ -51,7 +51,6 @@ class Hub:
         return Lan(port.theirs.fileno(), len(self._ports))
 
     def close(self) -> None:
-        """Disconnect all guests."""
         self._end.close()
         self._thread.join()
         self._ending.close()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.errors import GuestError, UnsupportedError, UsageError
 from orchestrator.guest.channel import Stream
-from orchestrator.guest.console import plain_lines
+from orchestrator.guest.console import QUOTED_LINES, plain_lines
 from orchestrator.ktap.ktap import parse_ftracetest, parse_ktap
 from orchestrator.ktap.results import RESULTS_MAX, Outcome, TestResult, TestRun, joined
 
@@ -32,7 +32,6 @@ _SKIPPED = 4
 """Exit status of a skipped program (KSFT_SKIP in tools/testing/selftests/kselftest.h)."""
 
 _LOGS = "/tmp/ftracetest-logs"  # noqa: S108 - in the guest; the script would write beside itself
-_QUOTED_LINES = 10
 
 
 def kunit_results(guest: Guest, suites: Sequence[str] = ()) -> TestRun:
@@ -57,7 +56,6 @@ def kunit_results(guest: Guest, suites: Sequence[str] = ()) -> TestRun:
 
 
 def _suite_runs(guest: Guest, names: Iterable[str], must_have_run: Container[str]) -> Iterator[TestRun]:
-    """Each suite's results, up to what is looked at of all together."""
     size = results = 0
     for name in names:
         printed = guest.get(f"{_KUNIT}/{name}/results")
@@ -65,7 +63,7 @@ def _suite_runs(guest: Guest, names: Iterable[str], must_have_run: Container[str
         if size > OUTPUT_MAX:
             yield TestRun((), (f"suite {name}: {_TOO_MUCH}",))
             return
-        run = parse_ktap(_text(printed))
+        run = parse_ktap(printed.decode("utf-8", errors="replace"))
         results += len(run.results)
         if results > RESULTS_MAX:
             yield TestRun((), (f"suite {name}: more than {RESULTS_MAX} results; the rest was not looked at",))
@@ -73,14 +71,6 @@ def _suite_runs(guest: Guest, names: Iterable[str], must_have_run: Container[str
         if name in must_have_run and not run.results:
             yield TestRun((), (f"suite {name} has no result: it did not run",))
         yield run
-
-
-def program_results(guest: Guest, argv: Sequence[str], *, time_limit: float) -> TestRun:
-    """The results of a program that prints KTAP or TAP, such as a test of kselftest, or ``run_kselftest.sh``.
-
-    ``time_limit`` is in host seconds, for all of it.
-    """
-    return _results(guest, argv, parse_ktap, time_limit)
 
 
 def ftracetest_results(guest: Guest, folder: str, cases: Sequence[str] = (), *, time_limit: float) -> TestRun:
@@ -91,12 +81,17 @@ def ftracetest_results(guest: Guest, folder: str, cases: Sequence[str] = (), *, 
     paths = [f"{folder}/{case}" for case in cases]
     if any(path.startswith("-") or re.search(r"\s", path) for path in (folder, *paths)):
         raise UsageError("ftracetest takes paths without spaces that do not begin with '-'")
-    return _results(
-        guest, [f"{folder}/ftracetest", "-v", "--fail-unresolved", "-l", _LOGS, *paths], parse_ftracetest, time_limit
-    )
+    argv = [f"{folder}/ftracetest", "-v", "--fail-unresolved", "-l", _LOGS, *paths]
+    return program_results(guest, argv, parse_ftracetest, time_limit=time_limit)
 
 
-def _results(guest: Guest, argv: Sequence[str], parse: Callable[[str], TestRun], time_limit: float) -> TestRun:
+def program_results(
+    guest: Guest, argv: Sequence[str], parse: Callable[[str], TestRun] = parse_ktap, *, time_limit: float
+) -> TestRun:
+    """The results of a program that prints KTAP or TAP, such as a test of kselftest, or ``run_kselftest.sh``.
+
+    ``time_limit`` is in host seconds, for all of it.
+    """
     printed = {stream: bytearray() for stream in Stream}
 
     def keep(stream: Stream, data: bytes) -> None:
@@ -108,17 +103,13 @@ def _results(guest: Guest, argv: Sequence[str], parse: Callable[[str], TestRun],
     except GuestError as error:
         status = None
         problems.append(f"it did not come to its end: {error}")
-    run = parse(_text(printed[Stream.STDOUT][:OUTPUT_MAX]))
+    run = parse(printed[Stream.STDOUT][:OUTPUT_MAX].decode("utf-8", errors="replace"))
     if len(printed[Stream.STDOUT]) > OUTPUT_MAX:
         problems.append(_TOO_MUCH)
-    words = plain_lines(bytes(printed[Stream.STDERR]))[-_QUOTED_LINES:]
+    words = plain_lines(bytes(printed[Stream.STDERR]))[-QUOTED_LINES:]
     if status == _SKIPPED and not run.results:
         return TestRun((TestResult("all", Outcome.SKIPPED, " ".join(words)),))
     if status and not any(result.outcome is Outcome.FAILED for result in run.results):
         said = "".join(f"\n    {line}" for line in words)
         problems.append(f"`{' '.join(argv)}` ended with status {status}, and no test failed{said}")
     return replace(run, problems=(*problems, *run.problems))
-
-
-def _text(printed: bytes | bytearray) -> str:
-    return printed.decode("utf-8", errors="replace")

@@ -106,7 +106,6 @@ class Confinement:
     user: int | None = None
 
     def options(self) -> tuple[str, ...]:
-        """QEMU's own options."""
         if self.user is None:
             return ("-sandbox", _SYSTEM_CALLS.format("deny"))
         # With deny, and with children too, QEMU 7.2 is killed where it becomes the user: both forbid setuid(). That it

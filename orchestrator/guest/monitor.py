@@ -47,7 +47,6 @@ class Monitor:
             raise GuestError(f"QEMU's monitor does not answer ({error})") from None
 
     def command(self, name: str, **arguments: object) -> object:
-        """Run a QMP command and return what QEMU answers."""
         try:
             with self._lock:
                 return self._protocol.cmd(name, **arguments)
@@ -55,7 +54,6 @@ class Monitor:
             raise GuestError(f"QEMU's monitor: {name} failed: {error}") from None
 
     def pass_descriptor(self, name: str, descriptor: int) -> None:
-        """Give QEMU a copy of an open file, under a name."""
         with self._lock:
             self._send(descriptor)
             self.command("getfd", fdname=name)
@@ -100,8 +98,8 @@ class Monitor:
             raise GuestError("QEMU forwards no port to the guest")
         return int(found[1])
 
-    def read_memory(self, address: int, size: int, cpu: int = 0) -> bytes:
-        """``size`` bytes at a virtual address, through the page tables of one virtual CPU."""
+    def read_memory(self, address: int, size: int) -> bytes:
+        """``size`` bytes at a virtual address, through the page tables of the first virtual CPU."""
         if not 0 < size <= _READ_MAX or not 0 <= address < 1 << 64:
             raise GuestError(f"cannot read {size} bytes of guest memory at {address:#x}")
         if self._memory_name is None:
@@ -109,7 +107,7 @@ class Monitor:
                 _, self._memory_name = self._pass(self._memory)
         # QMP numbers are signed: the upper half of the address space is negative.
         value = address - (1 << 64) if address >= 1 << 63 else address
-        arguments = {"val": value, "size": size, "filename": self._memory_name, "cpu-index": cpu}
+        arguments = {"val": value, "size": size, "filename": self._memory_name, "cpu-index": 0}
         try:
             self.command("memsave", **arguments)
         finally:
@@ -120,7 +118,6 @@ class Monitor:
         return content
 
     def close(self) -> None:
-        """Close the connection; the guest runs on."""
         # With a QEMU that has ended the protocol reports an error.
         with self._lock, contextlib.suppress(QMPError, EOFError, OSError):
             self._protocol.close()

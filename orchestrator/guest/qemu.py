@@ -17,10 +17,10 @@ from pathlib import Path
 from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestError, GuestExit, GuestHang, HostError, LabError
 from orchestrator.guest.channel import Channel
-from orchestrator.guest.console import Console, Trouble, plain_lines, sign_in
+from orchestrator.guest.console import QUOTED_LINES, Console, Trouble, plain_lines, sign_in
 from orchestrator.guest.diagnosis import DYING_LIMIT, BootStub
 from orchestrator.guest.framed import FramedChannel
-from orchestrator.guest.guest_files import SshKeys
+from orchestrator.guest.guest_files import GuestFiles
 from orchestrator.guest.machine import (
     MODULES,
     OLDEST_QEMU,
@@ -63,10 +63,6 @@ class OwnStop:
         self._monitor, self._read = monitor, read
         self._is_watched = self.is_expected = is_expected
 
-    @property
-    def interval(self) -> float:
-        return _STOPPING_INTERVAL if self.is_expected else _LISTENING_INTERVAL
-
     def check(self) -> None:
         """Let a guest that has stopped itself go on. One that stops once more has panicked, and is ended."""
         match self._monitor.command("query-status") if self._is_watched else None:
@@ -94,7 +90,7 @@ def wait_for_boot(
     passed_on = printed = 0
     while True:
         try:
-            return agent.wait_for_agent(Deadline(stop.interval))
+            return agent.wait_for_agent(Deadline(_STOPPING_INTERVAL if stop.is_expected else _LISTENING_INTERVAL))
         except GuestHang:
             stub.check()
             stop.check()
@@ -223,7 +219,7 @@ def start_failure(error: GuestError, command_line: Sequence[str], process: Spawn
     status = exit_status(process, DYING_LIMIT)
     if status is None or status == -signal.SIGKILL:
         return error
-    printed = Console(messages).last_lines(_QUOTED_LINES)
+    printed = Console(messages).last_lines(QUOTED_LINES)
     hint = (
         f"the lab needs a QEMU of {'.'.join(map(str, OLDEST_QEMU))} or newer that works: `{PROGRAM} doctor` examines it"
     )
@@ -271,9 +267,6 @@ def drained(console: socket.socket) -> Iterator[None]:
         stopped.close()
 
 
-_QUOTED_QEMU_LINES = 5
-
-
 class RunningQemu:
     """QEMU's process, its monitor, and the sockets to the agent and to the console that a serial channel has.
 
@@ -302,7 +295,7 @@ class RunningQemu:
         file, largest = self._watch.exceeded, self._watch.largest
         what = f"the guest was ended: it had printed more than {largest / (1 << 20):g} MiB"
         hint = "what prints so much? The file has it all, and may be removed"
-        return GuestExit(what, where=str(file), detail=Console(file).last_lines(_QUOTED_QEMU_LINES), hint=hint)
+        return GuestExit(what, where=str(file), detail=Console(file).last_lines(5), hint=hint)
 
     def start(self, machine: Machine, wiring: Wiring, passed: Sequence[int], console_max: int) -> None:
         """Start QEMU and return when it has made the machine; by then it has opened all files of the ``wiring``.
@@ -352,11 +345,9 @@ class RunningQemu:
             process.kill()
 
     def drained_console(self) -> contextlib.AbstractContextManager[None]:
-        """Drain the console that a serial channel will read."""
         return drained(self.console_end) if self.console_end is not None else contextlib.nullcontext()
 
     def check_aborted(self) -> None:
-        """Raise GuestError where another thread has ended it."""
         if self.is_aborted:
             raise GuestError("the guest was ended before it had started")
 
@@ -367,13 +358,7 @@ class RunningQemu:
         if self.console_end is not None:
             self.console_end.close()
 
-    def wait(self) -> None:
-        """Wait for QEMU's end, some seconds at most."""
-        if self.process is not None:
-            exit_status(self.process, DYING_LIMIT)
-
     def kill(self) -> None:
-        """End QEMU at once."""
         if self.process is not None and self._watch is not None:
             self._watch.stop(self.process.close)
         self.hang_up()
@@ -385,8 +370,6 @@ class RunningQemu:
 _LIMIT = 60.0
 """Host seconds for one command to the agent."""
 
-_QUOTED_LINES = 10
-
 
 def mount_data(agent: FramedChannel, machine: Machine) -> None:
     """Mount a guest's disks of data, and have modprobe where its kernel's modules are among them. Raises GuestError."""
@@ -396,21 +379,22 @@ def mount_data(agent: FramedChannel, machine: Machine) -> None:
             script = (data_dir("images") / "guest" / "offer-modprobe.sh").read_text()
             result = agent.run(["sh", "-c", script], time_limit=_LIMIT)
         if result.status != 0:
-            detail = plain_lines(result.stderr)[-_QUOTED_LINES:]
+            detail = plain_lines(result.stderr)[-QUOTED_LINES:]
             raise GuestError(f"the data disk {disk.name} cannot be mounted in the guest", detail=detail)
 
 
-def open_channel(qemu: RunningQemu, machine: Machine, keys: SshKeys | None, deadline: Deadline) -> Channel:
+def open_channel(qemu: RunningQemu, machine: Machine, files: GuestFiles | None, deadline: Deadline) -> Channel:
     """The channel of a guest whose agent answers."""
     assert qemu.agent is not None
     if machine.channel == "ssh":
-        assert keys is not None
+        assert files is not None
+        assert files.keys is not None
         assert qemu.monitor is not None
         from orchestrator.guest.ssh import SshChannel  # takes a third of a second
 
         port = qemu.monitor.forwarded_port()
         ssse3 = b"ssse3" in qemu.agent.get("/proc/cpuinfo", time_limit=_LIMIT).split()
-        return SshChannel.connect(port, keys.host, keys.client, deadline, ssse3=ssse3)
+        return SshChannel.connect(port, files.keys.host, files.keys.client, deadline, ssse3=ssse3)
     if qemu.console_end is not None:
         from orchestrator.guest.serial import SerialChannel
 

@@ -21,7 +21,6 @@ import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 from orchestrator.deadline import Deadline
@@ -40,9 +39,9 @@ from orchestrator.guest.channel import (
     complaint,
     guest_path,
     killed_when_late,
+    own_script,
 )
 from orchestrator.guest.console import plain_lines
-from orchestrator.paths import data_dir
 
 ANSWER_MAX = 8 << 20
 """Bytes among which an answer is looked for: one has 88 KiB, and other programs print as well."""
@@ -79,7 +78,6 @@ class SerialLine:
                 raise _lost(error) from None
 
     def forget(self) -> None:
-        """Discard what was received so far."""
         self._received.clear()
 
     def until(self, mark: bytes, silence: float, deadline: Deadline) -> bytes:
@@ -113,7 +111,6 @@ class SerialLine:
         return text
 
     def close(self) -> None:
-        """Close the console."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
         self._descriptor = -1
@@ -174,16 +171,10 @@ _SCREEN_MAX = 1 << 14
 _CONTROL = re.compile(rb"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b(?:\[[0-9;?]*[ -/]*)?[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
 
 
-class _Sight(StrEnum):
-    """What a console can show, by how the line looks that it ends with."""
-
-    LOGIN = r"(?mi)^.*\blogin: *$"
-    CHALLENGE = r"(?mi)^.*\bpassword(?: for .*)?: *$"
-    SHELL = r"(?m)^.*[#$%>] *$"
-
-
+_LOGIN = re.compile(rb"(?mi)^.*\blogin: *$")
+_CHALLENGE = re.compile(rb"(?mi)^.*\bpassword(?: for .*)?: *$")
+_SHELL = re.compile(rb"(?m)^.*[#$%>] *$")
 _REFUSAL = re.compile(rb"(?mi)\b(?:login incorrect|authentication failure|permission denied)\b")
-_PATTERNS = {sight: re.compile(sight.value.encode()) for sight in _Sight}
 
 
 def log_in(line: SerialLine, user: str, password: str | None, deadline: Deadline) -> None:
@@ -201,17 +192,17 @@ def log_in(line: SerialLine, user: str, password: str | None, deadline: Deadline
         screen = (screen + text)[-_SCREEN_MAX:]
         shown = _CONTROL.sub(b"", screen)
         sight = None if text else _last_sight(shown)
-        if sight is _Sight.SHELL:
+        if sight is _SHELL:
             return
         if answered and _REFUSAL.search(shown):
             raise GuestError(f"the guest's console refuses {user} with this password")
-        if sight is _Sight.LOGIN:
+        if sight is _LOGIN:
             attempts += 1
             if attempts > _ATTEMPTS:
                 hint = "has that user a shell there, and may log in?"
                 raise GuestError(f"the guest's console asks for a login again after {user}", hint=hint)
             answer, named, answered = user, True, False
-        elif sight is _Sight.CHALLENGE and named:
+        elif sight is _CHALLENGE and named:
             if password is None:
                 hint = "exec takes it from a file (--password-file); or let the image ask for none"
                 raise GuestError(f"the guest's console wants a password for {user}", hint=hint)
@@ -230,14 +221,11 @@ def log_in(line: SerialLine, user: str, password: str | None, deadline: Deadline
     )
 
 
-def _last_sight(shown: bytes) -> _Sight | None:
-    """What stands last on the console, if anything is known."""
-    ends = {
-        sight: max((match.end() for match in pattern.finditer(shown)), default=-1)
-        for sight, pattern in _PATTERNS.items()
-    }
-    last = max(ends, key=lambda sight: ends[sight])
-    return last if ends[last] >= 0 else None
+def _last_sight(shown: bytes) -> re.Pattern[bytes] | None:
+    """The pattern of what stands last on the console, if anything is known."""
+    ends = {one: [match.end() for match in one.finditer(shown)] for one in (_LOGIN, _CHALLENGE, _SHELL)}
+    last = max(ends, key=lambda one: max(ends[one], default=-1))
+    return last if ends[last] else None
 
 
 _BLOCK = 32 * 1024
@@ -277,8 +265,8 @@ class SerialChannel:
         Raises GuestError when the guest refuses, or lacks what this takes; GuestHang at the deadline.
         """
         log_in(self._line, user, password, deadline)
-        serve = base64.b64encode(_script("serial-serve.sh"))
-        begin = b" ".join(line.strip() for line in _script("serial-begin.sh").splitlines() if line[:1] != b"#")
+        serve = base64.b64encode(own_script("serial-serve.sh"))
+        begin = b" ".join(line.strip() for line in own_script("serial-begin.sh").splitlines() if line[:1] != b"#")
         half = len(self._token) // 2
         words = f" set -- {len(serve)} {self._token[:half]} {self._token[half:]}; ".encode()
         self._line.send(words + begin + b"\n", deadline)
@@ -288,14 +276,12 @@ class SerialChannel:
                 f"the guest lacks {', '.join(reply.words[-1][1:])}, which a channel over its console takes"
             )
         self._line.send(serve, deadline)
-        self._upload("pump", _script("serial-pump.sh"), deadline)
+        self._upload("pump", own_script("serial-pump.sh"), deadline)
 
-    def run(
-        self, argv: Sequence[str], *, time_limit: float, directory: str = "/", listener: Listener | None = None
-    ) -> CommandResult:
+    def run(self, argv: Sequence[str], *, time_limit: float, listener: Listener | None = None) -> CommandResult:
         """Run a program, looked for where the user's shell does; see ``Channel.run``."""
-        check_command(argv, directory)
-        command = MarkedCommand(argv, directory, Output(listener))
+        check_command(argv)
+        command = MarkedCommand(argv, Output(listener))
         beginning = Deadline(KILL_LIMIT + len(command.script) / _SLOWEST)
         self._ask("finish", beginning)  # what was broken off before it ended
         self._upload("script", command.script, beginning)
@@ -306,7 +292,6 @@ class SerialChannel:
         return command.result()
 
     def put(self, content: bytes | Path, target: str, *, mode: int, time_limit: float) -> None:
-        """Write a file in the guest; see ``Channel.put``."""
         path, deadline = guest_path(target), Deadline(time_limit)
         with contextlib.closing(blocks(content, _BLOCK)) as rest:
             block = next(rest, b"")  # a file of the host that cannot be read is known before anything is sent
@@ -320,7 +305,6 @@ class SerialChannel:
             raise GuestError(f"cannot write {target}: {complaint(self._fetch('why', deadline))}")
 
     def get(self, source: str, *, time_limit: float, largest: int = OUTPUT_MAX) -> bytes:
-        """Read a file of the guest whole; see ``Channel.get``."""
         guest_path(source)
         content, errors = bytearray(), bytearray()
 
@@ -430,10 +414,6 @@ class SerialChannel:
         is_entry = len(words[-1]) == 2 and words[-1][0] == "piece"
         content = _decoded(text[heads[-1].end() :], words[-1][1]) if is_entry else None
         return _Reply(words, content)
-
-
-def _script(name: str) -> bytes:
-    return (data_dir("images") / "guest" / name).read_bytes()
 
 
 def _checksum(content: bytes) -> str:

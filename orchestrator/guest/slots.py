@@ -124,9 +124,8 @@ def take_slots(memory_mib: int, say: Callable[[str], None], check: Callable[[], 
     """Take the slots of a guest, when they are free. ``say`` gets a line when that is not at once.
 
     ``check`` is called while it waits, and may raise. After an hour (two minutes where a process that has started this
-    one holds slots), and where the cache cannot be written, the guest gets none and starts all the same.
-
-    Raises HostError for a guest with more memory than there can be.
+    one holds slots), and where the cache cannot be written, the guest gets none and starts all the same. Raises
+    HostError for a guest with more memory than there can be.
     """
     check_memory(memory_mib)
     if _thread.held:

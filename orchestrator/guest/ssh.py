@@ -75,7 +75,6 @@ class BoundedPacketizer(Packetizer):
         self._greeted = 0
 
     def read_all(self, n: int, *options: Any, **named: Any) -> bytes:
-        """Read some bytes. Raises SSHException for more than a packet has."""
         if n > _PACKET_MAX:
             raise paramiko.SSHException(f"it announces a packet of {n} bytes")
         content: bytes = super().read_all(n, *options, **named)
@@ -90,10 +89,13 @@ class BoundedPacketizer(Packetizer):
 
 
 class BoundedTransport(paramiko.Transport):
-    """A connection whose other side keeps within each session's window."""
+    """A connection whose other side keeps within each session's window; it prefers what is cheap to emulate."""
 
-    def __init__(self, sock: Any, **options: Any) -> None:
+    def __init__(self, ciphers: Sequence[str], sock: Any, /, **options: Any) -> None:
         super().__init__(sock, packetizer_class=BoundedPacketizer, **options)
+        security = self.get_security_options()
+        security.ciphers = _first(ciphers, security.ciphers)
+        security.digests = _first(_MACS, security.digests)
 
     _channel_handler_table: ClassVar[Any] = {
         **paramiko.Transport._channel_handler_table,  # type: ignore[attr-defined]
@@ -154,150 +156,32 @@ _FAILURES = (paramiko.SSHException, paramiko.SFTPError, EOFError, OSError, Value
 logging.getLogger("paramiko").setLevel(logging.CRITICAL + 1)
 
 
-class _Timer(threading.Thread):
-    """Does ``at_first`` at a deadline, and ``at_last`` some seconds later, unless it is cancelled.
+def _act_when_late(
+    deadline: Deadline, ended: threading.Event, at_first: Callable[[], None], at_last: Callable[[], None]
+) -> None:
+    """Do ``at_first`` at a deadline, and ``at_last`` some seconds later, unless all has ``ended`` by then.
 
     One thread for both: of two that asked one deadline at the same moment, each would add what was waited for a
     processor. On a busy host it would then come up to sixty times as late.
     """
-
-    def __init__(self, deadline: Deadline, at_first: Callable[[], None], at_last: Callable[[], None]) -> None:
-        super().__init__(daemon=True)
-        self._deadline, self._at_first, self._at_last = deadline, at_first, at_last
-        self._cancelled = threading.Event()
-
-    def run(self) -> None:
-        while self._deadline.left():
-            if self._cancelled.wait(self._deadline.pause()):
-                return
-        if self._cancelled.is_set():
+    while deadline.left():
+        if ended.wait(deadline.pause()):
             return
-        threading.Thread(target=self._at_first, daemon=True).start()  # it may block as well
-        if not self._cancelled.wait(_SEVERING_DELAY):
-            self._at_last()
-
-    def cancel(self) -> None:
-        """Do it no more."""
-        self._cancelled.set()
+    if ended.is_set():
+        return
+    threading.Thread(target=at_first, daemon=True).start()  # it may block as well
+    if not ended.wait(_SEVERING_DELAY):
+        at_last()
 
 
-class Connection:
-    """An open transport and its sessions."""
-
-    def __init__(self, client: paramiko.SSHClient, transport: paramiko.Transport) -> None:
-        self._client = client
-        self._transport = transport
-
-    @contextlib.contextmanager
-    def session(self, deadline: Deadline) -> Iterator[paramiko.Channel]:
-        """A session of its own, closed at the end. Raises GuestHang when it is not open at the deadline."""
-        with self.bounded(deadline):
-            session = self._transport.open_session(timeout=_LONGEST_WAIT)
-        try:
-            yield session
-        finally:
-            close_session(session)
-
-    @contextlib.contextmanager
-    def bounded(self, deadline: Deadline, session: paramiko.Channel | None = None) -> Iterator[None]:
-        """Whatever waits in here ends at the deadline, with GuestHang. Raises GuestConnectionLost when it broke.
-
-        A plain OSError is let through: that is what the guest's SFTP refuses with.
-        """
-        # Some of paramiko's calls wait without a limit. To end them the session is closed, and the connection where the
-        # message that closes the session cannot be sent.
-        abandoned = threading.Event()
-
-        def abandon() -> None:
-            if session is not None:
-                abandoned.set()
-                close_session(session)
-
-        def sever() -> None:
-            abandoned.set()
-            self._transport.close()
-
-        timer = _Timer(deadline, abandon, sever)
-        timer.start()
-        try:
-            with self.watched(deadline, session, abandoned):
-                yield
-        finally:
-            timer.cancel()
-
-    @contextlib.contextmanager
-    def watched(
-        self, deadline: Deadline, session: paramiko.Channel | None = None, abandoned: threading.Event | None = None
-    ) -> Iterator[None]:
-        """What paramiko raises in here becomes one of our own errors, except for a plain OSError."""
-        try:
-            yield
-        except TimeoutError:
-            raise _silence() from None
-        except _FAILURES as error:
-            if abandoned is not None and abandoned.is_set():
-                raise _silence() from None
-            if isinstance(error, OSError) and self._is_sound(session):
-                raise
-            raise self._broken(error, deadline) from None
-
-    def check(self) -> None:
-        """Raise GuestConnectionLost when the connection is no more."""
-        if not self._transport.is_active():
-            raise GuestConnectionLost("the SSH connection broke")
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._client.close()
-
-    def _is_sound(self, session: paramiko.Channel | None) -> bool:
-        return self._transport.is_active() and (session is None or not session.closed)
-
-    def _broken(self, error: Exception, deadline: Deadline) -> GuestError:
-        if isinstance(error, paramiko.ChannelException):
-            return GuestError(f"the guest's sshd opens no session ({_said(error.text).lower()})")
-        if isinstance(error, paramiko.SFTPError):
-            return GuestConnectionLost(f"the guest's server of files is not to be understood: {_said(error)}")
-        if deadline.left():
-            self._transport.join(_NOTICING_LIMIT)
-        elif self._transport.is_active():
-            return _silence()
-        return GuestConnectionLost(f"the SSH connection broke ({_said(error)})")
-
-
-def connect(
-    port: int, host_key: paramiko.PKey, client_key: paramiko.PKey, deadline: Deadline, *, ssse3: bool = False
-) -> Connection:
-    """Connect to the loopback port that leads to the guest's sshd, as soon as that is there.
-
-    ``ssse3``: whether the guest's CPU has SSSE3, with which OpenSSL computes AES quickly in another mode.
-
-    Raises GuestError when who answers has another host key or refuses ours, GuestHang at the deadline.
-    """
-    patience = _FIRST_PATIENCE
-    problem: Exception | None = None
-    while (left := deadline.left()) > 0:
-        began = time.monotonic()
-        try:
-            return _attempt(port, host_key, client_key, min(left, patience), ssse3=ssse3)
-        except _FAILURES as error:
-            problem = error
-        time.sleep(_RETRY_INTERVAL)
-        # One that was merely too slow, on a busy host, gets longer the next time.
-        if time.monotonic() - began >= patience:
-            patience *= 2
-    raise GuestHang(f"the guest's sshd does not answer ({'no time left' if problem is None else _said(problem)})")
-
-
-def close_session(session: paramiko.Channel) -> None:
-    """End a session, whatever has become of it."""
+def _close(session: paramiko.Channel) -> None:
     with contextlib.suppress(*_FAILURES):
         session.close()
 
 
-def _attempt(
+def _connected(
     port: int, host_key: paramiko.PKey, client_key: paramiko.PKey, patience: float, *, ssse3: bool
-) -> Connection:
+) -> paramiko.SSHClient:
     client = paramiko.SSHClient()
     client.set_missing_host_key_policy(paramiko.RejectPolicy())
     client.get_host_keys().add(f"[{HOST}]:{port}", host_key.get_name(), host_key)
@@ -313,11 +197,9 @@ def _attempt(
             auth_timeout=patience,
             allow_agent=False,
             look_for_keys=False,
-            transport_factory=partial(_quick_transport, _WITH_VECTORS if ssse3 else _WITH_TABLES),
+            transport_factory=partial(BoundedTransport, _WITH_VECTORS if ssse3 else _WITH_TABLES),
         )
-        transport = client.get_transport()
-        assert transport is not None
-        return Connection(client, transport)
+        return client
     except paramiko.BadHostKeyException as error:
         client.close()
         raise GuestError(
@@ -335,15 +217,6 @@ def _attempt(
     except _FAILURES:
         client.close()
         raise
-
-
-def _quick_transport(ciphers: Sequence[str], sock: Any, /, **options: Any) -> paramiko.Transport:
-    """A transport that prefers algorithms that an emulated CPU computes quickly."""
-    transport = BoundedTransport(sock, **options)
-    security = transport.get_security_options()
-    security.ciphers = _first(ciphers, security.ciphers)
-    security.digests = _first(_MACS, security.digests)
-    return transport
 
 
 def _first(wanted: Sequence[str], offered: Sequence[str]) -> list[str]:
@@ -370,22 +243,38 @@ _UNANSWERED = 8
 class SshChannel:
     """One connection to one guest's sshd; one request at a time. See ``Channel`` for what it does."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, client: paramiko.SSHClient) -> None:
+        transport = client.get_transport()
+        assert transport is not None
+        self._client, self._transport = client, transport
 
     @classmethod
     def connect(
         cls, port: int, host_key: paramiko.PKey, client_key: paramiko.PKey, deadline: Deadline, *, ssse3: bool = False
     ) -> Self:
-        """Connect to a loopback port, retrying until sshd is there; see ``ssh_connection.connect``."""
-        return cls(connect(port, host_key, client_key, deadline, ssse3=ssse3))
+        """Connect to the loopback port that leads to the guest's sshd, as soon as that is there.
 
-    def run(
-        self, argv: Sequence[str], *, time_limit: float, directory: str = "/", listener: Listener | None = None
-    ) -> CommandResult:
+        ``ssse3``: whether the guest's CPU has SSSE3, with which OpenSSL computes AES quickly in another mode. Raises
+        GuestError when who answers has another host key or refuses ours, GuestHang at the deadline.
+        """
+        patience = _FIRST_PATIENCE
+        problem: Exception | None = None
+        while (left := deadline.left()) > 0:
+            began = time.monotonic()
+            try:
+                return cls(_connected(port, host_key, client_key, min(left, patience), ssse3=ssse3))
+            except _FAILURES as error:
+                problem = error
+            time.sleep(_RETRY_INTERVAL)
+            # One that was merely too slow, on a busy host, gets longer the next time.
+            if time.monotonic() - began >= patience:
+                patience *= 2
+        raise GuestHang(f"the guest's sshd does not answer ({'no time left' if problem is None else _said(problem)})")
+
+    def run(self, argv: Sequence[str], *, time_limit: float, listener: Listener | None = None) -> CommandResult:
         """Run a program, looked for in the PATH of the guest's sshd; see ``Channel.run``."""
-        check_command(argv, directory)
-        command = MarkedCommand(argv, directory, Output(listener))
+        check_command(argv)
+        command = MarkedCommand(argv, Output(listener))
         with (
             self._started(command.script, Deadline(KILL_LIMIT)) as session,
             killed_when_late(argv[0], time_limit, command.output, lambda: self._kill(session, command)),
@@ -394,7 +283,6 @@ class SshChannel:
         return command.result()
 
     def put(self, content: bytes | Path, target: str, *, mode: int, time_limit: float) -> None:
-        """Write a file in the guest; see ``Channel.put``."""
         path, deadline = guest_path(target), Deadline(time_limit)
         probe = ["dd", "if=/dev/zero", f"of={target}", "bs=1", "count=1", "conv=notrunc", "oflag=append", "status=none"]
         with contextlib.closing(blocks(content, _BLOCK)) as rest:
@@ -416,7 +304,6 @@ class SshChannel:
                     file.close()
 
     def get(self, source: str, *, time_limit: float, largest: int = OUTPUT_MAX) -> bytes:
-        """Read a file of the guest whole; see ``Channel.get``."""
         path, deadline = guest_path(source), Deadline(time_limit)
         content = bytearray()
         probe = ["dd", f"if={source}", "of=/dev/null", "bs=1", "count=1", "status=none"]
@@ -439,13 +326,76 @@ class SshChannel:
         return bytes(content)
 
     def close(self) -> None:
-        """Close the connection; the guest runs on."""
-        self._connection.close()
+        self._client.close()
+
+    @contextlib.contextmanager
+    def _session(self, deadline: Deadline) -> Iterator[paramiko.Channel]:
+        """A session of its own, closed at the end. Raises GuestHang when it is not open at the deadline."""
+        with self._bounded(deadline):
+            session = self._transport.open_session(timeout=_LONGEST_WAIT)
+        try:
+            yield session
+        finally:
+            _close(session)
+
+    @contextlib.contextmanager
+    def _bounded(self, deadline: Deadline, session: paramiko.Channel | None = None) -> Iterator[None]:
+        """Whatever waits in here ends at the deadline, with GuestHang. Raises GuestConnectionLost when it broke.
+
+        A plain OSError is let through: that is what the guest's SFTP refuses with.
+        """
+        # Some of paramiko's calls wait without a limit. To end them the session is closed, and the connection where the
+        # message that closes the session cannot be sent.
+        abandoned, ended = threading.Event(), threading.Event()
+
+        def abandon() -> None:
+            if session is not None:
+                abandoned.set()
+                _close(session)
+
+        def sever() -> None:
+            abandoned.set()
+            self._transport.close()
+
+        threading.Thread(target=_act_when_late, args=(deadline, ended, abandon, sever), daemon=True).start()
+        try:
+            with self._watched(deadline, session, abandoned):
+                yield
+        finally:
+            ended.set()
+
+    @contextlib.contextmanager
+    def _watched(
+        self, deadline: Deadline, session: paramiko.Channel | None = None, abandoned: threading.Event | None = None
+    ) -> Iterator[None]:
+        """What paramiko raises in here becomes one of our own errors, except for a plain OSError."""
+        try:
+            yield
+        except TimeoutError:
+            raise _silence() from None
+        except _FAILURES as error:
+            if abandoned is not None and abandoned.is_set():
+                raise _silence() from None
+            is_sound = self._transport.is_active() and (session is None or not session.closed)
+            if isinstance(error, OSError) and is_sound:
+                raise
+            raise self._broken(error, deadline) from None
+
+    def _broken(self, error: Exception, deadline: Deadline) -> GuestError:
+        if isinstance(error, paramiko.ChannelException):
+            return GuestError(f"the guest's sshd opens no session ({_said(error.text).lower()})")
+        if isinstance(error, paramiko.SFTPError):
+            return GuestConnectionLost(f"the guest's server of files is not to be understood: {_said(error)}")
+        if deadline.left():
+            self._transport.join(_NOTICING_LIMIT)
+        elif self._transport.is_active():
+            return _silence()
+        return GuestConnectionLost(f"the SSH connection broke ({_said(error)})")
 
     @contextlib.contextmanager
     def _started(self, script: bytes, deadline: Deadline) -> Iterator[paramiko.Channel]:
-        with self._connection.session(deadline) as session:
-            with self._connection.bounded(deadline, session):
+        with self._session(deadline) as session:
+            with self._bounded(deadline, session):
                 session.exec_command(_SHELL)
                 session.sendall(script)
                 session.shutdown_write()
@@ -454,14 +404,13 @@ class SshChannel:
     def _collect(
         self, session: paramiko.Channel, command: MarkedCommand, deadline: Deadline, enough: Callable[[], bool]
     ) -> None:
-        """Receive a command's output until it is enough, or the session has ended."""
         poll = select.poll()
         poll.register(session.fileno(), select.POLLIN)
         while not enough():
             if not deadline.left():
-                raise GuestHang("the guest gave no answer in time")
+                raise _silence()
             over = session.eof_received or session.closed  # read before the output, some of which may arrive after it
-            with self._connection.watched(deadline):  # reads what was received, without waiting
+            with self._watched(deadline):  # reads what was received, without waiting
                 stdout = session.recv(_READ_SIZE) if session.recv_ready() else b""
                 stderr = session.recv_stderr(_READ_SIZE) if session.recv_stderr_ready() else b""
             command.feed(Stream.STDOUT, stdout)
@@ -469,7 +418,8 @@ class SshChannel:
             if stdout or stderr:
                 continue
             if over:
-                self._connection.check()
+                if not self._transport.is_active():
+                    raise GuestConnectionLost("the SSH connection broke")
                 return
             poll.poll(deadline.pause() * 1000)
 
@@ -481,7 +431,7 @@ class SshChannel:
             return
         with (
             self._started(guest_script("kill-group.sh", str(command.process)), deadline) as killer,
-            self._connection.bounded(deadline, killer),
+            self._bounded(deadline, killer),
         ):
             while killer.recv(_READ_SIZE):
                 pass
@@ -495,18 +445,18 @@ class SshChannel:
         Raises GuestError with the guest's reason. SFTP has codes for few of them: for others the program ``probe`` is
         run, which fails with the same reason.
         """
-        with self._connection.session(deadline) as session:
+        with self._session(deadline) as session:
 
             @contextlib.contextmanager
             def step() -> Iterator[None]:
                 try:
-                    with self._connection.bounded(deadline, session):
+                    with self._bounded(deadline, session):
                         yield
                 except OSError as error:
                     reason = self._reason(probe) if error.errno is None else os.strerror(error.errno).lower()
                     raise GuestError(f"{failure}: {reason}") from None
 
-            with self._connection.bounded(deadline, session):
+            with self._bounded(deadline, session):
                 session.invoke_subsystem("sftp")
                 files = BoundedFiles(session)
             yield files, step

@@ -22,7 +22,7 @@ import pexpect
 
 from orchestrator.errors import GuestError, GuestExit, GuestOops, HostError
 from orchestrator.guest.diagnosis import taint_mask
-from orchestrator.guest.guest import Guest
+from orchestrator.guest.guest import Guest, Watch
 from orchestrator.paths import data_dir
 
 if TYPE_CHECKING:
@@ -72,10 +72,6 @@ class _Terminal(_Spawn):
         self.child_fd = -1
 
 
-Watch = Callable[[Guest], None]
-"""Gets a guest before it runs."""
-
-
 class _Session(threading.Thread):
     """The guest's life: started, its shell started, ended when that ends."""
 
@@ -83,10 +79,8 @@ class _Session(threading.Thread):
         self, start: Callable[[Watch], Guest], prepare: Callable[[Guest], None], token: str, their_end: int
     ) -> None:
         super().__init__(name="guest")
-        self._start = start
-        self._prepare = prepare
-        self._token = token
-        self._their_end = their_end
+        self._start, self._prepare = start, prepare
+        self._token, self._their_end = token, their_end
         self._watched: list[Guest] = []
         self._aborted = False
         self.guest: Guest | None = None
@@ -104,7 +98,6 @@ class _Session(threading.Thread):
             guest.abort()
 
     def run(self) -> None:
-        """Run the session; its error is kept for the other thread."""
         try:
             try:
                 self.guest = self._start(self._watch)
@@ -134,11 +127,9 @@ def attend(start: Callable[[str, Watch], Guest], prepare: Callable[[Guest], None
     """Start a guest, let ``prepare`` do its work in it, and give its console to the terminal until either ends.
 
     ``start`` gets the name of the device that the guest's console is to be on, and what to call with each guest before
-    it runs.
-
-    Returns when the shell ends, the guest resets itself, or the user presses the escape key. Raises GuestError else,
-    GuestOops where the kernel has reported what is not among the guest's ``expected_reports``, or become tainted, and
-    HostError where the host has no pseudo-terminal.
+    it runs. Returns when the shell ends, the guest resets itself, or the user presses the escape key. Raises GuestError
+    else, GuestOops where the kernel has reported what is not among the guest's ``expected_reports``, or become tainted,
+    and HostError where the host has no pseudo-terminal.
     """
     try:
         ours, theirs = os.openpty()

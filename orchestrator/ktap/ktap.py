@@ -335,7 +335,6 @@ class _Parser:
             self.problem(sentence)
 
     def _bounded(self, text: str) -> str:
-        """Text that a line ends with, as it is meant."""
         return _bounded(_shown(_hidden(text)) if self._has_escapes() else text)
 
     def _has_escapes(self) -> bool:
@@ -512,24 +511,16 @@ _COUNT = re.compile(r"# of (\w{1,20})(?:\(test bug\))?:\s*(\d{1,6})")
 _FIRST = re.compile(r"(?:.*\t)?\[.*|# of .*|\t")
 """What a line of the script's own may begin with, its title apart; all else is a test's output."""
 
-# As the script's own KTAP output has them: what is indeterminate is not ok.
+# By the word at a test and the one that it is counted by; as the script's own KTAP output has them: what is
+# indeterminate is not ok.
 _OUTCOMES = {
-    "PASS": Outcome.PASSED,
-    "FAIL": Outcome.FAILED,
-    "UNRESOLVED": Outcome.FAILED,
-    "UNTESTED": Outcome.SKIPPED,
-    "UNSUPPORTED": Outcome.SKIPPED,
-    "XFAIL": Outcome.XFAILED,
-    "UNDEFINED": Outcome.FAILED,
-}
-_COUNTED = {
-    "passed": "PASS",
-    "failed": "FAIL",
-    "unresolved": "UNRESOLVED",
-    "untested": "UNTESTED",
-    "unsupported": "UNSUPPORTED",
-    "xfailed": "XFAIL",
-    "undefined": "UNDEFINED",
+    ("PASS", "passed"): Outcome.PASSED,
+    ("FAIL", "failed"): Outcome.FAILED,
+    ("UNRESOLVED", "unresolved"): Outcome.FAILED,
+    ("UNTESTED", "untested"): Outcome.SKIPPED,
+    ("UNSUPPORTED", "unsupported"): Outcome.SKIPPED,
+    ("XFAIL", "xfailed"): Outcome.XFAILED,
+    ("UNDEFINED", "undefined"): Outcome.FAILED,
 }
 
 
@@ -542,14 +533,15 @@ class _Test:
     lines: list[str] = field(default_factory=list)
 
     def result(self) -> TestResult:
+        outcome = Outcome.FAILED
         if not self.word:
             reason = "it has no result: the output is cut short, or a line is lost"
-            return TestResult(self.name, Outcome.FAILED, reason, tuple(self.lines))
-        if self.is_cut:
+        elif self.is_cut:
             reason = "a message of the kernel cuts its line"
-            return TestResult(self.name, Outcome.FAILED, reason, tuple(self.lines))
-        reason = "" if self.word in {"PASS", "FAIL", "XFAIL"} else self.word.lower()
-        return TestResult(self.name, _OUTCOMES[self.word], reason, tuple(self.lines))
+        else:
+            reason = "" if self.word in {"PASS", "FAIL", "XFAIL"} else self.word.lower()
+            outcome = next(outcome for (word, _), outcome in _OUTCOMES.items() if word == self.word)
+        return TestResult(self.name, outcome, reason, tuple(self.lines))
 
 
 def parse_ftracetest(text: str) -> TestRun:
@@ -623,7 +615,7 @@ def _miscounted(tests: list[_Test], counts: dict[str, int]) -> list[str]:
     if "passed" not in counts:
         return ["it ends before the script counts its results: it is cut short"]
     wrong = []
-    for name, word in _COUNTED.items():
+    for word, name in _OUTCOMES:
         found = sum(1 for test in tests if test.word == word)
         if counts.get(name, found) != found:
             wrong.append(f"the script counts {counts[name]} {name}, and {found} such results were printed")

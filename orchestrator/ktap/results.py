@@ -52,7 +52,6 @@ class TestRun:
     problems: tuple[str, ...] = ()
 
     def counted(self) -> str:
-        """The numbers of results by outcome, as text."""
         numbers = ((outcome, sum(1 for result in self.results if result.outcome is outcome)) for outcome in Outcome)
         return ", ".join(f"{number} {outcome}" for outcome, number in numbers if number) or "no test"
 

@@ -11,6 +11,7 @@ Every pytest of an environment imports this file and ``fixtures``, so they impor
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +19,6 @@ import pytest
 from orchestrator.pytest_plugin.fixtures import *  # noqa: F403 - pytest finds fixtures in the plugin's own names
 from orchestrator.pytest_plugin.session import (
     CHOICE,
-    EXPECTED,
     OPTIONS,
     SETTINGS,
     SKIPPED,
@@ -26,6 +26,7 @@ from orchestrator.pytest_plugin.session import (
     attempt,
     begin_attempt,
     chosen_by,
+    needs_guests,
     parametrize_guests,
     runs_guests,
     sentences,
@@ -90,7 +91,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip QEMU tests without ``--qemu``; with it, refuse to begin while any mark is wrong."""
-    qemu = [item for item in items if _needs_qemu(item)]
+    qemu = [item for item in items if needs_guests(item)]
     if not runs_guests(config):
         for item in qemu:
             item.add_marker(pytest.mark.skip(reason=SKIPPED))
@@ -107,11 +108,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = wrong
 
 
-def _needs_qemu(item: pytest.Item) -> bool:
-    fixtures = getattr(item, "fixturenames", ())
-    return CHOICE in fixtures or any(item.iter_markers("guest")) or any(item.iter_markers("qemu"))
-
-
 def _read_marks(item: pytest.Item) -> str | None:
     """Keep the options of an item's guest; what is wrong with them, if anything."""
     from orchestrator.errors import UsageError
@@ -125,7 +121,7 @@ def _read_marks(item: pytest.Item) -> str | None:
         expected = read_expected_reports(list(item.iter_markers(mark)))
     except UsageError as error:
         return f"{item.nodeid}: mark {mark}: {error}"
-    item.stash[OPTIONS], item.stash[EXPECTED] = options, (*options.allow_oops, *expected)
+    item.stash[OPTIONS] = replace(options, allow_oops=(*options.allow_oops, *expected))
     return None
 
 

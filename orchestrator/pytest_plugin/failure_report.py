@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import sys
 
-import pytest
-
 from orchestrator.errors import LabError
 from orchestrator.pytest_plugin.session import Attempt
 
@@ -37,8 +35,4 @@ def hide_our_frames() -> None:
     """
     for name, module in list(sys.modules.items()):
         if name.startswith(_OURS):
-            vars(module)["__tracebackhide__"] = _is_expected
-
-
-def _is_expected(info: pytest.ExceptionInfo[BaseException]) -> bool:
-    return isinstance(info.value, LabError)
+            vars(module)["__tracebackhide__"] = lambda info: isinstance(info.value, LabError)

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from orchestrator.pytest_plugin.session import EXPECTED, attempt, choose, merged, options_of, sentences, settings_of
+from orchestrator.pytest_plugin.session import (
+    OPTIONS,
+    attempt,
+    choose,
+    merged,
+    needs_guests,
+    options_of,
+    sentences,
+    settings_of,
+)
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.cache import BuildContext
@@ -47,9 +56,7 @@ def _guest_choice(request: pytest.FixtureRequest) -> Mapping[str, Any]:
 def _lab_log(request: pytest.FixtureRequest) -> Iterator[None]:
     """Write the steps of a test that uses guests to a log in its folder."""
     item: pytest.Item = request.node
-    if not request.config.getoption("--qemu") or not (
-        "_guest_choice" in request.fixturenames or item.get_closest_marker("guest") or item.get_closest_marker("qemu")
-    ):
+    if not request.config.getoption("--qemu") or not needs_guests(item):
         yield
         return
     from orchestrator.steps import LOG_NAME, step_log
@@ -224,5 +231,5 @@ def _keep(item: pytest.Item, tested: TestedGuest, say: Callable[[str], None]) ->
 
 
 def _begin(item: pytest.Item, tested: TestedGuest) -> None:
-    tested.begin_test(item.path.parent, item.stash[EXPECTED])
+    tested.begin_test(item.path.parent, item.stash[OPTIONS].allow_oops)
     attempt(item).guests.append(tested)

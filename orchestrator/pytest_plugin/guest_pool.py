@@ -7,7 +7,7 @@ import contextlib
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
 from pathlib import Path, PurePath
 from typing import Any, get_args
@@ -27,12 +27,12 @@ from orchestrator.experiment.cell import Machine as DescribedMachine
 from orchestrator.experiment.fields import Surroundings
 from orchestrator.experiment.problems import problems_of
 from orchestrator.guest.console import report_patterns
-from orchestrator.guest.guest import Guest, State
+from orchestrator.guest.guest import Guest, State, Watch
 from orchestrator.guest.hub import Hub
 from orchestrator.guest.machine import ChannelKind, Machine, Timing, qemu_cpu_names
 from orchestrator.program import PROGRAM
 from orchestrator.pytest_plugin.session import NO_CHOICES, OPTIONS, attempt, choose, merged, settings_given
-from orchestrator.pytest_plugin.tested_guest import TestedGuest, Watch
+from orchestrator.pytest_plugin.tested_guest import TestedGuest
 from orchestrator.run.guests import started, unwatched
 from orchestrator.run.machines import Hardware, check_possible, machine_for, timing_named, usual_cpu, usual_kernel
 
@@ -47,17 +47,13 @@ class GuestPool:
     """Starts guests from the calling thread. Their logs go into ``directory``."""
 
     def __init__(self, workshop: BuildContext, directory: Path) -> None:
-        self._workshop = workshop
-        self._directory = directory
+        self._workshop, self._directory = workshop, directory
         self._shared: dict[tuple[str, bool, Machine], TestedGuest] = {}  # the most recently used is the last
         self._own: list[TestedGuest] = []
         self._started = 0
 
     def new(self, machine: Machine, kernel: Kernel, *, fresh: bool) -> TestedGuest:
-        """A guest of this machine that nothing has used before, booted with ``fresh``.
-
-        Raises GuestError when it does not start.
-        """
+        """A guest of this machine that nothing has used before, booted with ``fresh``. Raises GuestError."""
         guest = self._start(machine, kernel, fresh=fresh)
         self._own.append(guest)
         return guest
@@ -87,13 +83,11 @@ class GuestPool:
             guest.pause()
 
     def retire(self, guest: TestedGuest) -> None:
-        """Kill a guest; no other test gets it."""
         guest.kill()
         self._shared = {key: other for key, other in self._shared.items() if other is not guest}
         self._own = [other for other in self._own if other is not guest]
 
     def close(self) -> None:
-        """Kill all guests."""
         for guest in (*self._shared.values(), *self._own):
             guest.kill()
         self._shared, self._own = {}, []
@@ -110,7 +104,6 @@ class GuestPool:
 
 
 def _is_sound(guest: Guest) -> bool:
-    """Whether a paused guest resumes and runs a command, and its kernel has reported no trouble."""
     try:
         if guest.state is State.PAUSED:
             guest.resume()
@@ -248,7 +241,6 @@ def _switch(arguments: Mapping[str, Any], name: str) -> bool:
 
 
 def _allowed(regexes: object) -> Expected:
-    """The mark's own ``allow_oops``: a regular expression, or several."""
     several = [regexes] if isinstance(regexes, str) else regexes
     if not isinstance(several, list | tuple):
         raise UsageError(f"allow_oops: found {regexes!r}; expected a regular expression, or a list of them")
@@ -285,10 +277,8 @@ class GuestFactory:
         arguments: Mapping[str, Any],
         begin: Callable[[TestedGuest], None],
     ) -> None:
-        self._workshop = workshop
-        self._pool = pool
-        self._arguments = arguments
-        self._begin = begin
+        self._workshop, self._pool = workshop, pool
+        self._arguments, self._begin = arguments, begin
         self._hub = Hub()
         self.guests: list[TestedGuest] = []
 
@@ -314,7 +304,6 @@ class GuestFactory:
         return guest
 
     def close(self) -> None:
-        """Kill the guests and take the network down."""
         for guest in self.guests:
             self._pool.retire(guest)
         self._hub.close()
@@ -379,20 +368,20 @@ _HEADINGS = ("tests", "kernel", "cpu", "smp", "memory", "timing", "image", "chan
 
 def guest_lines(items: Sequence[pytest.Item]) -> Iterator[str]:
     """The lines of a table: each machine, how tests get it, and their number."""
-    wanted = Counter(row for item in items if OPTIONS in item.stash for row in _rows(item))
+    marked = [(item.stash[OPTIONS], set(getattr(item, "fixturenames", ()))) for item in items if OPTIONS in item.stash]
+    wanted = Counter(row for options, fixtures in marked for row in _rows(options, fixtures))
     rows = [_HEADINGS, *((str(count), *row) for row, count in wanted.items())]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-    further = sum(OPTIONS in item.stash and "_guest_choice" not in _fixtures(item) for item in items)
+    further = sum("_guest_choice" not in fixtures for _, fixtures in marked)
     if further:
         yield f"{further} more tests start guests by themselves"
 
 
-def _rows(item: pytest.Item) -> Iterator[tuple[str, ...]]:
-    options = item.stash[OPTIONS]
+def _rows(options: GuestOptions, fixtures: Set[str]) -> Iterator[tuple[str, ...]]:
     hardware = (options.kernel.name, options.cpu.name, str(options.smp), f"{options.memory}M", options.timing)
-    for start in _starts(set(_fixtures(item)), fresh=options.fresh):
+    for start in _starts(fixtures, fresh=options.fresh):
         yield (*hardware, options.image or "-", options.channel, start)
 
 
@@ -407,8 +396,3 @@ def _starts(fixtures: Set[str], *, fresh: bool) -> Iterator[str]:
         yield "booted" if fresh else "clean"
     if "guest_factory" in fixtures:
         yield "several, booted"
-
-
-def _fixtures(item: pytest.Item) -> Iterable[str]:
-    names: Iterable[str] = getattr(item, "fixturenames", ())
-    return names

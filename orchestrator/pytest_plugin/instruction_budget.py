@@ -128,11 +128,9 @@ class BudgetFile:
         return None if text is None else self._parsed(text)
 
     def machines(self, test: str, label: str) -> list[str]:
-        """The machines that have a budget for this."""
         return list(self._read().get(test, {}).get(label, {}))
 
     def write(self, test: str, label: str, machine: str, budget: Budget) -> None:
-        """Write a budget into the file, which is made where there is none."""
         with self._cache.lock(f"budgets-{digest(str(self.path))}"):
             budgets = self._read()
             text = str(budget)
@@ -239,13 +237,13 @@ _SETTLING_LIMIT = 180.0
 
 @dataclass(frozen=True)
 class Counted:
-    """Instructions of one call, and what counts them one by one; None where the guest does not.
+    """Instructions of one call, and what says where they are: None where that cannot be measured and proved.
 
     ``failing`` are the system calls that always failed, with what they returned.
     """
 
     instructions: float
-    profile: Callable[[], CellProfile] | None = None
+    symbols: Callable[[], Mapping[str, float] | None] = lambda: None
     failing: Sequence[str] = ()
 
 
@@ -279,14 +277,10 @@ def _counted(guest: Guest, kernel: Kernel, calls: Calls) -> Counted:
             f"a call takes {min(measured.samples):.10g} to {max(measured.samples):.10g} instructions: "
             "what it finds in the kernel is not always the same, and there is no exact count"
         )
-    failing = _failing(guest, calls, measured)
-    if guest.machine.counter is None:
-        return Counted(measured.samples[0], failing=failing)
-    return Counted(measured.samples[0], lambda: _profile(guest, calls, measured), failing)
+    return Counted(measured.samples[0], lambda: _symbols(guest, calls, measured), _failing(guest, calls, measured))
 
 
 def _failing(guest: Guest, calls: Calls, measured: Measurement) -> Sequence[str]:
-    """The system calls that always failed, and were not expected to."""
     if measured.outcome is not None:
         results = measured.outcome.results
         return [summary(results)] if results.failed == results.observed and calls.expected is None else []
@@ -299,15 +293,18 @@ def _failing(guest: Guest, calls: Calls, measured: Measurement) -> Sequence[str]
     return always_failing(watched) if calls.expected is None else []
 
 
-def _profile(guest: Guest, calls: Calls, measured: Measurement) -> CellProfile:
-    """Where the instructions of the calls go, made again. Raises EvidenceError where they are others."""
-    counter = Counter(guest, Symbols.of(guest))
-    mark = counter.mark()
-    marked = calls.measure_marked(guest, measured, time_limit=_LIMIT)
-    profile = counter.profile(mark, marked.timed, cell="call", calls=marked.calls, program=marked.program)
-    if profile.executed != marked.calls * measured.samples[0]:
-        raise EvidenceError(f"made again, a call takes {profile.executed / marked.calls:.15g} instructions")
-    return profile
+def _symbols(guest: Guest, calls: Calls, measured: Measurement) -> Mapping[str, float] | None:
+    """Where the instructions of the calls go, made again; None where that is not known, or they are others."""
+    if guest.machine.counter is None:
+        return None
+    with contextlib.suppress(EvidenceError):
+        counter = Counter(guest, Symbols.of(guest))
+        mark = counter.mark()
+        marked = calls.measure_marked(guest, measured, time_limit=_LIMIT)
+        profile = counter.profile(mark, marked.timed, cell="call", calls=marked.calls, program=marked.program)
+        if profile.executed == marked.calls * measured.samples[0]:
+            return by_symbol(profile)
+    return None
 
 
 _TICKS_PERCENT = 5.0
@@ -395,7 +392,7 @@ class InstructionBudget:
             warnings.warn(f"{text}; where that is meant, say so: expect=...", BudgetWarning, stacklevel=3)
         if self.updates and (budget is None or not budget.is_limit):
             allowed = percent if budget is None else budget.percent
-            self._counted[label, machine] = Budget(count, allowed, _symbols(counted))
+            self._counted[label, machine] = Budget(count, allowed, counted.symbols())
         elif budget is None:
             others = self.file.machines(self.test, label)
             raise BudgetExceeded(
@@ -405,7 +402,7 @@ class InstructionBudget:
                 hint="--qemu-update-budgets writes it",
             )
         elif count > budget.most:
-            after = _symbols(counted)
+            after = counted.symbols()
             raise BudgetExceeded(
                 f"{label} takes {count:.15g} instructions, {count - budget.instructions:.15g} more than its budget, "
                 f"{budget}, on {machine}",
@@ -416,15 +413,6 @@ class InstructionBudget:
             text = f"{self.test}: {label} takes {count:.15g} of {budget} instructions on {machine}"
             warnings.warn(f"{text}; --qemu-update-budgets lowers the budget", BudgetWarning, stacklevel=3)
         return count
-
-
-def _symbols(counted: Counted) -> Mapping[str, float] | None:
-    """Where the instructions are; None where that cannot be measured and proved."""
-    if counted.profile is None:
-        return None
-    with contextlib.suppress(EvidenceError):
-        return by_symbol(counted.profile())
-    return None
 
 
 @dataclass(frozen=True)
@@ -447,10 +435,7 @@ class ProbeCosts:
     """Measures in one guest. Made by the fixture ``probe_cost``."""
 
     def __init__(self, guest: TestedGuest, workshop: BuildContext, kernel: Kernel, image: str | None) -> None:
-        self._guest = guest
-        self._workshop = workshop
-        self._kernel = kernel
-        self._image = image
+        self._guest, self._workshop, self._kernel, self._image = guest, workshop, kernel, image
 
     def __call__(self, probe: str, *, handler: str = "noop", point: str | None = None, **benchmark: Any) -> ProbeCost:
         """Measure gettimeofday with a probe at its function, or at ``point``, and without.

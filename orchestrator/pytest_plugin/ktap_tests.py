@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import pytest
 
@@ -73,9 +73,8 @@ class KernelTests:
     ran, and where the output is damaged or ends too early.
     """
 
-    def __init__(self, folder: Path, tell: Callable[[str, str, str, Sequence[str]], None]) -> None:
-        self._folder = folder
-        self._tell = tell
+    def __init__(self, folder: Path, told: list[dict[str, Any]]) -> None:
+        self._folder, self._told = folder, told
 
     def kunit(self, guest: Guest, *suites: str, expected: Expected = None) -> None:
         """Report what KUnit's suites, by default all that ran, have in their files of debugfs."""
@@ -99,8 +98,10 @@ class KernelTests:
     def report(self, run: TestRun, *, expected: Expected = None) -> None:
         """Report a run whose results are there already, such as those of ``guest.ktap()``."""
         verdict = judged(run, self._reasons(expected))
-        for name, result in verdict.results.items():
-            self._tell(name, result.outcome, result.reason, result.lines)
+        self._told += [
+            {"name": name, "outcome": str(result.outcome), "reason": result.reason, "lines": list(result.lines)}
+            for name, result in verdict.results.items()
+        ]
         if verdict.complaints:
             pytest.fail("\n".join(verdict.complaints), pytrace=False)
 

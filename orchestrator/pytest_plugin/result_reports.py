@@ -38,12 +38,7 @@ def ktap(request: pytest.FixtureRequest) -> KernelTests:
     """Runs somebody else's tests in a guest: KUnit's, kselftest's, ftracetest's. Each has a result of its own."""
     from orchestrator.pytest_plugin.ktap_tests import KernelTests
 
-    results = attempt(request.node).results
-
-    def tell(name: str, outcome: str, reason: str, lines: Sequence[str]) -> None:
-        results.append({"name": name, "outcome": str(outcome), "reason": reason, "lines": list(lines)})
-
-    return KernelTests(request.path.parent, tell)
+    return KernelTests(request.path.parent, attempt(request.node).results)
 
 
 @pytest.hookimpl(wrapper=True)

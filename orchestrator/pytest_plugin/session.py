@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    import re
     from pathlib import Path
 
     from orchestrator.pytest_plugin.guest_pool import GuestOptions
@@ -26,7 +25,6 @@ SETTINGS: Mapping[str, str] = {"kernel": "kernel", "cpu": "CPU model", "image": 
 """What the command line and the configuration file say for all guests, and what that is."""
 
 OPTIONS: pytest.StashKey[GuestOptions] = pytest.StashKey()
-EXPECTED: pytest.StashKey[Sequence[re.Pattern[str]]] = pytest.StashKey()
 WRONG = pytest.StashKey[str]()
 
 
@@ -60,6 +58,12 @@ def attempt(item: pytest.Item) -> Attempt:
 def runs_guests(config: pytest.Config) -> bool:
     """Whether QEMU tests are run, or looked at as if they were."""
     return bool(config.getoption("--qemu") or config.getoption("qemu_list"))
+
+
+def needs_guests(item: pytest.Item) -> bool:
+    """Whether a test takes a fixture of guests, or is marked for them."""
+    fixtures = getattr(item, "fixturenames", ())
+    return CHOICE in fixtures or any(item.iter_markers("guest")) or any(item.iter_markers("qemu"))
 
 
 def settings_of(config: pytest.Config) -> Mapping[str, str]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,17 +18,15 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import Value
 from orchestrator.artifacts.modules import check_parameter_names, user_modules
-from orchestrator.deadline import Deadline
-from orchestrator.errors import GuestError, GuestExit, GuestHang, HostError, UsageError
+from orchestrator.errors import GuestError, GuestExit, GuestHang, HostError
 from orchestrator.guest.channel import COMMAND_LIMIT, Stream
-from orchestrator.guest.console import REPORTS_MAX, Trouble, plain_lines, report_patterns
+from orchestrator.guest.console import REPORTS_MAX, Trouble, line_pattern, plain_lines, report_patterns
 from orchestrator.guest.diagnosis import taint_mask, trouble_of
-from orchestrator.guest.guest import END_OF_LOG, Guest, State
+from orchestrator.guest.guest import END_OF_LOG, Guest, State, Watch
 from orchestrator.probes import loading
 from orchestrator.probes.symbols import ModuleMemory
 from orchestrator.steps import step
 
-_PAUSE = 0.02
 _MOST_BYTES = 64 << 20
 """Bytes of the console that are looked at for a line: a guest that prints without end is given up."""
 
@@ -43,26 +40,6 @@ def _behind(guest: Guest, line: str, mark: int) -> int:
             if plain_lines(raw) == [line]:
                 return mark
     return mark
-
-
-def _printing(guest: Guest, time_limit: float) -> Iterator[None]:
-    """At once and after each output, until the guest is gone or has printed nothing for ``time_limit`` seconds."""
-    deadline, printed = Deadline(time_limit), -1
-    while True:
-        length = guest.console.length()
-        if length != printed:
-            printed, deadline = length, Deadline(time_limit)
-            yield
-        if guest.pid is None or not deadline.left():
-            return
-        time.sleep(_PAUSE)
-
-
-def _compiled(regex: str) -> re.Pattern[str]:
-    try:
-        return re.compile(regex, re.MULTILINE)
-    except (re.error, TypeError) as error:
-        raise UsageError(f"{regex!r} is no regular expression: {error}") from None
 
 
 _TERMINAL = Path("/dev/tty")
@@ -96,14 +73,9 @@ class LoadedModule:
         return f"/sys/module/{self.name}/parameters/{name}"
 
 
-_ANYTHING = re.compile(".")
 _PRINTED_LINES = 1000
-_NOTHING: Mapping[str, str | int] = MappingProxyType({})
-_NO_VALUES: Mapping[str, Value] = MappingProxyType({})
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
-
-Watch = Callable[[Guest], None]
-"""Gets a guest before it runs."""
 
 if TYPE_CHECKING:
     _GuestsVerbs = Guest  # whoever takes a guest takes one of a test as well
@@ -146,15 +118,13 @@ class TestedGuest(_GuestsVerbs):
         """The guest's IPv4 address on the private network of ``guest_factory``."""
         return None if self.machine.lan is None else self.machine.lan.address
 
-    # --- modules ----------------------------------------------------------------------------------
-
     def load(
         self,
         path: str | Path,
         parameters: Mapping[str, str | int] = _NOTHING,
         *,
         name: str | None = None,
-        values: Mapping[str, Value] = _NO_VALUES,
+        values: Mapping[str, Value] = _NOTHING,
         time_limit: float = COMMAND_LIMIT,
     ) -> LoadedModule:
         """Build a module for the guest's kernel and load it with ``parameters``; the module is not unloaded.
@@ -168,15 +138,10 @@ class TestedGuest(_GuestsVerbs):
         *needed, module = user_modules(self._workshop, self._kernel, place, name=name, values=values)
         check_parameter_names(module, parameters)
         with contextlib.ExitStack() as undo:
-            for other in needed:
-                loading.load(self, other.name, other.file, time_limit=time_limit, insmod=loading.WATCHED)
-                undo.callback(loading.unload, self, other.name, time_limit=time_limit)
-            loading.load(
-                *(self, module.name, module.file),
-                parameters=parameters,
-                time_limit=time_limit,
-                insmod=loading.WATCHED,
-            )
+            for one in (*needed, module):
+                own = parameters if one is module else _NOTHING
+                loading.load(self, one.name, one.file, parameters=own, time_limit=time_limit, insmod=loading.WATCHED)
+                undo.callback(loading.unload, self, one.name, time_limit=time_limit)
             undo.pop_all()
         return LoadedModule(self, module.name, module.file, tuple(other.name for other in needed))
 
@@ -189,8 +154,6 @@ class TestedGuest(_GuestsVerbs):
         for name in names:
             loading.unload(self, name, time_limit=time_limit)
 
-    # --- the kernel's log -------------------------------------------------------------------------
-
     def dmesg(self) -> str:
         """The kernel's log, as text: what its buffer has kept since the boot, all levels."""
         return self.succeed(["dmesg"]).text
@@ -201,7 +164,7 @@ class TestedGuest(_GuestsVerbs):
         Looks at what was printed since the test began, or behind the line found last. Raises GuestHang when nothing is
         printed for ``time_limit`` seconds of the host.
         """
-        pattern = _compiled(regex)
+        pattern = line_pattern(regex)
         with step("wait for line", regex):
             for lines, mark in self.console.followed(self._seen, time_limit, _MOST_BYTES, lambda: self.pid is None):
                 for line in lines:
@@ -229,8 +192,6 @@ class TestedGuest(_GuestsVerbs):
             mark = after
         return [line for line in lines if END_OF_LOG not in line]
 
-    # --- trouble ----------------------------------------------------------------------------------
-
     @contextlib.contextmanager
     def expect_oops(self, regex: str, *, time_limit: float = COMMAND_LIMIT) -> Iterator[None]:
         """Expect the kernel to report an oops, BUG, warning or the like in which ``regex`` is found, and to live on.
@@ -245,7 +206,7 @@ class TestedGuest(_GuestsVerbs):
             yield
         except GuestError as error:
             failure = error  # what an oops does to the command that caused it
-        for _ in _printing(self, time_limit):
+        for _ in self.console.printing(time_limit, lambda: self.pid is None):
             if any(report.is_expected([pattern]) for report in islice(self.console.reports(mark), REPORTS_MAX)):
                 if self.state is State.READY:
                     self.drain_console()  # the report's end, which belongs to this test
@@ -258,14 +219,14 @@ class TestedGuest(_GuestsVerbs):
 
         Raises GuestError when the guest lives on.
         """
-        pattern = _compiled(regex)
-        self._announced.append(_ANYTHING)  # the oops that led to it as well
+        pattern = line_pattern(regex)
+        self._announced.append(re.compile("."))  # the oops that led to it as well
         mark, failure = self.console.length(), None
         try:
             yield
         except GuestError as error:
             failure = error
-        for _ in _printing(self, time_limit):
+        for _ in self.console.printing(time_limit, lambda: self.pid is None):
             pass
         reports = list(islice(self.console.reports(mark), REPORTS_MAX))
         has_panicked = any(report.trouble is Trouble.PANIC for report in reports)
@@ -337,8 +298,6 @@ class TestedGuest(_GuestsVerbs):
         if self.state is State.READY and self.pid is not None:
             self._taint = taint_mask(self)
 
-    # --- a person ---------------------------------------------------------------------------------
-
     def interact(self) -> None:
         """Give a person a prompt on the terminal, whose lines a shell in the guest runs, until ``exit`` or Ctrl-D.
 
@@ -383,7 +342,7 @@ class KernelModules:
         parameters: Mapping[str, str | int] = _NOTHING,
         *,
         name: str | None = None,
-        values: Mapping[str, Value] = _NO_VALUES,
+        values: Mapping[str, Value] = _NOTHING,
     ) -> LoadedModule:
         """Build and load a module, as ``load`` of the guest does."""
         module = self._guest.load(path, parameters, name=name, values=values)

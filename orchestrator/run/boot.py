@@ -13,11 +13,11 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import Field
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.cache import Artifact, BuildContext
 from orchestrator.artifacts.diagnostics import warning_note
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_files import loaded_files, missing_module_reason
@@ -52,11 +52,7 @@ from orchestrator.run.machines import machine_of
 from orchestrator.run.plan_check import wrong_points
 from orchestrator.steps import step
 
-if TYPE_CHECKING:
-    from orchestrator.artifacts.cache import Artifact
-
-
-Obtain = Callable[[str, Mapping[str, object], str, "Callable[[Path], None]"], "Artifact | None"]
+Obtain = Callable[[str, Mapping[str, object], str, Callable[[Path], None]], Artifact | None]
 """Where artifacts come from: ``Cache.obtain``, or what gives only those that are there."""
 
 
@@ -131,8 +127,6 @@ class Refused:
 
 Prepared = Ready[SetupT] | Refused
 
-_LOCKS = ".smp_locks"
-
 
 def unsupported(reason: str) -> Refused:
     """The kernel, by its own configuration, cannot have the cell."""
@@ -190,7 +184,7 @@ def smp_note(kernel: Kernel, cpus: int) -> tuple[str, ...]:
     if not kernel.smp or cpus != 1:
         return ()
     # Linux 7.3 has no table of lock prefixes any more, and never takes them away.
-    has_table = kernel.code is None or _LOCKS in kernel.code.sections
+    has_table = kernel.code is None or ".smp_locks" in kernel.code.sections
     return ("an SMP kernel on one virtual CPU" + (", its lock prefixes kept (noreplace-smp)" if has_table else ""),)
 
 
@@ -358,7 +352,7 @@ PROFILES_FOLDER = stored_profile.FOLDER
 
 @dataclass(frozen=True)
 class BootTask:
-    """A boot to do: those of its cells that have no outcome yet, with artifacts of these ``keys``.
+    """A boot to do: those of its cells that have no outcome yet.
 
     Logs and whatever else the boot leaves go into ``directory``, which is its own. With ``keep_events`` what recording
     handlers wrote is kept there as CSV. With ``fresh`` its guests are booted, and none is restored. ``guests`` is how
@@ -368,7 +362,6 @@ class BootTask:
     kind: BenchmarkKind
     boot: Boot
     cells: tuple[Cell[Any], ...]
-    keys: Mapping[str, str]
     directory: Path
     keep_events: bool = False
     fresh: bool = False
@@ -399,16 +392,13 @@ class Session:
         self.context = replace(self.context, say=self.report)
 
     def report(self, text: str) -> None:
-        """Emit progress."""
         self.emit(Progress(text))
 
     def begin(self, cell: Cell[Any]) -> None:
-        """The work of a cell begins."""
         self.begun.append(cell.id)
         self.emit(CellBegan(cell.id))
 
     def setup(self, cell: Cell[Any]) -> Ready[Any]:
-        """What was prepared for a cell that is ready."""
         prepared = self.artifacts.cells[cell.id]
         assert isinstance(prepared, Ready)
         return prepared
@@ -420,7 +410,6 @@ class Session:
         return self.task.directory / EVENTS_FOLDER / f"{cell.id.replace('/', '.')}.csv"
 
     def profile_file(self, cell: Cell[Any]) -> Path | None:
-        """Where a cell's profile goes, if it is to have one."""
         return self._profile_file(cell.id) if cell.profile else None
 
     def end(self, outcome: Outcome) -> None:
@@ -495,38 +484,21 @@ def _in_one_guest(session: Session, cells: Sequence[Cell[Any]]) -> set[str]:
                 if outcome.record.status == "failed" and measured.id not in session.harmless:
                     break
     except LabError as error:
-        status = status_of(error)
+        if isinstance(error, HostError | UsageError):
+            raise
+        refusal = failed(error)
         check_room(session.task.directory)
         concerned = [cell for cell in cells if cell.id in session.begun and cell.id not in ended]
         if not concerned:
             # What cannot be supported is a cell's work; a guest that does not boot has failed.
-            concerned, status = [cell for cell in cells if cell.id not in ended], "failed"
+            concerned = [cell for cell in cells if cell.id not in ended]
+            refusal = replace(refusal, status="failed")
             if isinstance(error, GuestExit) and error.status == -signal.SIGKILL:
                 concerned = concerned[:1]
         for cell in concerned:
             ended.add(cell.id)
-            session.end(Outcome(without_number(cell, status, str(error), session.artifacts.kernel.release)))
+            session.end(Outcome(without_number(cell, refusal.status, refusal.reason, session.artifacts.kernel.release)))
     return ended
-
-
-def status_of(error: LabError) -> Status:
-    """How a cell ends that met this error. Raises the error where it ends the run."""
-    if isinstance(error, HostError | UsageError):
-        raise error
-    return "unsupported" if isinstance(error, UnsupportedError) else "failed"
-
-
-def run_task(task: BootTask, context: BuildContext, emit: Callable[[Event], None]) -> None:
-    """Do a task that came from another process: with the artifacts of this machine's cache, made here if need be.
-
-    Raises HostError where they are not those that the task names.
-    """
-    artifacts = prepare(replace(context, say=lambda text: emit(Progress(text))), task.kind, task.boot)
-    keys = artifacts.keys
-    differing = sorted(name for name in {*task.keys, *keys} if task.keys.get(name) != keys.get(name))
-    if differing:
-        raise HostError("the artifacts here are not those of the task", detail=differing)
-    run_boot(Session(task, artifacts, context, emit))
 
 
 @dataclass(frozen=True)

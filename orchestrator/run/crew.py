@@ -68,13 +68,6 @@ class Crew(Protocol):
         UsageError and the like.
         """
 
-    def cancel(self) -> None:
-        """End all jobs, with their guests, from any thread: ``events`` then raises Cancelled."""
-
-
-class Cancelled(Exception):
-    """The crew's jobs were ended before their time."""
-
 
 # Signals that wait for their turn among a crew's events.
 #
@@ -136,7 +129,6 @@ class LocalCrew:
         self._stopped = False
 
     def submit(self, job: Job) -> None:
-        """See Crew."""
         if job.timed_on:
             raise UsageError(
                 f"times of this run were measured on worker {job.timed_on}, and this machine's do not go with them",
@@ -145,7 +137,6 @@ class LocalCrew:
         self._submitted.append(job)
 
     def events(self) -> Generator[tuple[Job, CrewEvent], None, None]:
-        """See Crew."""
         with signals_in_turn(self._queue.put), ThreadPoolExecutor(self.jobs, thread_name_prefix="boot") as pool:
             futures: list[Future[None]] = []
             try:
@@ -156,14 +147,6 @@ class LocalCrew:
                 yield from self._reported(len(futures))
             finally:
                 self._stop(futures)
-
-    def cancel(self) -> None:
-        """See Crew."""
-
-        def end() -> None:
-            raise Cancelled
-
-        self._queue.put(end)
 
     def _do(self, job: Job) -> None:
         with step_source(job.name), step(f"boot {job.task.boot.kernel} on {job.task.boot.cpu}"):

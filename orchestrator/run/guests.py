@@ -40,7 +40,6 @@ EARLY_CLOCKSOURCE = "tsc-early"
 """The same counter, until the kernel has measured its frequency once more."""
 
 _CLOCKSOURCE_FILE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
-_CPUS = "/sys/devices/system/cpu"
 _UPTIME_FILE = "/proc/uptime"
 _UPTIME = re.compile(r"([0-9]{1,10}\.[0-9]{2}) [0-9]{1,12}\.[0-9]{2}")
 _LARGEST = 1 << 20
@@ -93,7 +92,8 @@ def _check_topology(guest: Guest, text: str) -> None:
         raise EvidenceError(f"the guest has {up} CPUs up, not {smp}")
     if smp % 2 or "GenuineIntel" not in text:
         return
-    siblings = [kernel_value(guest, f"{_CPUS}/cpu{number}/topology/thread_siblings_list") for number in range(smp)]
+    folders = [f"/sys/devices/system/cpu/cpu{number}/topology" for number in range(smp)]
+    siblings = [kernel_value(guest, f"{folder}/thread_siblings_list") for folder in folders]
     if len(set(siblings)) != smp // 2 or not re.search(r"^flags\s*:.* ht\b", text, re.MULTILINE):
         found = [f"cpu{number}: siblings {pair}" for number, pair in enumerate(siblings)]
         raise EvidenceError("the guest's CPUs are not pairs of Hyper-Threading siblings", detail=found)
@@ -219,7 +219,6 @@ class _Start:
     terminal: str | None
 
     def made(self) -> Guest:
-        """The guest, which is off."""
         return self._watched(Guest(self.machine, self.directory, self.name, terminal=self.terminal))
 
     def _watched(self, guest: Guest) -> Guest:
@@ -228,7 +227,6 @@ class _Start:
         return guest
 
     def restored(self) -> Guest | None:
-        """The guest, or None where none can be saved or restored."""
         if self.machine in _given_up or not can_be_restored(self.machine):
             return None
         guest = self.made()
@@ -330,9 +328,6 @@ def _empty_loop(guest: Guest) -> int:
     return int(found[1])
 
 
-_QUOTED_LINES = 5
-
-
 def load_kernel_modules(guest: Guest, names: Iterable[str]) -> None:
     """Load modules from the guest's /lib/modules; those that are there already stay.
 
@@ -347,7 +342,7 @@ def load_kernel_modules(guest: Guest, names: Iterable[str]) -> None:
         if result.status != 0:
             raise GuestError(
                 f"the guest's kernel does not load its module {name}",
-                detail=plain_lines(result.stderr)[-_QUOTED_LINES:],
+                detail=plain_lines(result.stderr)[-5:],
             )
     listed = ModuleMemory.all_of(guest) if wanted else {}
     for name in wanted:

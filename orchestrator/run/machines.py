@@ -73,7 +73,6 @@ def counting(context: BuildContext, machine: Machine) -> Machine:
 
 
 def _counter(context: BuildContext, boot: Boot) -> CountingPlugin | None:
-    """What counts the instructions of the boot's guests; None where no profile is wanted."""
     if not boot.profile:
         return None
     return CountingPlugin(

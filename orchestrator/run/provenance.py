@@ -43,16 +43,12 @@ class _Content(BaseModel):
 
 
 class _Input(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
     file: str = ""
     key: str = ""
 
 
 class _Recorded(BaseModel):
     """What a boot recorded of sources; an earlier version had none of the user's but modules."""
-
-    model_config = ConfigDict(extra="ignore")
 
     modules: dict[str, _Input] = {}
     sources: dict[str, dict[str, str]] = {}
@@ -209,7 +205,6 @@ class Provenance:
 
 
 def _made_of(booted: GuestBooted, artifacts: BootArtifacts) -> dict[str, object]:
-    """What a guest was booted from: its kernel, its initramfs, its image, its work, the kernel's own modules."""
     kernel = artifacts.kernel
     content: dict[str, object] = {
         "kernel": {

@@ -11,12 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from orchestrator.artifacts.cache import Artifact, BuildContext
+from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import ConfigError, HostError, LabError, UsageError
 from orchestrator.experiment.cell import Cell
-from orchestrator.experiment.experiment import Experiment, NamedTable
+from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import Boot, Plan
 from orchestrator.experiment.table import KindRegistry
@@ -37,6 +37,7 @@ from orchestrator.run.boot import (
     CellBegan,
     Event,
     GuestBooted,
+    Obtain,
     Outcome,
     Progress,
     compared,
@@ -53,26 +54,23 @@ def with_found(context: BuildContext, experiment: Experiment, kinds: KindRegistr
 
     Raises GuestError, EvidenceError, HostError, and UsageError where nothing can be found.
     """
-    return _with(
-        experiment, lambda named: kinds.named(named.kind.name).find(context, named.table, context.cache.obtain)
-    )
+    return _with(context, experiment, kinds, context.cache.obtain)
 
 
 def with_found_before(context: BuildContext, experiment: Experiment, kinds: KindRegistry[BenchmarkKind]) -> Experiment:
     """The same, as far as it was found before: no guest is started."""
-
-    def get(kind: str, inputs: Mapping[str, object], *making: object) -> Artifact | None:
-        del making
-        return context.cache.get(kind, inputs)
-
     try:
-        return _with(experiment, lambda named: kinds.named(named.kind.name).find(context, named.table, get))
+        return _with(context, experiment, kinds, lambda kind, inputs, *making: context.cache.get(kind, inputs))
     except HostError:  # a kernel that is not there
         return experiment
 
 
-def _with(experiment: Experiment, find: Callable[[NamedTable], Any]) -> Experiment:
-    return replace(experiment, tables=[replace(named, table=find(named)) for named in experiment.tables])
+def _with(
+    context: BuildContext, experiment: Experiment, kinds: KindRegistry[BenchmarkKind], obtain: Obtain
+) -> Experiment:
+    found = [kinds.named(named.kind.name).find(context, named.table, obtain) for named in experiment.tables]
+    pairs = zip(experiment.tables, found, strict=True)
+    return replace(experiment, tables=[replace(named, table=table) for named, table in pairs])
 
 
 class TimeLeft:
@@ -98,7 +96,6 @@ class TimeLeft:
         self._last = clock()
 
     def ended(self, cell: str) -> None:
-        """A cell has an outcome."""
         self._left.discard(cell)
         self._last = self._clock()
 
@@ -169,9 +166,7 @@ class RunJournal:
         kinds: KindRegistry[BenchmarkKind],
     ) -> None:
         self.entry = entry
-        self._store = store
-        self._listener = listener
-        self._provenance = provenance
+        self._store, self._listener, self._provenance = store, listener, provenance
         self._kinds: Mapping[str, BenchmarkKind] = {
             cell.id: kinds.named(boot.kind) for boot in plan.boots for cell in boot.cells
         }
@@ -201,12 +196,10 @@ class RunJournal:
 
     def _store_complete(self) -> None:
         """Store every record whose cell is compared with nothing that is still missing; it may complete others."""
-        complete = [record for record in self._waiting.values() if not self._missing(record)]
-        while complete:
+        while complete := [record for record in self._waiting.values() if not self._missing(record)]:
             for record in complete:
                 del self._waiting[record.id]
                 self._end(compared(self._kinds[record.id], self._cells[record.id], record, self._outcomes))
-            complete = [record for record in self._waiting.values() if not self._missing(record)]
 
     def _missing(self, record: CellRecord) -> bool:
         # With --only or --resume, the plan may lack a cell that the run has.
@@ -227,11 +220,7 @@ CrewMaker = Callable[[BuildContext, ProgressListener], AbstractContextManager[Cr
 
 def local_crew(jobs: int) -> CrewMaker:
     """What makes a crew of this machine, which does this number of boots side by side."""
-
-    def make(context: BuildContext, listener: ProgressListener) -> AbstractContextManager[Crew]:
-        return nullcontext(LocalCrew(context, jobs, listener.guest_starts))
-
-    return make
+    return lambda context, listener: nullcontext(LocalCrew(context, jobs, listener.guest_starts))
 
 
 one_by_one = local_crew(1)
@@ -328,7 +317,6 @@ class Runner:
                             kind=self.kinds.named(boot.kind),
                             boot=boot,
                             cells=cells,
-                            keys=artifacts[boot].keys,
                             directory=entry.directory / f"boot{number}",
                             keep_events=self.keep_events,
                             fresh=self.fresh,

@@ -14,6 +14,7 @@ from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 from orchestrator.artifacts.boot_files import OUTPUT, STATUS, progress, write_work
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.errors import EvidenceError, GuestError, GuestHang, UnsupportedError
+from orchestrator.guest.console import QUOTED_LINES
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Machine
 from orchestrator.probes.kernel_text import Span, TextLayout, text_since
@@ -56,14 +57,12 @@ class Step:
         return int(text)
 
     def positive(self, name: str) -> int:
-        """A number above zero, to divide by."""
         number = self.number(name)
         if number <= 0:
             raise EvidenceError(f"step '{self}' has {name}={number}")
         return number
 
     def hexadecimal(self, name: str) -> str:
-        """Bytes or an address, as hexadecimal digits."""
         text = self.values.get(name, "")
         if not re.fullmatch(r"[0-9a-f]{1,20}", text):
             raise EvidenceError(f"step '{self}' has no {name}")
@@ -113,7 +112,6 @@ def counting_together(machine: Machine, text: int) -> Machine:
 # How far a guest is that works by itself: what it says on its console, and how long its kernel has run by then.
 
 _TICKS = "jiffies_64"
-_TICKS_SIZE = 8
 _BEFORE_WRAP = 300
 """Seconds: the kernel's count begins this long before 2**32 (INITIAL_JIFFIES in include/linux/jiffies.h)."""
 
@@ -132,7 +130,6 @@ class WorkProgress:
         self._reached: int | None = None
 
     def listen(self, lines: Sequence[str]) -> None:
-        """Gets the console's new lines."""
         said = [words for words in map(progress, lines) if words is not None]
         silent = time.monotonic() - self._reported
         is_due = silent > (_INTERVAL if said else _SILENCE)
@@ -160,7 +157,7 @@ def kernel_seconds(guest: Guest, kernel: Kernel) -> int | None:
     if address is None or not rate.isdecimal():
         return None
     try:
-        ticks = int.from_bytes(guest.read_memory(address, _TICKS_SIZE), "little")
+        ticks = int.from_bytes(guest.read_memory(address, 8), "little")
     except GuestError:
         return None
     seconds = (ticks - (1 << 32)) // int(rate) + _BEFORE_WRAP
@@ -168,9 +165,6 @@ def kernel_seconds(guest: Guest, kernel: Kernel) -> int | None:
 
 
 # A guest that does all of its work by itself: booted with it, watched on its console, and read from at its end.
-
-_QUOTED_LINES = 10
-
 
 FiguresT = TypeVar("FiguresT")
 
@@ -226,7 +220,7 @@ def unattended_guest(session: Session, work: Work[Any], what: str, time_limit: i
             check_cpus(guest)
             if guest.get(STATUS).decode("ascii", errors="replace").strip() != "0":
                 guest.check_console()
-                detail = output_of(guest).splitlines()[-_QUOTED_LINES:]
+                detail = output_of(guest).splitlines()[-QUOTED_LINES:]
                 raise EvidenceError("the work in the guest did not end well", detail=detail)
             if not before:
                 raise EvidenceError("the guest did not stop before its work, so what it changed is not known")

@@ -67,7 +67,7 @@ def recorded(context: BuildContext, boot: Boot, artifacts: BootArtifacts) -> Rec
             events.append((time.monotonic(), event))
 
         with ScratchFolder("orchestrator-recorded-") as folder:
-            task = BootTask(kinds().named(boot.kind), boot, boot.cells, artifacts.keys, folder / "boot1")
+            task = BootTask(kinds().named(boot.kind), boot, boot.cells, folder / "boot1")
             begun = time.monotonic()
             run_boot(Session(task, artifacts, context, take))
     when = {event.cell: at for at, event in events if isinstance(event, CellBegan)}
@@ -84,7 +84,7 @@ def main(wanted: dict[str, Any]) -> dict[str, float]:
     once = recorded(context, boot, artifacts)
     draw = random.Random(1)
     # The stand-ins report nothing of a calibration, and so does this machine.
-    calibration = Job(BootTask(kinds().named(boot.kind), boot, (), {}, Path("calibration")), artifacts)
+    calibration = Job(BootTask(kinds().named(boot.kind), boot, (), Path("calibration")), artifacts)
     cast(Any, trust).calibration_job = lambda *arguments: calibration
     cast(Any, trust).calibrated_here = lambda *arguments: {}
     cast(Any, trust).measured_here = lambda *arguments: {}
@@ -104,7 +104,7 @@ def _jobs(
     found = []
     for number in range(1, count + 1):
         kind = RecordedKind(once.stretched(factor * draw.uniform(0.2, 1.8)))
-        found.append(Job(BootTask(kind, boot, boot.cells, artifacts.keys, Path(f"/nowhere/boot{number}")), artifacts))
+        found.append(Job(BootTask(kind, boot, boot.cells, Path(f"/nowhere/boot{number}")), artifacts))
     return found
 
 

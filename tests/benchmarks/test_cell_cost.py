@@ -116,7 +116,7 @@ def spent(context: BuildContext, boot: Boot, artifacts: BootArtifacts, folder: P
             memory.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
     began, own, children = time.monotonic(), time.process_time(), _children()
-    run_boot(Session(BootTask(KIND, boot, boot.cells, artifacts.keys, folder), artifacts, context, emit))
+    run_boot(Session(BootTask(KIND, boot, boot.cells, folder), artifacts, context, emit))
     return Spent(time.monotonic() - began, time.process_time() - own, _children() - children, memory, events)
 
 

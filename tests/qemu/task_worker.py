@@ -5,11 +5,16 @@ from __future__ import annotations
 
 import multiprocessing
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 
 from orchestrator.artifacts.cache import BuildContext
-from orchestrator.run.boot import BootTask, Event, run_task
+from orchestrator.run.boot import BootTask, Event, Session, prepare, run_boot
+
+
+def do_task(task: BootTask, context: BuildContext, emit: Callable[[Event], None]) -> None:
+    """Do it in this process, with the artifacts of its cache."""
+    run_boot(Session(task, prepare(context, task.kind, task.boot), context, emit))
 
 
 class Worker:
@@ -44,5 +49,5 @@ class Worker:
 
 def _work(task: BootTask, context: BuildContext, sender: Connection) -> None:
     with sender:
-        run_task(task, context, sender.send)
+        do_task(task, context, sender.send)
         sender.send(frozenset(sys.modules))

@@ -6,23 +6,20 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import QUICKSTART
-from experiment_boot import artifacts_of, boot_of
-from task_worker import Worker
+from experiment_boot import boot_of
+from task_worker import Worker, do_task
 
 from orchestrator.artifacts.cache import BuildContext
-from orchestrator.artifacts.kernels import Kernel
-from orchestrator.benchmarks.calls.kind import CallsKind
 from orchestrator.benchmarks.calls.measurement import measure_call
-from orchestrator.benchmarks.calls.preparation import CallSetup
 from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.benchmarks.registry import kinds
-from orchestrator.errors import EvidenceError, HostError
+from orchestrator.errors import EvidenceError
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.boot import (
     BootTask,
@@ -30,10 +27,7 @@ from orchestrator.run.boot import (
     Event,
     GuestBooted,
     Outcome,
-    Prepared,
-    Progress,
     ReadyGuest,
-    run_task,
 )
 
 pytestmark = pytest.mark.qemu
@@ -47,22 +41,11 @@ OF_THE_WRITING_PROCESS = {
 """What writes the store and shows progress: no boot loads it."""
 
 
-class Reporting(CallsKind):
-    """Reports when it prepares its cells."""
-
-    def prepare(
-        self, context: BuildContext, kernel: Kernel, cells: Sequence[CallCell]
-    ) -> Mapping[str, Prepared[CallSetup]]:
-        context.say(f"preparing {len(cells)} cells")
-        return super().prepare(context, kernel, cells)
-
-
 @pytest.fixture
-def task(workshop: BuildContext, tmp_path: Path) -> BootTask:
+def task(tmp_path: Path) -> BootTask:
     """The quickstart's boot with fewer calls and probes."""
     boot = boot_of(QUICKSTART, "benchmark.calls=1000", "benchmark.repeats=2", "probes=[none, djprobe]")
-    artifacts = artifacts_of(workshop, boot)
-    return BootTask(kinds().named(boot.kind), boot, boot.cells, artifacts.keys, tmp_path / "run" / "boot1")
+    return BootTask(kinds().named(boot.kind), boot, boot.cells, tmp_path / "run" / "boot1")
 
 
 @pytest.fixture
@@ -83,7 +66,7 @@ def files_below(directory: Path) -> set[str]:
 
 def test_a_task_survives_pickling(task: BootTask) -> None:
     copied = pickle.loads(pickle.dumps(task))
-    assert (copied.boot, copied.cells, copied.keys) == (task.boot, task.cells, task.keys)
+    assert (copied.boot, copied.cells) == (task.boot, task.cells)
     assert (copied.directory, copied.keep_events) == (task.directory, task.keep_events)
     assert [(cell.parameters, cell.published) for cell in copied.cells] == [
         (cell.parameters, cell.published) for cell in task.cells
@@ -104,7 +87,7 @@ def test_another_process_does_it_with_the_same_outcome(
     assert not lab.exists()
 
     here: list[Event] = []
-    run_task(dataclasses.replace(task, directory=tmp_path / "run" / "boot2"), workshop, here.append)
+    do_task(dataclasses.replace(task, directory=tmp_path / "run" / "boot2"), workshop, here.append)
     assert [record.status for record in records(there).values()] == ["ok"] * len(task.cells)
     assert list(records(there)) == list(records(here)) == [cell.row for cell in task.cells]
     for probe, record in records(there).items():
@@ -129,41 +112,11 @@ def test_only_the_cells_without_an_outcome_are_measured(task: BootTask, workshop
     first.write_text("of an earlier guest\n")
     rest = tuple(cell for cell in task.cells if cell.row == "djprobe")
     events: list[Event] = []
-    run_task(dataclasses.replace(task, cells=rest), workshop, events.append)
+    do_task(dataclasses.replace(task, cells=rest), workshop, events.append)
     (record,) = records(events).values()
     assert (record.probe, record.status, record.overhead) == ("djprobe", "ok", None)
     assert [event.name for event in events if isinstance(event, GuestBooted)] == ["guest2-pentium4-debian-686"]
     assert first.read_text() == "of an earlier guest\n"
-
-
-@pytest.mark.parametrize(
-    ("change", "named"),
-    [({"kernel": "0" * 64}, "kernel"), ({"image": "0" * 64}, "image")],
-    ids=["another kernel", "an image that is not there"],
-)
-def test_artifacts_of_other_keys_are_refused(
-    task: BootTask, workshop: BuildContext, change: dict[str, str], named: str
-) -> None:
-    events: list[Event] = []
-    with pytest.raises(HostError, match="the artifacts here are not those of the task") as refused:
-        run_task(dataclasses.replace(task, keys={**task.keys, **change}), workshop, events.append)
-    assert list(refused.value.detail) == [named]
-    assert not events
-    assert not task.directory.exists()
-
-
-def test_an_artifact_that_the_task_does_not_name_is_refused(task: BootTask, workshop: BuildContext) -> None:
-    keys = {name: key for name, key in task.keys.items() if name != "initramfs"}
-    with pytest.raises(HostError, match="the artifacts here are not those of the task") as refused:
-        run_task(dataclasses.replace(task, keys=keys), workshop, lambda event: None)
-    assert list(refused.value.detail) == ["initramfs"]
-
-
-def test_what_is_reported_of_the_preparation_is_an_event(task: BootTask, workshop: BuildContext) -> None:
-    events: list[Event] = []
-    with pytest.raises(HostError, match="the artifacts here are not those of the task"):
-        run_task(dataclasses.replace(task, kind=Reporting(), keys={}), workshop, events.append)
-    assert events == [Progress(f"preparing {len(task.cells)} cells")]
 
 
 def test_after_a_failed_cell_the_next_guest_is_restored_too(
@@ -178,7 +131,7 @@ def test_after_a_failed_cell_the_next_guest_is_restored_too(
 
     monkeypatch.setattr("orchestrator.benchmarks.calls.kind.measure_call", fail_once)
     events: list[Event] = []
-    run_task(task, workshop, events.append)
+    do_task(task, workshop, events.append)
     assert [record.status for record in records(events).values()] == ["failed"] + ["ok"] * (len(task.cells) - 1)
     booted = [event for event in events if isinstance(event, GuestBooted)]
     assert len({event.name for event in booted}) == 2

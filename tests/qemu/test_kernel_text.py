@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from elsewhere import ELSEWHERE
-from experiment_boot import artifacts_of, boot_of
+from experiment_boot import boot_of
+from task_worker import do_task
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.benchmarks.registry import kinds
@@ -20,7 +21,7 @@ from orchestrator.experiment.plan import plan
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.kernel_text import KernelText
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot import BootTask, Event, GuestBooted, Outcome, ReadyGuest, run_task
+from orchestrator.run.boot import BootTask, Event, GuestBooted, Outcome, ReadyGuest
 
 MODULES = Path(__file__).with_name("modules")
 KPROBE_EVENTS = "/sys/kernel/tracing/kprobe_events"
@@ -40,9 +41,9 @@ def test_a_byte_left_in_the_kernels_text_fails_its_cell_alone(workshop: BuildCon
         "benchmark: {name: gtodbench, calls: 1000, repeats: 2}\n"
     )
     boot = boot_of(file)
-    task = BootTask(kinds().named(boot.kind), boot, boot.cells, artifacts_of(workshop, boot).keys, tmp_path / "boot1")
+    task = BootTask(kinds().named(boot.kind), boot, boot.cells, tmp_path / "boot1")
     events: list[Event] = []
-    run_task(task, workshop, events.append)
+    do_task(task, workshop, events.append)
     records: list[CellRecord] = [event.record for event in events if isinstance(event, Outcome)]
     assert [record.status for record in records] == ["ok", "failed", "ok"]
     assert re.search(r"^    0x[0-9a-f]+ __ia32_sys_sethostname\+0x1: ", records[1].reason or "", re.M)
@@ -65,10 +66,9 @@ def test_an_int3_that_unattended_work_leaves_fails_its_cell(workshop: BuildConte
     )
     records: dict[str, CellRecord] = {}
     for number, boot in enumerate(plan(load_experiment(file, kinds())).boots):
-        prepared = artifacts_of(workshop, boot)
-        task = BootTask(kinds().named(boot.kind), boot, boot.cells, prepared.keys, tmp_path / f"boot{number}")
+        task = BootTask(kinds().named(boot.kind), boot, boot.cells, tmp_path / f"boot{number}")
         events: list[Event] = []
-        run_task(task, workshop, events.append)
+        do_task(task, workshop, events.append)
         records |= {event.record.probe: event.record for event in events if isinstance(event, Outcome)}
     assert records["uncalled_patch.c"].status == "failed"
     place = r"^    0x[0-9a-f]+ __ia32_sys_sethostname\+0x1: [0-9a-f]{2} became cc$"

@@ -42,7 +42,7 @@ def measured(
     )
     artifacts = artifacts_of(context, boot)
     events: list[Event] = []
-    task = BootTask(kinds().named(boot.kind), boot, boot.cells, artifacts.keys, folder / "boot1")
+    task = BootTask(kinds().named(boot.kind), boot, boot.cells, folder / "boot1")
     run_boot(Session(task, artifacts, context, events.append))
     records = [event.record for event in events if isinstance(event, Outcome)]
     guests = sum(isinstance(event, GuestBooted) for event in events)

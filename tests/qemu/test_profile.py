@@ -62,7 +62,7 @@ class Done:
         self.events: list[Event] = []
         artifacts = prepare(context, kinds().named(wanted.kind), wanted)
         cells = tuple(cell for cell in wanted.cells if row in (None, cell.row))
-        task = BootTask(kinds().named(wanted.kind), wanted, cells, artifacts.keys, directory, fresh=fresh)
+        task = BootTask(kinds().named(wanted.kind), wanted, cells, directory, fresh=fresh)
         run_boot(Session(task, artifacts, context, self.events.append))
 
     @property

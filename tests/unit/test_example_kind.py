@@ -160,7 +160,7 @@ def outcomes_of(kind: ReadingKind, prepared: dict[str, Prepared[None]], director
     """What comes of the boot's cells."""
     boot = next(boot for boot in plan(load_experiment(CONFIG, kinds())).boots if boot.kind == KIND.name)
     artifacts = BootArtifacts(a_kernel({}), Machine(cpu("pentium4"), NOWHERE, NOWHERE), prepared)
-    task = BootTask(kind, boot, boot.cells, artifacts.keys, directory / "boot1")
+    task = BootTask(kind, boot, boot.cells, directory / "boot1")
     events: list[Event] = []
     run_boot(Session(task, artifacts, BuildContext(Cache(directory)), events.append))
     return [event.record for event in events if isinstance(event, Outcome)]

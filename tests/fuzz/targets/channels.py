@@ -113,7 +113,7 @@ def read_serial_replies(data: bytes) -> None:
 def read_marked_output(data: bytes) -> None:
     """A command's output between marks; a NUL begins what comes next, on the other stream."""
     with patch.object(secrets, "token_hex", _token):
-        command = MarkedCommand(["true"], "/", Output())
+        command = MarkedCommand(["true"], Output())
     for number, piece in enumerate(data.split(b"\0")):
         command.feed((Stream.STDOUT, Stream.STDERR)[number % 2], piece)
     assert command.status is not None or not command.ended

@@ -8,6 +8,7 @@ import queue
 import socket
 import threading
 from functools import cache
+from types import SimpleNamespace
 from typing import Any, cast
 
 import paramiko
@@ -56,7 +57,7 @@ def read_ssh_greeting(data: bytes) -> None:
     server = _greeting()
     server.give(data)
     with contextlib.suppress(*ssh._FAILURES):
-        ssh._attempt(server.port, server.key, server.key, _LIMIT, ssse3=False)
+        ssh._connected(server.port, server.key, server.key, _LIMIT, ssse3=False)
     # Paramiko leaves the timer of a handshake that failed, a thread for 15 s: 6000 of them at 400 inputs a second.
     for thread in threading.enumerate():
         if isinstance(thread, threading.Timer):
@@ -121,8 +122,8 @@ class _Transport:
 
 def read_sftp_replies(data: bytes) -> None:
     """Replies to the requests that read a file, or write one where the input's first byte is odd."""
-    transport = cast(paramiko.Transport, _Transport(data[1:]))
-    channel = SshChannel(ssh.Connection(cast(paramiko.SSHClient, None), transport))
+    client = SimpleNamespace(get_transport=lambda: _Transport(data[1:]))
+    channel = SshChannel(cast(paramiko.SSHClient, client))
     if data and data[0] % 2:
         channel.put(b"content", "/tmp/file", mode=0o644, time_limit=_LIMIT)
     else:

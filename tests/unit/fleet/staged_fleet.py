@@ -69,7 +69,7 @@ def jobs_of(folder: Path, number: int, *, memory_mib: int = 256, clock: str = "i
     made = []
     for position, boot in enumerate(boots, start=1):
         timed = replace(boot, clock=clock)  # type: ignore[arg-type]
-        task = BootTask(kinds().named(boot.kind), timed, boot.cells, {}, folder / f"boot{position}")
+        task = BootTask(kinds().named(boot.kind), timed, boot.cells, folder / f"boot{position}")
         made.append(Job(task, _artifacts(boot.cells, memory_mib)))
     return made
 

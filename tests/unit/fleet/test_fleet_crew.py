@@ -19,7 +19,7 @@ from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.experiment.cell import Cell
 from orchestrator.guest.guest import Guest
 from orchestrator.run.boot import CellBegan, GuestBooted, Outcome, Progress, Session, without_number
-from orchestrator.run.crew import Cancelled, CrewEvent, Job, JobEnded, Stopped
+from orchestrator.run.crew import CrewEvent, Job, JobEnded, Stopped
 from orchestrator.steps import step_echo
 
 pytest.importorskip("distributed", reason="the extra fleet is not installed")
@@ -647,7 +647,15 @@ def test_a_reader_that_stops_ends_all_boots(tmp_path: Path, stage: Stage) -> Non
     assert len([boot for boot in stage.started if not boot.is_calibration]) == 2
 
 
-def test_cancel_ends_all_boots(tmp_path: Path, stage: Stage) -> None:
+class Cancelled(Exception):
+    """What a signal raises."""
+
+
+def cancelled() -> None:
+    raise Cancelled
+
+
+def test_an_interruption_ends_all_boots(tmp_path: Path, stage: Stage) -> None:
     stage.join("left", guests=2)
     play = Play(tmp_path, jobs_of(tmp_path, 3), stage)
     reported: list[CrewEvent] = []
@@ -656,7 +664,7 @@ def test_cancel_ends_all_boots(tmp_path: Path, stage: Stage) -> None:
         for _, event in play.crew.events():
             reported.append(event)
             if isinstance(event, Outcome):
-                play.crew.cancel()
+                play.crew._link.heard.put(cancelled)
 
     with pytest.raises(Cancelled):
         read()
@@ -683,7 +691,7 @@ def test_guests_of_the_client_end_with_the_run(tmp_path: Path, stage: Stage, mon
         for cell in session.task.cells:
             session.emit(Outcome(record_of(cell)))
         if session.task.directory.name == "recount":
-            play.crew.cancel()
+            play.crew._link.heard.put(cancelled)
             sessions.append(session)
 
     sessions: list[Session] = []

@@ -183,7 +183,7 @@ def test_a_session_that_breaks_while_it_is_closed_is_no_traceback(monkeypatch: p
 
     uncaught: list[object] = []
     monkeypatch.setattr(threading, "excepthook", uncaught.append)
-    with sshd(lambda session: None) as channel, channel._connection.bounded(Deadline(0.0), Breaking(1)):
+    with sshd(lambda session: None) as channel, channel._bounded(Deadline(0.0), Breaking(1)):
         closed.wait()
         for thread in threading.enumerate():
             if thread.name.endswith("(abandon)"):
@@ -200,14 +200,12 @@ def test_a_deadline_is_asked_by_one_thread() -> None:
             return super().left()
 
     threads: list[threading.Thread] = []
-    with sshd(lambda session: None) as channel:
-        connection = channel._connection
-        with connection.session(Deadline(LIMIT)) as session:
-            before = set(threading.enumerate())
-            with connection.bounded(Asked(LIMIT), session):
-                begun = set(threading.enumerate()) - before
-            for thread in begun:
-                thread.join()
+    with sshd(lambda session: None) as channel, channel._session(Deadline(LIMIT)) as session:
+        before = set(threading.enumerate())
+        with channel._bounded(Asked(LIMIT), session):
+            begun = set(threading.enumerate()) - before
+        for thread in begun:
+            thread.join()
     assert len(set(threads)) == 1
 
 

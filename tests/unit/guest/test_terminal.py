@@ -10,8 +10,8 @@ from typing import NoReturn
 import pytest
 
 from orchestrator.errors import HostError
-from orchestrator.guest.guest import Guest
-from orchestrator.guest.terminal import Watch, attend
+from orchestrator.guest.guest import Guest, Watch
+from orchestrator.guest.terminal import attend
 
 
 def test_a_host_without_pseudo_terminals(monkeypatch: pytest.MonkeyPatch) -> None:

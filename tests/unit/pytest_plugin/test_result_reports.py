@@ -161,7 +161,7 @@ def test_a_wrong_list_is_found_before_anything_runs(tmp_path: Path) -> None:
         def __getattr__(self, name: str) -> object:
             raise AssertionError(f"the guest was asked for {name}")
 
-    guest, ktap = cast("Guest", Untouched()), KernelTests(tmp_path, lambda *told: None)
+    guest, ktap = cast("Guest", Untouched()), KernelTests(tmp_path, [])
     runs: list[Callable[[], None]] = [
         lambda: ktap.kunit(guest, expected="expected.yaml"),
         lambda: ktap.program(guest, ["true"], expected="expected.yaml"),

@@ -112,7 +112,7 @@ def events_of(
     events: list[Event] = []
     setups = {cell.id: Ready(None) for cell in BOOT.cells} | dict(prepared or {})
     artifacts = without_machine(setups)
-    task = BootTask(Scripted(how, proved_wrong), BOOT, BOOT.cells, {}, folder / "boot1")
+    task = BootTask(Scripted(how, proved_wrong), BOOT, BOOT.cells, folder / "boot1")
     run_boot(Session(task, artifacts, BuildContext(Cache(folder / "cache")), events.append))
     return events
 
@@ -268,10 +268,10 @@ def test_cells_without_preparation_need_no_guest(tmp_path: Path) -> None:
 
 
 def test_a_task_survives_pickling(tmp_path: Path) -> None:
-    task = BootTask(kinds().named("calls"), BOOT, BOOT.cells, {"kernel": "k"}, tmp_path)
+    task = BootTask(kinds().named("calls"), BOOT, BOOT.cells, tmp_path)
     again = pickle.loads(pickle.dumps(task))
     assert again.cells == task.cells
-    assert (again.kind.name, again.boot, again.keys) == (task.kind.name, task.boot, task.keys)
+    assert (again.kind.name, again.boot) == (task.kind.name, task.boot)
 
 
 def test_a_comparison_that_proves_a_record_wrong_costs_the_guest_too(tmp_path: Path) -> None:
@@ -319,11 +319,11 @@ def test_its_boots_survive_pickling(config: Path, tmp_path: Path) -> None:
     boots = plan(load_experiment(config, kinds())).boots
     assert boots
     for number, boot in enumerate(boots, start=1):
-        task = BootTask(kinds().named(boot.kind), boot, boot.cells, {"kernel": "key"}, tmp_path / f"boot{number}")
+        task = BootTask(kinds().named(boot.kind), boot, boot.cells, tmp_path / f"boot{number}")
         copied = pickle.loads(pickle.dumps(task))
         assert copied.boot == boot
         assert hash(copied.boot) == hash(boot)
-        assert (copied.cells, copied.keys, copied.directory) == (task.cells, task.keys, task.directory)
+        assert (copied.cells, copied.directory) == (task.cells, task.directory)
         assert type(copied.kind) is type(task.kind)
 
 
@@ -354,7 +354,7 @@ def fill_up_within_a_boot(disk: str, error: str) -> None:
 
         setups = {cell.id: Ready(None) for cell in BOOT.cells}
         artifacts = without_machine(setups)
-        task = BootTask(Scripted(measure), BOOT, BOOT.cells, {}, Path(disk) / "boot1")
+        task = BootTask(Scripted(measure), BOOT, BOOT.cells, Path(disk) / "boot1")
         session = Session(task, artifacts, BuildContext(Cache(Path(disk) / "cache")), events.append)
         with pytest.raises(HostError, match=r"no room left to keep results: 0\.0 MB are free") as caught:
             run_boot(session)

@@ -21,7 +21,7 @@ from orchestrator.experiment.cell import Cell
 from orchestrator.guest.guest import Guest
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.boot import BootTask, CellBegan, Outcome, Progress, Ready, Session
-from orchestrator.run.crew import Cancelled, CrewEvent, Job, JobEnded, LocalCrew, Stopped
+from orchestrator.run.crew import CrewEvent, Job, JobEnded, LocalCrew, Stopped
 
 LIMIT = 600
 """Seconds after which a test that waits for what never comes fails."""
@@ -45,7 +45,7 @@ def crew_of(folder: Path, jobs: int, *boots: Measure, watch: Callable[[Guest], N
     crew = LocalCrew(context, jobs) if watch is None else LocalCrew(context, jobs, watch)
     artifacts = without_machine({cell.id: Ready(None) for cell in BOOT.cells})
     for number, how in enumerate(boots, start=1):
-        crew.submit(Job(BootTask(Scripted(how), BOOT, BOOT.cells, {}, folder / f"boot{number}"), artifacts))
+        crew.submit(Job(BootTask(Scripted(how), BOOT, BOOT.cells, folder / f"boot{number}"), artifacts))
     return crew
 
 
@@ -189,6 +189,14 @@ def test_an_error_of_the_reader_ends_all(tmp_path: Path, error: BaseException) -
     assert went_on == []
 
 
+class Cancelled(Exception):
+    """What a signal raises."""
+
+
+def cancelled() -> None:
+    raise Cancelled
+
+
 def test_a_guest_that_comes_after_the_end_is_not_started(tmp_path: Path) -> None:
     first, second = RecordingGuest(), RecordingGuest()
     watched: list[Guest] = []
@@ -196,7 +204,7 @@ def test_a_guest_that_comes_after_the_end_is_not_started(tmp_path: Path) -> None
 
     def work(session: Session) -> None:
         session.watch(first)
-        crew.cancel()
+        crew._queue.put(cancelled)
         assert first.ended.wait(LIMIT)
         try:
             session.watch(second)
@@ -212,7 +220,7 @@ def test_a_guest_that_comes_after_the_end_is_not_started(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
-def test_cancel_ends_all_boots_from_any_thread(tmp_path: Path, jobs: int) -> None:
+def test_an_interruption_ends_all_boots(tmp_path: Path, jobs: int) -> None:
     guests = [RecordingGuest() for _ in range(jobs)]
     all_there = threading.Barrier(jobs + 1, timeout=LIMIT)
     left = list(guests)
@@ -226,11 +234,11 @@ def test_cancel_ends_all_boots_from_any_thread(tmp_path: Path, jobs: int) -> Non
 
     crew = crew_of(tmp_path, jobs, *[working(work)] * (jobs + 2))
 
-    def cancel() -> None:
+    def interrupt() -> None:
         all_there.wait()
-        crew.cancel()
+        crew._queue.put(cancelled)
 
-    thread = threading.Thread(target=cancel)
+    thread = threading.Thread(target=interrupt)
     thread.start()
     reported: list[tuple[Job, CrewEvent]] = []
     with pytest.raises(Cancelled):
@@ -241,9 +249,9 @@ def test_cancel_ends_all_boots_from_any_thread(tmp_path: Path, jobs: int) -> Non
     assert left == []  # no further boot has begun
 
 
-def test_what_is_cancelled_before_it_is_read_does_nothing(tmp_path: Path) -> None:
+def test_what_is_interrupted_before_it_is_read_does_nothing(tmp_path: Path) -> None:
     crew = crew_of(tmp_path, 1, working(nothing))
-    crew.cancel()
+    crew._queue.put(cancelled)
     reported: list[tuple[Job, CrewEvent]] = []
     with pytest.raises(Cancelled):
         reported.extend(crew.events())
@@ -289,7 +297,7 @@ def test_no_moment_is_a_bad_one_for_an_interruption(tmp_path: Path, delay: float
 
 
 def test_times_of_a_worker_are_not_gone_on_with_here(tmp_path: Path) -> None:
-    task = BootTask(Scripted(working(nothing)), BOOT, BOOT.cells, {}, tmp_path / "boot1")
+    task = BootTask(Scripted(working(nothing)), BOOT, BOOT.cells, tmp_path / "boot1")
     artifacts = without_machine({cell.id: Ready(None) for cell in BOOT.cells})
     crew = crew_of(tmp_path, 1)
     with pytest.raises(UsageError, match="were measured on worker left"):

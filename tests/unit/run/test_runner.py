@@ -38,12 +38,9 @@ class Refusing:
     def events(self) -> Generator[tuple[Job, CrewEvent], None, None]:
         raise AssertionError("it has no job")
 
-    def cancel(self) -> None:
-        pass
-
 
 def test_a_run_whose_boots_no_crew_takes_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.run.runner.prepare", lambda *given: SimpleNamespace(keys={}, cells={}))
+    monkeypatch.setattr("orchestrator.run.runner.prepare", lambda *given: SimpleNamespace(cells={}))
     monkeypatch.setattr("orchestrator.run.runner.host_facts", lambda context: {})
     monkeypatch.setattr("orchestrator.run.provenance._TOOLS", ())
     experiment = calls_experiment(probes=["none", "kprobe"])
@@ -206,7 +203,7 @@ class Book:
         self._store, self._entry = store, entry
         self._journal = RunJournal(entry, store, self.listener, Provenance(entry.directory), TWO_BOOTS, kinds())
         boot = TWO_BOOTS.boots[0]
-        task = BootTask(kinds().named(boot.kind), boot, boot.cells, {}, entry.directory / "boot1")
+        task = BootTask(kinds().named(boot.kind), boot, boot.cells, entry.directory / "boot1")
         self._job = Job(task, BootArtifacts(None, None, {}))  # type: ignore[arg-type]  # no guest is booted here
 
     def take(self, *events: Outcome | Progress | CellBegan) -> None:
