@@ -36,9 +36,6 @@ def is_open_file(path: Path, descriptor: int) -> bool:
         return False
 
 
-# A temporary folder that does not outlive its process for long: the next one to make its own removes what is left.
-
-
 class ScratchFolder:
     """A folder of ours, named ``prefix`` and some letters, in ``parent`` or where the host has such folders.
 
@@ -128,8 +125,6 @@ def _as_it_is(path: str, flags: int) -> int:
     """Open without following a link, and without emptying what another writer may be at."""
     return os.open(path, flags & ~os.O_TRUNC | os.O_NOFOLLOW, 0o666)
 
-
-# Room on a disk: how much is left, and whether it is the lack of it that something has failed by.
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})  # the system's errors for a write that finds no room
 

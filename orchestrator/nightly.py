@@ -45,8 +45,6 @@ from orchestrator.results.origin import Origin, kernel_versions
 from orchestrator.results.runs import EXPERIMENT_FILE, Run
 from orchestrator.results.store import RunEntry, Store
 
-# A night: a run, beside the last good one.
-
 
 def good_night(experiment: str) -> str:
     """The baseline that is an experiment's last good night."""
@@ -82,11 +80,6 @@ class Night:
     def is_good(self) -> bool:
         """Whether later nights may be compared with it: every cell has an outcome, none failed or is beyond budget."""
         return all_ok(self.run.record) and not self.run.unfinished and not self.beyond and not self.doubt
-
-
-# Which night has begun and not ended? A note beside the store says so, whatever ended the program.
-
-_FOLDER = "nights"
 
 
 class NightNote:
@@ -134,7 +127,7 @@ class NightNote:
 @contextmanager
 def only_night(lab: Path, experiment: str) -> Iterator[NightNote]:
     """The note of an experiment's night, for one process at a time. Raises UsageError while another one has it."""
-    folder = lab / _FOLDER
+    folder = lab / "nights"
     with storage_faults(folder):
         for one in (lab, folder):  # parents have the umask's mode
             one.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -149,8 +142,6 @@ def only_night(lab: Path, experiment: str) -> Iterator[NightNote]:
     finally:
         lock.release()
 
-
-# What every form of a night says: how it went, what equal runs differ by, what to do about it.
 
 _NAMED = 3
 """Cells that a reproducer names."""
@@ -263,8 +254,6 @@ def acceptance(night: Night) -> Iterator[str]:
         yield command("compare", "--set-baseline", good_night(night.experiment), night.run.record.run)
 
 
-# A night on a terminal or in a journal: what happened, and where the rest is.
-
 _LISTED_SHORT = 10
 
 
@@ -279,12 +268,8 @@ def night_lines(night: Night, registry: ReportRegistry) -> Iterator[str]:
     yield from (f"to accept it as it is: {command}" for command in acceptance(night))
 
 
-# A night as a mail (RFC 5322) in plain ASCII: what changed, on which kernels and machines, how to see it again.
-
-_WIDTH = 100
 _PROSE = 76
 _LISTED = 20
-_OPTIONAL = ("Failed", "Reproduce", "To accept it as it is")
 # A longer line would be sent as quoted-printable, which nobody reads in a file (RFC 5322, section 2.1.1: 998).
 _POLICY = SMTP.clone(linesep="\n", max_line_length=998, cte_type="7bit")
 
@@ -327,7 +312,7 @@ def _parts(night: Night, origin: Origin, registry: ReportRegistry) -> Iterator[s
     }
     for title, lines in sections.items():
         listed = [*lines]
-        if listed or title not in _OPTIONAL:
+        if listed or title not in ("Failed", "Reproduce", "To accept it as it is"):
             yield "\n".join([f"{title}:", *listed])
 
 
@@ -354,10 +339,9 @@ def _machines(night: Night, origin: Origin) -> Iterator[str]:
 
 
 def _table(night: Night) -> str:
-    """The table of what changed, as ``compare`` prints it."""
     assert night.compared is not None
     buffer = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="replace")
-    console = Console(file=buffer, width=_WIDTH, force_terminal=False, color_system=None)
+    console = Console(file=buffer, width=100, force_terminal=False, color_system=None)
     print_sheets([comparison_sheet(night.compared, _LISTED)], console)
     buffer.seek(0)
     return "\n".join(line.rstrip() for line in buffer.read().strip("\n").splitlines())
@@ -365,9 +349,6 @@ def _table(night: Night) -> str:
 
 def _ascii(text: str) -> str:
     return text.encode("ascii", "replace").decode("ascii")
-
-
-# A night for a webhook, as JSON. The key ``text`` is what Mattermost and Slack show.
 
 
 def night_json(night: Night) -> Mapping[str, Any]:
@@ -393,8 +374,6 @@ def unmeasured_json(experiment: str, reason: str) -> Mapping[str, Any]:
     text = f"[{experiment}] not measured\n{reason}"
     return {"text": text, "night": "not measured", "experiment": experiment, "problems": [reason]}
 
-
-# Tells a server how a night went: JSON to a URL of the user's, with patience that ends.
 
 _TRIED_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Answers of a server that may have another one later (RFC 9110, section 15)."""
@@ -446,7 +425,7 @@ class Webhook:
         headers = {"Content-Type": "application/json", "User-Agent": f"probe-lab/{__version__}"}
         request = urllib.request.Request(self.url, body, headers, method="POST")  # noqa: S310  # checked: http or https
         try:
-            with _OPENER.open(request, timeout=self.try_limit):
+            with urllib.request.build_opener(_NoRedirect).open(request, timeout=self.try_limit):
                 return _TAKEN
         except urllib.error.HTTPError as error:
             with error:
@@ -463,6 +442,3 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
     def redirect_request(self, *arguments: Any) -> None:
         return None
-
-
-_OPENER = urllib.request.build_opener(_NoRedirect)

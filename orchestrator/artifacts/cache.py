@@ -207,8 +207,6 @@ _UNFINISHED = ".building"
 DAMAGED = "damaged"
 """The folder of what was set aside."""
 
-_LOCK_LIMIT = 3600.0  # seconds to wait for another process that builds the same artifact; kernels take several minutes
-
 
 @dataclass(frozen=True)
 class Artifact:
@@ -316,7 +314,7 @@ class Cache:
     @contextlib.contextmanager
     def lock(self, name: str) -> Iterator[None]:
         """Hold a lock between processes; the system releases it when its holder dies."""
-        with self._lock(name, _LOCK_LIMIT) as locked:
+        with self._lock(name, 3600.0) as locked:  # kernels take several minutes to build
             if not locked:
                 raise LabError(f"another process has held {self.lock_file(name)} for an hour")
             yield

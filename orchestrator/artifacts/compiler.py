@@ -263,7 +263,6 @@ def bpf_tool(context: BuildContext, arch: str) -> Path:
 
 
 def _lab_files(context: BuildContext, name: str) -> tuple[Toolchain, list[Path], list[Path]]:
-    """What compiles a program of ``images``, the folders of its headers, and its files."""
     main = data_dir("images") / name
     folders = [main.parent, data_dir("images") / "guest"]
     return guest_toolchain(context), folders, [main, *included(read_c_source(main), folders)]
@@ -396,7 +395,6 @@ def header_constant(name: str) -> int:
 
 
 def _values(name: str, places: Sequence[Sequence[str]]) -> Mapping[int, str]:
-    """The different values, each with where it is found; no headers are those of the C library."""
     found: dict[int, str] = {}
     for headers in places:
         printed = {arch: _compiled(name, arch, headers or _library_headers(arch))[0] for arch in ARCHITECTURES}

@@ -329,7 +329,6 @@ def numbers_in(version: str) -> tuple[int, ...]:
 
 
 def _without_lists(mirror: DebianMirror, suites: Suites, finished: Finished) -> HostError:
-    """Why there are no package lists: the way to the mirror, the mirror, or the keyring."""
     title, printed = suites.title, finished.stdout + finished.stderr
     answers = set(re.findall(r"\b([345]\d\d)  [A-Z]", printed))
     if answers - {"404"}:

@@ -33,7 +33,6 @@ _ERROR = re.compile(
     r"|^\S*\bld(?:\.\w+)?: (?!.*\bwarning: )|\*\*\* (?!\[)"
 )
 _CONSEQUENCE = re.compile(r"make(?:\[\d+\])?: (?:\*\*\* \[|Target |Leaving |Entering )")
-_STEP = re.compile(r"make|  [A-Z]|\s*$")
 _CONTEXT = re.compile(r"In file included from |\s+from |.*: (?:In function|At top level|Assembler messages)")
 _WARNING = re.compile(r"\bwarning: ", re.IGNORECASE)
 # The kernel's build system, of itself: Makefile and scripts/Makefile.modfinal of Linux 6.1 and 7.3, and make.
@@ -102,7 +101,7 @@ def _first_error(lines: Sequence[str]) -> int:
     found = next((number for number, line in enumerate(lines) if _ERROR.search(line)), None)
     if found is None:
         found = next((number for number, line in enumerate(lines) if _CONSEQUENCE.match(line)), 0)
-        while found and not _STEP.match(lines[found - 1]):
+        while found and not re.match(r"make|  [A-Z]|\s*$", lines[found - 1]):
             found -= 1
     return found
 

@@ -78,7 +78,6 @@ def kernel_source(
 
 
 def _archive(context: BuildContext, package: str) -> Artifact:
-    """The unpacked package, of the first suites at hand that have it. Raises HostError with what they have."""
     at_hand: list[str] = []
 
     def choose(apt: AptRoot) -> list[Package]:
@@ -183,8 +182,6 @@ def link_chosen(choice: BuildSource, source: Path, tree: Path) -> None:
         for name in choice.takes(folder.as_posix(), names):
             os.link(Path(parent, name), tree / folder / name, follow_symlinks=False)
 
-
-# A kernel's configuration: merged from fragments, checked, and read for the features that probes need.
 
 _UNSET = re.compile(r"^# (CONFIG_\w+) is not set$", re.MULTILINE)
 
@@ -400,9 +397,6 @@ def _similar(context: BuildContext, spec: KernelSpec, source: Artifact, toolchai
 
     # What is copied is recorded as sound: it must be.
     return next(filter(context.cache.is_sound, sorted(candidates, key=shared, reverse=True)), None)
-
-
-# A kernel built in its source tree, at whatever revision that is: what did not change is not built again.
 
 
 def is_kernel_source(tree: Path) -> bool:

@@ -154,7 +154,6 @@ class FleetCrew:
                 self._own_guests.end()
 
     def _hear(self) -> None:
-        """Take what has come, or wait for something."""
         if self._link.is_lost:
             raise LabError("the fleet's scheduler has gone, or does not answer any more", hint=_RESUME)
         is_staffed = bool(self._roster.working()) or self._roster.has_candidates()
@@ -291,7 +290,6 @@ class FleetCrew:
             self._emit(work, JobEnded())
 
     def _end(self, attempt: Attempt) -> None:
-        """It is over: its room is free."""
         del self._attempts[attempt.name]
         member = attempt.member
         member.taken.pop(attempt.name, None)
@@ -356,7 +354,6 @@ class FleetCrew:
             self._start(Attempt(self._name("calibration"), member, job.task), job)
 
     def _offered(self, address: str, answer: Answer) -> None:
-        """A worker says what it is."""
         member = self._roster.members[address]
         if member.standing is not Standing.CANDIDATE:
             return
@@ -386,13 +383,11 @@ class FleetCrew:
         self._listener.say(f"{member.name} works: {counted(member.guests, 'guest')}, counts as this machine does")
 
     def _refuse(self, member: Member, why: str) -> None:
-        """A worker that is being examined gets no boot."""
         if member.standing is Standing.CANDIDATE:
             member.standing, member.why = Standing.REFUSED, why
             self._listener.warn(f"warning: {member.name or member.address} does not take part: {why}")
 
     def _retire(self, member: Member, why: str) -> None:
-        """A worker gets no boots of this run any more."""
         self._refuse(member, why)
         if member.works:
             member.standing, member.why = Standing.RETIRED, why
@@ -502,6 +497,5 @@ def _cut(told: str) -> str:
 
 
 def _guests_so_far(directory: Path) -> int:
-    """How many guests have left logs in a boot's folder, by the names of these."""
     numbers = [path.name.removeprefix("guest").partition("-")[0] for path in directory.glob("guest*-*.console")]
     return max((int(number) for number in numbers if number.isdecimal()), default=0)

@@ -147,7 +147,6 @@ class Worker:
         self._has_joined = False
 
     async def keep(self) -> None:
-        """Keep it until this is cancelled, if it joins at all."""
         name = self._order.name
         while True:
             self._said.clear()
@@ -223,9 +222,6 @@ class Worker:
             LOG.info("%s: %s", self._order.name, said)
 
 
-# How a keeper is started, and how it is ended: that process and no other.
-
-_SCRATCH = (WORKER_FOLDER, "orchestrator-boot-")
 _END_LIMIT = 60.0
 """Seconds for a keeper to end its workers, which end their guests; Dask kills a worker after nine."""
 
@@ -275,7 +271,6 @@ class StartedFleet:
         raise LabError("the fleet's keeper has ended", where=str(self._log), detail=lines[-_QUOTED:])
 
     def end(self) -> None:
-        """End it with all that it has started, and wait for that."""
         self._keeper.terminate()
         with suppress(subprocess.TimeoutExpired):
             self._keeper.wait(_END_LIMIT)
@@ -288,7 +283,7 @@ def end_fleet(state: FleetState) -> bool:
     """
     was_running = _end_process(state.keeper, state.started)
     state_file(state.name).unlink(missing_ok=True)
-    for prefix in _SCRATCH:  # what killed processes have left
+    for prefix in (WORKER_FOLDER, "orchestrator-boot-"):  # what killed processes have left
         ScratchFolder(prefix).close()
     return was_running
 

@@ -51,8 +51,6 @@ def short(error: BaseException) -> str:
     return (lines[0] if lines else type(error).__name__)[:300]
 
 
-# The client's connection to a fleet: what it asks workers for, and what it hears, as items of one queue.
-
 _SHIPPERS = 8
 """Workers to which files are sent at once."""
 
@@ -119,7 +117,6 @@ class Link:
         return self._client.status != "running" or self._silent.is_set()
 
     def examined(self, address: str) -> Answer:
-        """What a worker says that it is."""
         try:
             return Answer.of(self._on(address, on_worker.examine))
         except Exception as error:  # whatever Dask makes of a worker's end
@@ -144,7 +141,6 @@ class Link:
         self._pool.submit(work).add_done_callback(lambda done: self.heard.put(lambda: then(done.result())))
 
     def close(self) -> None:
-        """End all boots of ours, and the connection."""
         self._closing.set()
         for attempt in list(self._futures):
             with suppress(Exception):  # of a connection that is lost: the scheduler ends them, too
@@ -198,7 +194,6 @@ class Link:
                 self._on(address, on_worker.receive, reference, offset, opened.read(PIECE), self._topic)
 
     def _on(self, address: str, function: Callable[..., Any], *arguments: object) -> Any:
-        """What an asynchronous function returns on a worker."""
         return self._client.run(function, *arguments, workers=[address], on_error="raise")[address]
 
     def _follow_members(self) -> None:
@@ -220,8 +215,6 @@ class Link:
             if self._closing.wait(_POLL):
                 return
 
-
-# What do all workers of a fleet say of themselves? Versions, room, cache, and guests under way.
 
 _BOOTS = ("boot", "calibration-")
 """What the names of tasks begin with that take a guest's place."""

@@ -119,9 +119,6 @@ def _place(path: Path, cache: Path, otherwise: str) -> str:
     return str(path.relative_to(cache) if path.is_relative_to(cache) else Path(_GIVEN, otherwise, path.name))
 
 
-# A job as it travels to a worker: with the inputs of its cells, and what a worker has no means to make.
-
-
 def packed_job(context: BuildContext, job: Job) -> Parcel:
     """A job's task and its artifacts. Raises OSError where a file cannot be read, HostError where one was removed."""
     wanted = {cell.id for cell in job.task.cells}
@@ -156,15 +153,12 @@ def _code_files(job: Job) -> Iterable[Path]:
 PIECE = 8 << 20
 """Bytes of a file that travel at once."""
 
-_FOLDER = "fleet"
-_UNFINISHED = "unfinished-"
-
 
 class Warehouse:
     """The files of one worker: below ``cache``/fleet, and in the cache itself."""
 
     def __init__(self, cache: Path) -> None:
-        self._cache, self._root = cache, cache / _FOLDER
+        self._cache, self._root = cache, cache / "fleet"
         self._lock = threading.Lock()
         self._sound: dict[str, Path] = {}
         self._unfinished: ScratchFolder | None = None
@@ -187,7 +181,7 @@ class Warehouse:
         with self._lock, storage_faults(self._root):
             if self._unfinished is None:  # this process's own, since another worker may share the cache
                 self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-                self._unfinished = ScratchFolder(_UNFINISHED, self._root)
+                self._unfinished = ScratchFolder("unfinished-", self._root)
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _check_room(target.parent, len(piece))
             part = self._unfinished.path / f"{sender}-{reference.sha256}"

@@ -117,8 +117,6 @@ def received(message: object) -> tuple[str, Body]:
     raise LabError("a worker sent what is no message")
 
 
-# A worker's side of a boot: files from the warehouse, messages to the client, an end when it is not wanted.
-
 Send = Callable[[dict[str, object]], None]
 
 
@@ -137,7 +135,6 @@ class Guests:
         self.check()
 
     def check(self) -> None:
-        """Raise Stopped where they have ended."""
         if self.has_ended:
             raise Stopped
 
@@ -172,14 +169,11 @@ class Boots:
         self._guests.setdefault(attempt, Guests()).end()
 
     def abort_all(self) -> None:
-        """End all guests."""
         for guests in list(self._guests.values()):
             guests.end()
 
 
 class _Running:
-    """One boot under way."""
-
     def __init__(self, attempt: str, send: Send, guests: Guests) -> None:
         self._attempt, self._send, self._guests = attempt, send, guests
         self._files = self._bytes = 0
@@ -245,11 +239,6 @@ class _Running:
         self._send(sent(self._attempt, body))
 
 
-# What has to be equal on a worker and its client before a number of the one is a number of the other's run.
-
-_NO_CODE = {".pyc", ".pyo"}
-
-
 class Versions(BaseModel):
     """The program by version and content, Python's release, and QEMU."""
 
@@ -263,7 +252,6 @@ class Versions(BaseModel):
 
     @classmethod
     def here(cls) -> Versions:
-        """Of this process. Raises HostError where QEMU is missing."""
         python = f"{sys.version_info.major}.{sys.version_info.minor}"
         return cls(project=__version__, code=_code(), python=python, qemu=qemu_version())
 
@@ -315,15 +303,12 @@ def _code() -> str:
     package = Path(__file__).resolve().parents[1]
     total = hashlib.sha256()
     for file in sorted(package.rglob("*")):
-        if file.is_file() and file.suffix not in _NO_CODE:
+        if file.is_file() and file.suffix not in {".pyc", ".pyo"}:
             total.update(f"{file.relative_to(package)}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
     return total.hexdigest()[:16]
 
 
-# A worker of a fleet: Dask's worker that does boots, and what the client asks it to do.
-
 _PLUGIN = "lab-boots"
-_UNDER_WAY = ("executing", "long-running")
 
 
 class BootPlugin(WorkerPlugin):
@@ -338,7 +323,7 @@ class BootPlugin(WorkerPlugin):
         self.boots = Boots(cache_dir())
 
     def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        if start in _UNDER_WAY and finish not in ("memory", "error"):
+        if start in ("executing", "long-running") and finish not in ("memory", "error"):
             self.boots.abort(str(key))
 
     def teardown(self, worker: Worker) -> None:

@@ -35,12 +35,7 @@ from orchestrator.probes.point import ProbePoint, find_hook, find_static_branch
 from orchestrator.probes.symbols import ModuleMemory, Symbols
 from orchestrator.probes.tracefs import Traced
 
-_WITH_STEP = ("kprobe", "kretprobe", "jprobe")
-"""The templates whose modules report how the kernel goes on after their handler."""
-
 _QUOTED = 40
-_NOT_SUPPORTED = ": operation not supported"
-"""How a channel's error ends for a write that the kernel refuses with EOPNOTSUPP."""
 _NUMBER = re.compile(r"(\d{1,20})")
 _ADDRESS = re.compile(r"(?:0x)?([0-9a-f]{1,16})")
 _COUNTS = re.compile(r"(\d{1,20}) (\d{1,20}) (\d{1,20})")
@@ -53,13 +48,10 @@ _SAMPLE = re.compile(r"(\d{1,6}) of (\d{1,6}) in (\d{1,6})")
 
 
 class _Parameters:
-    """The parameters of a loaded module."""
-
     def __init__(self, guest: Guest, module: Module) -> None:
         self._guest, self._folder = guest, f"/sys/module/{module.name}/parameters"
 
     def names(self) -> Sequence[str]:
-        """Those that it shows; none where it has not got any."""
         return self._guest.run(["ls", self._folder]).text.split()
 
     def file(self, name: str) -> str:
@@ -135,7 +127,7 @@ class ModuleAttachment(Attachment):
             self._parameters.put("handler", handler)
         except GuestError as error:
             # select_handler() of kmods/lib/report.h returns it where the module has no such handler.
-            if handler == "record" and error.what.endswith(_NOT_SUPPORTED):
+            if handler == "record" and error.what.endswith(": operation not supported"):
                 raise UnsupportedError(f"{self._kind.name} has no recording handler") from None
             raise
 
@@ -224,7 +216,7 @@ class ModuleAttachment(Attachment):
             evidence.check_called(
                 self._kind, self.point, seen, self.module_name, "after loading", lambda: self._symbols
             )
-        if self._kind.template in _WITH_STEP:
+        if self._kind.template in ("kprobe", "kretprobe", "jprobe"):
             evidence.check_step(self._kind, self.parameter("step"))
         return seen
 

@@ -61,7 +61,6 @@ def programs_removed(guest: Guest, kind: ProbeKind, tool: Path, place: Place) ->
         yield
 
 
-_ENTRIES = "lab-entries"
 _NAMES = ("lab-a", "lab-b")
 """Folders in turn: a program is attached before the one that it replaces is detached."""
 
@@ -112,7 +111,7 @@ class BpfAttachment(PlacedAttachment):
         entries = None
         if self._facts.entries is not None:
             target = Target(probes()[self._facts.entries], *self.point.place(0))
-            entries = attach(self._guest, _ENTRIES, "witness", target)
+            entries = attach(self._guest, "lab-entries", "witness", target)
         self._witness.begin([("the BPF program", self._program)])
         yield
         self._witness.detach()
@@ -167,7 +166,6 @@ class BpfAttachment(PlacedAttachment):
         self.wait_until_armed()
 
     def _bear_witness(self) -> None:
-        """Keep what was counted, and compare it with the program's own runs and counts."""
         seen = self._witness.look()
         if self._handler == "count":
             counted, _ = self._program.counts()
@@ -225,11 +223,9 @@ def bpf_attached(
 _LOADER = "/tmp/bpfload"  # noqa: S108 - in the guest
 _OBJECT = "/tmp/own.bpf.o"  # noqa: S108 - in the guest
 _FOLDER = "/sys/fs/bpf/lab-own"
-_ATTACHED = re.compile(r"(\d{1,10}) ([A-Za-z_]\w{0,127}) (\S{1,200})")
 _AT_FUNCTION = re.compile(
     r"(?:kprobe|kretprobe|kprobe\.multi|kretprobe\.multi|kprobe\.session|fentry|fexit|fmod_ret)(?:\.s)?/([^+]+)(?:\+.*)?"
 )
-_AT_SYSTEM_CALL = re.compile(r"k(?:ret)?syscall/(\w+)")
 _FEWEST = 500
 """Hits of a program that is at no function: its runs for other processes, some tens, must not pass for them."""
 _QUOTED_WIDTH = 200
@@ -318,7 +314,7 @@ def _attach(guest: Guest, kind: ProbeKind) -> Sequence[OwnProgram]:
     if finished.status != 0:
         raise EvidenceError(f"{kind.name} cannot be attached", detail=_last(finished.stderr.decode(errors="replace")))
     lines = finished.text.splitlines()
-    found = [match for line in lines if (match := _ATTACHED.fullmatch(line))]
+    found = [match for line in lines if (match := re.fullmatch(r"(\d{1,10}) ([A-Za-z_]\w{0,127}) (\S{1,200})", line))]
     if not found or len(found) != len(lines):
         raise EvidenceError(
             f"the guest does not say which programs of {kind.name} are attached", detail=_last(str(lines))
@@ -351,8 +347,7 @@ def _placed(point: ProbePoint, attach: Callable[[], Sequence[OwnProgram]]) -> Se
 
 
 def _function_of(own: OwnProgram) -> str | None:
-    """The function that a program is attached to, or a pattern of its name; None where it is at no function."""
-    call = _AT_SYSTEM_CALL.fullmatch(own.section)
+    call = re.fullmatch(r"k(?:ret)?syscall/(\w+)", own.section)
     if call is not None:
         return f"__*_sys_{call[1]}"
     place = _AT_FUNCTION.fullmatch(own.section)
@@ -378,29 +373,23 @@ export BPFTRACE_MAP_KEYS_MAX={_MOST_KEYS} BPFTRACE_MAX_MAP_KEYS={_MOST_KEYS}
 setsid bpftrace -e "$1" >"$0" 2>&1 </dev/null & echo $!"""
 """Prints the process's number."""
 
-_PAUSE = ("sleep", "0.1")
 _IDLE_TURNS = 100
 """Pauses without a tick of processor time after which bpftrace is given up."""
 _LOOKS = 3
 """Looks in a row at a process that waits for events: it has read all that there was."""
 _WAITING = ("232", "281", "441")
 """epoll_wait, epoll_pwait and epoll_pwait2 of x86_64: where bpftrace waits for events, once all is attached."""
-_PROCESS = re.compile(r"(\d{1,7})\n")
 _STATE = re.compile(r"(\S+)[^\n]*\n\d+ \(.*\) (\S) (?:-?\d+ ){10}(\d{1,15}) (\d{1,15}) ", re.DOTALL)
 """Its system call; of /proc/PID/stat its state, and ticks of processor time for itself and in the kernel (proc(5))."""
 _LONGEST_STATE = 2048
-_ENDED = "Z"
-_LOST = re.compile(r"Lost \d+ events")
 _QUOTED_LINES = 20
 _QUOTED_BYTES = 4096
 
 
 class _Process:
-    """bpftrace with a one-liner."""
-
     def __init__(self, guest: Guest, text: str, time_left: Callable[[], float]) -> None:
         self._guest, self._time_left = guest, time_left
-        started = _PROCESS.fullmatch(guest.succeed(["sh", "-c", _START, _OUTPUT, text]).text)
+        started = re.fullmatch(r"(\d{1,7})\n", guest.succeed(["sh", "-c", _START, _OUTPUT, text]).text)
         if started is None:
             raise EvidenceError("the guest does not say which process bpftrace is")
         self.pid = int(started[1])
@@ -456,14 +445,13 @@ class _Process:
             waiting = waiting + 1 if is_waiting else 0
             if waiting == looks:
                 return True
-            self._guest.succeed(_PAUSE, time_limit=self._time_left())
+            self._guest.succeed(("sleep", "0.1"), time_limit=self._time_left())
         raise EvidenceError(f"bpftrace {what_else}", detail=self.words())
 
     def _state(self) -> tuple[int, bool] | None:
-        """The ticks of processor time that it took, and whether it waits for events."""
         finished = self._guest.run(["cat", f"/proc/{self.pid}/syscall", f"/proc/{self.pid}/stat"])
         found = _STATE.match(finished.text[:_LONGEST_STATE])
-        if found is None or found[2] == _ENDED:
+        if found is None or found[2] == "Z":
             return None
         return int(found[3]) + int(found[4]), found[1] in _WAITING
 
@@ -480,7 +468,7 @@ def check_all_kept(printed: bytes) -> None:
     """
     if len(printed) == _LARGEST_OUTPUT:
         raise EvidenceError(f"bpftrace printed more than {_LARGEST_OUTPUT >> 20} MB")
-    lost = _LOST.search(printed.decode(errors="replace"))
+    lost = re.search(r"Lost \d+ events", printed.decode(errors="replace"))
     if lost is not None:
         raise EvidenceError(f"bpftrace's buffer had no room for what its programs print: {lost[0]}", hint=_FEWER)
 

@@ -98,8 +98,6 @@ def tracepoint_of(guest: Guest, symbols: Symbols, key: int) -> str | None:
     return next((name.removeprefix(by) for name in names for by in _TRACEPOINT_FUNCTIONS if name.startswith(by)), None)
 
 
-# The addresses of the text of a guest's kernel and of its loaded modules, and of their data.
-
 KERNEL = "kernel"
 
 _EXECUTABLE = re.compile(r"\.(?!init\b).*text.*|\.altinstr_(replacement|aux)|\.fixup")
@@ -107,7 +105,6 @@ _EXECUTABLE = re.compile(r"\.(?!init\b).*text.*|\.altinstr_(replacement|aux)|\.f
 _INIT = re.compile(r"\.init\b.*")
 """Sections whose memory the kernel has freed."""
 _SECTION = re.compile(r"/sys/module/([A-Za-z0-9_]+)/sections/([^:\n]+):0x([0-9a-f]{1,16})")
-_BRANCHES = "__jump_table"
 _UNMAPPED = "Invalid addr"
 """QEMU's word for memory that the guest has no page for (memsave)."""
 _PAGE = 4096
@@ -138,7 +135,7 @@ class TextLayout:
         for module, claimed, mapped in zip(modules, listed, text, strict=True):
             if mapped == claimed:
                 data.append(Span(module.name, (mapped.end + 3) & ~3, module.end))
-            elif (table := sections[module.name].get(_BRANCHES)) is not None:  # apart from the text
+            elif (table := sections[module.name].get("__jump_table")) is not None:  # apart from the text
                 data.append(Span(module.name, table, _mapped_end(guest, table, table + _LARGEST_TABLE)))
         return cls(_possible([*kernel.text, *text]), _possible(data))
 
@@ -179,7 +176,6 @@ def _is_mapped(guest: Guest, address: int, size: int) -> bool:
 
 
 def _possible(spans: Sequence[Span]) -> Sequence[Span]:
-    """Those that have any bytes. Raises EvidenceError where one cannot be."""
     for span in spans:
         if not 0 <= span.size <= _LARGEST:
             raise EvidenceError(f"the {span.name} cannot have text or data from {span.start:#x} to {span.end:#x}")
@@ -199,7 +195,6 @@ def _sections(guest: Guest, modules: Sequence[Span]) -> Mapping[str, Mapping[str
 
 
 def _first_data(module: Span, sections: Mapping[str, int]) -> int:
-    """Where a module's text ends: at its first section of data."""
     data = [
         address
         for name, address in sections.items()
@@ -211,7 +206,6 @@ def _first_data(module: Span, sections: Mapping[str, int]) -> int:
 # Where do two texts of one size differ? Megabytes that are equal take a thousandth of a second each.
 
 _BLOCK = 4096
-_RUN = re.compile(rb"[^\0]+")
 
 
 def differing(before: bytes | bytearray, after: bytes) -> Iterator[tuple[int, int]]:
@@ -220,7 +214,7 @@ def differing(before: bytes | bytearray, after: bytes) -> Iterator[tuple[int, in
         old, new = before[block : block + _BLOCK], after[block : block + _BLOCK]
         if old != new:
             either = int.from_bytes(old, "little") ^ int.from_bytes(new, "little")
-            for run in _RUN.finditer(either.to_bytes(len(old), "little")):
+            for run in re.finditer(rb"[^\0]+", either.to_bytes(len(old), "little")):
                 yield block + run.start(), block + run.end()
 
 
@@ -342,7 +336,6 @@ class KernelText:
 
 
 def _changed(start: int, before: bytes, after: bytes) -> Iterator[int]:
-    """The addresses of bytes that differ, in order; ``start`` is the first byte's."""
     for first, end in differing(before, after):
         yield from range(start + first, start + end)
 

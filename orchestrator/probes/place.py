@@ -173,7 +173,6 @@ EVENTS = f"{TRACEFS}/uprobe_events"
 
 _LARGEST_MAPS = 1 << 16
 _PAGE = 1 << 12
-_PEEKED = re.compile(r"process ((?:[0-9a-f]{2}){1,64})\nfile ((?:[0-9a-f]{2}){1,64})\n")
 _DEFINED = re.compile(r"^[pr]:\S+ (/.*):0x0*([0-9a-f]{1,16})(?:\(0x[0-9a-f]+\))?$", re.MULTILINE)
 
 
@@ -225,7 +224,7 @@ def observe_program(
         said = guest.succeed(["peek", *place, *numbers, point.program]).text
     except CommandFailed as error:
         raise EvidenceError(f"the bytes at {point.name} cannot be read", detail=error.detail) from None
-    found = _PEEKED.fullmatch(said)
+    found = re.fullmatch(r"process ((?:[0-9a-f]{2}){1,64})\nfile ((?:[0-9a-f]{2}){1,64})\n", said)
     if found is None:
         raise EvidenceError(f"the bytes at {point.name} cannot be read", detail=said.splitlines()[:4])
     process, file = (bytes.fromhex(text) for text in found.groups())
@@ -235,9 +234,6 @@ def observe_program(
         )
     number = listed(guest, point)
     return Observation(process, "" if number else None, number)
-
-
-_SYSTEM_CALL = re.compile(r"syscalls\.(sys_(?:enter|exit))_\w+")
 
 
 @dataclass(frozen=True)
@@ -315,5 +311,5 @@ def user_place(guest: Guest, kind: ProbeKind, point: UserPoint) -> Place:
 
 def tracepoint_of_event(name: str) -> str:
     """The tracepoint of an event ``SYSTEM.NAME``, or of a plain name: a system call has no tracepoint of its own."""
-    call = _SYSTEM_CALL.fullmatch(name)
+    call = re.fullmatch(r"syscalls\.(sys_(?:enter|exit))_\w+", name)
     return call[1] if call else name.rpartition(".")[2]

@@ -92,7 +92,6 @@ class ProbePoint:
         return f"{self.symbol}+{self.offset:#x}" if self.offset else self.symbol
 
     def is_at(self, address: int) -> bool:
-        """Whether a hit can have come from an address."""
         return address == self.address
 
     def is_callers(self, address: int, symbols: Symbols) -> bool:
@@ -170,7 +169,6 @@ _NAMES_SHOWN = 3
 _MOST_GUESSES = 5000
 """Names compared with a misspelt one; all of a kernel's would take seconds."""
 _TEXT, _INIT, _EXIT = ".text", ".init", ".exit"
-_PADDING = frozenset({"nop", "int3"})
 
 
 def wrong_point_reason(code: KernelCode, symbol: str, offset: int | None) -> str | None:
@@ -259,4 +257,4 @@ def is_padding(one: Instruction) -> bool:
     """Whether it is a nop or an int3; i386 pads with a lea of a register to itself as well."""
     if one.name == "lea" and isinstance(one.operands[1], Memory):
         return one.operands[1].base == one.operands[0] and one.operands[1].displacement == 0
-    return one.name in _PADDING
+    return one.name in {"nop", "int3"}

@@ -56,7 +56,6 @@ class Symbols:
 
     @classmethod
     def of_image(cls, code: KernelCode) -> Symbols:
-        """Those of the kernel's image, which has no modules."""
         return cls("".join(f"{one.address:08x} {one.type} {one.name}\n" for one in code.symbols).encode())
 
     def address(self, symbol: str) -> int:

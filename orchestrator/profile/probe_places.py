@@ -120,7 +120,6 @@ def _shown(place: ProbePlace, means: Means, reasons: Mapping[str, int]) -> str:
 
 
 def _kinds() -> Mapping[Means, Sequence[ProbeKind]]:
-    """The catalogue's kinds of probe that are at an instruction of a kernel's function."""
     return {means: [kind for kind in probes().values() if means_of(kind) == means] for means in MEANS}
 
 
@@ -134,8 +133,6 @@ def _kind_sentences() -> Iterator[str]:
 
 
 class _Names:
-    """The names of a kernel's functions and, where it lists them, of its data."""
-
     def __init__(self, code: KernelCode, function: FunctionPlaces) -> None:
         self._symbols = Symbols.of_image(code)
         self._function = function
