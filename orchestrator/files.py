@@ -196,8 +196,6 @@ def _free(facts: os.statvfs_result) -> int:
 # Written here because the tools record times and inode numbers and need root for device nodes. Format:
 # Documentation/driver-api/early-userspace/buffer-format.rst.
 
-_LARGEST = 0xFFFFFFFF  # bytes of a file: its size has eight hexadecimal digits
-
 
 @dataclass(frozen=True)
 class Entry:
@@ -242,7 +240,7 @@ def write_archive(target: BinaryIO, entries: Iterable[Entry]) -> None:
 def _write_record(target: BinaryIO, inode: int, entry: Entry) -> None:
     content = entry.content
     size = content.stat().st_size if isinstance(content, Path) else len(content)
-    if size > _LARGEST:
+    if size > 0xFFFFFFFF:  # it has eight hexadecimal digits
         raise LabError(f"{entry.path} is too large for an initramfs: {size / 1e9:.1f} GB")
     name = entry.path.encode() + b"\0"
     links = 2 if stat.S_ISDIR(entry.mode) else 1

@@ -143,11 +143,6 @@ def only_night(lab: Path, experiment: str) -> Iterator[NightNote]:
         lock.release()
 
 
-_NAMED = 3
-"""Cells that a reproducer names."""
-_LONGEST_SUBJECT = 200
-
-
 def word(night: Night) -> str:
     """``good`` or ``bad``."""
     return "good" if night.is_good else "bad"
@@ -180,7 +175,7 @@ def against(night: Night) -> str:
 
 def subject(night: Night) -> str:
     """A line for a mailbox: what is wrong, the largest of it by name."""
-    return cut(f"[{night.experiment}] {word(night)}: {_in_short(night)}", _LONGEST_SUBJECT)
+    return cut(f"[{night.experiment}] {word(night)}: {_in_short(night)}", 200)
 
 
 def _in_short(night: Night) -> str:
@@ -243,7 +238,7 @@ def reproducers(night: Night) -> Iterator[str]:
     wrong = [one.pair.after for one in night.beyond if one.pair.after is not None] or list(night.failed)
     if not wrong:
         return
-    yield command("run", str(night.run.directory / EXPERIMENT_FILE), *only(wrong[:_NAMED]))
+    yield command("run", str(night.run.directory / EXPERIMENT_FILE), *only(wrong[:3]))
     if night.compared is not None:
         yield command("compare", night.compared.before.record.run, night.run.record.run)
 
@@ -254,15 +249,12 @@ def acceptance(night: Night) -> Iterator[str]:
         yield command("compare", "--set-baseline", good_night(night.experiment), night.run.record.run)
 
 
-_LISTED_SHORT = 10
-
-
 def night_lines(night: Night, registry: ReportRegistry) -> Iterator[str]:
     """The lines of the summary; what is beyond its budget or failed first."""
     yield verdict(night)
     yield against(night)
     wrong = [f"beyond budget: {change_sentence(night, one)}" for one in night.beyond]
-    yield from shown(wrong or [f"failed: {cell.id}: {cell.first_line}" for cell in night.failed], _LISTED_SHORT)
+    yield from shown(wrong or [f"failed: {cell.id}: {cell.first_line}" for cell in night.failed], 10)
     yield from (f"- {sentence}" for sentence in summary(night.run.record, registry))
     yield from (f"again: {command}" for command in reproducers(night))
     yield from (f"to accept it as it is: {command}" for command in acceptance(night))

@@ -316,17 +316,7 @@ def built_kernel(context: BuildContext, spec: KernelSpec) -> Artifact:
     if found is not None:
         return found
     context.need_network(spec.name)  # to build takes as long as to fetch: offline means neither
-    _check_host(context.cache.root)
-    if has_types(wanted):
-        # Without pahole Linux 6.1 fails after ten minutes, and 6.12 only switches the option off.
-        check_installed("type-packages.txt", f"building {spec.name}, which has type information (BTF),")
-    sound_source(context, spec.source, spec.patches, spec.files)
-    return context.cache.obtain(
-        "kernels", inputs, spec.name, lambda folder: _build(context, spec, source, wanted, folder, toolchain)
-    )
-
-
-def _check_host(cache: Path) -> None:
+    cache = context.cache.root
     if not kbuild_takes(cache):
         what = f"a kernel cannot be built below {cache}: its path has {AWKWARD}"
         raise HostError(what, hint="set ORCHESTRATOR_CACHE to another folder")
@@ -334,6 +324,13 @@ def _check_host(cache: Path) -> None:
     free = shutil.disk_usage(cache if cache.exists() else cache.parent).free / 1e9
     if free < UNPACKED_GB + BUILD_GB:
         raise HostError(f"building a kernel needs {UNPACKED_GB + BUILD_GB:.1f} GB in {cache}, and {free:.1f} are free")
+    if has_types(wanted):
+        # Without pahole Linux 6.1 fails after ten minutes, and 6.12 only switches the option off.
+        check_installed("type-packages.txt", f"building {spec.name}, which has type information (BTF),")
+    sound_source(context, spec.source, spec.patches, spec.files)
+    return context.cache.obtain(
+        "kernels", inputs, spec.name, lambda folder: _build(context, spec, source, wanted, folder, toolchain)
+    )
 
 
 def _build(

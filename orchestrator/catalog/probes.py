@@ -73,7 +73,6 @@ _BY_CLOCK = re.compile(
 )
 """Probes of bpftrace that no call hits, with their short names (bpftrace's docs/reference_guide.md)."""
 _COLUMN, _END = 60, 16
-_SHOWN_WORDS = 24
 
 
 def is_one_liner(name: str) -> bool:
@@ -123,7 +122,7 @@ def shortened(text: str) -> str:
 
 def one_liner_name(text: str) -> str:
     """The one-liner's name in results, of characters that are safe in files' names and filters: its words, a digest."""
-    words = "_".join(re.findall(r"[A-Za-z0-9_]+", text))[:_SHOWN_WORDS].strip("_")
+    words = "_".join(re.findall(r"[A-Za-z0-9_]+", text))[:24].strip("_")
     return ".".join(filter(None, ["bpftrace", words, hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]]))
 
 

@@ -66,13 +66,7 @@ _PATIENCE = 60.0
 One that was killed is replaced within ten.
 """
 
-_LONGEST_REPORT = 500
-"""Characters kept of each report of a lost worker: two of each of three, with names, are less than a reason has."""
 
-_LISTED = 8
-"""Cells of a worker that counted wrong that are named."""
-
-_POLL = 1.0
 _RESUME = "what was measured is stored: --resume goes on with the run, with --fleet or without"
 
 
@@ -124,7 +118,8 @@ class FleetCrew:
         if job.timed_on is not None:
             self._roster.host_of_times = job.timed_on
         cells = {cell.id: cell for cell in job.task.cells}
-        self._works.append(Work(job, cells, guests=_guests_so_far(job.task.directory)))
+        logs = [path.name[5:].partition("-")[0] for path in job.task.directory.glob("guest*-*.console")]
+        self._works.append(Work(job, cells, guests=max(map(int, filter(str.isdecimal, logs)), default=0)))
 
     def cancel(self) -> None:
         def end() -> None:
@@ -160,7 +155,7 @@ class FleetCrew:
         if is_staffed:
             self._seen = time.monotonic()
         try:
-            item = self._link.heard.get(timeout=_POLL)
+            item = self._link.heard.get(timeout=1.0)
         except queue.Empty:
             if not is_staffed:
                 self._check_members()
@@ -421,7 +416,7 @@ class FleetCrew:
         doubtful = {id_ for member, _ in wrong for id_ in member.measured}
         cells = [cell for work in self._works for cell in work.job.task.cells]
         again = [cell.id for cell in cells if cell.id in doubtful or doubtful.intersection(cell.compared_with)]
-        listed = shown(again, _LISTED, "and {} more")
+        listed = shown(again, 8, "and {} more")
         names = ", ".join(dict.fromkeys(member.name for member, _ in wrong))
         return LabError(
             f"{counted(len(again), 'cell')} must be measured again: {names} did not count as this machine does",
@@ -493,9 +488,4 @@ class FleetCrew:
 
 def _cut(told: str) -> str:
     """What was told of one worker, so that the reason of a failed cell has room for what was told of all."""
-    return cut(plain_line(told), _LONGEST_REPORT)
-
-
-def _guests_so_far(directory: Path) -> int:
-    numbers = [path.name.removeprefix("guest").partition("-")[0] for path in directory.glob("guest*-*.console")]
-    return max((int(number) for number in numbers if number.isdecimal()), default=0)
+    return cut(plain_line(told), 500)

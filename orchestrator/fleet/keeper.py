@@ -53,11 +53,8 @@ _PAUSE = 2.0
 _SILENCE_LIMIT = 300.0
 """Seconds without a word from a worker that has not joined. Its lab may be installing packages, and says so."""
 
-_WORKER_END_LIMIT = 20.0
-"""Seconds for a worker to end with its guests, before it is killed."""
 
 _QUOTED = 8
-_LONGEST_LINE = 1000
 
 
 def main() -> int:
@@ -180,7 +177,7 @@ class Worker:
         finally:
             process.stdin.close()
             with suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), _WORKER_END_LIMIT)
+                await asyncio.wait_for(process.wait(), 20.0)  # which ends its guests
             if process.returncode is None:
                 process.kill()
             status = await process.wait()
@@ -217,7 +214,7 @@ class Worker:
                 line = b"..."
             if not line:
                 return True
-            said = plain_line(line.rstrip(b"\r\n").decode(errors="backslashreplace")[:_LONGEST_LINE])
+            said = plain_line(line.rstrip(b"\r\n").decode(errors="backslashreplace")[:1000])
             self._said.append(said)
             LOG.info("%s: %s", self._order.name, said)
 

@@ -30,9 +30,6 @@ from orchestrator.program import PROGRAM
 from orchestrator.results.faults import storage_faults
 from orchestrator.run.crew import Job
 
-_GIVEN = "given"
-"""The folder of files that are not of the cache: a user's own module or kernel."""
-
 
 class Reference(NamedTuple):
     """A file by its content, and where it is below a folder of artifacts: ``modules/4f0c.../lab_kprobe.ko``."""
@@ -115,19 +112,21 @@ def _check_artifact(path: Path, cache: Path) -> None:
 
 
 def _place(path: Path, cache: Path, otherwise: str) -> str:
-    # Keys are read from paths: an artifact's folder keeps its name.
-    return str(path.relative_to(cache) if path.is_relative_to(cache) else Path(_GIVEN, otherwise, path.name))
+    # Keys are read from paths: an artifact's folder keeps its name. A user's own module or kernel is not of the cache.
+    return str(path.relative_to(cache) if path.is_relative_to(cache) else Path("given", otherwise, path.name))
 
 
 def packed_job(context: BuildContext, job: Job) -> Parcel:
     """A job's task and its artifacts. Raises OSError where a file cannot be read, HostError where one was removed."""
-    wanted = {cell.id for cell in job.task.cells}
+    wanted, kernel = {cell.id for cell in job.task.cells}, job.artifacts.kernel
     artifacts = dataclasses.replace(
         job.artifacts,
         cells={id_: one for id_, one in job.artifacts.cells.items() if id_ in wanted},
         plugin=_plugin(context) if job.task.boot.clock == "instructions" else None,
     )
-    return packed((job.task, artifacts), context.cache.root, _code_files(job))
+    # The image and its symbols are found in the kernel's folder by their names.
+    code = [(kernel.code_folder or kernel.headers) / name for name in ("vmlinux", "System.map")]
+    return packed((job.task, artifacts), context.cache.root, filter(Path.is_file, code))
 
 
 def _plugin(context: BuildContext) -> Path | None:
@@ -136,13 +135,6 @@ def _plugin(context: BuildContext) -> Path | None:
         return counting_plugin(context)
     except LabError:
         return None  # the explanation says what it lacks
-
-
-def _code_files(job: Job) -> Iterable[Path]:
-    """The kernel's image and list of symbols, which are found in its folder by their names."""
-    kernel = job.artifacts.kernel
-    folder = kernel.code_folder or kernel.headers
-    return [file for file in (folder / "vmlinux", folder / "System.map") if file.is_file()]
 
 
 # Where a worker keeps the files that clients have sent: by content, each once, complete or not there at all.

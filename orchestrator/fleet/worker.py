@@ -63,7 +63,6 @@ MOST_BYTES = 512 << 20
 """Of all files of one attempt at a boot, as MOST_FILES is: a worker sends no more, and a client keeps no more."""
 
 LARGEST_MESSAGE = 8 << 20
-_LONGEST_PROGRESS = 4000
 
 # 255 bytes is the longest name that Linux takes, and write_whole() adds five while it writes.
 _FILE_NAME = re.compile(r"((events|profiles)/)?(?!(events|profiles)$)[A-Za-z0-9][A-Za-z0-9._+@=,-]{0,249}")
@@ -192,19 +191,14 @@ class _Running:
                 artifacts = dataclasses.replace(artifacts, machine=machine)
             context = dataclasses.replace(context, warn=lambda text: self._tell(Progress(text)))
             try:
-                self._boot(Session(task, artifacts, context, partial(self._emit, task.directory), self._guests.watch))
+                with (
+                    own_steps(self._attempt, lambda line: self._send(sent(self._attempt, StepLine(line)))),
+                    step_source(self._attempt),  # as the client's own boots have them
+                    step(f"boot {task.boot.kernel} on {task.boot.cpu}"),
+                ):
+                    run_boot(Session(task, artifacts, context, partial(self._emit, task.directory), self._guests.watch))
             finally:
                 self._send_files(task.directory)
-
-    def _boot(self, session: Session) -> None:
-        """Do it, with its steps as the client's own boots have them."""
-        boot = session.task.boot
-        with (
-            own_steps(self._attempt, lambda line: self._send(sent(self._attempt, StepLine(line)))),
-            step_source(self._attempt),
-            step(f"boot {boot.kernel} on {boot.cpu}"),
-        ):
-            run_boot(session)
 
     def _emit(self, folder: Path, event: Event) -> None:
         if isinstance(event, Outcome):
@@ -235,7 +229,7 @@ class _Running:
     def _tell(self, body: Event | FileMessage) -> None:
         self._guests.check()
         if isinstance(body, Progress):
-            body = Progress(body.text[:_LONGEST_PROGRESS])
+            body = Progress(body.text[:4000])
         self._send(sent(self._attempt, body))
 
 

@@ -20,15 +20,7 @@ from orchestrator.catalog.probes import IMAGE, Handler, ProbeKind, probes
 from orchestrator.errors import CommandFailed, EvidenceError, GuestError, GuestHang, LabError, UnsupportedError
 from orchestrator.guest.console import plain_lines
 from orchestrator.guest.guest import Guest
-from orchestrator.probes import bpf_program
-from orchestrator.probes.attachment import (
-    Called,
-    allow_optimisation,
-    removed,
-    wait_until_same,
-    wait_until_untouched,
-    write_events,
-)
+from orchestrator.probes import attachment, bpf_program
 from orchestrator.probes.bpf_program import BpfEvent, BpfProgram, Target, Witness, attach
 from orchestrator.probes.events import ARGUMENTS
 from orchestrator.probes.evidence import MISSED_RETURNS, Observation, check_untouched
@@ -46,7 +38,7 @@ def programs_removed(guest: Guest, kind: ProbeKind, tool: Path, place: Place) ->
     """
     point = place.point
     check_untouched(point, place.observe(), "before attaching")
-    allow_optimisation(guest, kind)
+    attachment.allow_optimisation(guest, kind)
     bpf_program.bring(guest, tool)
     bpf_program.keep_statistics(guest, on=False)
     compiled_before = bpf_program.compile_programs(guest, on=kind.program is None or kind.program.is_compiled)
@@ -54,10 +46,10 @@ def programs_removed(guest: Guest, kind: ProbeKind, tool: Path, place: Place) ->
     def remove() -> None:
         guest.succeed(["sh", "-c", "rm -rf /sys/fs/bpf/lab-*"])
         bpf_program.keep_statistics(guest, on=False)
-        wait_until_untouched(guest, kind, point, place.observe, "after detaching the program")
+        attachment.wait_until_untouched(guest, kind, point, place.observe, "after detaching the program")
         bpf_program.compile_programs(guest, on=compiled_before)
 
-    with removed(remove):
+    with attachment.removed(remove):
         yield
 
 
@@ -124,7 +116,7 @@ class BpfAttachment(PlacedAttachment):
             self.wait_until_armed()
         self._witness.end()
 
-    def counts(self, called: Called) -> tuple[int, int | None]:
+    def counts(self, called: attachment.Called) -> tuple[int, int | None]:
         runs, others = self._witness.counts(called)
         hits, odd = divmod(runs, self._facts.runs)
         if odd:
@@ -134,10 +126,10 @@ class BpfAttachment(PlacedAttachment):
             raise EvidenceError(f"the kernel missed {entered - hits} of {entered} returns", hint=MISSED_RETURNS)
         return hits, others
 
-    def recorded(self, called: Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
+    def recorded(self, called: attachment.Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
         events = self._events
         rows = ([event.nanoseconds, event.pid, *map(hex, event.args)] for event in events)
-        write_events(file, ["nanoseconds", "pid", *(f"arg{number}" for number in range(ARGUMENTS))], rows)
+        attachment.write_events(file, ["nanoseconds", "pid", *(f"arg{number}" for number in range(ARGUMENTS))], rows)
         for before, after in pairwise(events):
             if before.nanoseconds > after.nanoseconds and self._guest.machine.smp == 1:
                 raise EvidenceError("events of the ring are out of order", detail=[str(before), str(after)])
@@ -157,7 +149,7 @@ class BpfAttachment(PlacedAttachment):
             # fs/file_table.c). Where two are, the bytes are the same: so they must be original in between.
             before.detach()
             when = "after detaching the program"
-            wait_until_untouched(self._guest, self._kind, self.point, self._place.observe, when)
+            attachment.wait_until_untouched(self._guest, self._kind, self.point, self._place.observe, when)
             self._program = attach(self._guest, _NAMES[self._turn], handler, self._target)
         else:
             self._program = attach(self._guest, _NAMES[self._turn], handler, self._target)
@@ -228,7 +220,6 @@ _AT_FUNCTION = re.compile(
 )
 _FEWEST = 500
 """Hits of a program that is at no function: its runs for other processes, some tens, must not pass for them."""
-_QUOTED_WIDTH = 200
 
 
 class OwnProgram(NamedTuple):
@@ -271,10 +262,10 @@ class OwnAttachment(PlacedAttachment):
         self._witness.begin([(f"the BPF program {own.name} ({own.section})", own.program) for own in self._programs])
         yield
         self._witness.detach()
-        wait_until_same(self._guest, self._kind, before, self, "after the witness")
+        attachment.wait_until_same(self._guest, self._kind, before, self, "after the witness")
         self._witness.end()
 
-    def counts(self, called: Called) -> tuple[int, int | None]:
+    def counts(self, called: attachment.Called) -> tuple[int, int | None]:
         """What the witness saw. Raises EvidenceError where runs for other processes may stand for the hits."""
         hits, others = self._witness.counts(called)
         everywhere = [own for own in self._programs if _function_of(own) is None]
@@ -286,7 +277,7 @@ class OwnAttachment(PlacedAttachment):
             )
         return hits, others
 
-    def recorded(self, called: Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
+    def recorded(self, called: attachment.Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
         raise AssertionError("a user's programs do not record")
 
 
@@ -355,7 +346,7 @@ def _function_of(own: OwnProgram) -> str | None:
 
 
 def _last(text: str) -> list[str]:
-    return [line[:_QUOTED_WIDTH] for line in text.splitlines() if line.strip()][-_QUOTED_LINES:]
+    return [line[:200] for line in text.splitlines() if line.strip()][-_QUOTED_LINES:]
 
 
 # A bpftrace one-liner in a guest whose image has bpftrace: started, looked at in the kernel, stopped, ended.
@@ -381,9 +372,7 @@ _WAITING = ("232", "281", "441")
 """epoll_wait, epoll_pwait and epoll_pwait2 of x86_64: where bpftrace waits for events, once all is attached."""
 _STATE = re.compile(r"(\S+)[^\n]*\n\d+ \(.*\) (\S) (?:-?\d+ ){10}(\d{1,15}) (\d{1,15}) ", re.DOTALL)
 """Its system call; of /proc/PID/stat its state, and ticks of processor time for itself and in the kernel (proc(5))."""
-_LONGEST_STATE = 2048
 _QUOTED_LINES = 20
-_QUOTED_BYTES = 4096
 
 
 class _Process:
@@ -424,7 +413,7 @@ class _Process:
                 raise self._ended()
 
     def words(self) -> Sequence[str]:
-        printed = self._guest.run(["tail", "-c", str(_QUOTED_BYTES), _OUTPUT]).stdout
+        printed = self._guest.run(["tail", "-c", "4096", _OUTPUT]).stdout
         return [line for line in plain_lines(printed) if line.strip()][-_QUOTED_LINES:]
 
     def _ended(self) -> EvidenceError:
@@ -450,14 +439,12 @@ class _Process:
 
     def _state(self) -> tuple[int, bool] | None:
         finished = self._guest.run(["cat", f"/proc/{self.pid}/syscall", f"/proc/{self.pid}/stat"])
-        found = _STATE.match(finished.text[:_LONGEST_STATE])
+        found = _STATE.match(finished.text[:2048])
         if found is None or found[2] == "Z":
             return None
         return int(found[3]) + int(found[4]), found[1] in _WAITING
 
 
-_AT = "AT_"
-"""What the kernel has for the @ of a map's name."""
 _FEWER = "make fewer calls: benchmark: {calls: 1000, repeats: 2}"
 
 
@@ -515,8 +502,8 @@ def one_liner_attached(
             yield OneLinerAttachment(guest, kind, place, programs, process)
             for program in {one.number: one.program for one in programs}.values():
                 for name, keys in program.full_maps().items():
-                    # A hit with a new key costs something else.
-                    named = name.replace(_AT, "@", 1)
+                    # A hit with a new key costs something else. The kernel has AT_ for the @ of a map's name.
+                    named = name.replace("AT_", "@", 1)
                     raise EvidenceError(f"bpftrace's map {named} is full with {keys} keys", hint=_FEWER)
         except LabError as error:
             # The first error is the one to report. A guest in trouble gets no commands.

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.catalog.data import nearest
+from orchestrator.catalog.data import did_you_mean
 from orchestrator.catalog.probes import ProbeKind
 from orchestrator.errors import CommandFailed, EvidenceError
 from orchestrator.guest.guest import Guest
@@ -96,11 +96,8 @@ def find_tracepoint(guest: Guest, symbols: Symbols, name: str) -> Tracepoint:
     iterators = symbols.functions_like(_NAMES)
     iterator = iterators.get(_ITERATOR + name)
     if iterator is None:
-        names = [one.removeprefix(_ITERATOR) for one in iterators]
-        guess = nearest(name, names)
-        raise EvidenceError(
-            f"the guest's kernel has no tracepoint {name}", hint=f"did you mean {guess}?" if guess else ""
-        )
+        hint = did_you_mean(name, [one.removeprefix(_ITERATOR) for one in iterators])
+        raise EvidenceError(f"the guest's kernel has no tracepoint {name}", hint=hint)
     word = _word_of(iterator)
     address = _struct_at(guest, symbols, name, iterator)
     entries = _number(guest, address + (_KEY_FIELD + 1) * word.size, word) & ~_TYPE_BITS
@@ -171,7 +168,6 @@ def _number(guest: Guest, address: int, word: struct.Struct) -> int:
 
 EVENTS = f"{TRACEFS}/uprobe_events"
 
-_LARGEST_MAPS = 1 << 16
 _PAGE = 1 << 12
 _DEFINED = re.compile(r"^[pr]:\S+ (/.*):0x0*([0-9a-f]{1,16})(?:\(0x[0-9a-f]+\))?$", re.MULTILINE)
 
@@ -208,7 +204,7 @@ class UserPoint(ProbePoint):
 
 def events_at(guest: Guest, point: UserPoint) -> int:
     """How many uprobes tracefs lists at the point."""
-    listing = guest.get(EVENTS, largest=_LARGEST_MAPS).decode("utf-8", errors="replace")
+    listing = guest.get(EVENTS, largest=1 << 16).decode("utf-8", errors="replace")
     return [(path, int(offset, 16)) for path, offset in _DEFINED.findall(listing)].count(
         (point.file, point.file_offset)
     )

@@ -16,7 +16,6 @@ from orchestrator.probes.symbols import Symbols
 SHOWN_BYTES = 16
 """Bytes looked at from the probe point on: the longest x86 instruction has 15."""
 
-_SHORT_NOP = bytes.fromhex("6690")
 _BRANCH_BYTES = 5
 """A static branch that is not taken is a nop as long as the jump that would take it: two bytes or five."""
 
@@ -155,7 +154,7 @@ def find_hook(guest: Guest, address: int) -> ProbePoint:
 def find_static_branch(guest: Guest, address: int, tracepoint: str) -> ProbePoint:
     """The static branch that leads to a tracepoint. Raises EvidenceError where it is probed."""
     original = guest.read_memory(address, _BRANCH_BYTES)
-    if not original.startswith((*FTRACE_NOPS, _SHORT_NOP)):
+    if not original.startswith((*FTRACE_NOPS, bytes.fromhex("6690"))):
         raise EvidenceError(f"there is no nop at {address:#x}, where the tracepoint's static branch is to be")
     return ProbePoint(f"trace_{tracepoint}", 0, address, original)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from orchestrator.arch import CALL
-from orchestrator.catalog.data import nearest
+from orchestrator.catalog.data import did_you_mean
 from orchestrator.errors import CommandFailed, EvidenceError, PlaceRefused
 from orchestrator.guest.channel import kernel_value, whole_number
 from orchestrator.guest.guest import Guest
@@ -27,8 +27,6 @@ _HISTOGRAM = "hist:keys=common_pid:size=4096"
 
 _BUFFER_KB = "1024"
 """The buffer of each CPU. The 1000 recorded calls of a counting pass take 20 KiB."""
-_TRACE_MAX = 16 << 20
-_HISTOGRAM_MAX = 1 << 20
 _PROFILE_MAX = 1 << 16
 _EVENTS_MAX = 1 << 20
 """Bytes; a Debian kernel lists 1,900 events in 60 KB."""
@@ -90,7 +88,7 @@ class TraceEvent:
         self._guest.put((_HISTOGRAM if on else f"!{_HISTOGRAM}").encode(), f"{self._folder}/trigger")
 
     def counts(self) -> dict[int, int]:
-        text = self._guest.get(f"{self._folder}/hist", largest=_HISTOGRAM_MAX).decode("ascii", errors="replace")
+        text = self._guest.get(f"{self._folder}/hist", largest=1 << 20).decode("ascii", errors="replace")
         totals = _TOTALS.search(text)
         counts = {int(pid): int(hits) for pid, hits in _COUNTED.findall(text)}
         if totals is None or (len(counts), sum(counts.values())) != (int(totals[2]), int(totals[1])):
@@ -110,7 +108,7 @@ class TraceEvent:
             stats = {key: whole_number(value) for key, _, value in (line.partition(": ") for line in lines)}
             if any(stats.get(key) != 0 for key in ("overrun", "commit overrun", "dropped events")):
                 raise EvidenceError(f"the buffer of CPU {cpu} has lost events", detail=[str(stats)])
-            text = self._guest.get(f"{folder}/trace", largest=_TRACE_MAX).decode("ascii", errors="replace")
+            text = self._guest.get(f"{folder}/trace", largest=16 << 20).decode("ascii", errors="replace")
             of_cpu = [traced_event(line) for line in text.splitlines() if not line.startswith("#")]
             if len(of_cpu) != stats.get("entries") or any(event.cpu != cpu for event in of_cpu):
                 raise EvidenceError(f"{len(of_cpu)} events of CPU {cpu} can be read, and its buffer says {stats}")
@@ -163,8 +161,7 @@ def _check_event(guest: Guest, name: str) -> None:
     listed = guest.get(f"{TRACEFS}/available_events", largest=_EVENTS_MAX).decode("ascii", errors="replace")
     events = [line.replace(":", ".", 1) for line in listed.splitlines()]
     if name not in events:
-        guess = nearest(name, events)
-        raise EvidenceError(f"the guest's kernel has no event {name}", hint=f"did you mean {guess}?" if guess else "")
+        raise EvidenceError(f"the guest's kernel has no event {name}", hint=did_you_mean(name, events))
 
 
 def remove(guest: Guest, definition: Definition | None) -> None:

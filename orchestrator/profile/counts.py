@@ -239,9 +239,6 @@ def _check(counted: int, by_clock: int, what: str) -> None:
 #     clock <= instructions <= clock + faults    without a hlt
 #              instructions <= clock + faults    with one
 
-_HALTS = frozenset({"f4", "0f01c9"})
-"""hlt and mwait, as bytes."""
-
 
 class CountedWork(NamedTuple):
     """What pieces of work executed, one by one and ``together``, and the figures that bound it.
@@ -266,7 +263,7 @@ def counted_work(regions: Sequence[Region], ticks: Sequence[int], fault_entries:
     if len(regions) != len(ticks):
         raise EvidenceError(f"QEMU counted in {len(regions)} pieces of work, and {len(ticks)} were timed")
     faults = [_executed(region, lambda code: code.address in fault_entries) for region in regions]
-    halts = [_executed(region, lambda code: code.code in _HALTS) for region in regions]
+    halts = [_executed(region, lambda code: code.code in ("f4", "0f01c9")) for region in regions]  # hlt, mwait
     for region, clock, faulted, halted in zip(regions, ticks, faults, halts, strict=True):
         # A region has both readings in it, and their difference one of them.
         counted = region.total - 1

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 
 from orchestrator.arch import ARCHITECTURES
 from orchestrator.artifacts.machine_code import decoded, disassembled
-from orchestrator.catalog.data import nearest, read
+from orchestrator.catalog.data import did_you_mean, read
 from orchestrator.errors import UsageError
 from orchestrator.report.sheet import number as shown_number
 from orchestrator.results.stored_profile import (
@@ -180,8 +180,7 @@ class ComparedCode:
         pairs = symbol_pairs(self._before, self._after)
         wanted = [pair for pair in pairs if any(name in (one.name, one.title) for one in (*pair.before, *pair.after))]
         if not wanted:
-            guess = nearest(name, [one.name for pair in pairs for one in (*pair.before, *pair.after)])
-            hint = f"did you mean {guess}?" if guess else ""
+            hint = did_you_mean(name, [one.name for pair in pairs for one in (*pair.before, *pair.after)])
             raise UsageError(f"calls of neither cell execute '{name}'", hint=hint)
         if len(wanted) > 1:
             titles = [pair.title for pair in wanted]
@@ -274,8 +273,7 @@ def annotated(profiles: Sequence[CellProfile], function: str) -> str:
         lines = [line for symbol in found for line in (symbol.placed_title, *_lines(one, symbol), "")]
         texts += ["\n".join((one.cell, *lines))] if lines else []
     if not texts:
-        guess = nearest(function, dict.fromkeys(symbol.name for one in profiles for symbol in one.symbols))
-        hint = f"did you mean {guess}?" if guess else ""
+        hint = did_you_mean(function, dict.fromkeys(symbol.name for one in profiles for symbol in one.symbols))
         who = f"cell {profiles[0].cell} do not" if len(profiles) == 1 else f"none of the {len(profiles)} cells"
         raise UsageError(f"calls of {who} execute '{function}'", hint=hint)
     return "\n".join(texts)
