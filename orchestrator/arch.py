@@ -34,7 +34,6 @@ class Architecture:
 
     @property
     def pointer(self) -> str:
-        """The form of a pointer for ``struct``."""
         return "<I" if self.word == 4 else "<Q"
 
     @property

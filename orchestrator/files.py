@@ -36,9 +36,6 @@ def is_open_file(path: Path, descriptor: int) -> bool:
         return False
 
 
-# A temporary folder that does not outlive its process for long: the next one to make its own removes what is left.
-
-
 class ScratchFolder:
     """A folder of ours, named ``prefix`` and some letters, in ``parent`` or where the host has such folders.
 
@@ -129,8 +126,6 @@ def _as_it_is(path: str, flags: int) -> int:
     return os.open(path, flags & ~os.O_TRUNC | os.O_NOFOLLOW, 0o666)
 
 
-# Room on a disk: how much is left, and whether it is the lack of it that something has failed by.
-
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})  # the system's errors for a write that finds no room
 
 _LEAST = 64 << 10
@@ -201,8 +196,6 @@ def _free(facts: os.statvfs_result) -> int:
 # Written here because the tools record times and inode numbers and need root for device nodes. Format:
 # Documentation/driver-api/early-userspace/buffer-format.rst.
 
-_LARGEST = 0xFFFFFFFF  # bytes of a file: its size has eight hexadecimal digits
-
 
 @dataclass(frozen=True)
 class Entry:
@@ -247,7 +240,7 @@ def write_archive(target: BinaryIO, entries: Iterable[Entry]) -> None:
 def _write_record(target: BinaryIO, inode: int, entry: Entry) -> None:
     content = entry.content
     size = content.stat().st_size if isinstance(content, Path) else len(content)
-    if size > _LARGEST:
+    if size > 0xFFFFFFFF:  # it has eight hexadecimal digits
         raise LabError(f"{entry.path} is too large for an initramfs: {size / 1e9:.1f} GB")
     name = entry.path.encode() + b"\0"
     links = 2 if stat.S_ISDIR(entry.mode) else 1

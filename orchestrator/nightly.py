@@ -82,9 +82,6 @@ class Night:
         return all_ok(self.run.record) and not self.run.unfinished and not self.beyond and not self.doubt
 
 
-_FOLDER = "nights"
-
-
 class NightNote:
     """A note beside the store: since when a night is under way, whatever ends the program. See ``only_night``."""
 
@@ -130,7 +127,7 @@ class NightNote:
 @contextmanager
 def only_night(lab: Path, experiment: str) -> Iterator[NightNote]:
     """The note of an experiment's night, for one process at a time. Raises UsageError while another one has it."""
-    folder = lab / _FOLDER
+    folder = lab / "nights"
     with storage_faults(folder):
         for one in (lab, folder):  # parents have the umask's mode
             one.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -144,11 +141,6 @@ def only_night(lab: Path, experiment: str) -> Iterator[NightNote]:
         yield NightNote(folder / experiment)
     finally:
         lock.release()
-
-
-_NAMED = 3
-"""Cells that a reproducer names."""
-_LONGEST_SUBJECT = 200
 
 
 def word(night: Night) -> str:
@@ -183,7 +175,7 @@ def against(night: Night) -> str:
 
 def subject(night: Night) -> str:
     """A line for a mailbox: what is wrong, the largest of it by name."""
-    return cut(f"[{night.experiment}] {word(night)}: {_in_short(night)}", _LONGEST_SUBJECT)
+    return cut(f"[{night.experiment}] {word(night)}: {_in_short(night)}", 200)
 
 
 def _in_short(night: Night) -> str:
@@ -245,7 +237,7 @@ def reproducers(night: Night) -> Iterator[str]:
     wrong = [one.pair.after for one in night.beyond if one.pair.after is not None] or list(night.failed)
     if not wrong:
         return
-    yield command("run", str(night.run.directory / EXPERIMENT_FILE), *only(wrong[:_NAMED]))
+    yield command("run", str(night.run.directory / EXPERIMENT_FILE), *only(wrong[:3]))
     if night.compared is not None:
         yield command("compare", night.compared.before.record.run, night.run.record.run)
 
@@ -256,24 +248,19 @@ def acceptance(night: Night) -> Iterator[str]:
         yield command("compare", "--set-baseline", good_night(night.experiment), night.run.record.run)
 
 
-_LISTED_SHORT = 10
-
-
 def night_lines(night: Night, registry: ReportRegistry) -> Iterator[str]:
     """The lines of the summary; what is beyond its budget or failed first."""
     yield verdict(night)
     yield against(night)
     wrong = [f"beyond budget: {change_sentence(night, one)}" for one in night.beyond]
-    yield from shown(wrong or [f"failed: {cell.id}: {cell.first_line}" for cell in night.failed], _LISTED_SHORT)
+    yield from shown(wrong or [f"failed: {cell.id}: {cell.first_line}" for cell in night.failed], 10)
     yield from (f"- {sentence}" for sentence in summary(night.run.record, registry))
     yield from (f"again: {command}" for command in reproducers(night))
     yield from (f"to accept it as it is: {command}" for command in acceptance(night))
 
 
-_WIDTH = 100
 _PROSE = 76
 _LISTED = 20
-_OPTIONAL = ("Failed", "Reproduce", "To accept it as it is")
 # A longer line would be sent as quoted-printable, which nobody reads in a file (RFC 5322, section 2.1.1: 998).
 _POLICY = SMTP.clone(linesep="\n", max_line_length=998, cte_type="7bit")
 
@@ -315,7 +302,7 @@ def _parts(night: Night, origin: Origin, registry: ReportRegistry) -> Iterator[s
     }
     for title, lines in sections.items():
         listed = [*lines]
-        if listed or title not in _OPTIONAL:
+        if listed or title not in ("Failed", "Reproduce", "To accept it as it is"):
             yield "\n".join([f"{title}:", *listed])
 
 
@@ -344,7 +331,7 @@ def _machines(night: Night, origin: Origin) -> Iterator[str]:
 def _table(night: Night) -> str:
     assert night.compared is not None
     buffer = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="replace")
-    console = Console(file=buffer, width=_WIDTH, force_terminal=False, color_system=None)
+    console = Console(file=buffer, width=100, force_terminal=False, color_system=None)
     print_sheets([comparison_sheet(night.compared, _LISTED)], console)
     buffer.seek(0)
     return "\n".join(line.rstrip() for line in buffer.read().strip("\n").splitlines())
@@ -431,7 +418,7 @@ class Webhook:
         headers = {"Content-Type": "application/json", "User-Agent": f"probe-lab/{__version__}"}
         request = urllib.request.Request(self.url, body, headers, method="POST")  # noqa: S310  # checked: http or https
         try:
-            with _OPENER.open(request, timeout=self.try_limit):
+            with urllib.request.build_opener(_NoRedirect).open(request, timeout=self.try_limit):
                 return _TAKEN
         except urllib.error.HTTPError as error:
             with error:
@@ -448,6 +435,3 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
     def redirect_request(self, *arguments: Any) -> None:
         return None
-
-
-_OPENER = urllib.request.build_opener(_NoRedirect)

@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-# Text that a terminal, a log or a page only shows, and never obeys: guests, files and programs write much of it.
-
 # ECMA-48, section 5.4: colours and movements of the cursor; xterm's operating system commands, such as a window's
 # title; ECMA-35, section 13: all others.
 _SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]{0,1000}(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]")

@@ -25,7 +25,6 @@ from orchestrator.program import PROGRAM
 from orchestrator.steps import step
 
 _DIE_WITH_PARENT = ("sh", str(Path(__file__).with_name("die-with-parent.sh")))
-_SPAWNED = ("sh", str(Path(__file__).with_name("spawned.sh")))
 
 T = TypeVar("T")
 
@@ -97,7 +96,7 @@ def spawn(
     limited = ("prlimit", *(f"--{name}={value}" for name, value in (limits or {}).items())) if limits else ()
     others = {"stderr": stderr, "pass_fds": tuple(pass_fds), "cwd": "/", "umask": 0o077, "env": environment}
     with _start_errors(argv[0]):
-        shell = _started([*limited, *_SPAWNED, *argv], **others)
+        shell = _started([*limited, "sh", str(Path(__file__).with_name("spawned.sh")), *argv], **others)
         try:
             assert shell.stdout is not None
             with shell.stdout as told:

@@ -93,7 +93,6 @@ def _sections(file: Path, content: bytes) -> list[str]:
 
 
 def _kept(context: BuildContext, file: Path) -> Compiled:
-    """A copy of the user's object, which stays what it is while the guest runs."""
     try:
         if file.stat().st_size > _LARGEST:
             raise BuildError(f"the object has more than {_LARGEST >> 20} MB", where=str(file))

@@ -31,18 +31,10 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from orchestrator import files
 from orchestrator.artifacts import digests
 from orchestrator.artifacts.digests import Damage
 from orchestrator.errors import HostError, LabError
-from orchestrator.files import (
-    found_no_room,
-    full_one,
-    is_full,
-    is_lack_of_room,
-    is_open_file,
-    room_left,
-    temporary_folder,
-)
 from orchestrator.program import PROGRAM
 from orchestrator.steps import step
 
@@ -57,7 +49,7 @@ def cache_faults(root: Path) -> Iterator[None]:
     except Timeout:
         raise
     except OSError as error:
-        if found_no_room(error):
+        if files.found_no_room(error):
             raise _no_room(root) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise HostError(f"the cache folder {root} is not writable", hint=_ANOTHER_FOLDER) from error
@@ -92,9 +84,9 @@ def build_faults(root: Path, unfinished: Path) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        temporary = temporary_folder()
+        temporary = files.temporary_folder()
         others = () if temporary is None else (temporary,)
-        lack = _no_room(root, *others) if is_lack_of_room(error, (root, *others)) else None
+        lack = _no_room(root, *others) if files.is_lack_of_room(error, (root, *others)) else None
         shutil.rmtree(unfinished, ignore_errors=True)
         if lack is not None:
             raise lack from error
@@ -106,12 +98,12 @@ def build_faults(root: Path, unfinished: Path) -> Iterator[None]:
 
 def _no_room(root: Path, *others: Path) -> HostError:
     """The disk of the cache, or of temporary files, is full; or it was, and a program has removed a file since."""
-    folder = full_one((root, *others))
+    folder = files.full_one((root, *others))
     name, variable = ("temporary files", "TMPDIR") if folder in others else ("the cache folder", "ORCHESTRATOR_CACHE")
-    when = "is full" if is_full(folder) else "was full a moment ago"
+    when = "is full" if files.is_full(folder) else "was full a moment ago"
     hint = f"make room (`{PROGRAM} cache prune` does)" if folder == root else "make room"
     return HostError(
-        f"the disk of {name} {when}: {room_left(folder)}",
+        f"the disk of {name} {when}: {files.room_left(folder)}",
         where=str(folder),
         hint=f"{hint}, or name a folder on another disk: {variable}=/some/folder",
     )
@@ -131,7 +123,7 @@ _held: dict[Path, int] = {}
 def hold(file: Path) -> bool:
     """Use the thing until this process ends; False where it is gone. Waits only for a process that removes it."""
     descriptor = _held.get(file)
-    if descriptor is not None and is_open_file(file, descriptor):
+    if descriptor is not None and files.is_open_file(file, descriptor):
         _note_use(descriptor)
         return True
     try:
@@ -140,7 +132,7 @@ def hold(file: Path) -> bool:
         return False
     with suppress(OSError):  # a file system without locks: users are not tracked
         fcntl.flock(descriptor, fcntl.LOCK_SH)
-    if not is_open_file(file, descriptor):
+    if not files.is_open_file(file, descriptor):
         os.close(descriptor)
         return False
     _held[file] = descriptor
@@ -169,7 +161,7 @@ def claim(file: Path) -> Iterator[bool]:
         except OSError:
             yield False
         else:
-            yield is_open_file(file, descriptor)
+            yield files.is_open_file(file, descriptor)
     finally:
         os.close(descriptor)
 
@@ -207,8 +199,6 @@ _UNFINISHED = ".building"
 DAMAGED = "damaged"
 """The folder of what was set aside."""
 
-_LOCK_LIMIT = 3600.0  # seconds to wait for another process that builds the same artifact; kernels take several minutes
-
 
 @dataclass(frozen=True)
 class Artifact:
@@ -231,7 +221,7 @@ class Artifact:
 
 def tree_status(path: Path) -> Iterator[os.stat_result]:
     """The status of a file, or of a folder and all in it, but for what another process has just removed."""
-    below = (Path(folder, name) for folder, folders, files in os.walk(path) for name in (*folders, *files))
+    below = (Path(folder, name) for folder, *names in os.walk(path) for name in chain(*names))
     for one in chain([path], below):
         with suppress(FileNotFoundError):
             yield one.lstat()
@@ -316,7 +306,7 @@ class Cache:
     @contextlib.contextmanager
     def lock(self, name: str) -> Iterator[None]:
         """Hold a lock between processes; the system releases it when its holder dies."""
-        with self._lock(name, _LOCK_LIMIT) as locked:
+        with self._lock(name, 3600.0) as locked:  # kernels take several minutes to build
             if not locked:
                 raise LabError(f"another process has held {self.lock_file(name)} for an hour")
             yield

@@ -214,7 +214,6 @@ _LINKED = (
     # As the older tag, which libraries of libraries are looked for by as well.
     f"-Wl,--disable-new-dtags,-rpath,{LIBRARIES}",
 )
-_SHARED = (*_CODE, "-fPIC", "-shared")
 _COMPILE_LIMIT = 60.0
 _COMPILED = (".c", ".S")
 _IN_A_LIBRARY = "a function that it calls has to be in one of benchmark.libraries, or in runtime.h"
@@ -263,7 +262,6 @@ def bpf_tool(context: BuildContext, arch: str) -> Path:
 
 
 def _lab_files(context: BuildContext, name: str) -> tuple[Toolchain, list[Path], list[Path]]:
-    """What compiles a program of ``images``, the folders of its headers, and its files."""
     main = data_dir("images") / name
     folders = [main.parent, data_dir("images") / "guest"]
     return guest_toolchain(context), folders, [main, *included(read_c_source(main), folders)]
@@ -306,7 +304,7 @@ def shared_library(context: BuildContext, arch: str, file: Path) -> Compiled:
     toolchain, name = guest_toolchain(context), f"{file.stem}.so"
     folders = [file.parent, data_dir("images") / "workload"]
     files = [file, *(other for other in included(read_c_source(file), folders) if other != file)]
-    flags = (*_SHARED, f"-Wl,-soname,{name}", "-Wno-error")
+    flags = (*_CODE, "-fPIC", "-shared", f"-Wl,-soname,{name}", "-Wno-error")
     source, inputs = _source(toolchain, arch, files, folders)
 
     def build(target: Path) -> None:
@@ -372,7 +370,6 @@ def counting_plugin(context: BuildContext) -> Path:
 
 _INCLUDE = Path("/usr/include")
 _MULTIARCH = _INCLUDE / HOST.triplet
-_KERNEL = ((_INCLUDE, "linux"), (_MULTIARCH, "asm"), (_INCLUDE, "asm-generic"))
 _LIBRARY = ("fcntl.h", "mqueue.h", "poll.h", "sched.h", "signal.h", "time.h", "unistd.h", "netinet/in.h", "net/if.h")
 """Headers of the C library beside those in its folder ``sys``."""
 _VALUE = re.compile(r"^\s*value (-?\d+)$", re.MULTILINE)
@@ -396,7 +393,6 @@ def header_constant(name: str) -> int:
 
 
 def _values(name: str, places: Sequence[Sequence[str]]) -> Mapping[int, str]:
-    """The different values, each with where it is found; no headers are those of the C library."""
     found: dict[int, str] = {}
     for headers in places:
         printed = {arch: _compiled(name, arch, headers or _library_headers(arch))[0] for arch in ARCHITECTURES}
@@ -411,7 +407,7 @@ def _values(name: str, places: Sequence[Sequence[str]]) -> Mapping[int, str]:
 
 def _declaring(name: str) -> Iterator[str]:
     declared = re.compile(rf"^\s*(?:#\s*define\s+{name}\b|{name}\s*(?:[=,/]|$))".encode(), re.MULTILINE)
-    for root, folder in _KERNEL:
+    for root, folder in ((_INCLUDE, "linux"), (_MULTIARCH, "asm"), (_INCLUDE, "asm-generic")):
         for file in sorted((root / folder).rglob("*.h")):
             if declared.search(file.read_bytes()):
                 yield str(file.relative_to(root))

@@ -108,7 +108,6 @@ def _security_beside(archive: str) -> str | None:
 # keys and the way to the network are the host's. apt verifies what it downloads against the signed lists.
 
 _RESOLVE_LIMIT = 120.0
-_LONGEST = 300
 _FRESH = 600.0  # seconds for which package lists serve a second artifact
 _PAUSE = 3.0  # seconds before the second attempt: the archive may be in the middle of its synchronisation
 _NAMED = 6  # packages of so few each get a line when they are fetched
@@ -215,7 +214,7 @@ class AptRoot:
             raise _without_lists(mirror, self.suites, finished)
         if left_out:
             why = next(line for line in finished.stderr.splitlines() if failed_suites(line, left_out))
-            self.context.say(f"going on without {' and '.join(left_out)}: {why[:_LONGEST].strip()}")
+            self.context.say(f"going on without {' and '.join(left_out)}: {why[:300].strip()}")
             self._sources.write_text("".join(line for suite, line in sources.items() if suite not in left_out))
         self._stamp.write_text(digest(sources))
 
@@ -329,7 +328,6 @@ def numbers_in(version: str) -> tuple[int, ...]:
 
 
 def _without_lists(mirror: DebianMirror, suites: Suites, finished: Finished) -> HostError:
-    """Why there are no package lists: the way to the mirror, the mirror, or the keyring."""
     title, printed = suites.title, finished.stdout + finished.stderr
     answers = set(re.findall(r"\b([345]\d\d)  [A-Z]", printed))
     if answers - {"404"}:

@@ -33,7 +33,6 @@ _ERROR = re.compile(
     r"|^\S*\bld(?:\.\w+)?: (?!.*\bwarning: )|\*\*\* (?!\[)"
 )
 _CONSEQUENCE = re.compile(r"make(?:\[\d+\])?: (?:\*\*\* \[|Target |Leaving |Entering )")
-_STEP = re.compile(r"make|  [A-Z]|\s*$")
 _CONTEXT = re.compile(r"In file included from |\s+from |.*: (?:In function|At top level|Assembler messages)")
 _WARNING = re.compile(r"\bwarning: ", re.IGNORECASE)
 # The kernel's build system, of itself: Makefile and scripts/Makefile.modfinal of Linux 6.1 and 7.3, and make.
@@ -102,7 +101,7 @@ def _first_error(lines: Sequence[str]) -> int:
     found = next((number for number, line in enumerate(lines) if _ERROR.search(line)), None)
     if found is None:
         found = next((number for number, line in enumerate(lines) if _CONSEQUENCE.match(line)), 0)
-        while found and not _STEP.match(lines[found - 1]):
+        while found and not re.match(r"make|  [A-Z]|\s*$", lines[found - 1]):
             found -= 1
     return found
 
@@ -122,20 +121,15 @@ def error_hint(kept: str, beside: Path, files: Collection[str] = ()) -> str:
     return next((hint.format(*found.groups()) for found, hint in known if found is not None), "")
 
 
-def error_place(kept: str, origins: Mapping[str, Path]) -> str | None:
-    """Where the first error is, ``file:line``; None where that is in no file of ``origins``."""
-    match = _PLACE.match(next(iter(error_lines(kept)), ""))
-    origin = origins.get(match["file"]) if match is not None else None
-    if match is None or origin is None or match["line"] is None:
-        return None
-    return _rendered(origin, match["line"]) if _is_template(origin) else f"{origin}:{match['line']}"
-
-
 def build_error(what: str, kept: str, origins: Mapping[str, Path], main: Path, hints: Sequence[str]) -> BuildError:
     """The error of a build with the first error of its output, where that is in ``origins``, else in ``main``."""
+    match, place = _PLACE.match(next(iter(error_lines(kept)), "")), str(main)
+    origin = None if match is None else origins.get(match["file"])
+    if match is not None and origin is not None and match["line"] is not None:
+        place = _rendered(origin, match["line"]) if _is_template(origin) else f"{origin}:{match['line']}"
     detail = error_lines("\n".join(located(kept, origins)))
     hint = "; ".join(filter(None, hints))
-    return BuildError(what, where=error_place(kept, origins) or str(main), detail=detail, hint=hint)
+    return BuildError(what, where=place, detail=detail, hint=hint)
 
 
 def compile_error(name: str, finished: Finished, hint: str = "") -> BuildError:

@@ -18,18 +18,8 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from orchestrator.arch import ARCHITECTURES
+from orchestrator.artifacts import debian
 from orchestrator.artifacts.cache import Artifact, BuildContext, claim, digest, disk_usage, hold, release
-from orchestrator.artifacts.debian import (
-    AptRoot,
-    Package,
-    PackageSet,
-    chosen,
-    inputs_of,
-    package_of,
-    pin_of,
-    pinned_artifact,
-    versions,
-)
 from orchestrator.catalog.images import ImageRecipe
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
 from orchestrator.files import sha256_of
@@ -46,28 +36,28 @@ from orchestrator.steps import step
 INDEX = "Packages"
 
 
-def system_packages(recipe: ImageRecipe) -> PackageSet:
+def system_packages(recipe: ImageRecipe) -> debian.PackageSet:
     """The set that is chosen for a recipe. Another wish is another set, whatever its name."""
     wish = digest([recipe.arch, recipe.packages])[:8]
-    return PackageSet(f"{recipe.name}-system-{wish}", recipe.arch, (ARCHITECTURES[recipe.arch].debian,))
+    return debian.PackageSet(f"{recipe.name}-system-{wish}", recipe.arch, (ARCHITECTURES[recipe.arch].debian,))
 
 
 def system_archive(context: BuildContext, recipe: ImageRecipe) -> Artifact:
     """The .deb files of a recipe's packages and their dependencies, with an index. Raises HostError."""
 
-    def choose(apt: AptRoot) -> list[Package]:
+    def choose(apt: debian.AptRoot) -> list[debian.Package]:
         exact = apt.simulate(["?or(?essential, ?priority(required))", *recipe.packages])
         # Two suites may have the same version; apt takes it from the first.
-        found = {f"{one.name}={one.version}": one for one in map(package_of, reversed(apt.stanzas(exact)))}
+        found = {f"{one.name}={one.version}": one for one in map(debian.package_of, reversed(apt.stanzas(exact)))}
         return [found[name] for name in exact]
 
-    def fetch(apt: AptRoot, packages: Sequence[Package], folder: Path) -> None:
+    def fetch(apt: debian.AptRoot, packages: Sequence[debian.Package], folder: Path) -> None:
         files = apt.download(packages, folder)
-        stanzas = {package_of(stanza).sha256: stanza for stanza in apt.stanzas([p.pinned for p in packages])}
+        stanzas = {debian.package_of(stanza).sha256: stanza for stanza in apt.stanzas([p.pinned for p in packages])}
         listed = zip(packages, files, strict=True)
         (folder / INDEX).write_text(index((stanzas[package.sha256], file.name) for package, file in listed))
 
-    return pinned_artifact(context, "archives", system_packages(recipe), choose, fetch)
+    return debian.pinned_artifact(context, "archives", system_packages(recipe), choose, fetch)
 
 
 def index(listed: Iterable[tuple[str, str]]) -> str:
@@ -136,7 +126,7 @@ def build_image(context: BuildContext, recipe: ImageRecipe, archive: Artifact, f
     """Build an image's qcow2 and squashfs, with records of packages and files. Raises BuildError, HostError."""
     check_installed("image-packages.txt", "building an image")
     prefix = as_root()
-    packages = versions(archive)
+    packages = debian.versions(archive)
     with _work_folder(prefix, disk_usage(archive.path) * _EXPANSION) as work:
         context.say(
             f"building image {recipe.name} of {len(packages)} packages: one to ten minutes, as fast as the host is"
@@ -239,10 +229,10 @@ def ready_image(context: BuildContext, recipe: ImageRecipe) -> Image:
 
 def cached_image(context: BuildContext, recipe: ImageRecipe) -> Image | None:
     """The image of ``recipe``, if it is in the cache: of the packages once chosen for it."""
-    packages = chosen(pin_of(context, system_packages(recipe).name))
+    packages = debian.chosen(debian.pin_of(context, system_packages(recipe).name))
     if packages is None:
         return None
-    archive = inputs_of(packages)
+    archive = debian.inputs_of(packages)
     context.cache.find("archives", archive)  # which is in use with its image, and with it the choice of packages
     found = context.cache.get("images", _inputs(recipe, digest(archive)))
     return _image(recipe, found) if found is not None else None

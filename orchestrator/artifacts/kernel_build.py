@@ -78,7 +78,6 @@ def kernel_source(
 
 
 def _archive(context: BuildContext, package: str) -> Artifact:
-    """The unpacked package, of the first suites at hand that have it. Raises HostError with what they have."""
     at_hand: list[str] = []
 
     def choose(apt: AptRoot) -> list[Package]:
@@ -183,8 +182,6 @@ def link_chosen(choice: BuildSource, source: Path, tree: Path) -> None:
         for name in choice.takes(folder.as_posix(), names):
             os.link(Path(parent, name), tree / folder / name, follow_symlinks=False)
 
-
-# A kernel's configuration: merged from fragments, checked, and read for the features that probes need.
 
 _UNSET = re.compile(r"^# (CONFIG_\w+) is not set$", re.MULTILINE)
 
@@ -319,17 +316,7 @@ def built_kernel(context: BuildContext, spec: KernelSpec) -> Artifact:
     if found is not None:
         return found
     context.need_network(spec.name)  # to build takes as long as to fetch: offline means neither
-    _check_host(context.cache.root)
-    if has_types(wanted):
-        # Without pahole Linux 6.1 fails after ten minutes, and 6.12 only switches the option off.
-        check_installed("type-packages.txt", f"building {spec.name}, which has type information (BTF),")
-    sound_source(context, spec.source, spec.patches, spec.files)
-    return context.cache.obtain(
-        "kernels", inputs, spec.name, lambda folder: _build(context, spec, source, wanted, folder, toolchain)
-    )
-
-
-def _check_host(cache: Path) -> None:
+    cache = context.cache.root
     if not kbuild_takes(cache):
         what = f"a kernel cannot be built below {cache}: its path has {AWKWARD}"
         raise HostError(what, hint="set ORCHESTRATOR_CACHE to another folder")
@@ -337,6 +324,13 @@ def _check_host(cache: Path) -> None:
     free = shutil.disk_usage(cache if cache.exists() else cache.parent).free / 1e9
     if free < UNPACKED_GB + BUILD_GB:
         raise HostError(f"building a kernel needs {UNPACKED_GB + BUILD_GB:.1f} GB in {cache}, and {free:.1f} are free")
+    if has_types(wanted):
+        # Without pahole Linux 6.1 fails after ten minutes, and 6.12 only switches the option off.
+        check_installed("type-packages.txt", f"building {spec.name}, which has type information (BTF),")
+    sound_source(context, spec.source, spec.patches, spec.files)
+    return context.cache.obtain(
+        "kernels", inputs, spec.name, lambda folder: _build(context, spec, source, wanted, folder, toolchain)
+    )
 
 
 def _build(
@@ -400,9 +394,6 @@ def _similar(context: BuildContext, spec: KernelSpec, source: Artifact, toolchai
 
     # What is copied is recorded as sound: it must be.
     return next(filter(context.cache.is_sound, sorted(candidates, key=shared, reverse=True)), None)
-
-
-# A kernel built in its source tree, at whatever revision that is: what did not change is not built again.
 
 
 def is_kernel_source(tree: Path) -> bool:

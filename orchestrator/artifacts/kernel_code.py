@@ -39,8 +39,6 @@ _LARGEST_TOKEN_TABLE = 1 << 16
 _LARGEST_SEQUENCE_TABLE = 3 << 20
 _FEWEST_MARKERS = 8
 _FIRST = b"_stext"
-# A character that names have is a token of its own, so every table has ten digits in a row.
-_DIGITS = b"".join(b"%d\0" % digit for digit in range(10))
 
 
 @dataclass(frozen=True)
@@ -101,7 +99,8 @@ def _symbols(addresses: Sequence[int], names: Sequence[bytes]) -> list[Symbol]:
 
 
 def _lists_in(image: _Image) -> Iterator[tuple[tuple[int, int], list[bytes]]]:
-    for digits in re.finditer(re.escape(_DIGITS), image.data):
+    # A character that names have is a token of its own, so every table has ten digits in a row.
+    for digits in re.finditer(re.escape(b"".join(b"%d\0" % digit for digit in range(10))), image.data):
         tokens = _tokens_around(image, digits.start())
         if tokens is None:
             continue
@@ -180,7 +179,6 @@ def _names(data: bytes, start: int, count: int, tokens: Sequence[bytes], markers
 
 
 def _addresses(image: _Image, ends: tuple[int, int], count: int, *, absolute_percpu: bool) -> list[int] | None:
-    """The addresses of the names, in either layout: before the number of names, or behind the tokens' offsets."""
     count_at, behind_tokens = ends
     form = "I" if image.word == 4 else "Q"
     offsets_size = image.aligned(4 * count)

@@ -344,7 +344,6 @@ def _parts(apt: AptRoot, image: str, arch: str) -> list[Package]:
 
 
 def _headers(apt: AptRoot, name: str, arch: str) -> list[Package]:
-    """What modules are built with; of another release than the guests' with what its programs are linked with."""
     headers = apt.show(name, arch)
     common = apt.show(_dependency(headers, r"linux-headers-\S*-common"), "all")
     found = [apt.show(_dependency(headers, r"linux-kbuild-\S+"), HOST.debian)]

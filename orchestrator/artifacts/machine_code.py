@@ -190,8 +190,6 @@ _CONDITIONS: Mapping[str, Callable[[int, int], bool]] = {
     "jl": lambda a, b: _signed(a) < _signed(b),
     "jle": lambda a, b: _signed(a) <= _signed(b),
 }
-_IDLE = frozenset({"push", "pop", "nop", "endbr32", "endbr64"})
-_KEEPS_FLAGS = frozenset({"mov", "movabs", "movsxd", "movzx", "movsx", "lea"})
 
 
 class UnknownDispatchError(Exception):
@@ -257,13 +255,13 @@ class _Switch:
             self._compared = None
             if left is not None and right is not None and not any(isinstance(two, Memory) for two in one.operands):
                 self._compared = ((left & right) & _WORD, 0) if one.name == "test" else (left & _WORD, right & _WORD)
-        elif one.name not in _IDLE:
+        elif one.name not in {"push", "pop", "nop", "endbr32", "endbr64"}:
             self._write(one)
         return one.end
 
     def _write(self, one: Instruction) -> None:
         """Carry out what changes a register or the flags; what is not known is forgotten."""
-        if one.name not in _KEEPS_FLAGS:
+        if one.name not in {"mov", "movabs", "movsxd", "movzx", "movsx", "lea"}:
             self._compared = None
         if not one.operands or not isinstance(one.operands[0], str):
             return
@@ -289,7 +287,7 @@ class _Switch:
             return self._registers.get(_family(operand))
         parts = [operand.displacement]
         for register, factor in ((operand.base, 1), (operand.index, operand.scale)):
-            if register and register not in frozenset({"eiz", "riz"}):
+            if register and register not in {"eiz", "riz"}:
                 content = self._registers.get(_family(register))
                 if content is None:
                     return None

@@ -36,7 +36,6 @@ _FORMAT_ERRORS = "-Werror=format -Werror=format-extra-args"
 """A probe reads a marker's arguments as its format says: one that does not fit makes it read what was not passed."""
 
 _OBJECT = re.compile(r"(?<=\s)(\w+)\.o\b")
-_INCLUDED = re.compile(r'^\s*#\s*include\s+["<]([^">]+)', re.MULTILINE)
 
 
 Scalar = str | int
@@ -71,7 +70,7 @@ class ModuleSource:
                 name = waiting.pop()
                 if name in self.files and name not in texts:
                     texts[name] = self.files[name]
-                    waiting += _INCLUDED.findall(texts[name])
+                    waiting += re.findall(r'^\s*#\s*include\s+["<]([^">]+)', texts[name], re.MULTILINE)
             is_named = any("KBUILD_MODNAME" in text for text in texts.values())
             parts[one] = {**texts, "flags": kbuild.partition("ccflags-y")[2], "module": self.name if is_named else ""}
         return parts

@@ -89,8 +89,6 @@ def _aligned(size: int) -> int:
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
-# A place in a program or a shared library, a function's or a static probe point: in memory, in the file, the bytes.
-
 _SHOWN_POINTS = 8
 _IFUNC = "STT_LOOS"  # STT_GNU_IFUNC by the name of its number
 _FUNCTIONS = ("STT_FUNC", _IFUNC)

@@ -41,7 +41,6 @@ _FORMAT = 1
 _POINT = "the channel is open and the clocksource is final"  # where in its life a guest is saved
 
 _FIRMWARE = ("bios-256k.bin", "qboot.rom", "kvmvapic.bin", "linuxboot_dma.bin", "pvh.bin")
-_EMULATOR = "accel-tcg-x86_64.so"  # the emulated CPU, which Debian's QEMU has in a file of its own
 
 _FOLDERS = ("share/qemu", "share/seabios", "lib/qemu", "lib64/qemu", "lib/*/qemu")
 """Of firmware and of QEMU's modules, below its prefix."""
@@ -130,7 +129,8 @@ def _qemu_digests() -> dict[str, str]:
     folders = [folder for pattern in _FOLDERS for folder in sorted(prefix.glob(pattern))]
     if os.environ.get(_MODULE_FOLDER):
         folders.append(Path(os.environ[_MODULE_FOLDER]))
-    files = [folder / name for folder in folders for name in (*_FIRMWARE, _EMULATOR)]
+    # The emulated CPU, which Debian's QEMU has in a file of its own, is in the last.
+    files = [folder / name for folder in folders for name in (*_FIRMWARE, "accel-tcg-x86_64.so")]
     return {QEMU: _digest(program)} | {str(file): _digest(file) for file in files if file.is_file()}
 
 

@@ -93,7 +93,6 @@ def files_read(compiler: Sequence[str], environment: Mapping[str, str | None]) -
     return [Path(re.sub(r"\\(.)", r"\1", word).replace("$$", "$")) for word in words]
 
 
-_INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"\n]{1,200})"', re.MULTILINE)
 _MACRO = re.compile(r"^\s*#\s*(?:define|include\s+[A-Za-z_])(?:.*\\\n)*.*", re.MULTILINE)
 """A macro, whose text may name a file, and an include that has a macro's."""
 _FILE = re.compile(r"(?<![\w./-])[\w./-]{1,200}\.(?:h|inc|def|tbl)(?![\w.])")
@@ -132,7 +131,7 @@ def _found(main: str, folders: Sequence[Path], first: Sequence[Path]) -> Mapping
     while waiting:
         text, beside, place = waiting.pop()
         macros = (name for line in _MACRO.findall(text) for name in _FILE.findall(line))
-        for name in (*_INCLUDE.findall(text), *macros):
+        for name in (*re.findall(r'^\s*#\s*include\s+"([^"\n]{1,200})"', text, re.MULTILINE), *macros):
             for key, file in _brought_in(name, beside, place, folders):
                 if key not in found:
                     found[key], at = file, Path(key).parent

@@ -66,6 +66,12 @@ def nearest(word: str, choices: Iterable[str]) -> str | None:
     return by_folded[close[0]] if close else None
 
 
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
+    """A hint at the choice that ``word`` misspells; empty where none is similar."""
+    guess = nearest(word, choices)
+    return f"did you mean {guess}?" if guess else ""
+
+
 def choices_sentence(word: str, choices: Iterable[str]) -> str:
     """Return ``allowed: a, b; did you mean 'b'?`` for a word that is not one of ``choices``; of many the first ones."""
     allowed = list(choices)

@@ -90,7 +90,6 @@ def find_tree(name: str) -> tuple[Path, Path]:
 
 
 def _hint_of_installed(path: Path) -> str:
-    """What to do instead of naming a kernel that a host is booted with; empty where it is none by its name."""
     if not path.name.startswith("vmlinuz"):
         return ""
     return (

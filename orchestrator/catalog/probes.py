@@ -19,8 +19,6 @@ from orchestrator.catalog.kernels import version_numbers
 from orchestrator.errors import ConfigError
 from orchestrator.paths import user_path
 
-# Which releases of Linux have a feature.
-
 _NUMBERS = re.compile(r"\d+(?:\.\d+)+")
 
 
@@ -63,8 +61,6 @@ class KernelFeature(Fact):
         return None
 
 
-# A bpftrace one-liner among the probes: ``bpftrace: kprobe:vfs_read { @[comm] = count(); }``.
-
 PREFIX = "bpftrace:"
 IMAGE = "debian-amd64-bpftrace"
 """The lab's image that has bpftrace."""
@@ -77,7 +73,6 @@ _BY_CLOCK = re.compile(
 )
 """Probes of bpftrace that no call hits, with their short names (bpftrace's docs/reference_guide.md)."""
 _COLUMN, _END = 60, 16
-_SHOWN_WORDS = 24
 
 
 def is_one_liner(name: str) -> bool:
@@ -127,11 +122,9 @@ def shortened(text: str) -> str:
 
 def one_liner_name(text: str) -> str:
     """The one-liner's name in results, of characters that are safe in files' names and filters: its words, a digest."""
-    words = "_".join(re.findall(r"[A-Za-z0-9_]+", text))[:_SHOWN_WORDS].strip("_")
+    words = "_".join(re.findall(r"[A-Za-z0-9_]+", text))[:24].strip("_")
     return ".".join(filter(None, ["bpftrace", words, hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]]))
 
-
-# A user's probe, named by its path: a module (its template, C file or .ko), or BPF programs (source or object).
 
 SUFFIXES = (".c.j2", ".c", ".ko")
 BPF_SOURCE = ".bpf.c"
@@ -140,7 +133,6 @@ BPF_SUFFIXES = (BPF_SOURCE, ".o")
 _FORMS = "a module of your own is a template (.c.j2), a C file (.c) or a .ko"
 _PROGRAM_FORMS = ", and BPF programs of your own are a C file (.bpf.c) or an object (.o)"
 _UNPACK = {".zst": "zstd -dk", ".xz": "unxz -k", ".gz": "gunzip -k"}
-_CPLUSPLUS = (".cpp", ".cc", ".cxx", ".C", ".c++")
 
 
 def is_path(name: str) -> bool:
@@ -172,10 +164,9 @@ def unpacking(path: Path) -> str:
 
 
 def _way(path: Path) -> str:
-    """A hint at what can be done with a file that is none of ours; empty where nothing is known of it."""
     if path.suffix in _UNPACK and path.stem.endswith(".ko"):
         return f"unpack it first: {unpacking(path)}"
-    if path.suffix in _CPLUSPLUS:
+    if path.suffix in (".cpp", ".cc", ".cxx", ".C", ".c++"):
         if path.stem.endswith(".bpf"):
             return "BPF programs of your own are C, not C++"
         return "the kernel's build system compiles C, not C++"
@@ -195,19 +186,13 @@ def probe_name(path: Path) -> str:
     return re.sub(r"[^A-Za-z0-9._+-]", "_", path.name).lstrip("._+-") or "module"
 
 
-# The parameters that a user gives a module: behind its path, ``./mine.c size=64``, with quotes as in a shell.
-
 VALUE_MAX = 1024
 """Characters of a value (STRING_MAX of param_set_charp(), kernel/params.c)."""
 
 TEXT_MAX = 1000
 """Characters of all parameters behind a path."""
 
-_NAME = re.compile(r"[A-Za-z0-9_]{1,64}")
 _FILE = r"(.*?\.(?:c\.j2|c|ko|o))"
-_WITH_PARAMETERS = re.compile(_FILE + r"\s+(['\"]?[A-Za-z0-9_]+=.*)")
-_WITH_OTHER_WORDS = re.compile(_FILE + r"\s+(\S.*)")
-_PLAIN = re.compile(r"[A-Za-z0-9_-]*")
 _SHOWN_VALUES = 60
 _DIGITS = 6
 _QUOTED = 40
@@ -216,9 +201,9 @@ _QUOTED = 40
 def split_path(name: str) -> tuple[str, str]:
     """A probe's path, and the text of parameters behind it; a path may have spaces, as long as none looks like one."""
     name = name.rstrip()
-    parts = _WITH_PARAMETERS.fullmatch(name)
+    parts = re.fullmatch(_FILE + r"\s+(['\"]?[A-Za-z0-9_]+=.*)", name)
     if parts is None and not re.fullmatch(_FILE, name):
-        parts = _WITH_OTHER_WORDS.fullmatch(name)
+        parts = re.fullmatch(_FILE + r"\s+(\S.*)", name)
     return (name, "") if parts is None else (parts[1], parts[2])
 
 
@@ -251,7 +236,7 @@ def parse_parameters(text: str) -> dict[str, str]:
 
 def parameter_problem(name: str, value: str) -> str | None:
     """Why the kernel could not be given a parameter, in a sentence; None where it can."""
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(r"[A-Za-z0-9_]{1,64}", name):
         return f"found {name[:_QUOTED]!r}; a module parameter's name has letters, digits and '_'"
     if not value.isprintable() or '"' in value or len(value) > VALUE_MAX:
         return f"{name}: found {value[:_QUOTED]!r}; a value is one line of at most {VALUE_MAX} characters without '\"'"
@@ -269,7 +254,7 @@ def in_name(parameters: Mapping[str, str]) -> str:
     ``.size-64.mode-fast``; with a digest where a value has other characters, or many: no two sets have one name.
     """
     shown = "".join(f".{name}-{re.sub(r'[^A-Za-z0-9_-]', '_', value)}" for name, value in parameters.items())
-    if len(shown) <= _SHOWN_VALUES and all(_PLAIN.fullmatch(value) for value in parameters.values()):
+    if len(shown) <= _SHOWN_VALUES and all(re.fullmatch(r"[A-Za-z0-9_-]*", value) for value in parameters.values()):
         return shown
     return f"{shown[:_SHOWN_VALUES]}.{hashlib.sha256(written(parameters).encode()).hexdigest()[:_DIGITS]}"
 
@@ -361,7 +346,6 @@ class ProbeKind(KernelFeature):
 
     @property
     def is_traced(self) -> bool:
-        """Whether the function tracer's site is patched for it."""
         return self.mechanism in ("ftrace", "direct")
 
     def on(self, release: str, arch: Arch) -> ProbeKind:
@@ -422,7 +406,6 @@ def probe_kind(name: str) -> ProbeKind:
     return _own(shown + in_name(parameters), title, file=file, parameters=parameters)
 
 
-_NEEDED_BY_MODULES = ["CONFIG_OPTPROBES"]
 _NEEDED_BY_PROGRAMS = [
     *("CONFIG_BPF_EVENTS", "CONFIG_BPF_JIT", "CONFIG_KPROBE_EVENTS"),
     *("CONFIG_DEBUG_INFO_BTF", "CONFIG_DYNAMIC_FTRACE", "CONFIG_X86_64"),
@@ -433,13 +416,11 @@ def _own(name: str, title: str, **fields: object) -> ProbeKind:
     is_module = "file" in fields
     common: dict[str, object] = {"name": name, "title": title, "mechanism": "own", "int3_per_hit": None}
     if is_module:
-        where = {"site": "kprobe", "at": "after-ftrace-nop", "optimisation": True, "needs": _NEEDED_BY_MODULES}
+        where = {"site": "kprobe", "at": "after-ftrace-nop", "optimisation": True, "needs": ["CONFIG_OPTPROBES"]}
     else:
         where = {"site": "ftrace", "at": "entry", "needs": _NEEDED_BY_PROGRAMS}
     return ProbeKind.model_validate({**common, **where, **fields})
 
-
-# The standard kernel events, and where in the kernel each of them is.
 
 _CALL_PREFIX: Mapping[Arch, str] = {"i386": "__ia32_sys_", "x86_64": "__x64_sys_"}
 
@@ -472,8 +453,6 @@ def standard_events() -> Mapping[str, StandardEvent]:
     """Return the events by name, in the order in which they are numbered and reported."""
     return named(StandardEvent, read("events.yaml"))
 
-
-# The kinds of probe that can record all of the standard kernel events at once.
 
 RecorderName = Literal["marker", "djprobe", "kprobe", "kprobe-boosted", "kprobe-optimized", "jprobe"]
 

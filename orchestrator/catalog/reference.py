@@ -15,8 +15,6 @@ from pydantic import Field, TypeAdapter, model_validator
 from orchestrator.catalog.data import Fact, read, unknown
 from orchestrator.errors import ConfigError
 
-BASELINE_COLUMN = "baseline"
-
 Layout = Literal["list", "mail"]
 """``list``: a column per probe, a row per sample. ``mail``: a row per probe, and several tables side by side."""
 
@@ -71,7 +69,7 @@ class ReferenceTable(Fact):
         self._check(column)
         if self.published_overheads:
             return self.published_overheads[column]
-        return fmean(self.samples[column]) - fmean(self.samples[BASELINE_COLUMN])
+        return fmean(self.samples[column]) - fmean(self.samples["baseline"])
 
     def _check(self, column: str) -> None:
         if column not in self.columns:

@@ -66,13 +66,7 @@ _PATIENCE = 60.0
 One that was killed is replaced within ten.
 """
 
-_LONGEST_REPORT = 500
-"""Characters kept of each report of a lost worker: two of each of three, with names, are less than a reason has."""
 
-_LISTED = 8
-"""Cells of a worker that counted wrong that are named."""
-
-_POLL = 1.0
 _RESUME = "what was measured is stored: --resume goes on with the run, with --fleet or without"
 
 
@@ -124,7 +118,8 @@ class FleetCrew:
         if job.timed_on is not None:
             self._roster.host_of_times = job.timed_on
         cells = {cell.id: cell for cell in job.task.cells}
-        self._works.append(Work(job, cells, guests=_guests_so_far(job.task.directory)))
+        logs = [path.name[5:].partition("-")[0] for path in job.task.directory.glob("guest*-*.console")]
+        self._works.append(Work(job, cells, guests=max(map(int, filter(str.isdecimal, logs)), default=0)))
 
     def events(self) -> Generator[tuple[Job, CrewEvent], None, None]:
         """See Crew. Raises LabError at the end where a worker does not count what this machine counts."""
@@ -148,14 +143,13 @@ class FleetCrew:
                 self._own_guests.end()
 
     def _hear(self) -> None:
-        """Take what has come, or wait for something."""
         if self._link.is_lost:
             raise LabError("the fleet's scheduler has gone, or does not answer any more", hint=_RESUME)
         is_staffed = bool(self._roster.working()) or self._roster.has_candidates()
         if is_staffed:
             self._seen = time.monotonic()
         try:
-            item = self._link.heard.get(timeout=_POLL)
+            item = self._link.heard.get(timeout=1.0)
         except queue.Empty:
             if not is_staffed:
                 self._check_members()
@@ -285,7 +279,6 @@ class FleetCrew:
             self._emit(work, JobEnded())
 
     def _end(self, attempt: Attempt) -> None:
-        """It is over: its room is free."""
         del self._attempts[attempt.name]
         member = attempt.member
         member.taken.pop(attempt.name, None)
@@ -350,7 +343,6 @@ class FleetCrew:
             self._start(Attempt(self._name("calibration"), member, job.task), job)
 
     def _offered(self, address: str, answer: Answer) -> None:
-        """A worker says what it is."""
         member = self._roster.members[address]
         if member.standing is not Standing.CANDIDATE:
             return
@@ -380,13 +372,11 @@ class FleetCrew:
         self._listener.say(f"{member.name} works: {counted(member.guests, 'guest')}, counts as this machine does")
 
     def _refuse(self, member: Member, why: str) -> None:
-        """A worker that is being examined gets no boot."""
         if member.standing is Standing.CANDIDATE:
             member.standing, member.why = Standing.REFUSED, why
             self._listener.warn(f"warning: {member.name or member.address} does not take part: {why}")
 
     def _retire(self, member: Member, why: str) -> None:
-        """A worker gets no boots of this run any more."""
         self._refuse(member, why)
         if member.works:
             member.standing, member.why = Standing.RETIRED, why
@@ -420,7 +410,7 @@ class FleetCrew:
         doubtful = {id_ for member, _ in wrong for id_ in member.measured}
         cells = [cell for work in self._works for cell in work.job.task.cells]
         again = [cell.id for cell in cells if cell.id in doubtful or doubtful.intersection(cell.compared_with)]
-        listed = shown(again, _LISTED, "and {} more")
+        listed = shown(again, 8, "and {} more")
         names = ", ".join(dict.fromkeys(member.name for member, _ in wrong))
         return LabError(
             f"{counted(len(again), 'cell')} must be measured again: {names} did not count as this machine does",
@@ -492,10 +482,4 @@ class FleetCrew:
 
 def _cut(told: str) -> str:
     """What was told of one worker, so that the reason of a failed cell has room for what was told of all."""
-    return cut(plain_line(told), _LONGEST_REPORT)
-
-
-def _guests_so_far(directory: Path) -> int:
-    """How many guests have left logs in a boot's folder, by the names of these."""
-    numbers = [path.name.removeprefix("guest").partition("-")[0] for path in directory.glob("guest*-*.console")]
-    return max((int(number) for number in numbers if number.isdecimal()), default=0)
+    return cut(plain_line(told), 500)

@@ -18,7 +18,6 @@ from orchestrator.experiment.source import KeyPath, read_source
 from orchestrator.fleet.state import MOST_GUESTS, SIZES, WorkerOrder, worker_name
 from orchestrator.plain_text import size_mib
 
-_MOST_HOSTS = 256
 _EXAMPLE = "hosts: [{ssh: me@host, lab: probe-lab/lab}]"
 _SSH = re.compile(
     r"(?:(?P<user>[A-Za-z_][A-Za-z0-9_.-]{0,63})@)?"
@@ -44,7 +43,6 @@ def _is_destination(text: str) -> bool:
     return found is not None and int(found["port"] or 22) <= 65535
 
 
-_Destination = Annotated[str, _text(_is_destination, "expected a host as ssh takes it: user@host, or user@host:port")]
 _Lab = Annotated[
     str,
     _text(
@@ -52,8 +50,6 @@ _Lab = Annotated[
         "expected the path of a lab on that host: a checkout's lab, or an installed orchestrator",
     ),
 ]
-_Name = Annotated[str, _text(_NAME.fullmatch, "expected letters, digits, dots, underscores and hyphens")]
-_Memory = Annotated[str, _text(lambda text: size_mib(text) is not None, SIZES)]
 
 
 class Host(WorkerOrder):
@@ -61,17 +57,17 @@ class Host(WorkerOrder):
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
-    ssh: _Destination
+    ssh: Annotated[str, _text(_is_destination, "expected a host as ssh takes it: user@host, or user@host:port")]
     lab: _Lab
-    name: _Name = ""
+    name: Annotated[str, _text(_NAME.fullmatch, "expected letters, digits, dots, underscores and hyphens")] = ""
     guests: Annotated[int, whole(1, MOST_GUESTS)] | None = None
-    memory: _Memory | None = None
+    memory: Annotated[str, _text(lambda text: size_mib(text) is not None, SIZES)] | None = None
 
 
 class _Hosts(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
-    hosts: list[Host] = Field(min_length=1, max_length=_MOST_HOSTS)
+    hosts: list[Host] = Field(min_length=1, max_length=256)
 
 
 def load_hosts(path: Path) -> list[WorkerOrder]:

@@ -53,11 +53,8 @@ _PAUSE = 2.0
 _SILENCE_LIMIT = 300.0
 """Seconds without a word from a worker that has not joined. Its lab may be installing packages, and says so."""
 
-_WORKER_END_LIMIT = 20.0
-"""Seconds for a worker to end with its guests, before it is killed."""
 
 _QUOTED = 8
-_LONGEST_LINE = 1000
 
 
 def main() -> int:
@@ -147,7 +144,6 @@ class Worker:
         self._has_joined = False
 
     async def keep(self) -> None:
-        """Keep it until this is cancelled, if it joins at all."""
         name = self._order.name
         while True:
             self._said.clear()
@@ -181,7 +177,7 @@ class Worker:
         finally:
             process.stdin.close()
             with suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), _WORKER_END_LIMIT)
+                await asyncio.wait_for(process.wait(), 20.0)  # which ends its guests
             if process.returncode is None:
                 process.kill()
             status = await process.wait()
@@ -218,14 +214,11 @@ class Worker:
                 line = b"..."
             if not line:
                 return True
-            said = plain_line(line.rstrip(b"\r\n").decode(errors="backslashreplace")[:_LONGEST_LINE])
+            said = plain_line(line.rstrip(b"\r\n").decode(errors="backslashreplace")[:1000])
             self._said.append(said)
             LOG.info("%s: %s", self._order.name, said)
 
 
-# How a keeper is started, and how it is ended: that process and no other.
-
-_SCRATCH = (WORKER_FOLDER, "orchestrator-boot-")
 _END_LIMIT = 60.0
 """Seconds for a keeper to end its workers, which end their guests; Dask kills a worker after nine."""
 
@@ -275,7 +268,6 @@ class StartedFleet:
         raise LabError("the fleet's keeper has ended", where=str(self._log), detail=lines[-_QUOTED:])
 
     def end(self) -> None:
-        """End it with all that it has started, and wait for that."""
         self._keeper.terminate()
         with suppress(subprocess.TimeoutExpired):
             self._keeper.wait(_END_LIMIT)
@@ -288,7 +280,7 @@ def end_fleet(state: FleetState) -> bool:
     """
     was_running = _end_process(state.keeper, state.started)
     state_file(state.name).unlink(missing_ok=True)
-    for prefix in _SCRATCH:  # what killed processes have left
+    for prefix in (WORKER_FOLDER, "orchestrator-boot-"):  # what killed processes have left
         ScratchFolder(prefix).close()
     return was_running
 

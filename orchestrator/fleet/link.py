@@ -25,9 +25,6 @@ from orchestrator.fleet.parcel import PIECE, Parcel, Reference
 from orchestrator.fleet.target import RUN_TOPIC, Target, no_fleet, security_of, set_up_dask, silence_dask
 from orchestrator.fleet.worker import Answer
 
-_CONNECT_LIMIT = 15
-"""Seconds until a scheduler that does not answer is told as such."""
-
 
 def connected(address: str, key: str) -> Client:
     """A client of the scheduler at an address: ``tls://127.0.0.1:8786``. Raises HostError where none answers."""
@@ -36,7 +33,7 @@ def connected(address: str, key: str) -> Client:
         return Client(
             address,
             security=security_of(key),
-            timeout=_CONNECT_LIMIT,
+            timeout=15,
             set_as_default=False,
             direct_to_workers=False,
             heartbeat_interval=2000,
@@ -51,12 +48,6 @@ def short(error: BaseException) -> str:
     return (lines[0] if lines else type(error).__name__)[:300]
 
 
-# The client's connection to a fleet: what it asks workers for, and what it hears, as items of one queue.
-
-_SHIPPERS = 8
-"""Workers to which files are sent at once."""
-
-_POLL = 0.5
 _SILENCE_LIMIT = 60.0
 """Seconds without an answer from the scheduler, behind which the connection is taken for lost."""
 
@@ -101,7 +92,7 @@ class Link:
         self._client = client
         self._topic = f"{RUN_TOPIC}{secrets.token_hex(8)}"
         self.heard: queue.SimpleQueue[Heard | Callable[[], object]] = queue.SimpleQueue()
-        self._pool = ThreadPoolExecutor(_SHIPPERS, thread_name_prefix="fleet")
+        self._pool = ThreadPoolExecutor(8, thread_name_prefix="fleet")  # workers to which files are sent at once
         self._futures: dict[str, Future[Any]] = {}
         self._lock = threading.Lock()
         self._wanted: set[str] = set()
@@ -119,7 +110,6 @@ class Link:
         return self._client.status != "running" or self._silent.is_set()
 
     def examined(self, address: str) -> Answer:
-        """What a worker says that it is."""
         try:
             return Answer.of(self._on(address, on_worker.examine))
         except Exception as error:  # whatever Dask makes of a worker's end
@@ -144,7 +134,6 @@ class Link:
         self._pool.submit(work).add_done_callback(lambda done: self.heard.put(lambda: then(done.result())))
 
     def close(self) -> None:
-        """End all boots of ours, and the connection."""
         self._closing.set()
         for attempt in list(self._futures):
             with suppress(Exception):  # of a connection that is lost: the scheduler ends them, too
@@ -198,7 +187,6 @@ class Link:
                 self._on(address, on_worker.receive, reference, offset, opened.read(PIECE), self._topic)
 
     def _on(self, address: str, function: Callable[..., Any], *arguments: object) -> Any:
-        """What an asynchronous function returns on a worker."""
         return self._client.run(function, *arguments, workers=[address], on_error="raise")[address]
 
     def _follow_members(self) -> None:
@@ -217,14 +205,8 @@ class Link:
             for address in there - known:
                 self.heard.put(Joined(address))
             known = there
-            if self._closing.wait(_POLL):
+            if self._closing.wait(0.5):
                 return
-
-
-# What do all workers of a fleet say of themselves? Versions, room, cache, and guests under way.
-
-_BOOTS = ("boot", "calibration-")
-"""What the names of tasks begin with that take a guest's place."""
 
 
 @dataclass(frozen=True)
@@ -249,7 +231,7 @@ def survey(fleet: Target) -> list[Surveyed]:
         Surveyed(
             address,
             str(facts.get("name"))[:100],
-            sum(str(task).startswith(_BOOTS) for task in at.get(address, ())),
+            sum(str(task).startswith(("boot", "calibration-")) for task in at.get(address, ())),  # these take a guest's
             Answer.of(answers.get(address)),
         )
         for address, facts in known.items()

@@ -30,9 +30,6 @@ from orchestrator.program import PROGRAM
 from orchestrator.results.faults import storage_faults
 from orchestrator.run.crew import Job
 
-_GIVEN = "given"
-"""The folder of files that are not of the cache: a user's own module or kernel."""
-
 
 class Reference(NamedTuple):
     """A file by its content, and where it is below a folder of artifacts: ``modules/4f0c.../lab_kprobe.ko``."""
@@ -115,22 +112,21 @@ def _check_artifact(path: Path, cache: Path) -> None:
 
 
 def _place(path: Path, cache: Path, otherwise: str) -> str:
-    # Keys are read from paths: an artifact's folder keeps its name.
-    return str(path.relative_to(cache) if path.is_relative_to(cache) else Path(_GIVEN, otherwise, path.name))
-
-
-# A job as it travels to a worker: with the inputs of its cells, and what a worker has no means to make.
+    # Keys are read from paths: an artifact's folder keeps its name. A user's own module or kernel is not of the cache.
+    return str(path.relative_to(cache) if path.is_relative_to(cache) else Path("given", otherwise, path.name))
 
 
 def packed_job(context: BuildContext, job: Job) -> Parcel:
     """A job's task and its artifacts. Raises OSError where a file cannot be read, HostError where one was removed."""
-    wanted = {cell.id for cell in job.task.cells}
+    wanted, kernel = {cell.id for cell in job.task.cells}, job.artifacts.kernel
     artifacts = dataclasses.replace(
         job.artifacts,
         cells={id_: one for id_, one in job.artifacts.cells.items() if id_ in wanted},
         plugin=_plugin(context) if job.task.boot.clock == "instructions" else None,
     )
-    return packed((job.task, artifacts), context.cache.root, _code_files(job))
+    # The image and its symbols are found in the kernel's folder by their names.
+    code = [(kernel.code_folder or kernel.headers) / name for name in ("vmlinux", "System.map")]
+    return packed((job.task, artifacts), context.cache.root, filter(Path.is_file, code))
 
 
 def _plugin(context: BuildContext) -> Path | None:
@@ -141,13 +137,6 @@ def _plugin(context: BuildContext) -> Path | None:
         return None  # the explanation says what it lacks
 
 
-def _code_files(job: Job) -> Iterable[Path]:
-    """The kernel's image and list of symbols, which are found in its folder by their names."""
-    kernel = job.artifacts.kernel
-    folder = kernel.code_folder or kernel.headers
-    return [file for file in (folder / "vmlinux", folder / "System.map") if file.is_file()]
-
-
 # Where a worker keeps the files that clients have sent: by content, each once, complete or not there at all.
 #
 # A file that the machine's own cache has with the same content is taken from there: on the client's own machine
@@ -156,15 +145,12 @@ def _code_files(job: Job) -> Iterable[Path]:
 PIECE = 8 << 20
 """Bytes of a file that travel at once."""
 
-_FOLDER = "fleet"
-_UNFINISHED = "unfinished-"
-
 
 class Warehouse:
     """The files of one worker: below ``cache``/fleet, and in the cache itself."""
 
     def __init__(self, cache: Path) -> None:
-        self._cache, self._root = cache, cache / _FOLDER
+        self._cache, self._root = cache, cache / "fleet"
         self._lock = threading.Lock()
         self._sound: dict[str, Path] = {}
         self._unfinished: ScratchFolder | None = None
@@ -187,7 +173,7 @@ class Warehouse:
         with self._lock, storage_faults(self._root):
             if self._unfinished is None:  # this process's own, since another worker may share the cache
                 self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-                self._unfinished = ScratchFolder(_UNFINISHED, self._root)
+                self._unfinished = ScratchFolder("unfinished-", self._root)
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _check_room(target.parent, len(piece))
             part = self._unfinished.path / f"{sender}-{reference.sha256}"

@@ -28,7 +28,6 @@ class FleetScheduler(Unlisted, Scheduler):
         super().log_event(topic, msg)
 
     def remove_client(self, client: str, stimulus_id: str | None = None) -> None:
-        """Forget a client that has gone, with the topic of its run."""
         super().remove_client(client, stimulus_id)
         topics = self._broker._topics
         for name in [one for one, topic in topics.items() if one.startswith(RUN_TOPIC) and client in topic.subscribers]:

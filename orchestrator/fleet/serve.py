@@ -30,8 +30,6 @@ _START_LIMIT = 300.0
 
 LOG = logging.getLogger("orchestrator.fleet")
 
-_LARGEST_LOG = 512 << 10
-_KEY_ENDS = b"-----END PRIVATE KEY-----"
 _LARGEST_KEY = 64 << 10
 _INPUT_ENDED = 0
 """In place of a signal's number: standard input was closed."""
@@ -45,7 +43,7 @@ def log_to(file: Path | None) -> None:
     else:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         file.touch(mode=0o600)
-        handler = RotatingFileHandler(file, maxBytes=_LARGEST_LOG, backupCount=1, errors="backslashreplace")
+        handler = RotatingFileHandler(file, maxBytes=512 << 10, backupCount=1, errors="backslashreplace")
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     log_dask_to(handler)
     LOG.addHandler(handler)
@@ -142,7 +140,7 @@ def _not_joined(scheduler: str, name: str, error: BaseException) -> LabError:
 def key_from_input() -> str:
     """A fleet's key from standard input, up to its last line: what follows stays. Raises UsageError for no key."""
     text = b""
-    while _KEY_ENDS not in text:
+    while b"-----END PRIVATE KEY-----" not in text:
         line = sys.stdin.buffer.readline(_LARGEST_KEY)
         text += line
         if not line or len(text) > _LARGEST_KEY:

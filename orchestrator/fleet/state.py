@@ -28,8 +28,6 @@ WORKER_FOLDER = "orchestrator-worker-"
 
 _SUFFIX = ".json"
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")
-_STARTED = 19
-"""Of /proc/PID/stat: the field ``starttime``, the 22nd, counted behind the program's name (proc_pid_stat(5))."""
 
 
 class _Record(BaseModel):
@@ -127,7 +125,7 @@ def process_start(pid: int) -> int | None:
     except OSError:
         return None
     fields = text.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else int(fields[_STARTED])
+    return None if fields[0] in "ZX" else int(fields[19])  # starttime, the 22nd field of proc_pid_stat(5)
 
 
 class WorkerOrder(_Record):
@@ -165,8 +163,6 @@ class Report(_Record):
 MOST_GUESTS = 1024
 """Of one worker."""
 
-_RESERVED_MIB = 1024
-"""Of the host's memory, for all but guests."""
 
 SIZES = "expected a size such as 8G or 1500M"
 """What a worker's memory may be, for whoever has written something else."""
@@ -177,7 +173,7 @@ def room(guests: int | None, memory: str | None, share: int = 1) -> tuple[int, i
 
     Raises UsageError for what is no size.
     """
-    mib = (host_memory_mib() - _RESERVED_MIB) // share if memory is None else size_mib(memory)
+    mib = (host_memory_mib() - 1024) // share if memory is None else size_mib(memory)  # 1 GiB is for all but guests
     if mib is None:
         raise UsageError(f"found {memory!r}; {SIZES}", where="--memory")
     return guests or max(1, len(os.sched_getaffinity(0)) // share), max(1, mib)

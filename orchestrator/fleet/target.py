@@ -166,7 +166,6 @@ def silence_dask() -> None:
 # fleet's processes have the same file, and talk to nobody who has another: TLS 1.3, both sides checked.
 
 FILE_NAME = "fleet.key"
-_YEARS = 10
 _LARGEST = 64 << 10
 _BLOCK = re.compile(r"-----BEGIN (CERTIFICATE|PRIVATE KEY)-----\n.*?-----END \1-----", re.DOTALL)
 
@@ -236,7 +235,7 @@ def _new_key() -> bytes:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "probe lab fleet")])
     begin = datetime.now(UTC) - timedelta(days=1)  # the machines' clocks differ
-    end = begin + timedelta(days=365 * _YEARS)
+    end = begin + timedelta(days=365 * 10)
     builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), begin, end)
     pem = serialization.Encoding.PEM
     return builder.sign(key, hashes.SHA256()).public_bytes(pem) + key.private_bytes(

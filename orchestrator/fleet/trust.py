@@ -173,7 +173,6 @@ class Member:
         return self.standing is Standing.ADMITTED
 
     def has_room(self, memory_mib: int) -> bool:
-        """Whether a guest of this size can run beside the others."""
         return len(self.taken) < self.guests and sum(self.taken.values()) + memory_mib <= self.memory_mib
 
 
@@ -205,11 +204,9 @@ class Roster:
         return member
 
     def working(self) -> list[Member]:
-        """Those that get boots."""
         return [member for member in self.members.values() if member.works]
 
     def has_candidates(self) -> bool:
-        """Whether some worker is being examined."""
         return any(member.standing is Standing.CANDIDATE for member in self.members.values())
 
     def able(self, memory_mib: int, *, is_timed: bool = False) -> list[Member]:

@@ -63,7 +63,6 @@ MOST_BYTES = 512 << 20
 """Of all files of one attempt at a boot, as MOST_FILES is: a worker sends no more, and a client keeps no more."""
 
 LARGEST_MESSAGE = 8 << 20
-_LONGEST_PROGRESS = 4000
 
 # 255 bytes is the longest name that Linux takes, and write_whole() adds five while it writes.
 _FILE_NAME = re.compile(r"((events|profiles)/)?(?!(events|profiles)$)[A-Za-z0-9][A-Za-z0-9._+@=,-]{0,249}")
@@ -117,8 +116,6 @@ def received(message: object) -> tuple[str, Body]:
     raise LabError("a worker sent what is no message")
 
 
-# A worker's side of a boot: files from the warehouse, messages to the client, an end when it is not wanted.
-
 Send = Callable[[dict[str, object]], None]
 
 
@@ -137,7 +134,6 @@ class Guests:
         self.check()
 
     def check(self) -> None:
-        """Raise Stopped where they have ended."""
         if self.has_ended:
             raise Stopped
 
@@ -172,14 +168,11 @@ class Boots:
         self._guests.setdefault(attempt, Guests()).end()
 
     def abort_all(self) -> None:
-        """End all guests."""
         for guests in list(self._guests.values()):
             guests.end()
 
 
 class _Running:
-    """One boot under way."""
-
     def __init__(self, attempt: str, send: Send, guests: Guests) -> None:
         self._attempt, self._send, self._guests = attempt, send, guests
         self._files = self._bytes = 0
@@ -198,19 +191,14 @@ class _Running:
                 artifacts = dataclasses.replace(artifacts, machine=machine)
             context = dataclasses.replace(context, warn=lambda text: self._tell(Progress(text)))
             try:
-                self._boot(Session(task, artifacts, context, partial(self._emit, task.directory), self._guests.watch))
+                with (
+                    own_steps(self._attempt, lambda line: self._send(sent(self._attempt, StepLine(line)))),
+                    step_source(self._attempt),  # as the client's own boots have them
+                    step(f"boot {task.boot.kernel} on {task.boot.cpu}"),
+                ):
+                    run_boot(Session(task, artifacts, context, partial(self._emit, task.directory), self._guests.watch))
             finally:
                 self._send_files(task.directory)
-
-    def _boot(self, session: Session) -> None:
-        """Do it, with its steps as the client's own boots have them."""
-        boot = session.task.boot
-        with (
-            own_steps(self._attempt, lambda line: self._send(sent(self._attempt, StepLine(line)))),
-            step_source(self._attempt),
-            step(f"boot {boot.kernel} on {boot.cpu}"),
-        ):
-            run_boot(session)
 
     def _emit(self, folder: Path, event: Event) -> None:
         if isinstance(event, Outcome):
@@ -241,13 +229,8 @@ class _Running:
     def _tell(self, body: Event | FileMessage) -> None:
         self._guests.check()
         if isinstance(body, Progress):
-            body = Progress(body.text[:_LONGEST_PROGRESS])
+            body = Progress(body.text[:4000])
         self._send(sent(self._attempt, body))
-
-
-# What has to be equal on a worker and its client before a number of the one is a number of the other's run.
-
-_NO_CODE = {".pyc", ".pyo"}
 
 
 class Versions(BaseModel):
@@ -263,7 +246,6 @@ class Versions(BaseModel):
 
     @classmethod
     def here(cls) -> Versions:
-        """Of this process. Raises HostError where QEMU is missing."""
         python = f"{sys.version_info.major}.{sys.version_info.minor}"
         return cls(project=__version__, code=_code(), python=python, qemu=qemu_version())
 
@@ -315,15 +297,12 @@ def _code() -> str:
     package = Path(__file__).resolve().parents[1]
     total = hashlib.sha256()
     for file in sorted(package.rglob("*")):
-        if file.is_file() and file.suffix not in _NO_CODE:
+        if file.is_file() and file.suffix not in {".pyc", ".pyo"}:
             total.update(f"{file.relative_to(package)}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
     return total.hexdigest()[:16]
 
 
-# A worker of a fleet: Dask's worker that does boots, and what the client asks it to do.
-
 _PLUGIN = "lab-boots"
-_UNDER_WAY = ("executing", "long-running")
 
 
 class BootPlugin(WorkerPlugin):
@@ -338,7 +317,7 @@ class BootPlugin(WorkerPlugin):
         self.boots = Boots(cache_dir())
 
     def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        if start in _UNDER_WAY and finish not in ("memory", "error"):
+        if start in ("executing", "long-running") and finish not in ("memory", "error"):
             self.boots.abort(str(key))
 
     def teardown(self, worker: Worker) -> None:

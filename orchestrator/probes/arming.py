@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import get_args
 
@@ -16,16 +16,7 @@ from orchestrator.catalog.probes import Extra, Handler, ProbeKind
 from orchestrator.errors import EvidenceError, GuestError, UnsupportedError
 from orchestrator.guest.channel import COMMAND_LIMIT, kernel_value
 from orchestrator.guest.guest import Guest
-from orchestrator.probes import evidence
-from orchestrator.probes.attachment import (
-    OPTIMISATION,
-    Attachment,
-    Called,
-    allow_optimisation,
-    removed,
-    wait_until_armed,
-    wait_until_untouched,
-)
+from orchestrator.probes import attachment, evidence
 from orchestrator.probes.bpf_attachment import bpf_attached, one_liner_attached, own_attached
 from orchestrator.probes.event_attachment import event_attached
 from orchestrator.probes.events import check_events, read_events, write_csv
@@ -35,12 +26,7 @@ from orchestrator.probes.point import ProbePoint, find_hook, find_static_branch
 from orchestrator.probes.symbols import ModuleMemory, Symbols
 from orchestrator.probes.tracefs import Traced
 
-_WITH_STEP = ("kprobe", "kretprobe", "jprobe")
-"""The templates whose modules report how the kernel goes on after their handler."""
-
 _QUOTED = 40
-_NOT_SUPPORTED = ": operation not supported"
-"""How a channel's error ends for a write that the kernel refuses with EOPNOTSUPP."""
 _NUMBER = re.compile(r"(\d{1,20})")
 _ADDRESS = re.compile(r"(?:0x)?([0-9a-f]{1,16})")
 _COUNTS = re.compile(r"(\d{1,20}) (\d{1,20}) (\d{1,20})")
@@ -53,13 +39,10 @@ _SAMPLE = re.compile(r"(\d{1,6}) of (\d{1,6}) in (\d{1,6})")
 
 
 class _Parameters:
-    """The parameters of a loaded module."""
-
     def __init__(self, guest: Guest, module: Module) -> None:
         self._guest, self._folder = guest, f"/sys/module/{module.name}/parameters"
 
     def names(self) -> Sequence[str]:
-        """Those that it shows; none where it has not got any."""
         return self._guest.run(["ls", self._folder]).text.split()
 
     def file(self, name: str) -> str:
@@ -86,7 +69,7 @@ class _Parameters:
         return int(self.found("address", _ADDRESS)[0], 16)
 
 
-class ModuleAttachment(Attachment):
+class ModuleAttachment(attachment.Attachment):
     """A loaded probe module. Made by ``module_attached``."""
 
     def __init__(
@@ -123,23 +106,20 @@ class ModuleAttachment(Attachment):
         if self._has("handler"):
             # What counts or records anew empties its counters, so only "noop" may be left out.
             if (handler, self._handler) != ("noop", "noop"):
-                self._select(handler)
+                try:
+                    self._parameters.put("handler", handler)
+                except GuestError as error:
+                    # select_handler() of kmods/lib/report.h returns it where the module has no such handler.
+                    if handler == "record" and error.what.endswith(": operation not supported"):
+                        raise UnsupportedError(f"{self._kind.name} has no recording handler") from None
+                    raise
             self._handler = handler
         elif handler == "record":
             raise UnsupportedError(f"module {self.module_name} has no parameter handler, so it cannot record")
         elif handler == "count":
             self._before = self._hits()
 
-    def _select(self, handler: Handler) -> None:
-        try:
-            self._parameters.put("handler", handler)
-        except GuestError as error:
-            # select_handler() of kmods/lib/report.h returns it where the module has no such handler.
-            if handler == "record" and error.what.endswith(_NOT_SUPPORTED):
-                raise UnsupportedError(f"{self._kind.name} has no recording handler") from None
-            raise
-
-    def counts(self, called: Called) -> tuple[int, int | None]:
+    def counts(self, called: attachment.Called) -> tuple[int, int | None]:
         """What the module says of itself, one value for all hits with a user's module without a caller."""
         if not self._has("counts"):
             return self.hits(), self._number("others") if self._has("others") else None
@@ -147,7 +127,7 @@ class ModuleAttachment(Attachment):
         self._check_missed(missed)
         return hits - self._before, others
 
-    def recorded(self, called: Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
+    def recorded(self, called: attachment.Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
         self.check_missed()
         events = read_events(self._guest, self.module_name)
         write_csv(events, file)
@@ -185,7 +165,7 @@ class ModuleAttachment(Attachment):
 
     def take_off(self, extra: Extra) -> None:
         # Without its post-handler the kernel would optimise it.
-        self._guest.put(b"0", OPTIMISATION)
+        self._guest.put(b"0", attachment.OPTIMISATION)
         self._parameters.put(extra, "0")
         if self._number(extra):
             raise EvidenceError(f"the kernel's {extra} is still at {self.point.name}")
@@ -210,7 +190,7 @@ class ModuleAttachment(Attachment):
         return evidence.followed(self._guest, lambda: self._symbols, self._kind, self.point, seen, self._called)
 
     def wait_until_armed(self) -> Observation:
-        seen = wait_until_armed(self._guest, self._kind, self.point, self.observe, "after loading")
+        seen = attachment.wait_until_armed(self._guest, self._kind, self.point, self.observe, "after loading")
         if self._has("address"):
             address = self._parameters.address()
             if address != self.point.address:
@@ -224,7 +204,7 @@ class ModuleAttachment(Attachment):
             evidence.check_called(
                 self._kind, self.point, seen, self.module_name, "after loading", lambda: self._symbols
             )
-        if self._kind.template in _WITH_STEP:
+        if self._kind.template in ("kprobe", "kretprobe", "jprobe"):
             evidence.check_step(self._kind, self.parameter("step"))
         return seen
 
@@ -278,13 +258,14 @@ def module_attached(
             parameters.put("armed", "0")
             evidence.check_untouched(point, _observe(guest, kind, parameters, point), "after disarming")
         guest.succeed(["rmmod", module.name])
-        wait_until_untouched(guest, kind, point, lambda: evidence.observe(guest, point, kind.site), "after unloading")
+        look = partial(evidence.observe, guest, point, kind.site)
+        attachment.wait_until_untouched(guest, kind, point, look, "after unloading")
 
     if not armed_by_host:
         evidence.check_untouched(point, evidence.observe(guest, point, kind.site), "before loading")
-    allow_optimisation(guest, kind)
+    attachment.allow_optimisation(guest, kind)
     load(guest, module.name, module.file, parameters=module.parameters, time_limit=time_limit)
-    with removed(take_out):
+    with attachment.removed(take_out):
         if armed_by_host:
             address, name = parameters.address(), kind.tracepoint
             point = find_hook(guest, address) if name is None else find_static_branch(guest, address, name)
@@ -308,7 +289,7 @@ def attached(
     point: ProbePoint,
     symbols: Symbols,
     time_left: Callable[[], float],
-) -> AbstractContextManager[Attachment]:
+) -> AbstractContextManager[attachment.Attachment]:
     """Arm a probe at a ``point`` with its ``means``; take it out again at the end.
 
     That is a module, bpfprobe for a BPF program or a one-liner, an object of a user's own programs, or nothing for an

@@ -171,7 +171,6 @@ OPTIMISATION = "/proc/sys/debug/kprobes-optimization"
 
 _TURNS = 100
 """Turns until a jump must be in place, or gone."""
-_TURN = ("sleep", "0.1")
 _MARKED = 10
 """Turns until a kprobe that may be optimised is marked so, with a wide margin."""
 _OPTIMISER_TURN = "0.3"
@@ -243,5 +242,5 @@ def _wait_for(
             # The kernel marks a kprobe that it is going to optimise as it arms it (optimize_kprobe()).
             if turn == turns or (turn == _MARKED and isinstance(error, OtherMechanism)):
                 raise
-        guest.succeed(_TURN)
+        guest.succeed(("sleep", "0.1"))
         turn += 1

@@ -20,15 +20,7 @@ from orchestrator.catalog.probes import IMAGE, Handler, ProbeKind, probes
 from orchestrator.errors import CommandFailed, EvidenceError, GuestError, GuestHang, LabError, UnsupportedError
 from orchestrator.guest.console import plain_lines
 from orchestrator.guest.guest import Guest
-from orchestrator.probes import bpf_program
-from orchestrator.probes.attachment import (
-    Called,
-    allow_optimisation,
-    removed,
-    wait_until_same,
-    wait_until_untouched,
-    write_events,
-)
+from orchestrator.probes import attachment, bpf_program
 from orchestrator.probes.bpf_program import BpfEvent, BpfProgram, Target, Witness, attach
 from orchestrator.probes.events import ARGUMENTS
 from orchestrator.probes.evidence import MISSED_RETURNS, Observation, check_untouched
@@ -46,7 +38,7 @@ def programs_removed(guest: Guest, kind: ProbeKind, tool: Path, place: Place) ->
     """
     point = place.point
     check_untouched(point, place.observe(), "before attaching")
-    allow_optimisation(guest, kind)
+    attachment.allow_optimisation(guest, kind)
     bpf_program.bring(guest, tool)
     bpf_program.keep_statistics(guest, on=False)
     compiled_before = bpf_program.compile_programs(guest, on=kind.program is None or kind.program.is_compiled)
@@ -54,14 +46,13 @@ def programs_removed(guest: Guest, kind: ProbeKind, tool: Path, place: Place) ->
     def remove() -> None:
         guest.succeed(["sh", "-c", "rm -rf /sys/fs/bpf/lab-*"])
         bpf_program.keep_statistics(guest, on=False)
-        wait_until_untouched(guest, kind, point, place.observe, "after detaching the program")
+        attachment.wait_until_untouched(guest, kind, point, place.observe, "after detaching the program")
         bpf_program.compile_programs(guest, on=compiled_before)
 
-    with removed(remove):
+    with attachment.removed(remove):
         yield
 
 
-_ENTRIES = "lab-entries"
 _NAMES = ("lab-a", "lab-b")
 """Folders in turn: a program is attached before the one that it replaces is detached."""
 
@@ -112,7 +103,7 @@ class BpfAttachment(PlacedAttachment):
         entries = None
         if self._facts.entries is not None:
             target = Target(probes()[self._facts.entries], *self.point.place(0))
-            entries = attach(self._guest, _ENTRIES, "witness", target)
+            entries = attach(self._guest, "lab-entries", "witness", target)
         self._witness.begin([("the BPF program", self._program)])
         yield
         self._witness.detach()
@@ -125,7 +116,7 @@ class BpfAttachment(PlacedAttachment):
             self.wait_until_armed()
         self._witness.end()
 
-    def counts(self, called: Called) -> tuple[int, int | None]:
+    def counts(self, called: attachment.Called) -> tuple[int, int | None]:
         runs, others = self._witness.counts(called)
         hits, odd = divmod(runs, self._facts.runs)
         if odd:
@@ -135,10 +126,10 @@ class BpfAttachment(PlacedAttachment):
             raise EvidenceError(f"the kernel missed {entered - hits} of {entered} returns", hint=MISSED_RETURNS)
         return hits, others
 
-    def recorded(self, called: Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
+    def recorded(self, called: attachment.Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
         events = self._events
         rows = ([event.nanoseconds, event.pid, *map(hex, event.args)] for event in events)
-        write_events(file, ["nanoseconds", "pid", *(f"arg{number}" for number in range(ARGUMENTS))], rows)
+        attachment.write_events(file, ["nanoseconds", "pid", *(f"arg{number}" for number in range(ARGUMENTS))], rows)
         for before, after in pairwise(events):
             if before.nanoseconds > after.nanoseconds and self._guest.machine.smp == 1:
                 raise EvidenceError("events of the ring are out of order", detail=[str(before), str(after)])
@@ -158,7 +149,7 @@ class BpfAttachment(PlacedAttachment):
             # fs/file_table.c). Where two are, the bytes are the same: so they must be original in between.
             before.detach()
             when = "after detaching the program"
-            wait_until_untouched(self._guest, self._kind, self.point, self._place.observe, when)
+            attachment.wait_until_untouched(self._guest, self._kind, self.point, self._place.observe, when)
             self._program = attach(self._guest, _NAMES[self._turn], handler, self._target)
         else:
             self._program = attach(self._guest, _NAMES[self._turn], handler, self._target)
@@ -167,7 +158,6 @@ class BpfAttachment(PlacedAttachment):
         self.wait_until_armed()
 
     def _bear_witness(self) -> None:
-        """Keep what was counted, and compare it with the program's own runs and counts."""
         seen = self._witness.look()
         if self._handler == "count":
             counted, _ = self._program.counts()
@@ -225,14 +215,11 @@ def bpf_attached(
 _LOADER = "/tmp/bpfload"  # noqa: S108 - in the guest
 _OBJECT = "/tmp/own.bpf.o"  # noqa: S108 - in the guest
 _FOLDER = "/sys/fs/bpf/lab-own"
-_ATTACHED = re.compile(r"(\d{1,10}) ([A-Za-z_]\w{0,127}) (\S{1,200})")
 _AT_FUNCTION = re.compile(
     r"(?:kprobe|kretprobe|kprobe\.multi|kretprobe\.multi|kprobe\.session|fentry|fexit|fmod_ret)(?:\.s)?/([^+]+)(?:\+.*)?"
 )
-_AT_SYSTEM_CALL = re.compile(r"k(?:ret)?syscall/(\w+)")
 _FEWEST = 500
 """Hits of a program that is at no function: its runs for other processes, some tens, must not pass for them."""
-_QUOTED_WIDTH = 200
 
 
 class OwnProgram(NamedTuple):
@@ -275,10 +262,10 @@ class OwnAttachment(PlacedAttachment):
         self._witness.begin([(f"the BPF program {own.name} ({own.section})", own.program) for own in self._programs])
         yield
         self._witness.detach()
-        wait_until_same(self._guest, self._kind, before, self, "after the witness")
+        attachment.wait_until_same(self._guest, self._kind, before, self, "after the witness")
         self._witness.end()
 
-    def counts(self, called: Called) -> tuple[int, int | None]:
+    def counts(self, called: attachment.Called) -> tuple[int, int | None]:
         """What the witness saw. Raises EvidenceError where runs for other processes may stand for the hits."""
         hits, others = self._witness.counts(called)
         everywhere = [own for own in self._programs if _function_of(own) is None]
@@ -290,7 +277,7 @@ class OwnAttachment(PlacedAttachment):
             )
         return hits, others
 
-    def recorded(self, called: Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
+    def recorded(self, called: attachment.Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
         raise AssertionError("a user's programs do not record")
 
 
@@ -318,7 +305,7 @@ def _attach(guest: Guest, kind: ProbeKind) -> Sequence[OwnProgram]:
     if finished.status != 0:
         raise EvidenceError(f"{kind.name} cannot be attached", detail=_last(finished.stderr.decode(errors="replace")))
     lines = finished.text.splitlines()
-    found = [match for line in lines if (match := _ATTACHED.fullmatch(line))]
+    found = [match for line in lines if (match := re.fullmatch(r"(\d{1,10}) ([A-Za-z_]\w{0,127}) (\S{1,200})", line))]
     if not found or len(found) != len(lines):
         raise EvidenceError(
             f"the guest does not say which programs of {kind.name} are attached", detail=_last(str(lines))
@@ -351,8 +338,7 @@ def _placed(point: ProbePoint, attach: Callable[[], Sequence[OwnProgram]]) -> Se
 
 
 def _function_of(own: OwnProgram) -> str | None:
-    """The function that a program is attached to, or a pattern of its name; None where it is at no function."""
-    call = _AT_SYSTEM_CALL.fullmatch(own.section)
+    call = re.fullmatch(r"k(?:ret)?syscall/(\w+)", own.section)
     if call is not None:
         return f"__*_sys_{call[1]}"
     place = _AT_FUNCTION.fullmatch(own.section)
@@ -360,7 +346,7 @@ def _function_of(own: OwnProgram) -> str | None:
 
 
 def _last(text: str) -> list[str]:
-    return [line[:_QUOTED_WIDTH] for line in text.splitlines() if line.strip()][-_QUOTED_LINES:]
+    return [line[:200] for line in text.splitlines() if line.strip()][-_QUOTED_LINES:]
 
 
 # A bpftrace one-liner in a guest whose image has bpftrace: started, looked at in the kernel, stopped, ended.
@@ -378,29 +364,21 @@ export BPFTRACE_MAP_KEYS_MAX={_MOST_KEYS} BPFTRACE_MAX_MAP_KEYS={_MOST_KEYS}
 setsid bpftrace -e "$1" >"$0" 2>&1 </dev/null & echo $!"""
 """Prints the process's number."""
 
-_PAUSE = ("sleep", "0.1")
 _IDLE_TURNS = 100
 """Pauses without a tick of processor time after which bpftrace is given up."""
 _LOOKS = 3
 """Looks in a row at a process that waits for events: it has read all that there was."""
 _WAITING = ("232", "281", "441")
 """epoll_wait, epoll_pwait and epoll_pwait2 of x86_64: where bpftrace waits for events, once all is attached."""
-_PROCESS = re.compile(r"(\d{1,7})\n")
 _STATE = re.compile(r"(\S+)[^\n]*\n\d+ \(.*\) (\S) (?:-?\d+ ){10}(\d{1,15}) (\d{1,15}) ", re.DOTALL)
 """Its system call; of /proc/PID/stat its state, and ticks of processor time for itself and in the kernel (proc(5))."""
-_LONGEST_STATE = 2048
-_ENDED = "Z"
-_LOST = re.compile(r"Lost \d+ events")
 _QUOTED_LINES = 20
-_QUOTED_BYTES = 4096
 
 
 class _Process:
-    """bpftrace with a one-liner."""
-
     def __init__(self, guest: Guest, text: str, time_left: Callable[[], float]) -> None:
         self._guest, self._time_left = guest, time_left
-        started = _PROCESS.fullmatch(guest.succeed(["sh", "-c", _START, _OUTPUT, text]).text)
+        started = re.fullmatch(r"(\d{1,7})\n", guest.succeed(["sh", "-c", _START, _OUTPUT, text]).text)
         if started is None:
             raise EvidenceError("the guest does not say which process bpftrace is")
         self.pid = int(started[1])
@@ -435,7 +413,7 @@ class _Process:
                 raise self._ended()
 
     def words(self) -> Sequence[str]:
-        printed = self._guest.run(["tail", "-c", str(_QUOTED_BYTES), _OUTPUT]).stdout
+        printed = self._guest.run(["tail", "-c", "4096", _OUTPUT]).stdout
         return [line for line in plain_lines(printed) if line.strip()][-_QUOTED_LINES:]
 
     def _ended(self) -> EvidenceError:
@@ -456,20 +434,17 @@ class _Process:
             waiting = waiting + 1 if is_waiting else 0
             if waiting == looks:
                 return True
-            self._guest.succeed(_PAUSE, time_limit=self._time_left())
+            self._guest.succeed(("sleep", "0.1"), time_limit=self._time_left())
         raise EvidenceError(f"bpftrace {what_else}", detail=self.words())
 
     def _state(self) -> tuple[int, bool] | None:
-        """The ticks of processor time that it took, and whether it waits for events."""
         finished = self._guest.run(["cat", f"/proc/{self.pid}/syscall", f"/proc/{self.pid}/stat"])
-        found = _STATE.match(finished.text[:_LONGEST_STATE])
-        if found is None or found[2] == _ENDED:
+        found = _STATE.match(finished.text[:2048])
+        if found is None or found[2] == "Z":
             return None
         return int(found[3]) + int(found[4]), found[1] in _WAITING
 
 
-_AT = "AT_"
-"""What the kernel has for the @ of a map's name."""
 _FEWER = "make fewer calls: benchmark: {calls: 1000, repeats: 2}"
 
 
@@ -480,7 +455,7 @@ def check_all_kept(printed: bytes) -> None:
     """
     if len(printed) == _LARGEST_OUTPUT:
         raise EvidenceError(f"bpftrace printed more than {_LARGEST_OUTPUT >> 20} MB")
-    lost = _LOST.search(printed.decode(errors="replace"))
+    lost = re.search(r"Lost \d+ events", printed.decode(errors="replace"))
     if lost is not None:
         raise EvidenceError(f"bpftrace's buffer had no room for what its programs print: {lost[0]}", hint=_FEWER)
 
@@ -527,8 +502,8 @@ def one_liner_attached(
             yield OneLinerAttachment(guest, kind, place, programs, process)
             for program in {one.number: one.program for one in programs}.values():
                 for name, keys in program.full_maps().items():
-                    # A hit with a new key costs something else.
-                    named = name.replace(_AT, "@", 1)
+                    # A hit with a new key costs something else. The kernel has AT_ for the @ of a map's name.
+                    named = name.replace("AT_", "@", 1)
                     raise EvidenceError(f"bpftrace's map {named} is full with {keys} keys", hint=_FEWER)
         except LabError as error:
             # The first error is the one to report. A guest in trouble gets no commands.

@@ -52,7 +52,6 @@ class Target:
 
     @property
     def words(self) -> Sequence[str]:
-        """What bpfprobe is told."""
         program = self.kind.program
         assert program is not None
         context = get_args(Context).index(program.context)
@@ -132,7 +131,6 @@ class BpfProgram:
 
 
 def _matched(said: str, line: re.Pattern[str], what: str) -> Sequence[re.Match[str]]:
-    """The lines of an answer. Raises EvidenceError where one is not as it must be."""
     lines = said[:_LONGEST].splitlines()
     found = [one for one in map(line.fullmatch, lines) if one]
     if len(found) != len(lines) or len(said) > _LONGEST:
@@ -217,8 +215,6 @@ def keep_statistics(guest: Guest, *, on: bool) -> None:
 #
 # Each of them must have run at every hit that the witness saw.
 
-_NAME = "lab-witness"
-
 
 class Witness:
     """Counts at ``target`` between ``begin`` and ``end``, and keeps what it has counted until it begins anew."""
@@ -240,7 +236,7 @@ class Witness:
         keep_statistics(self._guest, on=True)
         self._watched = watched
         self._runs = [program.info().runs for _, program in watched]
-        self._program = attach(self._guest, _NAME, "witness", self._target)
+        self._program = attach(self._guest, "lab-witness", "witness", self._target)
 
     def look(self) -> int:
         """Keep what was counted: the hits of all threads. Raises EvidenceError for a program that ran less often."""

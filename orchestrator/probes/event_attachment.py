@@ -26,7 +26,6 @@ from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 
 _STATES: dict[Handler, str] = {"noop": "1", "count": "0*", "record": "1"}
-_ADDRESS = re.compile(r"<0*([0-9a-f]{1,16})>")
 
 
 class EventAttachment(PlacedAttachment):
@@ -92,12 +91,11 @@ class EventAttachment(PlacedAttachment):
         return hits, len(events) - hits
 
     def _check(self, event: tracefs.TracedEvent, symbols: Symbols) -> None:
-        """Raise EvidenceError unless an event is of this probe point, and of a kretprobe the return into the kernel."""
         if self._kind.tracepoint is not None:
             if not event.said.startswith(_words_of(self._kind.tracepoint)):
                 raise EvidenceError(f"an event is not of {self._kind.tracepoint}", detail=[str(event)])
             return
-        addresses = [int(found, 16) for found in _ADDRESS.findall(event.said)]
+        addresses = [int(found, 16) for found in re.findall(r"<0*([0-9a-f]{1,16})>", event.said)]
         if self._kind.at_return:
             function = self.point.address - self.point.offset
             is_return = len(addresses) == 2 and self.point.is_callers(addresses[0], symbols)
@@ -202,7 +200,6 @@ class UserEventAttachment(EventAttachment):
             raise EvidenceError(f"the kernel has counted {self._hits} hits of the uprobe, and {where} has {number}")
 
     def _check(self, event: tracefs.TracedEvent, symbols: Symbols) -> None:
-        """Raise EvidenceError unless an event is of this probe point, or of a return from its function."""
         said = (_AT_RETURN if self._kind.at_return else _AT_ENTRY).fullmatch(event.said)
         if said is None or not self.point.is_at(int(said[1], 16)):
             raise EvidenceError(f"an event is not of {self.point.name}", detail=[str(event)])

@@ -24,7 +24,6 @@ ARGUMENTS = 6
 
 _SYSTEM_CALLS = "sys_enter"
 """The tracepoint whose events are system calls."""
-_POSSIBLE_CPUS = "/sys/devices/system/cpu/possible"
 _RINGS = "/sys/kernel/debug/{module}/cpu{number}"
 _MOST_SLOTS = 4096
 """RING_SLOTS of kmods/lib/ring.h."""
@@ -33,8 +32,6 @@ _MOST_SLOTS = 4096
 _HEADER = struct.Struct("<8sIIIHHQ")
 _EVENT = struct.Struct(f"<QII{ARGUMENTS}Q")
 _LARGEST = _HEADER.size + _MOST_SLOTS * _EVENT.size
-_MAGIC = b"labring\0"
-_VERSION = 1
 
 
 class EventKind(IntEnum):
@@ -62,7 +59,6 @@ class EventKind(IntEnum):
 _INTERRUPTIBLE = frozenset({EventKind.DJPROBE, EventKind.KRETPROBE, EventKind.FTRACE, EventKind.FPROBE})
 """What handlers record with interrupts on. A kprobe's runs with them off, or the kernel skips what an interrupt hits
 meanwhile; and no interrupt makes a system call."""
-_WITH_REGISTERS = frozenset({EventKind.KPROBE, EventKind.DJPROBE, EventKind.FPROBE})
 _CONTEXTS = 4
 """A task, a softirq, an interrupt and an NMI: each can interrupt the handler of the one before."""
 _INTERRUPTED = 100
@@ -120,7 +116,7 @@ def read_events(guest: Guest, module_name: str) -> Events:
 
     Raises EvidenceError for anything but whole rings, GuestError where the module never recorded.
     """
-    possible = kernel_value(guest, _POSSIBLE_CPUS)
+    possible = kernel_value(guest, "/sys/devices/system/cpu/possible")
     found = re.fullmatch(r"0(?:-(\d{1,4}))?", possible)
     cpus = int(found[1] or 0) + 1 if found else 0
     if not 0 < cpus <= guest.machine.smp:
@@ -134,7 +130,7 @@ def parse_ring(content: bytes, cpu: int) -> Ring:
     if len(content) < _HEADER.size:
         raise _not_a_ring(cpu, f"it has {len(content)} bytes")
     magic, version, number, slots, event_size, word_size, written = _HEADER.unpack_from(content)
-    if (magic, version, number, event_size) != (_MAGIC, _VERSION, cpu, _EVENT.size) or word_size not in (4, 8):
+    if (magic, version, number, event_size) != (b"labring\0", 1, cpu, _EVENT.size) or word_size not in (4, 8):
         raise _not_a_ring(cpu, f"it begins with {content[: _HEADER.size].hex(' ')}")
     if not 0 < slots <= _MOST_SLOTS or slots & (slots - 1) or len(content) != _HEADER.size + slots * _EVENT.size:
         raise _not_a_ring(cpu, f"it says that it has {slots} slots, and has {len(content)} bytes")
@@ -187,7 +183,7 @@ def check_events(events: Events, kind: ProbeKind, called: Called, point: ProbePo
     # What a tracepoint passes is its own affair.
     for event in found if expected is not EventKind.TRACEPOINT else ():
         _check_arguments(event, word_size, called, point, symbols)
-    if expected in _WITH_REGISTERS and point.is_called_directly:
+    if expected in {EventKind.KPROBE, EventKind.DJPROBE, EventKind.FPROBE} and point.is_called_directly:
         _check_sameness(found, word_size)
     return len(found)
 

@@ -9,7 +9,7 @@ import struct
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice, starmap
 from typing import NamedTuple
 
 from orchestrator.errors import EvidenceError, GuestError, UnsupportedError
@@ -98,18 +98,11 @@ def tracepoint_of(guest: Guest, symbols: Symbols, key: int) -> str | None:
     return next((name.removeprefix(by) for name in names for by in _TRACEPOINT_FUNCTIONS if name.startswith(by)), None)
 
 
-# The addresses of the text of a guest's kernel and of its loaded modules, and of their data.
-
 KERNEL = "kernel"
 
 _EXECUTABLE = re.compile(r"\.(?!init\b).*text.*|\.altinstr_(replacement|aux)|\.fixup")
 """Sections that a module's text consists of; the kernel puts them first (layout_sections() of kernel/module/main.c)."""
-_INIT = re.compile(r"\.init\b.*")
-"""Sections whose memory the kernel has freed."""
 _SECTION = re.compile(r"/sys/module/([A-Za-z0-9_]+)/sections/([^:\n]+):0x([0-9a-f]{1,16})")
-_BRANCHES = "__jump_table"
-_UNMAPPED = "Invalid addr"
-"""QEMU's word for memory that the guest has no page for (memsave)."""
 _PAGE = 4096
 _LARGEST_TABLE = 1 << 20
 """Bytes that a module's table of static branches is looked for in."""
@@ -138,7 +131,7 @@ class TextLayout:
         for module, claimed, mapped in zip(modules, listed, text, strict=True):
             if mapped == claimed:
                 data.append(Span(module.name, (mapped.end + 3) & ~3, module.end))
-            elif (table := sections[module.name].get(_BRANCHES)) is not None:  # apart from the text
+            elif (table := sections[module.name].get("__jump_table")) is not None:  # apart from the text
                 data.append(Span(module.name, table, _mapped_end(guest, table, table + _LARGEST_TABLE)))
         return cls(_possible([*kernel.text, *text]), _possible(data))
 
@@ -172,14 +165,13 @@ def _is_mapped(guest: Guest, address: int, size: int) -> bool:
     try:
         guest.read_memory(address, size)
     except GuestError as error:
-        if _UNMAPPED not in error.what:
+        if "Invalid addr" not in error.what:  # QEMU's words for memory that the guest has no page for (memsave)
             raise
         return False
     return True
 
 
 def _possible(spans: Sequence[Span]) -> Sequence[Span]:
-    """Those that have any bytes. Raises EvidenceError where one cannot be."""
     for span in spans:
         if not 0 <= span.size <= _LARGEST:
             raise EvidenceError(f"the {span.name} cannot have text or data from {span.start:#x} to {span.end:#x}")
@@ -199,11 +191,10 @@ def _sections(guest: Guest, modules: Sequence[Span]) -> Mapping[str, Mapping[str
 
 
 def _first_data(module: Span, sections: Mapping[str, int]) -> int:
-    """Where a module's text ends: at its first section of data."""
     data = [
         address
         for name, address in sections.items()
-        if address in module and not _EXECUTABLE.fullmatch(name) and not _INIT.fullmatch(name)
+        if address in module and not _EXECUTABLE.fullmatch(name) and not re.fullmatch(r"\.init\b.*", name)
     ]
     return min(data, default=module.end)
 
@@ -211,7 +202,6 @@ def _first_data(module: Span, sections: Mapping[str, int]) -> int:
 # Where do two texts of one size differ? Megabytes that are equal take a thousandth of a second each.
 
 _BLOCK = 4096
-_RUN = re.compile(rb"[^\0]+")
 
 
 def differing(before: bytes | bytearray, after: bytes) -> Iterator[tuple[int, int]]:
@@ -220,14 +210,13 @@ def differing(before: bytes | bytearray, after: bytes) -> Iterator[tuple[int, in
         old, new = before[block : block + _BLOCK], after[block : block + _BLOCK]
         if old != new:
             either = int.from_bytes(old, "little") ^ int.from_bytes(new, "little")
-            for run in _RUN.finditer(either.to_bytes(len(old), "little")):
+            for run in re.finditer(rb"[^\0]+", either.to_bytes(len(old), "little")):
                 yield block + run.start(), block + run.end()
 
 
 # What differs in the text of a guest's kernel, and of its modules, from what it should be? A running kernel patches its
 # own text at static branches only: what has changed elsewhere was left behind by a tracer or a probe.
 
-_TURNS = 10
 _TURN = "0.3"
 """Guest seconds: kprobes restore the text under a jump in the background, five ticks after a probe has gone."""
 
@@ -235,7 +224,6 @@ _MOST_CHANGED = 20_000
 """Differing bytes of one module or of the kernel that are looked at one by one; those behind them are not."""
 _NEAR = 8
 """Bytes between two differences that are shown as one."""
-_SHOWN_BYTES = 16
 _MOST_SHOWN = 8
 
 Content = Sequence[bytes]
@@ -274,7 +262,7 @@ class KernelText:
         other difference, and for a tracepoint that is not as it was.
         """
         look = self._look()
-        for _ in range(_TURNS):
+        for _ in range(10):
             if not look.others:
                 break
             self._guest.succeed(["sleep", _TURN])
@@ -305,9 +293,9 @@ class KernelText:
     def _differences(self, content: Content) -> tuple[tuple[SwitchedBranch, ...], dict[int, str]]:
         """The kernel's own switched branches, and the addresses of all other bytes that differ, each with a remark."""
         changed = {
-            address: ""
+            span.start + address: ""
             for span, before, after in zip(self._layout.text, self._content, content, strict=True)
-            for address in islice(_changed(span.start, before, after), _MOST_CHANGED)
+            for address in islice(chain.from_iterable(starmap(range, differing(before, after))), _MOST_CHANGED)
         }
         looks = [
             switched_at(address, self._at(self._content, address, LONGEST), self._at(content, address, LONGEST))
@@ -336,15 +324,9 @@ class KernelText:
 
     def _shown(self, content: Content, changed: Mapping[int, str]) -> Iterator[str]:
         for first, last in _near(sorted(changed)):
-            size = min(last - first + 1, _SHOWN_BYTES)
+            size = min(last - first + 1, 16)
             before, after = (self._at(one, first, size).hex(" ") for one in (self._content, content))
             yield f"{first:#x} {self._symbols.at(first)}: {before} became {after}{changed[first]}"
-
-
-def _changed(start: int, before: bytes, after: bytes) -> Iterator[int]:
-    """The addresses of bytes that differ, in order; ``start`` is the first byte's."""
-    for first, end in differing(before, after):
-        yield from range(start + first, start + end)
 
 
 def _near(addresses: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -37,8 +37,6 @@ _STACK = "for task in $(grep -lx insmod /proc/[0-9]*/comm); do echo && cat ${tas
 _RUNNING = "echo l >/proc/sysrq-trigger"
 """Makes the kernel print where each CPU is (drivers/tty/sysrq.c): a task that runs has no stack in /proc."""
 
-_INVALID = re.compile(r"`(.*)' invalid for parameter `(.*)'")
-_TIME = re.compile(r"^\[[ .0-9]+\] ")
 _LOADER = re.compile(r"\b(ELF|module|Module|Lockdown)\b")
 
 
@@ -114,7 +112,7 @@ def _where_it_is(guest: Guest) -> Sequence[str]:
 
 def _of_list(reason: str, parameters: Mapping[str, str | int]) -> str:
     """A hint where the kernel quotes the first value alone of a list (it ends the text there: kernel/params.c)."""
-    found = _INVALID.fullmatch(reason)
+    found = re.fullmatch(r"`(.*)' invalid for parameter `(.*)'", reason)
     given = "" if found is None else str(parameters.get(found[2], ""))
     if found is None or not given.startswith(f"{found[1]},"):
         return ""
@@ -123,7 +121,7 @@ def _of_list(reason: str, parameters: Mapping[str, str | int]) -> str:
 
 def _once(lines: Sequence[str]) -> list[str]:
     """Lines of a kernel's log, each with other words: busybox tries to load a module twice."""
-    return list({_TIME.sub("", line): line for line in lines}.values())
+    return list({re.sub(r"^\[[ .0-9]+\] ", "", line): line for line in lines}.values())
 
 
 def unload(guest: Guest, name: str, *, time_limit: float = COMMAND_LIMIT) -> None:

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.catalog.data import nearest
+from orchestrator.catalog.data import did_you_mean
 from orchestrator.catalog.probes import ProbeKind
 from orchestrator.errors import CommandFailed, EvidenceError
 from orchestrator.guest.guest import Guest
@@ -96,11 +96,8 @@ def find_tracepoint(guest: Guest, symbols: Symbols, name: str) -> Tracepoint:
     iterators = symbols.functions_like(_NAMES)
     iterator = iterators.get(_ITERATOR + name)
     if iterator is None:
-        names = [one.removeprefix(_ITERATOR) for one in iterators]
-        guess = nearest(name, names)
-        raise EvidenceError(
-            f"the guest's kernel has no tracepoint {name}", hint=f"did you mean {guess}?" if guess else ""
-        )
+        hint = did_you_mean(name, [one.removeprefix(_ITERATOR) for one in iterators])
+        raise EvidenceError(f"the guest's kernel has no tracepoint {name}", hint=hint)
     word = _word_of(iterator)
     address = _struct_at(guest, symbols, name, iterator)
     entries = _number(guest, address + (_KEY_FIELD + 1) * word.size, word) & ~_TYPE_BITS
@@ -171,9 +168,7 @@ def _number(guest: Guest, address: int, word: struct.Struct) -> int:
 
 EVENTS = f"{TRACEFS}/uprobe_events"
 
-_LARGEST_MAPS = 1 << 16
 _PAGE = 1 << 12
-_PEEKED = re.compile(r"process ((?:[0-9a-f]{2}){1,64})\nfile ((?:[0-9a-f]{2}){1,64})\n")
 _DEFINED = re.compile(r"^[pr]:\S+ (/.*):0x0*([0-9a-f]{1,16})(?:\(0x[0-9a-f]+\))?$", re.MULTILINE)
 
 
@@ -209,7 +204,7 @@ class UserPoint(ProbePoint):
 
 def events_at(guest: Guest, point: UserPoint) -> int:
     """How many uprobes tracefs lists at the point."""
-    listing = guest.get(EVENTS, largest=_LARGEST_MAPS).decode("utf-8", errors="replace")
+    listing = guest.get(EVENTS, largest=1 << 16).decode("utf-8", errors="replace")
     return [(path, int(offset, 16)) for path, offset in _DEFINED.findall(listing)].count(
         (point.file, point.file_offset)
     )
@@ -225,7 +220,7 @@ def observe_program(
         said = guest.succeed(["peek", *place, *numbers, point.program]).text
     except CommandFailed as error:
         raise EvidenceError(f"the bytes at {point.name} cannot be read", detail=error.detail) from None
-    found = _PEEKED.fullmatch(said)
+    found = re.fullmatch(r"process ((?:[0-9a-f]{2}){1,64})\nfile ((?:[0-9a-f]{2}){1,64})\n", said)
     if found is None:
         raise EvidenceError(f"the bytes at {point.name} cannot be read", detail=said.splitlines()[:4])
     process, file = (bytes.fromhex(text) for text in found.groups())
@@ -235,9 +230,6 @@ def observe_program(
         )
     number = listed(guest, point)
     return Observation(process, "" if number else None, number)
-
-
-_SYSTEM_CALL = re.compile(r"syscalls\.(sys_(?:enter|exit))_\w+")
 
 
 @dataclass(frozen=True)
@@ -315,5 +307,5 @@ def user_place(guest: Guest, kind: ProbeKind, point: UserPoint) -> Place:
 
 def tracepoint_of_event(name: str) -> str:
     """The tracepoint of an event ``SYSTEM.NAME``, or of a plain name: a system call has no tracepoint of its own."""
-    call = _SYSTEM_CALL.fullmatch(name)
+    call = re.fullmatch(r"syscalls\.(sys_(?:enter|exit))_\w+", name)
     return call[1] if call else name.rpartition(".")[2]

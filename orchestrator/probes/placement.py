@@ -25,8 +25,6 @@ from orchestrator.probes.loading import load, unload
 from orchestrator.probes.point import ProbePoint, is_padding, wrong_point_reason
 from orchestrator.probes.symbols import Symbols
 
-# Which places of a kernel kprobes refuse, and why: by the list of one that runs, or by that of its image.
-
 BLACKLIST = "/sys/kernel/debug/kprobes/blacklist"
 BLACKLIST_MAX = 1 << 20
 """Bytes; a Debian kernel's has 40 KB."""
@@ -38,7 +36,6 @@ _SECTIONS = {
     "entry": "it is entry code: the kernel is not yet, or no longer, in a state to take a trap",
 }
 _MARKED = "it is on kprobes' blacklist (NOKPROBE_SYMBOL)"
-_LISTED = ("__start_kprobe_blacklist", "__stop_kprobe_blacklist")
 _MOST_LISTED = 4096
 
 
@@ -61,7 +58,7 @@ class RefusedPlaces:
         One without CONFIG_KALLSYMS_ALL does not say where its list is: its boot answers.
         """
         marked = []
-        first, behind = (code.address(name) for name in _LISTED)
+        first, behind = (code.address(name) for name in ("__start_kprobe_blacklist", "__stop_kprobe_blacklist"))
         if first is not None and behind is not None:
             places = range(first, min(behind, first + _MOST_LISTED * code.word), code.word)
             functions = filter(None, map(code.number, places))
@@ -77,14 +74,11 @@ class RefusedPlaces:
 
 
 def _sections(find: Callable[[str], int | None]) -> Iterator[tuple[range, str]]:
-    """The sections that are refused as a whole, by the addresses that ``find`` has of names."""
     for name, reason in _SECTIONS.items():
         start, end = (find(f"__{name}_text_{edge}") for edge in ("start", "end"))
         if start is not None and end is not None:
             yield range(start, end), reason
 
-
-# Which kinds of probe can be at each instruction of a function: as far as the image says, and as a guest answers.
 
 Means = Literal["kprobe", "optimised", "tracer", "djprobe"]
 """What kinds of probe are made of: an int3, the kernel's jump, the function tracer, a djprobe's jump."""
@@ -100,7 +94,6 @@ while read -r address; do
 done </tmp/places
 """
 """Prints of each address what the kernel lists there (a kprobe at an endbr is put behind it), and what it answers."""
-_LIMIT = 600.0
 _STEPS = ("single-stepped", "boosted", "emulated")
 
 
@@ -228,7 +221,7 @@ def answered(guest: Guest, module: Module, function: FunctionPlaces) -> Function
     guest.put("".join(f"{one}\n" for one in addresses).encode(), "/tmp/places")  # noqa: S108 - in the guest
     load(guest, module.name, module.file)
     script = ["sh", "-c", _ASK, f"/sys/module/{module.name}/parameters"]
-    said = guest.succeed(script, time_limit=_LIMIT).text.splitlines()
+    said = guest.succeed(script, time_limit=600.0).text.splitlines()
     unload(guest, module.name)
     answers = [line.split(";", 2) for line in said]
     if [one[0] for one in answers] != addresses or any(len(one) != 3 for one in answers):
@@ -277,15 +270,12 @@ def means_of(kind: ProbeKind) -> Means | None:
     return None if kind.site in ("program", "hook", "tracepoint") else _BY_MECHANISM.get(kind.mechanism)
 
 
-_NOT_OPTIMISED_LISTED = re.compile(r"^([0-9a-f]{8,16}) +[krj] +(\S{1,200})", re.MULTILINE)
-
-
 def why_not_optimised(guest: Guest, point: ProbePoint) -> str | None:
     """What keeps the kernel from optimising a kprobe at a point just now; None where it can only be the place."""
     if kernel_value(guest, OPTIMISATION) == "0":
         return f"the kernel's optimisation of kprobes is switched off: {OPTIMISATION} is 0"
     listing = guest.get(KPROBES_LIST).decode("ascii", errors="replace")
-    for address, name in _NOT_OPTIMISED_LISTED.findall(listing):
+    for address, name in re.findall(r"^([0-9a-f]{8,16}) +[krj] +(\S{1,200})", listing, re.MULTILINE):
         # arch_check_optimized_kprobe() of arch/x86/kernel/kprobes/opt.c
         if 0 < int(address, 16) - point.address < JUMP_BYTES:
             return f"another kprobe is under the jump, at {name}"

@@ -16,7 +16,6 @@ from orchestrator.probes.symbols import Symbols
 SHOWN_BYTES = 16
 """Bytes looked at from the probe point on: the longest x86 instruction has 15."""
 
-_SHORT_NOP = bytes.fromhex("6690")
 _BRANCH_BYTES = 5
 """A static branch that is not taken is a nop as long as the jump that would take it: two bytes or five."""
 
@@ -92,7 +91,6 @@ class ProbePoint:
         return f"{self.symbol}+{self.offset:#x}" if self.offset else self.symbol
 
     def is_at(self, address: int) -> bool:
-        """Whether a hit can have come from an address."""
         return address == self.address
 
     def is_callers(self, address: int, symbols: Symbols) -> bool:
@@ -156,7 +154,7 @@ def find_hook(guest: Guest, address: int) -> ProbePoint:
 def find_static_branch(guest: Guest, address: int, tracepoint: str) -> ProbePoint:
     """The static branch that leads to a tracepoint. Raises EvidenceError where it is probed."""
     original = guest.read_memory(address, _BRANCH_BYTES)
-    if not original.startswith((*FTRACE_NOPS, _SHORT_NOP)):
+    if not original.startswith((*FTRACE_NOPS, bytes.fromhex("6690"))):
         raise EvidenceError(f"there is no nop at {address:#x}, where the tracepoint's static branch is to be")
     return ProbePoint(f"trace_{tracepoint}", 0, address, original)
 
@@ -170,7 +168,6 @@ _NAMES_SHOWN = 3
 _MOST_GUESSES = 5000
 """Names compared with a misspelt one; all of a kernel's would take seconds."""
 _TEXT, _INIT, _EXIT = ".text", ".init", ".exit"
-_PADDING = frozenset({"nop", "int3"})
 
 
 def wrong_point_reason(code: KernelCode, symbol: str, offset: int | None) -> str | None:
@@ -259,4 +256,4 @@ def is_padding(one: Instruction) -> bool:
     """Whether it is a nop or an int3; i386 pads with a lea of a register to itself as well."""
     if one.name == "lea" and isinstance(one.operands[1], Memory):
         return one.operands[1].base == one.operands[0] and one.operands[1].displacement == 0
-    return one.name in _PADDING
+    return one.name in {"nop", "int3"}

@@ -17,8 +17,6 @@ from orchestrator.catalog.kernels import without_option
 from orchestrator.catalog.probes import RecorderKind, RecorderName, standard_events
 from orchestrator.errors import EvidenceError, UsageError
 
-# A recorder's report, parsed and checked: the lines of ``kmods/recorder/places.c``.
-
 FORMAT = 1
 MOST_EVENTS = 64
 MOST_PLACES = 128
@@ -174,8 +172,6 @@ def _unreadable(why: str, text: str = "") -> EvidenceError:
     detail = [line[:200] for line in text.splitlines()[:1]]
     return EvidenceError(f"the recorder's report cannot be read: {why}", detail=detail)
 
-
-# A module that records the standard kernel events by one mechanism.
 
 Mechanism = RecorderName
 MECHANISMS: Sequence[Mechanism] = get_args(Mechanism)

@@ -17,7 +17,7 @@ from elftools.elf.sections import SymbolTableSection
 
 from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.machine_code import decoded
-from orchestrator.catalog.data import nearest
+from orchestrator.catalog.data import did_you_mean
 from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
@@ -56,17 +56,13 @@ class Symbols:
 
     @classmethod
     def of_image(cls, code: KernelCode) -> Symbols:
-        """Those of the kernel's image, which has no modules."""
         return cls("".join(f"{one.address:08x} {one.type} {one.name}\n" for one in code.symbols).encode())
 
     def address(self, symbol: str) -> int:
         """A function's address, in the kernel or else in the modules. Raises EvidenceError unless there is one."""
         found = self._functions(symbol)
         if not found:
-            guess = self._nearest(symbol)
-            raise EvidenceError(
-                f"the guest's kernel has no function {symbol}", hint=f"did you mean {guess}?" if guess else ""
-            )
+            raise EvidenceError(f"the guest's kernel has no function {symbol}", hint=self._nearest(symbol))
         if len(found) > 1:
             modules = sorted({self.module(one) or "" for one in found})
             where = f" in modules {' and '.join(modules)}" if len(modules) > 1 else ""
@@ -172,11 +168,11 @@ class Symbols:
         functions = ((name, address, _module_of(text)) for address, name, kind, text in self._all if kind in _FUNCTION)
         return _grouped((name, (address, module)) for name, address, module in functions if module is not None)
 
-    def _nearest(self, symbol: str) -> str | None:
-        """The function most like it; matching all of them would take seconds."""
+    def _nearest(self, symbol: str) -> str:
+        """A hint at the function most like it; matching all of them would take seconds."""
         names = [name for _, name, kind, module in self._all if kind in _FUNCTION and not module]
         alike = [name for name in names if name[:4] == symbol[:4] or symbol in name]
-        return nearest(symbol, alike[:_MOST_GUESSES])
+        return did_you_mean(symbol, alike[:_MOST_GUESSES])
 
 
 def _grouped(pairs: Iterable[tuple[str, tuple[int, str]]]) -> Mapping[str, Sequence[tuple[int, str]]]:

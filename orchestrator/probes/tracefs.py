@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from orchestrator.arch import CALL
-from orchestrator.catalog.data import nearest
+from orchestrator.catalog.data import did_you_mean
 from orchestrator.errors import CommandFailed, EvidenceError, PlaceRefused
 from orchestrator.guest.channel import kernel_value, whole_number
 from orchestrator.guest.guest import Guest
@@ -23,14 +23,10 @@ TRACEFS = "/sys/kernel/tracing"
 INSTANCE = f"{TRACEFS}/instances/lab"
 
 _GROUP, _NAME = "lab", "probe"
-_REASONS = f"{TRACEFS}/error_log"
-_EVENTS = f"{TRACEFS}/available_events"
 _HISTOGRAM = "hist:keys=common_pid:size=4096"
 
 _BUFFER_KB = "1024"
 """The buffer of each CPU. The 1000 recorded calls of a counting pass take 20 KiB."""
-_TRACE_MAX = 16 << 20
-_HISTOGRAM_MAX = 1 << 20
 _PROFILE_MAX = 1 << 16
 _EVENTS_MAX = 1 << 20
 """Bytes; a Debian kernel lists 1,900 events in 60 KB."""
@@ -41,8 +37,6 @@ _PROFILED = {
     "kprobe": re.compile(rf"^ +{_NAME} +(\d{{1,20}}) +(\d{{1,20}})$", re.MULTILINE),
     "uprobe": re.compile(rf"^ +\S+ +{_NAME} +(\d{{1,20}})$", re.MULTILINE),
 }
-_EVENT_LINE = re.compile(r"^.{0,60}-(\d{1,10}) +\[(\d{3,5})\] +\S{1,10} +(\d{1,20}): (.{1,400})$")
-_LOST = ("overrun", "commit overrun", "dropped events")
 
 
 @dataclass(frozen=True)
@@ -94,7 +88,7 @@ class TraceEvent:
         self._guest.put((_HISTOGRAM if on else f"!{_HISTOGRAM}").encode(), f"{self._folder}/trigger")
 
     def counts(self) -> dict[int, int]:
-        text = self._guest.get(f"{self._folder}/hist", largest=_HISTOGRAM_MAX).decode("ascii", errors="replace")
+        text = self._guest.get(f"{self._folder}/hist", largest=1 << 20).decode("ascii", errors="replace")
         totals = _TOTALS.search(text)
         counts = {int(pid): int(hits) for pid, hits in _COUNTED.findall(text)}
         if totals is None or (len(counts), sum(counts.values())) != (int(totals[2]), int(totals[1])):
@@ -112,9 +106,9 @@ class TraceEvent:
             folder = f"{INSTANCE}/per_cpu/cpu{cpu}"
             lines = self._guest.get(f"{folder}/stats").decode("ascii", errors="replace").splitlines()
             stats = {key: whole_number(value) for key, _, value in (line.partition(": ") for line in lines)}
-            if any(stats.get(key) != 0 for key in _LOST):
+            if any(stats.get(key) != 0 for key in ("overrun", "commit overrun", "dropped events")):
                 raise EvidenceError(f"the buffer of CPU {cpu} has lost events", detail=[str(stats)])
-            text = self._guest.get(f"{folder}/trace", largest=_TRACE_MAX).decode("ascii", errors="replace")
+            text = self._guest.get(f"{folder}/trace", largest=16 << 20).decode("ascii", errors="replace")
             of_cpu = [traced_event(line) for line in text.splitlines() if not line.startswith("#")]
             if len(of_cpu) != stats.get("entries") or any(event.cpu != cpu for event in of_cpu):
                 raise EvidenceError(f"{len(of_cpu)} events of CPU {cpu} can be read, and its buffer says {stats}")
@@ -140,7 +134,7 @@ def define(guest: Guest, definition: Definition) -> TraceEvent:
     try:
         guest.succeed(["sh", "-c", 'echo "$0" >> "$1"', definition.text, definition.listing])
     except CommandFailed:
-        log = guest.get(_REASONS, largest=_PROFILE_MAX).decode("ascii", errors="replace").splitlines()
+        log = guest.get(f"{TRACEFS}/error_log", largest=_PROFILE_MAX).decode("ascii", errors="replace").splitlines()
         reasons = [line.partition("error: ")[2] for line in log if "error: " in line]
         reason = reasons[-1][:200] if reasons else "it gives no reason"
         raise PlaceRefused(f"the kernel refuses the event {definition.text!r}: {reason}", detail=log[-3:]) from None
@@ -164,11 +158,10 @@ def event_number(guest: Guest, name: str) -> int:
 
 
 def _check_event(guest: Guest, name: str) -> None:
-    listed = guest.get(_EVENTS, largest=_EVENTS_MAX).decode("ascii", errors="replace")
+    listed = guest.get(f"{TRACEFS}/available_events", largest=_EVENTS_MAX).decode("ascii", errors="replace")
     events = [line.replace(":", ".", 1) for line in listed.splitlines()]
     if name not in events:
-        guess = nearest(name, events)
-        raise EvidenceError(f"the guest's kernel has no event {name}", hint=f"did you mean {guess}?" if guess else "")
+        raise EvidenceError(f"the guest's kernel has no event {name}", hint=did_you_mean(name, events))
 
 
 def remove(guest: Guest, definition: Definition | None) -> None:
@@ -192,7 +185,7 @@ def traced_event(line: str) -> TracedEvent:
 
     ``callbench-72  [000] d..1.  1433: probe: (vfs_read+0x5/0x310 <ffffffff813669e5>)``
     """
-    found = _EVENT_LINE.fullmatch(line)
+    found = re.fullmatch(r"^.{0,60}-(\d{1,10}) +\[(\d{3,5})\] +\S{1,10} +(\d{1,20}): (.{1,400})$", line)
     if found is None:
         raise EvidenceError(f"a line of the trace is no event: {line[:200]!r}")
     pid, cpu, number, said = found.groups()
@@ -220,7 +213,6 @@ _TRACED_LINE = re.compile(
 _FUNCTION = r"\S{1,200}?\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[\w{1,60}\])?"
 _TRAMPOLINE = re.compile(rf"tramp: (0x[0-9a-f]{{1,16}}|{_FUNCTION}) \(({_FUNCTION})\)(?: ->({_FUNCTION}))?")
 _GRAPH, _OFFSET = re.compile(r"\{([^{}]{1,400})\}"), re.compile(r"\+0x[0-9a-f]+/0x[0-9a-f]+")
-_PLACE = re.compile(r"(\S+?)\+(0x[0-9a-f]+)/0x[0-9a-f]+ (\[\w+\])")
 _A_TRAMPOLINE = "ftrace_trampoline\t[__builtin__ftrace]"
 """What /proc/kallsyms lists at each trampoline (ftrace_get_trampoline_kallsym() of kernel/trace/ftrace.c)."""
 
@@ -321,12 +313,11 @@ def called_for_fprobe(symbols: Symbols, *, at_return: bool) -> str:
 
 
 def _is_at(guest: Guest, trampoline: int | str, target: int) -> bool:
-    """Whether a trampoline, as the tracer lists it, is where a call leads."""
     if isinstance(trampoline, int):
         return trampoline == target
     # Read anew: trampolines come and go.
     listing = guest.get(KALLSYMS, largest=KALLSYMS_MAX).decode("ascii", errors="replace")
-    place = _PLACE.fullmatch(trampoline)
+    place = re.fullmatch(r"(\S+?)\+(0x[0-9a-f]+)/0x[0-9a-f]+ (\[\w+\])", trampoline)
     if place is None:
         return False
     symbol, offset, owner = place.groups()

@@ -16,14 +16,10 @@ from orchestrator.catalog.words import OTHER, purpose_of_function, purpose_of_ge
 from orchestrator.errors import EvidenceError
 from orchestrator.results.stored_profile import CacheProfile, CellProfile, Misses, sum_of
 
-# What QEMU's counting plugin has written: each kept region with its instructions (see ``images/plugin/count.c``).
-
 _LARGEST_FILE = 65 << 20
 """The plugin stops at 64 MiB."""
 
-_REGION = re.compile(r"region (\d{1,19}) (\d{1,9})")
 _ENTRY = re.compile(r"([0-9a-f]{1,16}) ((?:[0-9a-f]{2}){0,15}) (\d{1,19}) (\d{1,19}) (\d{1,19}) (\d{1,19})")
-_CACHE = re.compile(r"cache (l1i|l1d|l2|itlb|dtlb) (\d{1,19}) (\d{1,19})")
 _MISSED = re.compile(r"missed ([0-9a-f]{1,16}) ((?:[0-9a-f]{2}){1,15})((?: \d{1,19}){6})")
 _STACK = re.compile(r"stack (\d{1,19}) ([0-9a-f]{1,16}(?: [0-9a-f]{1,16}){0,128})")
 
@@ -130,7 +126,7 @@ def _takes(region: Region, line: str) -> bool:
         region.stacks[(*frames, block)] = int(stack[1])
     elif missed := _MISSED.fullmatch(line):
         region.misses[Code(int(missed[1], 16), missed[2])] = Misses(*map(int, missed[3].split()))
-    elif cache := _CACHE.fullmatch(line):
+    elif cache := re.fullmatch(r"cache (l1i|l1d|l2|itlb|dtlb) (\d{1,19}) (\d{1,19})", line):
         region.lookups[cache[1]] = Lookups(int(cache[2]), int(cache[3]))
     else:
         return False
@@ -141,7 +137,7 @@ def _region(heading: str, lines: Iterable[str], file: Path) -> Region:
     if heading.startswith("error "):
         hint = "measure less at a time: fewer benchmark.calls, or benchmark.repeats of a whole system"
         raise EvidenceError(f"QEMU could not count all instructions: {heading[6:200]}", where=str(file), hint=hint)
-    match = _REGION.fullmatch(heading)
+    match = re.fullmatch(r"region (\d{1,19}) (\d{1,9})", heading)
     if match is None:
         raise _damaged(heading, file)
     counts: dict[Code, Counts] = {}
@@ -243,9 +239,6 @@ def _check(counted: int, by_clock: int, what: str) -> None:
 #     clock <= instructions <= clock + faults    without a hlt
 #              instructions <= clock + faults    with one
 
-_HALTS = frozenset({"f4", "0f01c9"})
-"""hlt and mwait, as bytes."""
-
 
 class CountedWork(NamedTuple):
     """What pieces of work executed, one by one and ``together``, and the figures that bound it.
@@ -270,7 +263,7 @@ def counted_work(regions: Sequence[Region], ticks: Sequence[int], fault_entries:
     if len(regions) != len(ticks):
         raise EvidenceError(f"QEMU counted in {len(regions)} pieces of work, and {len(ticks)} were timed")
     faults = [_executed(region, lambda code: code.address in fault_entries) for region in regions]
-    halts = [_executed(region, lambda code: code.code in _HALTS) for region in regions]
+    halts = [_executed(region, lambda code: code.code in ("f4", "0f01c9")) for region in regions]  # hlt, mwait
     for region, clock, faulted, halted in zip(regions, ticks, faults, halts, strict=True):
         # A region has both readings in it, and their difference one of them.
         counted = region.total - 1
@@ -285,8 +278,6 @@ def counted_work(regions: Sequence[Region], ticks: Sequence[int], fault_entries:
 def _executed(region: Region, wanted: Callable[[Code], bool]) -> int:
     return sum(counts.executed for code, counts in region.counts.items() if wanted(code))
 
-
-# What the calls of a sample miss in the models of caches, and the proof that the models have seen all of them.
 
 _PAGE = 4096
 
@@ -366,7 +357,6 @@ def check_lookups(region: Region, cpu: CpuCaches) -> None:
 
 
 def _expected(region: Region, cpu: CpuCaches) -> Iterator[tuple[CacheName, Sequence[int]]]:
-    """How many accesses a region has, as its counts say."""
     yield "itlb", (region.total,)
     lines = sum(one.executed * _lines(code, cpu.l1i.line) for code, one in region.counts.items())
     yield "l1i", (lines,)

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 
 from orchestrator.arch import ARCHITECTURES
 from orchestrator.artifacts.machine_code import decoded, disassembled
-from orchestrator.catalog.data import nearest, read
+from orchestrator.catalog.data import did_you_mean, read
 from orchestrator.errors import UsageError
 from orchestrator.report.sheet import number as shown_number
 from orchestrator.results.stored_profile import (
@@ -34,7 +34,6 @@ from orchestrator.results.stored_profile import (
 
 # Capstone writes numbers below ten without 0x. None of them is an absolute address.
 _NUMBER = re.compile(r"(?P<rip>rip (?=[+-] [0-9]))?(?P<sign>[+-] ?)?(?<!\w)(?P<number>0x[0-9a-f]+|(?<=rip . )[0-9])\b")
-_BRANCH = re.compile(r"(?:.* )?(?:call|j[a-z]+|loop[a-z]*|xbegin) (?P<target>0x[0-9a-f]+|[0-9])")
 _PER_CPU = re.compile(r"[fg]s:\[0x[0-9a-f]+\]")
 """Without a register the number is a variable's place among those of a CPU; beside one it may be a field's in it."""
 
@@ -58,7 +57,7 @@ def operands(code: str, word: int) -> tuple[str, tuple[Operand, ...]]:
     text = disassembled(bytes.fromhex(code), 0, word)
     if text.startswith(".byte"):
         return text, ()
-    branch = _BRANCH.fullmatch(text)
+    branch = re.fullmatch(r"(?:.* )?(?:call|j[a-z]+|loop[a-z]*|xbegin) (?P<target>0x[0-9a-f]+|[0-9])", text)
     if branch is not None:
         return text, (Operand(branch.start("target"), len(text), int(branch["target"], 0), "relative"),)
     per_cpu = _PER_CPU.search(text)
@@ -137,7 +136,6 @@ class CodeOfProfile:
         return Relocated(_DATA, _DATA if symbol.place == "module" else f"{target:#x}")
 
     def _addresses(self, symbol: SymbolProfile) -> range:
-        """Numbers that are addresses in a symbol's code, not constants."""
         if symbol.place == "kernel":
             return range(self._kernel_start, self._kernel_start + _KERNEL_BYTES[self._arch])
         if symbol.place == "user":
@@ -154,15 +152,11 @@ def _named(symbol: SymbolProfile, name: str) -> Relocated:
     return Relocated(stem(function) + plus, name)
 
 
-# What differs within a function of two profiles: instructions that are new, gone, or executed differently often.
-
 _LONG = 1 << 24
 """Pairs of instructions above which frequent ones are no place to begin at: 4096 by 4096 of 20 kinds take 0.2 s."""
 
 
 class _Executed(NamedTuple):
-    """An instruction with its executions per call."""
-
     code: Relocated
     offset: int
     executed: Fraction
@@ -186,8 +180,7 @@ class ComparedCode:
         pairs = symbol_pairs(self._before, self._after)
         wanted = [pair for pair in pairs if any(name in (one.name, one.title) for one in (*pair.before, *pair.after))]
         if not wanted:
-            guess = nearest(name, [one.name for pair in pairs for one in (*pair.before, *pair.after)])
-            hint = f"did you mean {guess}?" if guess else ""
+            hint = did_you_mean(name, [one.name for pair in pairs for one in (*pair.before, *pair.after)])
             raise UsageError(f"calls of neither cell execute '{name}'", hint=hint)
         if len(wanted) > 1:
             titles = [pair.title for pair in wanted]
@@ -280,8 +273,7 @@ def annotated(profiles: Sequence[CellProfile], function: str) -> str:
         lines = [line for symbol in found for line in (symbol.placed_title, *_lines(one, symbol), "")]
         texts += ["\n".join((one.cell, *lines))] if lines else []
     if not texts:
-        guess = nearest(function, dict.fromkeys(symbol.name for one in profiles for symbol in one.symbols))
-        hint = f"did you mean {guess}?" if guess else ""
+        hint = did_you_mean(function, dict.fromkeys(symbol.name for one in profiles for symbol in one.symbols))
         who = f"cell {profiles[0].cell} do not" if len(profiles) == 1 else f"none of the {len(profiles)} cells"
         raise UsageError(f"calls of {who} execute '{function}'", hint=hint)
     return "\n".join(texts)
@@ -303,13 +295,10 @@ def instruction_classes() -> Mapping[str, frozenset[str]]:
     return TypeAdapter(dict[str, frozenset[str]]).validate_python(read("instruction_classes.yaml"))
 
 
-# What kinds of instructions a profile has: traps, returns, locked ones, loads and stores.
-
 SEGMENT_LOADS = "segment loads"
 LOCKED = "locked"
 LOADS, STORES, TAKEN = "loads", "stores", "taken branches"
 
-_SEGMENTS = frozenset({"cs", "ds", "es", "fs", "gs", "ss"})
 _FAR_LOADS = frozenset({"lds", "les", "lfs", "lgs", "lss"})
 _LOCK = 0xF0
 _PREFIXES = frozenset({0x26, 0x2E, 0x36, 0x3E, 0x64, 0x65, 0x66, 0x67, _LOCK, 0xF2, 0xF3})
@@ -349,7 +338,7 @@ def _found(content: bytes, name: str, first: object, operands: tuple[object, ...
     yield from (one for one, names in instruction_classes().items() if name in names)
     if name == "mov" and isinstance(first, str) and first[:2] in ("cr", "dr"):
         yield "serialising"
-    if (name in ("mov", "pop") and first in _SEGMENTS) or name in _FAR_LOADS:
+    if (name in ("mov", "pop") and first in {"cs", "ds", "es", "fs", "gs", "ss"}) or name in _FAR_LOADS:
         yield SEGMENT_LOADS
     touches_memory = any(not isinstance(operand, str | int) for operand in operands)
     prefixes = takewhile(lambda byte: byte in _PREFIXES, content)

@@ -17,7 +17,6 @@ from orchestrator.profile.counts import Code, Counts, Stack
 from orchestrator.profile.difference import operands
 from orchestrator.results.stored_profile import Instruction, InstructionMisses, Misses, Place, SymbolProfile
 
-_RETPOLINE = "__x86_indirect_thunk"
 GENERATED = "generated code"
 """What was made while the guest ran, where the kernel does not list it."""
 _HALF = 1 << 63
@@ -73,7 +72,7 @@ class Places:
         for stack, count in counts.items():
             names = [self.program, *(self._title(address) for address in stack if address >= self.kernel_start)]
             # A retpoline is called and does not return: the function that it jumps to does.
-            names = [*(name for name in names[:-1] if not name.startswith(_RETPOLINE)), names[-1]]
+            names = [*(name for name in names[:-1] if not name.startswith("__x86_indirect_thunk")), names[-1]]
             # The block is in the function that was entered last, or in one that it jumped to.
             if names[-1:] == names[-2:-1]:
                 names.pop()
@@ -98,7 +97,6 @@ class Places:
         return dict(found)
 
     def _place(self, address: int) -> str | None:
-        """The function at an address and how far behind its beginning; None for what is no function's."""
         owner = self.owner(address)
         if owner.place not in ("kernel", "module"):
             return None
@@ -134,8 +132,6 @@ class Places:
         ]
         return tuple(sorted(made, key=lambda one: (-one.executed, one.title, one.address)))
 
-
-# The code of a guest, with the module that is or was loaded in it.
 
 _BEHIND_NAMES = "\x7f"
 _SPLITS = 0xF0000000

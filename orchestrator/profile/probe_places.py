@@ -9,15 +9,7 @@ from typing import Any
 
 from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.catalog.probes import ProbeKind, probes
-from orchestrator.probes.placement import (
-    MEANS,
-    FunctionPlaces,
-    Means,
-    ProbePlace,
-    is_at_entry,
-    means_of,
-    refusal_of,
-)
+from orchestrator.probes import placement
 from orchestrator.probes.symbols import Symbols
 from orchestrator.profile.difference import Operand, operands
 from orchestrator.report.sheet import Footnote, Grid, Row, Sheet
@@ -35,18 +27,18 @@ class Disassembly:
 
     kernel: str
     release: str
-    function: FunctionPlaces
+    function: placement.FunctionPlaces
     text: Sequence[str]
     source: str = "No guest was asked: ? is not known before a boot."
 
     @classmethod
-    def of(cls, kernel: str, release: str, code: KernelCode, function: FunctionPlaces) -> Disassembly:
+    def of(cls, kernel: str, release: str, code: KernelCode, function: placement.FunctionPlaces) -> Disassembly:
         names = _Names(code, function)
         return cls(kernel, release, function, [names.text(one) for one in function.places])
 
     def sheet(self) -> Sheet:
         places = self.function.places
-        verdicts = [place.verdicts[means] for place in places for means in MEANS]
+        verdicts = [place.verdicts[means] for place in places for means in placement.MEANS]
         given = dict.fromkeys(one.reason for one in verdicts if one.reason is not None)
         reasons = {reason: mark for mark, reason in enumerate(given, start=1)}
         offsets = max((len(_offset(one)) for one in places), default=0)
@@ -54,14 +46,14 @@ class Disassembly:
         rows = [
             Row(
                 f"{_offset(one):<{offsets}}  {one.code.hex():<{codes}}  {text}",
-                [_shown(one, means, reasons) for means in MEANS],
+                [_shown(one, means, reasons) for means in placement.MEANS],
             )
             for one, text in zip(places, self.text, strict=True)
         ]
         return Sheet(
             title=f"{self.function.symbol} of {self.kernel}",
             facts=[f"Linux {self.release}, at {self.function.address:#x}; which probes each instruction can have"],
-            grid=Grid(list(MEANS), [rows], together=len(MEANS)),
+            grid=Grid(list(placement.MEANS), [rows], together=len(placement.MEANS)),
             sentences=[self.source, *(f"Note: {note}." for note in self._notes()), *_kind_sentences()],
             footnotes=[Footnote(mark, reason) for reason, mark in reasons.items()],
             proofs=[],
@@ -89,7 +81,7 @@ class Disassembly:
                     "step": one.step,
                     "probes": {
                         means: {"possible": one.verdicts[means].is_possible, "reason": one.verdicts[means].reason}
-                        for means in MEANS
+                        for means in placement.MEANS
                     },
                     "kinds": [kind.name for kind in probes().values() if _may_be(kind, one)],
                 }
@@ -101,17 +93,17 @@ class Disassembly:
         return [_EMULATED] if any(one.step == "emulated" for one in self.function.places) else []
 
 
-def _may_be(kind: ProbeKind, place: ProbePlace) -> bool:
+def _may_be(kind: ProbeKind, place: placement.ProbePlace) -> bool:
     is_stepped = kind.mechanism == "int3" and kind.int3_per_hit != 1
-    is_possible = means_of(kind) is not None and refusal_of(kind, place) is None
+    is_possible = placement.means_of(kind) is not None and placement.refusal_of(kind, place) is None
     return is_possible and not (is_stepped and place.step == "emulated")
 
 
-def _offset(place: ProbePlace) -> str:
+def _offset(place: placement.ProbePlace) -> str:
     return f"+{place.offset:#x}"
 
 
-def _shown(place: ProbePlace, means: Means, reasons: Mapping[str, int]) -> str:
+def _shown(place: placement.ProbePlace, means: placement.Means, reasons: Mapping[str, int]) -> str:
     verdict = place.verdicts[means]
     if verdict.is_possible:
         return _STEPS.get(place.step or "", "yes") if means == "kprobe" else "yes"
@@ -119,31 +111,29 @@ def _shown(place: ProbePlace, means: Means, reasons: Mapping[str, int]) -> str:
     return f"no {mark}" if verdict.is_possible is False else f"? {mark}"
 
 
-def _kinds() -> Mapping[Means, Sequence[ProbeKind]]:
-    """The catalogue's kinds of probe that are at an instruction of a kernel's function."""
-    return {means: [kind for kind in probes().values() if means_of(kind) == means] for means in MEANS}
+def _kinds() -> Mapping[placement.Means, Sequence[ProbeKind]]:
+    kinds = [(kind, placement.means_of(kind)) for kind in probes().values()]
+    return {means: [kind for kind, one in kinds if one == means] for means in placement.MEANS}
 
 
 def _kind_sentences() -> Iterator[str]:
     for means, kinds in _kinds().items():
-        anywhere, at_entry = ([kind.name for kind in kinds if is_at_entry(kind) is one] for one in (False, True))
-        named = [", ".join(anywhere)]
+        at_entry = [kind.name for kind in kinds if placement.is_at_entry(kind)]
+        named = [", ".join(kind.name for kind in kinds if not placement.is_at_entry(kind))]
         if at_entry:
             named.append(f"only at the function's entry {', '.join(at_entry)}")
         yield f"{means}: {'; '.join(named)}."
 
 
 class _Names:
-    """The names of a kernel's functions and, where it lists them, of its data."""
-
-    def __init__(self, code: KernelCode, function: FunctionPlaces) -> None:
+    def __init__(self, code: KernelCode, function: placement.FunctionPlaces) -> None:
         self._symbols = Symbols.of_image(code)
         self._function = function
         self._word = code.word
         self._image = range(function.address & -(16 << 20), max((one.address for one in code.symbols), default=0))
         self._lists_data = code.named("__start___jump_table") != ()
 
-    def text(self, place: ProbePlace) -> str:
+    def text(self, place: placement.ProbePlace) -> str:
         """An instruction with names in the place of addresses; a target in the function as ``+0x45``."""
         text, numbers = operands(place.code.hex(), self._word)
         shown, done = "", 0
@@ -156,7 +146,7 @@ class _Names:
             done = number.end
         return shown + text[done:]
 
-    def _name(self, place: ProbePlace, number: Operand) -> str | None:
+    def _name(self, place: placement.ProbePlace, number: Operand) -> str | None:
         behind = 1 << 8 * self._word
         if number.kind == "relative":
             target = (self._function.address + place.offset + number.value) % behind

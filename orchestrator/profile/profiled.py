@@ -26,7 +26,6 @@ _MODULES, _SECTIONS = f"{FOLDER}/modules", f"{FOLDER}/sections"
 """In a guest that works alone: what steps.sh keeps of the module while it is loaded."""
 _SECTIONS_MAX = 64 << 10
 """Bytes; a module has some forty sections."""
-_SECTION = re.compile(r"^(\.[A-Za-z0-9_.]{1,60}):(0x[0-9a-f]{8,16})$", re.MULTILINE)
 _PROGRAMS = "all programs"
 _BEGIN_AGAIN = re.compile(r"asm_exc_(?!int3|debug|nmi|noist|machine_check|double_fault)\w+|__text_poke")
 """Entries of exceptions after which an instruction begins again (arch/x86/include/asm/idtentry.h). A store into the
@@ -135,7 +134,6 @@ class Counter:
 
     @property
     def module_memory(self) -> ModuleMemory | None:
-        """Where the module is, or was."""
         return None if self._own is None else ModuleMemory(self._own.start, self._own.code.end)
 
     @cached_property
@@ -151,7 +149,7 @@ class Counter:
         if self.module is None or memory is None:
             return None
         kept = "" if self.kept is None else self.kept[1].decode("ascii", errors="replace")
-        starts: dict[str, str] = dict(_SECTION.findall(kept))
+        starts: dict[str, str] = dict(re.findall(r"^(\.[A-Za-z0-9_.]{1,60}):(0x[0-9a-f]{8,16})$", kept, re.MULTILINE))
 
         def shown(section: str) -> str:
             if self.kept is not None:
