@@ -116,11 +116,14 @@ def run(
     cwd: Path | None = None,
     environment: Mapping[str, str | None] | None = None,
     pass_fds: Sequence[int] = (),
+    listener: Callable[[str], None] | None = None,
 ) -> Finished:
     """Run a program and all that it starts to its end, within ``time_limit`` seconds; a step of the log.
 
-    ``environment`` changes ours for it: a variable is set, or with None taken away. See ``Deadline`` for what counts of
-    the time. Raises HostError when the program is not there, LabError when the time is over.
+    ``environment`` changes ours for it: a variable is set, or with None taken away. A ``listener`` gets each line of
+    the program's standard output as it comes. See ``Deadline`` for what counts of the time.
+
+    Raises HostError when the program is not there, LabError when the time is over.
     """
     changed = {**os.environ, **(environment or {})}
     with step("$", *argv) as running:
@@ -130,7 +133,7 @@ def run(
                 [*_DIE_WITH_PARENT, *argv], stderr=subprocess.PIPE, pass_fds=tuple(pass_fds), cwd=cwd, env=kept
             )
         try:
-            stdout, stderr = _ended(lambda seconds: child.communicate(timeout=seconds), Deadline(time_limit))
+            stdout, stderr = _communicate(child, Deadline(time_limit), listener)
         except subprocess.TimeoutExpired:
             command = f"$ {shlex.join(argv)}"
             raise LabError(f"{argv[0]} did not end within {time_limit:g} s", detail=[command]) from None
@@ -153,6 +156,32 @@ def exit_status(child: Spawned, time_limit: float) -> int | None:
 def how_ended(status: int) -> str:
     """An exit status as a part of a sentence."""
     return f"status {status}" if status >= 0 else f"signal {-status}"
+
+
+def _communicate(
+    child: subprocess.Popen[bytes], deadline: Deadline, listener: Callable[[str], None] | None
+) -> tuple[bytes, bytes]:
+    if listener is None:
+        return _ended(lambda seconds: child.communicate(timeout=seconds), deadline)
+    assert child.stdout is not None
+    output = child.stdout
+    child.stdout = None  # communicate() then reads only the errors
+    lines: list[bytes] = []
+
+    def listen() -> None:
+        for line in output:
+            lines.append(line)
+            listener(line.decode(errors="replace").rstrip("\n"))
+
+    reader = threading.Thread(target=listen, daemon=True)
+    reader.start()
+    try:
+        _, errors = _ended(lambda seconds: child.communicate(timeout=seconds), deadline)
+    finally:
+        kill_group(child)
+        reader.join()
+        output.close()
+    return b"".join(lines), errors
 
 
 def _ended(wait: Callable[[float], T], deadline: Deadline) -> T:

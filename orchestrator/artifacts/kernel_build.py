@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -363,7 +364,12 @@ def _build(
         context.warn("\n".join([f"{spec.name} is configured otherwise than its fragments say:", *refused]))
     jobs = f"-j{len(os.sched_getaffinity(0))}"
     argv = [*make, jobs, "bzImage", "modules"]
-    finished = run(argv, time_limit=4 * 3600.0, environment={**compiling_in(build), **IDENTITY})
+    finished = run(
+        argv,
+        time_limit=4 * 3600.0,
+        environment={**compiling_in(build), **IDENTITY},
+        listener=_Progress(context, spec.name).line,
+    )
     if finished.status != 0:
         raise BuildError(f"{spec.name} does not build", detail=error_lines(finished.stdout + finished.stderr))
     if has_types(wanted):
@@ -394,6 +400,21 @@ def _similar(context: BuildContext, spec: KernelSpec, source: Artifact, toolchai
 
     # What is copied is recorded as sound: it must be.
     return next(filter(context.cache.is_sound, sorted(candidates, key=shared, reverse=True)), None)
+
+
+class _Progress:
+    """Reports every 15 seconds how many files were compiled."""
+
+    def __init__(self, context: BuildContext, name: str) -> None:
+        self._context, self._name, self._steps = context, name, 0
+        self._reported = time.monotonic()
+
+    def line(self, text: str) -> None:
+        if re.match(r"  (?:CC|AS|LD|AR|HOSTCC)\b", text):
+            self._steps += 1
+        if text.strip() and time.monotonic() - self._reported > 15:
+            self._reported = time.monotonic()
+            self._context.say(f"building {self._name}: {self._steps} files so far, now {text.split()[-1][:60]}")
 
 
 def is_kernel_source(tree: Path) -> bool:

@@ -281,3 +281,26 @@ def test_a_program_that_becomes_another_user_dies_with_its_starter(tmp_path: Pat
     os.kill(process.pid, signal.SIGKILL)
     process.wait(PATIENCE)
     wait_until(lambda: not lives(pid), "another user's program outlives the lab")
+
+
+def test_a_listener_gets_each_line_as_it_comes(tmp_path: Path) -> None:
+    received: list[str] = []
+    answer = tmp_path / "answer"
+
+    def listener(line: str) -> None:
+        received.append(line)
+        answer.touch()
+
+    # The program goes on when its first line was received, which only happens while it runs.
+    script = 'echo one; echo oops >&2; until [ -e "$0" ]; do sleep 0.1; done; printf two'
+    finished = run(["sh", "-c", script, str(answer)], time_limit=600, listener=listener)
+    assert received == ["one", "two"]
+    assert (finished.status, finished.stdout, finished.stderr) == (0, "one\ntwo", "oops\n")
+
+
+def test_a_time_limit_ends_a_program_that_is_listened_to() -> None:
+    received: list[str] = []
+    # Beside 25 busy processes on two processors it had not begun after 0.5 s.
+    with pytest.raises(LabError, match=r"did not end within 3 s"):
+        run(["sh", "-c", "echo begun; sleep 600"], time_limit=3, listener=received.append)
+    assert received == ["begun"]
