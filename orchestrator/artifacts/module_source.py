@@ -35,7 +35,10 @@ _OWN = "own_"  # how the names of users' modules begin, which none of the kernel
 _FORMAT_ERRORS = "-Werror=format -Werror=format-extra-args"
 """A probe reads a marker's arguments as its format says: one that does not fit makes it read what was not passed."""
 
-_OBJECT = re.compile(r"(?<=\s)(\w+)\.o\b")
+_INCLUDED = re.compile(r'^\s*#\s*include\s+["<]([^">]+)', re.MULTILINE)
+_PLAIN_KBUILD = re.compile(
+    r"obj-m := (\w+)\.o\n\1-y := (?P<objects>(?:\w+\.o ?)*)\n(?P<flags>(?:ccflags-y := (?:(?!-include).)*\n)?)"
+)
 
 
 Scalar = str | int
@@ -57,22 +60,27 @@ class ModuleSource:
     def parts(self) -> dict[str, dict[str, str]]:
         """The names of all objects but the main one's, each with the texts that decide what is in it.
 
-        One of these is the module's name where a text has it (KBUILD_MODNAME).
+        One of these is the module's name where a text has it (KBUILD_MODNAME). None where the Kbuild says more than
+        which objects there are, and flags for all of them.
         """
-        kbuild = self.files["Kbuild"]
-        names = {Path(name).stem: name for name in self.files if re.fullmatch(r"\w+\.[cS]", name)}
-        listed = [one for one in _OBJECT.findall(kbuild) if one in names and one != f"{self.name}_main"]
+        kbuild = _PLAIN_KBUILD.fullmatch(self.files["Kbuild"])
+        if kbuild is None:
+            return {}
+        files = {Path(name).stem: name for name in self.files if re.fullmatch(r"\w+\.[cS]", name)}
         parts = {}
-        for one in listed:
+        for one in kbuild["objects"].replace(".o", "").split():
+            if one not in files or one == f"{self.name}_main":
+                continue
             texts: dict[str, str] = {}
-            waiting = [names[one]]
+            waiting = [files[one]]
             while waiting:
                 name = waiting.pop()
-                if name in self.files and name not in texts:
+                if name not in texts:
                     texts[name] = self.files[name]
-                    waiting += re.findall(r'^\s*#\s*include\s+["<]([^">]+)', texts[name], re.MULTILINE)
+                    included = {Path(other).name for other in _INCLUDED.findall(texts[name])}
+                    waiting += [other for other in self.files if Path(other).name in included]
             is_named = any("KBUILD_MODNAME" in text for text in texts.values())
-            parts[one] = {**texts, "flags": kbuild.partition("ccflags-y")[2], "module": self.name if is_named else ""}
+            parts[one] = {**texts, "Kbuild": kbuild["flags"], "module": self.name if is_named else ""}
         return parts
 
     def write(self, folder: Path) -> Path:

@@ -252,7 +252,11 @@ def test_another_source_or_kernel_is_another_module(context: BuildContext, tmp_p
 
 
 def test_an_object_that_modules_share_is_compiled_once(context: BuildContext, tmp_path: Path) -> None:
-    """It is one object where all is equal that it is made from: its texts, the flags, the kernel, the module's name."""
+    """It is one object where all is equal that it is made from: its texts, the flags, the kernel, the module's name.
+
+    A Kbuild that says more than that has objects of its own: once a trial of djprobe's shared one with a header of its
+    own in it.
+    """
     headers = tiny_kernel(tmp_path)
     helper = '#include "shared.h"\nint helper(void) { return sizeof(WORD); }\n'
     kbuild = "obj-m := {0}.o\n{0}-y := lab_tiny_main.o helper.o stub.o\n"
@@ -284,6 +288,9 @@ def test_an_object_that_modules_share_is_compiled_once(context: BuildContext, tm
     assert compiled(tiny(**shared | named)) == ["helper.o"]
     again = ModuleSource("lab_other", {**other.files, **named, "Kbuild": kbuild.format("lab_other")})
     assert compiled(again) == ["helper.o", "lab_tiny_main.o"]
+    assert compiled(tiny(**{**shared, "Kbuild": f"{shared['Kbuild']}ccflags-y := -O2\n"})) == ["helper.o", "stub.o"]
+    for flags in ("CFLAGS_helper.o := -DWORD=char", "ccflags-y := -include $(src)/shared.h", "lab_tiny-y += more.o"):
+        assert tiny(**{**shared, "Kbuild": f"{shared['Kbuild']}{flags}\n"}).parts() == {}
     warned = {"helper.c": "static int unused(void) { return 1; }\nint helper(void) { return 0; }\n"}
     first, second = (
         built(build_modules(context, headers, [tiny(**shared | warned | {"lab_tiny_main.c": main})])[0])
