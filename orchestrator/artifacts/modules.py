@@ -117,8 +117,9 @@ def make_modules(kernel: Kernel, folder: Path, variables: Sequence[str] = ()) ->
         what = f"no module can be built with {headers}: its path has {AWKWARD}"
         raise HostError(what, hint="set ORCHESTRATOR_CACHE to another folder")
     where = ["-C", str(headers), "-f", str(makefile), f"M={folder}"]
-    if makefile.parent != headers:
-        # Else a Makefile since Linux 6.13 takes the source's folder for that of the configured headers.
+    if makefile.parent != headers or kernel.spec.tree is None:
+        # Else a Makefile since Linux 6.13 takes the source's folder for that of the configured headers, or, in a folder
+        # that a kernel was built in, that folder by the name that it had meanwhile.
         where.append(f"KBUILD_OUTPUT={headers}")
     argv = ["make", *where, *kernel.toolchain.for_make(), *_other_options(kernel), *variables, "modules"]
     return run(argv, time_limit=300, environment=compiling_in(folder))
@@ -221,7 +222,7 @@ def _take_objects(
     """Put the objects that other modules of the same texts have brought in their sources' place; return the others.
 
     Nine of ten files of a module are in others as well, and each takes a third of a second: a module takes 1.3 seconds
-    of one CPU for 4.2. ``.o_shipped`` is Kbuild's own word for an object that is not compiled.
+    of one CPU for 4.2.
     """
     others = {}
     for name, texts in source.parts().items():
@@ -236,7 +237,9 @@ def _take_objects(
             others[name] = inputs
             continue
         next(here.glob(f"{name}.[cS]")).unlink()
-        shutil.copy(found.path / f"{name}.o", here / f"{name}.o_shipped")
+        shutil.copy(found.path / f"{name}.o", here / f"{name}.shared")
+        with (here / "Kbuild").open("a") as kbuild:  # since Linux 6.13 Kbuild's own rule (.o_shipped) matches no object
+            kbuild.write(f"$(obj)/{name}.o: $(src)/{name}.shared\n\tcp $< $@\n")
         (here / f".{name}.o.cmd").touch()  # modpost reads it
     return others
 
