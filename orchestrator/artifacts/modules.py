@@ -117,7 +117,7 @@ def make_modules(kernel: Kernel, folder: Path, variables: Sequence[str] = ()) ->
         what = f"no module can be built with {headers}: its path has {AWKWARD}"
         raise HostError(what, hint="set ORCHESTRATOR_CACHE to another folder")
     where = ["-C", str(headers), "-f", str(makefile), f"M={folder}"]
-    if makefile.parent != headers or kernel.spec.tree is None:
+    if makefile.parent != headers or "export KBUILD_OUTPUT" in makefile.read_text(errors="replace"):
         # Else a Makefile since Linux 6.13 takes the source's folder for that of the configured headers, or, in a folder
         # that a kernel was built in, that folder by the name that it had meanwhile.
         where.append(f"KBUILD_OUTPUT={headers}")
