@@ -60,13 +60,16 @@ class ModuleSource:
     def parts(self) -> dict[str, dict[str, str]]:
         """The names of all objects but the main one's, each with the texts that decide what is in it.
 
-        One of these is the module's name where a text has it (KBUILD_MODNAME). None where the Kbuild says more than
-        which objects there are, and flags for all of them.
+        One of these is the module's name where a text has it (KBUILD_MODNAME), or is a user's: pr_debug() of the
+        kernel's headers puts it into the object, too. None where the Kbuild says more than which objects there are, and
+        flags for all of them.
         """
         kbuild = _PLAIN_KBUILD.fullmatch(self.files["Kbuild"])
         if kbuild is None:
             return {}
         files = {Path(name).stem: name for name in self.files if re.fullmatch(r"\w+\.[cS]", name)}
+        lab = (data_dir("kmods"), data_dir("images"))
+        users = {name for name, file in self.origins.items() if not any(map(file.is_relative_to, lab))}
         parts = {}
         for one in kbuild["objects"].replace(".o", "").split():
             if one not in files or one == f"{self.name}_main":
@@ -79,7 +82,7 @@ class ModuleSource:
                     texts[name] = self.files[name]
                     included = {Path(other).name for other in _INCLUDED.findall(texts[name])}
                     waiting += [other for other in self.files if Path(other).name in included]
-            is_named = any("KBUILD_MODNAME" in text for text in texts.values())
+            is_named = any("KBUILD_MODNAME" in text for text in texts.values()) or not users.isdisjoint(texts)
             parts[one] = {**texts, "Kbuild": kbuild["flags"], "module": self.name if is_named else ""}
         return parts
 

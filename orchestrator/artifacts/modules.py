@@ -201,13 +201,13 @@ def _build(context: BuildContext, kernel: Kernel, source: ModuleSource) -> Modul
             finished = make_modules(kernel, here, [f"KCFLAGS={mapped}", f"KAFLAGS={mapped}"])
             if finished.status != 0:
                 raise _build_error(context, kernel, source, here, finished.stdout + finished.stderr)
-            if not finished.stderr:  # a warning is shown with each module
-                _keep_objects(context, kernel, others, here)
             # It is left with a tenth of the size, and no path of this host.
             strip_debug(kernel.toolchain, here / f"{source.name}.ko")
             shutil.copy(here / f"{source.name}.ko", folder / f"{source.name}.ko")
             (folder / "sources").mkdir()
             keep_warnings(folder / "sources", finished.stderr, here)
+            if not shown_warnings(folder / "sources", {}):  # a warning is shown with each module that has the file
+                _keep_objects(context, kernel, others, here)
             source.write(folder / "sources")
 
     label = f"{source.name} for {kernel.spec.name}"
@@ -224,7 +224,7 @@ def _take_objects(
     Nine of ten files of a module are in others as well, and each takes a third of a second: a module takes 1.3 seconds
     of one CPU for 4.2.
     """
-    others = {}
+    others, rules = {}, ""
     for name, texts in source.parts().items():
         inputs: dict[str, object] = {
             "kernel": kernel.key,
@@ -238,9 +238,10 @@ def _take_objects(
             continue
         next(here.glob(f"{name}.[cS]")).unlink()
         shutil.copy(found.path / f"{name}.o", here / f"{name}.shared")
-        with (here / "Kbuild").open("a") as kbuild:  # since Linux 6.13 Kbuild's own rule (.o_shipped) matches no object
-            kbuild.write(f"$(obj)/{name}.o: $(src)/{name}.shared\n\tcp $< $@\n")
         (here / f".{name}.o.cmd").touch()  # modpost reads it
+        rules += f"$(obj)/{name}.o: $(src)/{name}.shared\n\tcp $< $@\n"
+    with (here / "Kbuild").open("a") as kbuild:  # since Linux 6.13 Kbuild's own rule (.o_shipped) matches no object
+        kbuild.write(rules)
     return others
 
 

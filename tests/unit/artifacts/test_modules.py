@@ -288,6 +288,13 @@ def test_an_object_that_modules_share_is_compiled_once(context: BuildContext, tm
     assert compiled(tiny(**shared | named)) == ["helper.o"]
     again = ModuleSource("lab_other", {**other.files, **named, "Kbuild": kbuild.format("lab_other")})
     assert compiled(again) == ["helper.o", "lab_tiny_main.o"]
+    # A user's file may print its module's name by the kernel's own macros.
+    mine = {"stub.S": tmp_path / "stub.S"}
+    assert compiled(replace(again, origins=mine)) == []  # its module is there
+    assert compiled(replace(again, files={**again.files, "lab_tiny_main.c": "int tiny;\n"}, origins=mine)) == [
+        "lab_tiny_main.o",
+        "stub.o",
+    ]
     assert compiled(tiny(**{**shared, "Kbuild": f"{shared['Kbuild']}ccflags-y := -O2\n"})) == ["helper.o", "stub.o"]
     for flags in ("CFLAGS_helper.o := -DWORD=char", "ccflags-y := -include $(src)/shared.h", "lab_tiny-y += more.o"):
         assert tiny(**{**shared, "Kbuild": f"{shared['Kbuild']}{flags}\n"}).parts() == {}
