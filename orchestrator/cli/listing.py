@@ -130,7 +130,7 @@ _CATALOGUE: Mapping[str, Listing] = {
 
 @expected_failures
 def doctor() -> None:
-    """Examine this host: programs, packages, KVM's real speed, disk.
+    """Examine this host: programs, packages, whether KVM is fast, disk.
 
     Exits with 3 when something is missing.
     """
