@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import typer
@@ -23,6 +24,7 @@ from documentation import (
     examples,
     write_files,
 )
+from stored_histories import broken, counted, store_days
 from typer.testing import CliRunner
 
 from orchestrator.benchmarks.registry import kinds
@@ -30,11 +32,20 @@ from orchestrator.cli.main import app
 from orchestrator.experiment.file import load_experiment
 
 LARGEST_README = 8192
+
+
 _MARK = re.compile(rf"|output|file: [\w.-]+|{WITHOUT_GUEST}|{WITH_GUEST}")
+
+
 _LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
+
+
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
+
 YAML = [block for block in all_blocks() if block.language == "yaml"]
+
+
 COMMANDS = [block for block in all_blocks() if block.language == "sh" and block.commands()]
 
 
@@ -172,3 +183,21 @@ def test_output_is_compared(page: Path) -> None:
         check_output(Example(runnable, output.text), "one\n")
     with pytest.raises(AssertionError):
         check_output(Example(runnable, "one\ntwo\n"), "one\ntwo\nthree\n")
+
+
+# Does ``history`` print what docs/history.md shows, of the runs that it describes?
+
+SHOWN = "quickstart:pentium4"
+
+
+def test_the_page_shows_what_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    days = [counted(1034.0)] * 20 + [counted(1048.0)] * 5 + [broken()] + [counted(1048.0)] * 15
+    with patch("orchestrator.results.store.secrets") as chance:
+        chance.token_hex.return_value = "1f3a"
+        store_days(tmp_path, days, {20: "6.1.176-1"})
+    monkeypatch.setenv("ORCHESTRATOR_LAB", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr("orchestrator.program.PROGRAM", "./lab")  # as the page calls it
+    printed = CliRunner().invoke(app, ["history", "quickstart:kprobe"]).stdout
+    (shown,) = [block.text for block in blocks(ROOT / "docs" / "history.md") if block.text.startswith(SHOWN)]
+    assert printed.splitlines() == shown.splitlines()

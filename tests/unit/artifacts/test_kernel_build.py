@@ -17,12 +17,23 @@ from host_toolchain import HOST_TOOLCHAIN
 from orchestrator.artifacts import kernel_build
 from orchestrator.artifacts import kernel_build as source_of
 from orchestrator.artifacts.cache import Artifact, BuildContext, Cache
-from orchestrator.artifacts.kernel_build import built_kernel, kernel_source
-from orchestrator.catalog.kernels import KernelSpec
-from orchestrator.errors import BuildError, HostError
+from orchestrator.artifacts.kernel_build import (
+    build_source_choice,
+    built_kernel,
+    features,
+    kernel_source,
+    link_chosen,
+    merged,
+    not_granted,
+    relocate,
+)
+from orchestrator.catalog.kernels import KernelSpec, kernel, kernels, read_config
+from orchestrator.errors import BuildError, ConfigError, HostError
 from orchestrator.paths import data_dir
 
 PACKAGE = "linux-source-toy"
+
+
 CHOSEN = {
     "name": PACKAGE,
     "architecture": "all",
@@ -31,6 +42,8 @@ CHOSEN = {
     "depends": "",
     "suite": "bookworm",
 }
+
+
 MAKEFILE = """\
 allnoconfig:
 \tcp $(O)/all.config $(O)/.config
@@ -44,6 +57,8 @@ $(O)/%.o: %.c
 \t$(CC) -I$(CURDIR) -c $< -o $@
 \t@echo 'cmd_$@ := $(CC) -c $(CURDIR)/$<' > $(O)/.$*.o.cmd
 """
+
+
 PATCH = """\
 Another number
 
@@ -53,7 +68,11 @@ Another number
 -int entry(void) { return 1; }
 +int entry(void) { return 2; }
 """
+
+
 BROKEN = PATCH.replace("return 2", "return nonsense")
+
+
 STALE = PATCH.replace("return 1", "return 7")
 
 
@@ -284,3 +303,251 @@ def test_offline_neither_unpacks_nor_builds(context: BuildContext, said: list[st
     assert built_kernel(offline, toy()) == plain
     with pytest.raises(HostError, match="the source linux-source-toy with number is not in the cache"):
         built_kernel(offline, toy("number"))
+
+
+# Are a kernel's fragments put together, checked and read back as they stand?
+
+
+def test_every_lab_kernel_has_all_its_fragments() -> None:
+    for spec in kernels().values():
+        assert (spec.packages is None) == (spec.source is not None) == bool(spec.fragments)
+        if spec.fragments:
+            assert "CONFIG_KPROBES=y" in merged(spec)
+
+
+def test_another_version_has_every_kernel_of_the_first() -> None:
+    named = kernels()
+    other = {name.removesuffix("@6.12") for name in named if name.endswith("@6.12")}
+    usual = {name for name, spec in named.items() if spec.version == "6.1" and "@" not in name}
+    assert other == usual - {"debian-686", "debian-686-pae"}
+    assert named["lab-i386-up@6.12"].source == "linux-source-6.12"
+    assert "CONFIG_BASE_FULL=y" in merged(named["lab-i386-up"])
+    assert "CONFIG_BASE_FULL" not in merged(named["lab-i386-up@6.12"])
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("lab-i386-up-hook@7.2", "kernel 'lab-i386-up-hook' is of Linux 6.1, 6.12 or 7.3, and not of 7.2"),
+        (
+            "lab-i386-smp-kpcache@newest",
+            "kernel 'lab-i386-smp-kpcache' is of Linux 6.1, 6.12 or 7.3, and not of newest",
+        ),
+        ("lab-i386-up@latest", "kernel 'lab-i386-up' is of Linux 6.1 or 6.12, and not of latest"),
+        ("lab-i386-up@newest", "kernel 'lab-i386-up' is of Linux 6.1 or 6.12, and not of newest"),
+        ("debian-amd64@7", "kernel 'debian-amd64' is of Linux 6.1 or 6.12, and not of 7"),
+    ],
+)
+def test_a_version_that_a_kernel_has_not_is_named(name: str, words: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        kernel(name)
+    assert refused.value.what == words
+
+
+def test_a_version_without_an_entry_is_as_the_nearest_before_it() -> None:
+    newer, older = kernel("debian-amd64@7.3"), kernel("debian-amd64@6.5")
+    assert (newer.version, newer.origin, newer.is_searched) == ("7.3", "linux-image-7.3*-amd64", True)
+    assert (newer.entry_offset, newer.kernel_parameters) == (9, ["randomize_kstack_offset=off"])
+    assert (older.entry_offset, older.kernel_parameters) == (5, [])
+    assert newer.title == "Debian's x86_64 kernel, Linux 7.3"
+    assert kernel("debian-amd64@newest").entry_offset == 9
+    assert kernel("debian-amd64@6.1") == kernel("debian-amd64")
+    assert kernel("debian-amd64@6.12") == kernels()["debian-amd64@6.12"]
+    lab, known = kernel("lab-x86_64-smp-bpf@7.3"), kernel("lab-x86_64-smp-bpf@6.12")
+    assert (lab.source, lab.without) == ("linux-source-7.3", [])
+    assert [one for one in lab.fragments if one != "lazy"] == known.fragments
+    wanted = merged(lab)
+    assert wanted.index("CONFIG_PREEMPT_LAZY=y") < wanted.index("CONFIG_PREEMPT_NONE=y")
+    assert lab.title.startswith("x86_64 for several CPUs, not or lazily preemptible, with the function tracer, ")
+    assert "CONFIG_KUNIT_AUTORUN_ENABLED=y" in merged(kernel("lab-i386-up-kunit@7.3"))
+
+
+def test_a_patched_kernel_takes_the_patches_of_its_version() -> None:
+    assert kernel("lab-i386-smp-kpcache@7.3").patches == [
+        "kprobe-hash-bits",
+        "7.3/kprobe-cache",
+        "kprobe-cache-aggregator",
+        "7.3/kprobe-cache-interrupts",
+        "kprobe-cache-nmi",
+    ]
+    assert kernel("lab-i386-smp-kpcache@6.12").patches == kernel("lab-i386-smp-kpcache").patches
+    folder = data_dir("images") / "patches"
+    used = set()
+    for spec in kernels().values():
+        for version in spec.patched:
+            used |= set(kernel(f"{spec.name.partition('@')[0]}@{version}").patches)
+    assert {str(file.relative_to(folder).with_suffix("")) for file in folder.rglob("*.patch")} == used
+
+
+def test_a_later_fragment_has_the_last_word() -> None:
+    assert not_granted("CONFIG_A=y\n# CONFIG_A is not set\n", {}) == []
+    assert not_granted("# CONFIG_A is not set\nCONFIG_A=m\n", {"CONFIG_A": "m"}) == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "config", "words"),
+    [
+        ("CONFIG_A=y\n", {}, "CONFIG_A: wanted y, got off"),
+        ("# CONFIG_A is not set\n", {"CONFIG_A": "y"}, "CONFIG_A: wanted off, got y"),
+        ("CONFIG_HZ=100\n", {"CONFIG_HZ": "250"}, "CONFIG_HZ: wanted 100, got 250"),
+    ],
+)
+def test_an_option_that_was_not_taken_is_named(wanted: str, config: dict[str, str], words: str) -> None:
+    assert not_granted(wanted, config) == [words]
+
+
+def test_what_another_version_has_instead_is_listed() -> None:
+    wanted = "CONFIG_A=y\nCONFIG_GONE=y\n# CONFIG_B is not set\n"
+    listed = not_granted(wanted, {"CONFIG_A": "y", "CONFIG_B": "y"})
+    assert listed == ["CONFIG_GONE: wanted y, got off", "CONFIG_B: wanted off, got y"]
+
+
+def test_a_configuration_is_read_as_it_is_written(tmp_path: Path) -> None:
+    file = tmp_path / ".config"
+    file.write_text('# CONFIG_A is not set\nCONFIG_B=y\nCONFIG_NAME="a b"\n')
+    assert read_config(file) == {"CONFIG_B": "y", "CONFIG_NAME": '"a b"'}
+
+
+@pytest.mark.parametrize(
+    ("config", "booster", "preemption"),
+    [
+        ({"CONFIG_KPROBES": "y", "CONFIG_PREEMPT_NONE": "y"}, "yes", "none"),
+        ({"CONFIG_KPROBES": "y", "CONFIG_PREEMPT": "y", "CONFIG_PREEMPTION": "y"}, "no", "full"),
+        ({"CONFIG_KPROBES": "y", "CONFIG_PREEMPT_VOLUNTARY": "y"}, "yes", "voluntary"),
+        (
+            {
+                "CONFIG_KPROBES": "y",
+                "CONFIG_PREEMPT_VOLUNTARY": "y",
+                "CONFIG_PREEMPT_DYNAMIC": "y",
+                "CONFIG_PREEMPTION": "y",
+            },
+            "no",
+            "dynamic",
+        ),
+        ({"CONFIG_KPROBES": "y", "CONFIG_PREEMPT_LAZY": "y", "CONFIG_PREEMPTION": "y"}, "no", "lazy"),
+        ({"CONFIG_PREEMPT_LAZY": "y", "CONFIG_PREEMPT_DYNAMIC": "y", "CONFIG_PREEMPTION": "y"}, "no", "dynamic"),
+        ({"CONFIG_PREEMPT": "y", "CONFIG_PREEMPT_RT": "y", "CONFIG_PREEMPTION": "y"}, "no", "real time"),
+        ({}, "no", "none"),
+    ],
+)
+def test_what_a_kernel_can_do_follows_from_its_configuration(
+    config: dict[str, str], booster: str, preemption: str
+) -> None:
+    can = features(config)
+    assert (can["booster"], can["preemption"]) == (booster, preemption)
+
+
+def test_how_kprobes_are_found_follows_from_its_configuration() -> None:
+    patched = features({"CONFIG_KPROBE_HASH_BITS": "12", "CONFIG_KPROBE_CACHE": "y"})
+    assert (patched["kprobe lists"], patched["kprobe cache"]) == ("2^12", "yes")
+    assert (features({"CONFIG_LAB_MARKERS": "y"})["markers"], features({})["markers"]) == ("yes", "no")
+    assert (features({})["kprobe lists"], features({})["kprobe cache"]) == ("2^6", "no")
+
+
+# Does a build tree that changes its source forget the old one, and nothing else?
+
+
+def test_a_build_tree_belongs_to_its_new_source(tmp_path: Path) -> None:
+    old, new, build = tmp_path / "old/linux", tmp_path / "new/linux", tmp_path / "build"
+    for folder in (old, new, build / "kernel"):
+        folder.mkdir(parents=True)
+    command = build / "kernel/.fork.o.cmd"
+    command.write_text(f"cmd := gcc -I{old}/include {old}/kernel/fork.c\ndeps := {old}-other/x.h\n")
+    user_path = build / "kernel/.tool.o.cmd"
+    user_path.write_text(f"cmd_{tmp_path}/elsewhere/tool.o := gcc {tmp_path}/elsewhere-not/x.c\n")
+    (build / "Makefile").write_text(f"include {old}/Makefile\n")
+    (build / "include").mkdir()
+    (build / "include/auto.conf.cmd").write_text(f"root = {old}\n")
+    binary = build / "kernel/fork.o"
+    binary.write_bytes(f"{old}/kernel/fork.c".encode())
+    os.utime(binary, (1, 1))
+    (build / "source").symlink_to(old)
+
+    relocate(build, tmp_path / "elsewhere", old, new)
+
+    assert command.read_text() == f"cmd := gcc -I{new}/include {new}/kernel/fork.c\ndeps := {old}-other/x.h\n"
+    assert user_path.read_text() == f"cmd_{build}/tool.o := gcc {tmp_path}/elsewhere-not/x.c\n"
+    assert (build / "Makefile").read_text() == f"include {new}/Makefile\n"
+    assert (build / "include/auto.conf.cmd").read_text() == f"root = {new}\n"
+    assert (build / "source").readlink() == new
+    # What was made stays as it is: make decides by the times.
+    assert binary.read_bytes() == f"{old}/kernel/fork.c".encode()
+    assert binary.stat().st_mtime == 1
+
+
+def test_what_came_from_a_file_that_differs_is_made_again(tmp_path: Path) -> None:
+    old, new, build = tmp_path / "old", tmp_path / "new", tmp_path / "build"
+    for folder in (old, new, build):
+        (folder / "kernel").mkdir(parents=True)
+    for name in ("same.c", "changed.c", "gone.h"):
+        (old / "kernel" / name).write_text(name)
+    (new / "kernel/same.c").hardlink_to(old / "kernel/same.c")
+    (new / "kernel/changed.c").write_text("changed.c")  # the same text, yet who knows
+    for name, source in {"same": "same.c", "changed": "changed.c", "wanting": "gone.h", "changed.c": "same.c"}.items():
+        (build / f"kernel/{name}.o").touch()
+        (build / f"kernel/.{name}.o.cmd").write_text(f"deps := \\\n  {old}/kernel/{source} \\\n")
+    (build / "auto.conf").touch()
+    (build / "auto.conf.cmd").write_text(f"deps := {old}/kernel/changed.c\n")
+
+    relocate(build, tmp_path / "elsewhere", old, new)
+
+    left = {file.name for file in build.rglob("*") if file.is_file() and file.suffix != ".cmd"}
+    assert left == {"same.o", "changed.c.o", "auto.conf"}
+
+
+def test_the_same_source_changes_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "x.cmd"
+    file.write_text(f"cmd := {tmp_path}/a.c\n")
+    os.utime(file, (1, 1))
+    relocate(tmp_path, tmp_path, tmp_path, tmp_path)
+    assert file.stat().st_mtime == 1
+
+
+# Is of the kernel's source taken what a build needs, its build system whole, and nothing changed in the source?
+
+
+@pytest.mark.parametrize(
+    ("folder", "names", "taken"),
+    [
+        (".", ["Makefile", "Kbuild", "Kconfig", "COPYING"], ["Makefile", "Kbuild", "Kconfig", "COPYING"]),
+        ("kernel/locking", ["mutex.c", "Makefile"], ["mutex.c", "Makefile"]),
+        ("arch", ["Kconfig"], ["Kconfig"]),
+        ("arch/x86/kernel", ["setup.c", "vmlinux.lds.S"], ["setup.c", "vmlinux.lds.S"]),
+        ("arch/x86/boot/dts", ["a.dts"], []),
+        ("arch/arm", ["Kconfig", "Kconfig.debug", "Makefile", "head.S"], ["Kconfig", "Kconfig.debug", "Makefile"]),
+        ("arch/arm64/kernel", ["setup.c", "Makefile"], ["Makefile"]),
+        ("net", ["Kconfig", "socket.c"], ["Kconfig"]),
+        ("net/ipv4", ["Kconfig", "tcp.c"], ["Kconfig"]),
+        ("include/net", ["tcp.h"], ["tcp.h"]),
+        ("drivers/net/ethernet", ["Kconfig", "dummy.c"], ["Kconfig"]),
+        ("drivers/char", ["mem.c"], ["mem.c"]),
+        ("drivers/clk/x86", ["clk.c"], []),
+        ("drivers/clocksource", ["i8253.c"], ["i8253.c"]),
+        ("fs/ext4", ["super.c", "Makefile"], ["Makefile"]),
+        ("fs/ext4x", ["super.c"], ["super.c"]),
+        ("lib", ["README.rst", "sort.c"], ["sort.c"]),
+    ],
+)
+def test_the_chosen_files(folder: str, names: list[str], taken: list[str]) -> None:
+    assert build_source_choice().takes(folder, names) == taken
+
+
+def test_the_source_is_that_of_the_lab_s_kernels() -> None:
+    default = kernels()["lab-i386-up"]
+    assert default.source == build_source_choice().package
+
+
+def test_the_tree_shares_its_files_with_the_source(tmp_path: Path) -> None:
+    source, tree = tmp_path / "source", tmp_path / "tree"
+    files = ("Makefile", "kernel/fork.c", "net/Kconfig", "net/socket.c", "arch/mips/Kbuild", "sound/core/pcm.c")
+    for name in files:
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text(name)
+    (source / "kernel/link.c").symlink_to("nowhere.c")
+    link_chosen(build_source_choice(), source, tree)
+    found = {path.relative_to(tree).as_posix() for path in tree.rglob("*") if not path.is_dir()}
+    assert found == {"Makefile", "kernel/fork.c", "kernel/link.c", "net/Kconfig", "arch/mips/Kbuild"}
+    assert (tree / "sound/core").is_dir()
+    assert (tree / "kernel/link.c").readlink() == Path("nowhere.c")
+    assert (tree / "kernel/fork.c").samefile(source / "kernel/fork.c")
+    assert all((source / name).read_text() == name for name in files)

@@ -1,70 +1,92 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which of the modules that a folder makes is meant?"""
+"""Which variables may a user's folder be built with?"""
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
 
 import pytest
 
-from orchestrator.artifacts import module_files
-from orchestrator.artifacts import modules as under_test
-from orchestrator.artifacts.cache import BuildContext
-from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.modules import Module, user_modules
-from orchestrator.catalog.user_files import modinfo
+from orchestrator.artifacts.modules import Module, _assignments, _write, check_parameter_names
 from orchestrator.errors import ConfigError, UsageError
 
-NO_CONTEXT, NO_KERNEL = cast("BuildContext", None), cast("Kernel", None)
+
+def test_variables_become_arguments_of_make_as_they_are() -> None:
+    assert _assignments({"WORDS": 7, "CONFIG_SAMPLE": "m", "FLAGS": "-DA=1 -O1"}) == [
+        "CONFIG_SAMPLE=m",
+        "FLAGS=-DA=1 -O1",
+        "WORDS=7",
+    ]
 
 
-@pytest.fixture(autouse=True)
-def _built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    made = {name: Module(name, tmp_path / f"{name}.ko", name, None) for name in ("my_probe", "other")}
-    monkeypatch.setattr(under_test, "folder_modules", lambda *given: made)
-    monkeypatch.setattr(module_files, "module_info", lambda file: {})
+@pytest.mark.parametrize("value", ["$(shell id)", "`id`", "a;b", "a\nb", "a'b", "a#b", "x" * 201])
+def test_a_value_that_make_or_a_shell_expands_is_refused(value: str) -> None:
+    with pytest.raises(UsageError, match="that is no variable for make"):
+        _assignments({"A": value})
 
 
-@pytest.mark.parametrize("name", ["my_probe", "my-probe"])
-def test_a_module_has_its_files_name_or_the_kernels(tmp_path: Path, name: str) -> None:
-    (module,) = user_modules(NO_CONTEXT, NO_KERNEL, tmp_path, name=name)
-    assert module.name == "my_probe"
+@pytest.mark.parametrize("name", ["-f", "--eval", "1A", "", "A:", "A B"])
+def test_an_option_of_make_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="that is no variable for make"):
+        _assignments({name: "x"})
 
 
-def test_one_of_several_has_to_be_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="makes 2 modules: my_probe, other"):
-        user_modules(NO_CONTEXT, NO_KERNEL, tmp_path)
+@pytest.mark.parametrize("name", ["M", "CC", "CROSS_COMPILE", "ARCH", "O", "KBUILD_OUTPUT"])
+def test_what_says_what_is_built_where_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="the lab gives make this variable itself"):
+        _assignments({name: "/elsewhere"})
 
 
-def test_a_c_file_takes_no_values(tmp_path: Path) -> None:
-    (tmp_path / "own.c").touch()
-    with pytest.raises(UsageError, match=r"own\.c takes no value count"):
-        user_modules(NO_CONTEXT, NO_KERNEL, tmp_path / "own.c", values={"count": 1})
+def test_a_program_that_make_calls_stays_one(tmp_path: Path) -> None:
+    for name in ("from", "to"):
+        (tmp_path / name).mkdir()
+    script = tmp_path / "from" / "generate.sh"
+    script.touch()
+    script.chmod(0o755)
+    _write({"generate.sh": b"#!/bin/sh\n"}, script.parent, tmp_path / "to")
+    assert (tmp_path / "to" / "generate.sh").stat().st_mode & 0o777 == 0o755
+
+
+# Is a parameter that a module has not got told from one that it has?
+
+# What module_param() makes of one, as far as it matters.
+PARAMETER = """\
+static const char __param_str_{0}[] = "{0}";
+static const char *const __param_{0} __attribute__((used, section("__param"))) = __param_str_{0};
+"""
+
+
+def module(folder: Path, parameters: Sequence[str], *options: str) -> Module:
+    (folder / "own.c").write_text("int x;\n" + "".join(PARAMETER.format(name) for name in parameters))
+    subprocess.run(["gcc", "-c", "own.c", "-o", "own.ko"], cwd=folder, check=True)
+    if options:
+        subprocess.run(["strip", *options, "own.ko"], cwd=folder, check=True)
+    return Module("own", folder / "own.ko", "key", None)
+
+
+def test_a_parameter_that_is_there_is_taken(tmp_path: Path) -> None:
+    check_parameter_names(module(tmp_path, ["count", "whom"]), ["whom", "count", "dyndbg"])
 
 
 @pytest.mark.parametrize(
-    ("content", "hint"),
+    ("parameters", "words"),
     [
-        (b"#include <linux/module.h>\n", "it is text: name C code NAME.c, and the lab builds it"),
-        (b"\0\1\2", ""),
+        (["count", "whom"], "own: unknown parameter 'cout'; allowed: count, whom; did you mean 'count'"),
+        ([], "own has no parameter 'cout': it has no parameters at all"),
     ],
 )
-def test_a_built_module_that_is_none(content: bytes, hint: str, tmp_path: Path) -> None:
-    (tmp_path / "mine.ko").write_bytes(content)
-    with pytest.raises(ConfigError, match=r"mine\.ko: is no kernel module") as refused:
-        modinfo(tmp_path / "mine.ko")
-    assert refused.value.hint.partition(";")[0] == hint
+def test_one_that_is_not_is_refused(tmp_path: Path, parameters: list[str], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        check_parameter_names(module(tmp_path, parameters), ["cout"])
 
 
-@pytest.mark.parametrize(
-    ("given", "hint"),
-    [("modul", "did you mean {}/module?"), ("my_prob.ko.d", ""), ("gone/module", "there is no folder {}/gone")],
-)
-def test_what_is_not_there_is_said_so(tmp_path: Path, given: str, hint: str) -> None:
-    """It may have been a folder: which forms a file has is no answer."""
-    (tmp_path / "module").mkdir()
-    with pytest.raises(ConfigError, match="there is no such file or folder") as refused:
-        user_modules(NO_CONTEXT, NO_KERNEL, tmp_path / given, values={"A": "m"})
-    assert f"found '{tmp_path / given}'" in str(refused.value)
-    assert refused.value.hint == hint.format(tmp_path)
+def test_a_stripped_module_may_have_any(tmp_path: Path) -> None:
+    check_parameter_names(module(tmp_path, ["count"], "--strip-unneeded"), ["cout"])
+
+
+def test_a_file_that_is_no_module_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "own.ko").write_text("nothing")
+    with pytest.raises(ConfigError, match="is no kernel module"):
+        check_parameter_names(Module("own", tmp_path / "own.ko", "key", None), ["count"])

@@ -7,10 +7,13 @@ import json
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from called_commands import orchestrator, refusal
@@ -18,9 +21,12 @@ from command_line import objects
 from html_checks import check_page
 from record_builders import cell, failed
 from stored_profiles import profile, record, store_run
+from typer.testing import CliRunner, Result
 
 from orchestrator import program
+from orchestrator.cli import options
 from orchestrator.cli.compared import compared_runs
+from orchestrator.cli.main import app
 from orchestrator.comparison.comparison import next_run
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import find_run
@@ -29,7 +35,10 @@ from orchestrator.results.store import Store
 
 pytestmark = pytest.mark.usefixtures("lab")
 
+
 MACHINE = "pentium4/debian-686"
+
+
 PROVENANCE: dict[str, Any] = {"sessions": [{"qemu": "QEMU 7.2.22"}], "boots": []}
 
 
@@ -393,3 +402,119 @@ def test_a_run_that_is_compared_with_itself_is_named(runs: Runs) -> None:
         assert (result.exit_code, result.stderr) == (0, said)
     for names in (["latest"], ["latest:none", "latest:kprobe"]):
         assert orchestrator("compare", *names).stderr == ""
+
+
+# Is nothing called within budget where there was nothing to compare?
+
+
+def compare(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["compare", *arguments])
+
+
+def test_runs_in_which_all_failed_cannot_be_compared(tmp_path: Path) -> None:
+    for number in (1, 2):
+        store_run(tmp_path / "lab", tmp_path / f"run{number}", failed("none", f"panic {number}"))
+    result = compare()
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "nothing that can be compared" in result.stderr
+    assert "panic 2" in result.stderr
+
+
+def test_a_cell_that_failed_in_both_is_named(tmp_path: Path) -> None:
+    for number in (1, 2):
+        cells = [cell("none"), failed("kprobe", f"panic {number}")]
+        store_run(tmp_path / "lab", tmp_path / f"run{number}", *cells)
+    result = compare()
+    assert result.exit_code == 0
+    assert "Failed in both: pentium4/debian-686/kprobe/noop: panic 2" in " ".join(result.stdout.split())
+    assert "Failed in both" in compare("--format", "markdown").stdout
+
+
+def test_a_kernel_is_not_compared_with_itself(tmp_path: Path) -> None:
+    store_run(tmp_path / "lab", tmp_path / "run", cell("none"))
+    result = compare("--kernels", "debian-686", "debian-686")
+    assert result.exit_code == 2
+    assert "debian-686 is named twice" in result.stderr
+
+
+def test_a_cell_that_fails_where_it_was_unsupported_is_beyond(tmp_path: Path) -> None:
+    store_run(tmp_path / "lab", tmp_path / "run1", failed("none", "not here", status="unsupported"))
+    store_run(tmp_path / "lab", tmp_path / "run2", failed("none", "panic"))
+    result = compare()
+    assert (result.exit_code, "1 failed" in result.stdout) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("budgets", "end"), [("", "1 unchanged."), ("budgets: {none: +5}\n", "1 unchanged; within budget.")]
+)
+def test_a_budget_is_spoken_of_where_there_is_one(tmp_path: Path, budgets: str, end: str) -> None:
+    for number in (1, 2):
+        store_run(tmp_path / "lab", tmp_path / f"run{number}", cell("none"))
+        (tmp_path / f"run{number}" / "experiment.yaml").write_text(f"name: x\n{budgets}")
+    assert f"1 cell compared: {end}" in compare().stdout
+
+
+# Do names of runs come and go as asked for, and does each command take them for a run?
+
+
+def test_a_name_from_beginning_to_end(lab: Path, tmp_path: Path) -> None:
+    first = store_run(lab, tmp_path / "first", cell("none"))
+    second = store_run(lab, tmp_path / "second", cell("none"))
+    assert orchestrator("baseline", "set", "before", first).stdout == f"before is {first}\n"
+    assert orchestrator("report", "before", "--format", "json").stdout.count(first) == 1
+    assert orchestrator("baseline", "set", "before").stdout == f"before is {second} (it was {first})\n"
+    (header, row) = orchestrator("baseline", "list").stdout.splitlines()
+    assert row.split()[:4] == ["before", second, "x", "complete"]
+    assert header.split() == ["baseline", "run", "experiment", "status", "since"]
+    assert options.runs("") == ["latest", "before", second, first]
+    assert options.baselines("be") == ["before"]
+    assert orchestrator("baseline", "remove", "before").exit_code == 0
+    assert orchestrator("baseline", "list").stdout.splitlines() == [" ".join(header.split()).replace(" ", "  ")]
+    assert options.baselines("") == []
+
+
+def test_times_are_local_as_in_the_list_of_runs(lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store_run(lab, tmp_path / "run", cell("none"))
+    with patch("orchestrator.results.store.datetime") as clock:
+        clock.now.return_value = datetime(2026, 3, 1, 23, 30, tzinfo=UTC)
+        orchestrator("baseline", "set", "before")
+    monkeypatch.setenv("TZ", "JST-9")  # POSIX: a bare system has no time zones by name
+    time.tzset()
+    try:
+        assert orchestrator("baseline", "list").stdout.rstrip().endswith("complete  2026-03-02 08:30")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_one_cell_without_an_outcome_is_one(lab: Path) -> None:
+    with Store.open(lab) as store:
+        run = store.begin_run("x", [cell("none").id], digest="d", provenance={}).id
+    told = f"1 cell of run {run} has no outcome yet: it was interrupted\n"
+    assert orchestrator("baseline", "set", "before").stderr == told
+    assert told in orchestrator("report").stderr
+    with Store.open(lab) as store, store.working_on(run):
+        assert f"1 cell of run {run} has no outcome yet: it is still running\n" in orchestrator("report").stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["set", "latest"], "'latest' is no name for a baseline"),
+        (["set", "2026"], "'2026' is no name for a baseline"),
+        (["set", "before"], "there is no run yet"),
+        (["remove", "before"], "unknown baseline 'before'"),
+    ],
+)
+def test_what_cannot_be_done(arguments: list[str], words: str, lab: Path) -> None:
+    result = orchestrator("baseline", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert words in result.stderr
+    assert not lab.exists()
+
+
+def test_a_run_of_another_machine_needs_its_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store_run(tmp_path / "elsewhere", tmp_path / "run", cell("none"))
+    result = orchestrator("baseline", "set", "before", str(tmp_path / "run"))
+    assert result.exit_code == 2
+    assert "unknown run" in result.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from itertools import product
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,9 +13,14 @@ from hypothesis import strategies as st
 from loaded_tables import calls_experiment, only_table
 
 from orchestrator.benchmarks.calls.table import CallsTable
+from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.probes import BASELINE, probes
-from orchestrator.errors import ConfigError
-from orchestrator.experiment.plan import MAX_CELLS, plan
+from orchestrator.errors import ConfigError, UsageError
+from orchestrator.experiment.experiment import Experiment, on_kernels, only_profiled, with_profile
+from orchestrator.experiment.file import load_experiment
+from orchestrator.experiment.plan import MAX_CELLS, check_budgets, plan
+from orchestrator.results.store import Store
+from orchestrator.run.runner import check_resumable
 
 
 def test_a_cell_has_every_fact_its_number_depends_on() -> None:
@@ -103,3 +109,134 @@ def test_the_plan_is_exactly_the_matrix(machines: list[tuple[str, str]], kernels
         }
         assert [cell.row for cell in boot.cells[1:]] == [kind for kind in kinds if kind != BASELINE]
     assert all(re.fullmatch(r"[A-Za-z0-9_.+-]+(/[a-z0-9-]+){3}", cell.id) for cell in planned.cells)
+
+
+# Do an experiment's budgets come with it, without being part of what is measured?
+
+FILE = """\
+name: budgeted
+kernels: [debian-686]
+machines: [{cpu: pentium4}]
+probes: [none, kprobe]
+benchmark: {name: gtodbench}
+"""
+
+
+BUDGETS = """\
+budgets:
+  "*": +1%
+  probe=kprobe: {value: +5, overhead: "+0.5"}
+  none: <=300
+"""
+
+
+def loaded(folder: Path, text: str, *overrides: str) -> Experiment:
+    (folder / "file.yaml").write_text(text)
+    return load_experiment(folder / "file.yaml", kinds(), overrides)
+
+
+def test_budgets_are_resolved_and_load_again(tmp_path: Path) -> None:
+    experiment = loaded(tmp_path, FILE + BUDGETS)
+    assert experiment.heading.budgets == {
+        "*": "+1%",
+        "probe=kprobe": {"value": "+5", "overhead": "+0.5"},
+        "none": "<=300",
+    }
+    (tmp_path / "resolved.yaml").write_text(experiment.resolved_yaml())
+    again = load_experiment(tmp_path / "resolved.yaml", kinds())
+    assert again == experiment
+    assert again.budgets == experiment.budgets
+
+
+def test_budgets_change_no_digest(tmp_path: Path) -> None:
+    without, budgeted = loaded(tmp_path, FILE), loaded(tmp_path, FILE + BUDGETS)
+    assert without.digest() == budgeted.digest() == loaded(tmp_path, FILE, "budgets.kprobe=+3").digest()
+    assert "budgets" not in without.resolved_yaml()
+    assert plan(without).cells == plan(budgeted).cells
+
+
+def test_a_run_goes_on_with_other_budgets(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "lab") as store:
+        digest = loaded(tmp_path, FILE).digest()
+        entry = store.begin_run("budgeted", ["a"], digest=digest, provenance={}, directory=tmp_path)
+    check_resumable(entry, loaded(tmp_path, FILE + BUDGETS), kinds())
+    with pytest.raises(UsageError, match="another experiment file"):
+        check_resumable(entry, loaded(tmp_path, FILE, "benchmark.calls=77"), kinds())
+
+
+def test_budgets_of_several_tables(tmp_path: Path) -> None:
+    several = FILE.replace("name: budgeted", "name: budgeted\ntables: {one: {}, two: {probes: [none, djprobe]}}")
+    experiment = loaded(tmp_path, several + "budgets: {table=one: +1, djprobe: +2}")
+    check_budgets(experiment, plan(experiment))
+    wrong = loaded(tmp_path, several + "budgets: {table=oen: +1}")
+    with pytest.raises(ConfigError, match=r"budgets\.table=oen: no cell matches; did you mean 'one'\?") as caught:
+        check_budgets(wrong, plan(wrong))
+    assert caught.value.where == f"{tmp_path / 'file.yaml'}:7"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("budgets: +1", 6, "budgets: expected a mapping of at most 1000"),
+        ("budgets:\n  kprobe: 300", 7, "budgets.kprobe: found 300, a limit or an increase? Write '<=300'"),
+        ("budgets:\n  kprobe: fast", 7, "budgets.kprobe: found 'fast'; expected +N"),
+        ("budgets:\n  kprobe: {value: +1, ovrhead: +1}", 7, "budgets.kprobe.ovrhead: unknown key; allowed: value"),
+        ("budgets:\n  cup=athlon: +1", 7, "budgets.cup=athlon: unknown key 'cup'; allowed: table"),
+        ("budget: {kprobe: +1}", 6, "budget: unknown key; allowed: name, description, charts, budgets"),
+    ],
+)
+def test_errors_name_file_line_and_key(tmp_path: Path, text: str, line: int, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        loaded(tmp_path, FILE + text)
+    assert str(caught.value).startswith(f"{tmp_path / 'file.yaml'}:{line}: {words}")
+
+
+# Is an experiment measured on the kernels that are compared, and on no other?
+
+TEXT = """name: two
+machines: [{cpu: pentium4}]
+kernels: [debian-686]
+tables:
+  noop: {benchmark: {name: gtodbench}, probes: [none, kretprobe], kernel_for: {kretprobe: lab-i386-smp-preempt}}
+  record: {benchmark: {name: gtodbench}, probes: [none, kprobe], handlers: [record], kernels: [lab-i386-smp]}
+  loops: {benchmark: {name: markers}, probes: [none]}
+"""
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> Experiment:
+    file = tmp_path / "two.yaml"
+    file.write_text(TEXT)
+    return load_experiment(file, kinds())
+
+
+def test_every_cell_is_on_both_kernels(experiment: Experiment, tmp_path: Path) -> None:
+    wanted = on_kernels(experiment, ["lab-i386-up", "debian-686-pae"])
+    cells = plan(on_kernels(experiment, ["lab-i386-up", "debian-686"])).cells
+    assert {cell.kernel for cell in cells} == {"lab-i386-up", "debian-686"}
+    for kernel in ("lab-i386-up", "debian-686"):
+        rows = [(cell.table, cell.row) for cell in cells if cell.kernel == kernel]
+        assert rows == [
+            ("noop", "none"),
+            ("noop", "kretprobe"),
+            ("record", "none"),
+            ("record", "kprobe"),
+            ("loops", "none"),
+        ]
+    file = tmp_path / "resolved.yaml"
+    file.write_text(wanted.resolved_yaml())
+    assert load_experiment(file, kinds()) == wanted
+
+
+def test_a_kernel_that_cannot_run_the_machines_is_named_with_its_place(experiment: Experiment) -> None:
+    with pytest.raises(ConfigError, match=r"two.yaml:2: machines.0.cpu: kernel 'debian-amd64' is 64-bit"):
+        on_kernels(experiment, ["debian-686", "debian-amd64"])
+
+
+def test_one_kernel_twice_is_no_comparison(experiment: Experiment) -> None:
+    with pytest.raises(UsageError, match="debian-686 and debian-686 are the same kernel"):
+        on_kernels(experiment, ["debian-686", "debian-686"])
+
+
+def test_tables_without_profiles_are_left_out(experiment: Experiment) -> None:
+    assert [one.name for one in only_profiled(with_profile(experiment, ["stacks"])).tables] == ["noop", "record"]

@@ -13,7 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.ktap.ktap import DEPTH_MAX, LINE_MAX, parse_ftracetest, parse_ktap
-from orchestrator.ktap.results import KEPT_LINES, NAME_MAX, PROBLEMS_MAX, RESULTS_MAX, Outcome, TestRun
+from orchestrator.ktap.results import (
+    KEPT_LINES,
+    NAME_MAX,
+    PROBLEMS_MAX,
+    RESULTS_MAX,
+    Outcome,
+    TestResult,
+    TestRun,
+    judged,
+)
 
 
 def shown(text: str) -> list[str]:
@@ -26,7 +35,10 @@ def problems(text: str) -> list[str]:
 
 
 GOLDEN = Path(__file__).with_name("golden")
+
+
 """What KUnit of Linux 6.1.192 printed in guests of lab-i386-up-kunit, and run_kselftest.sh in one of lab-i386-up."""
+
 
 KUNIT_OF_OLD = """\
 TAP version 14
@@ -209,6 +221,8 @@ def test_a_plan_at_the_end_and_a_block_about_a_result() -> None:
 
 
 RESULTS = "TAP version 13\n1..2\n{}ok 1 - a\n  ---\n  output: |\n{}\n  ...\nok 2 - b\n"
+
+
 DATA = [
     "TAP version 13\n1..1\nnot ok 1 - inner",
     "ok 1 - x\nok 2 - y",
@@ -404,13 +418,26 @@ def test_nesting_without_end() -> None:
 
 PARSERS = [parse_ktap, parse_ftracetest]
 
+
 # What the forms are made of, so that most lines mean something.
 ANY_RESULTS = ["ok 1", "not ok", "ok", "- ", "# ", "#", "# SKIP", "# TODO", "1..2", "1..0", "99999", " ", "    ", "\n"]
+
+
 GROUPS = ["KTAP version 1", "TAP version 13", "# Subtest: x", "Bail out! ", "---", "..."]
+
+
 ANY_FTRACE = ["=== Ftrace unit tests ===", "[1] ", "[2] (instance) ", "\t[PASS]", "\t[FAIL]", "# of passed: 1"]
+
+
 LOG = ["[    1.000001] ", "<6>", "\x1b[1m", "\r", "\0", "é", "\t"]
+
+
 PIECES = st.sampled_from([*ANY_RESULTS, *GROUPS, *ANY_FTRACE, *LOG])
+
+
 OUTPUTS = st.lists(PIECES | st.text(max_size=5), max_size=80).map("".join)
+
+
 NAMES = st.from_regex(r"[a-z][a-z_/.:()-]{0,20}[a-z]", fullmatch=True)
 
 
@@ -438,6 +465,8 @@ class Told:
 
 
 LEAVES = st.builds(Told, NAMES, st.booleans())
+
+
 TREES = st.recursive(
     LEAVES,
     lambda inner: st.builds(
@@ -496,7 +525,10 @@ PREFIXES = [
     "[    C0] ",
     "<4>",
 ]
+
+
 """What printk puts before a message: times, callers, levels, as the configuration has them."""
+
 
 PROGRAM = """\
 TAP version 13
@@ -510,6 +542,8 @@ not ok 2 - second
   ...
 ok 3 third # SKIP no device
 """
+
+
 RUNNER = """\
 TAP version 13
 1..2
@@ -522,6 +556,8 @@ not ok 1 selftests: t: a # exit=1
 # selftests: t: b
 ok 2 selftests: t: b # SKIP
 """
+
+
 KUNIT = """\
 KTAP version 1
 1..1
@@ -534,6 +570,8 @@ KTAP version 1
 # example: pass:1 fail:1 skip:0 total:2
 not ok 1 example
 """
+
+
 FTRACE = (Path(__file__).with_name("golden") / "ftracetest-6.1.txt").read_text()
 
 
@@ -645,3 +683,63 @@ def test_cuts_without_end_are_bounded(parse: Callable[[str], TestRun]) -> None:
         run = parse(line * 3000)
         assert len(run.problems) <= PROBLEMS_MAX + 1
         assert all(len(problem) < 2 * NAME_MAX for problem in run.problems)
+
+
+# Is a run of somebody else's tests a failure where it has to be, and only there?
+
+PASSED, FAILED = TestResult("good", Outcome.PASSED), TestResult("bad", Outcome.FAILED, "because")
+
+
+SKIPPED = TestResult("absent", Outcome.SKIPPED, "no such device")
+
+
+def outcomes(run: TestRun, expected: dict[str, str]) -> dict[str, str]:
+    return {name: result.outcome for name, result in judged(run, expected).results.items()}
+
+
+def test_a_failure_fails_the_run() -> None:
+    verdict = judged(TestRun((PASSED, FAILED)), {})
+    assert verdict.complaints == ("1 of 2 tests failed: bad",)
+
+
+def test_an_expected_failure_does_not() -> None:
+    verdict = judged(TestRun((PASSED, FAILED)), {"bad": "known since 6.1"})
+    assert verdict.complaints == ()
+    assert verdict.results["bad"] == TestResult("bad", Outcome.XFAILED, "known since 6.1")
+
+
+def test_an_expected_failure_that_passes_fails_the_run() -> None:
+    verdict = judged(TestRun((PASSED,)), {"good": "known since 6.1"})
+    assert verdict.complaints == ("1 of 1 tests failed: good",)
+    reason = "it passes, and is listed as an expected failure: known since 6.1"
+    assert verdict.results["good"].reason == reason
+
+
+def test_a_listed_name_that_no_test_has_fails_the_run() -> None:
+    assert judged(TestRun((PASSED,)), {"gone": "why"}).complaints == (
+        "expected failures are listed that no test has the name of: gone",
+    )
+
+
+def test_running_no_test_is_a_failure() -> None:
+    assert judged(TestRun(()), {}).complaints == ("no test ran: there is no result in the output",)
+    assert judged(TestRun((SKIPPED,)), {}).complaints == ("no test ran: all are skipped; no such device",)
+    assert judged(TestRun((SKIPPED, PASSED)), {}).complaints == ()
+
+
+def test_a_problem_of_the_output_is_a_failure() -> None:
+    assert judged(TestRun((PASSED,), ("cut short",)), {}).complaints == ("cut short",)
+
+
+def test_names_are_told_apart() -> None:
+    run = TestRun((PASSED, FAILED, TestResult("bad", Outcome.PASSED), FAILED))
+    assert outcomes(run, {}) == {"good": "passed", "bad": "failed", "bad#2": "passed", "bad#3": "failed"}
+
+
+def test_a_complaint_is_short_whatever_a_guest_prints() -> None:
+    many = tuple(TestResult(f"bad{number}", Outcome.FAILED) for number in range(1000))
+    verdict = judged(TestRun(many, tuple(f"problem {number}" for number in range(1000))), {})
+    assert len(verdict.results) == 1000
+    assert verdict.complaints[0].endswith("bad18, bad19 and 980 more")
+    assert verdict.complaints[-2:] == ("problem 19", "and 980 problems more")
+    assert len(verdict.complaints) == 22

@@ -3,19 +3,40 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
+from record_builders import cell, evidence, run
 
+from orchestrator.benchmarks.calls.measurement import overhead_by_purpose
+from orchestrator.benchmarks.calls.report import REPORT, purpose_sentences
+from orchestrator.catalog.probes import probes
+from orchestrator.catalog.words import OTHER, in_order, purpose_of_function, purpose_of_generated, purposes
 from orchestrator.errors import EvidenceError
-from orchestrator.profile.counts import Code, Counts, Region, Timed, read_regions, sample_of, together
+from orchestrator.profile.counts import Code, Counts, Region, Timed, by_purpose, read_regions, sample_of, together
+from orchestrator.report.exports import render_csv
+from orchestrator.results.contract import CellRecord, ProfileEvidence
+from orchestrator.results.stored_profile import CellProfile
 
 READING, CALL = Code(0x8049594, "0f31"), Code(0xC1000000, "55")
+
+
 EMPTY = Region(2, {READING: Counts(2)})
+
+
 BATCH = Region(7, {READING: Counts(2), CALL: Counts(5, 0, 5)})
+
+
 TIMED = Timed(empty=1, samples=[(2, 12), (2, 12)])
+
+
 KEPT = [EMPTY, EMPTY, BATCH, BATCH, BATCH, BATCH]
+
 
 WRITTEN = "region 2 1\n8049594 0f31 2 0 0 0\nregion 7 2\n8049594 0f31 2 0 0 0\nc1000000 55 5 0 5 0\n"
 
@@ -117,3 +138,123 @@ def test_stacks_that_lack_instructions_are_refused() -> None:
     lacking = [replace(one, stacks={(1,): 1, (1, 2): 4}) if one is batch else one for one in regions]
     with pytest.raises(EvidenceError, match="10 instructions in the stacks of a sample, and the clock 12"):
         sample_of(lacking, TIMED)
+
+
+# Has each instruction one purpose, and do the purposes add up to what they are of?
+
+SPENT = {"trap": 404.0, "lookup": 25.0, "other": 198.0}
+
+
+def profile(*symbols: tuple[str, str, str | None, int]) -> CellProfile:
+    """A profile of 2 calls: each symbol with its place, its module and its instructions in both."""
+    described = [
+        {"name": name, "place": place, "module": module, "address": number, "instructions": [(0, "90", executed)]}
+        for number, (name, place, module, executed) in enumerate(symbols)
+    ]
+    return CellProfile.model_validate_json(
+        CellProfile.model_validate(
+            {"cell": "a", "arch": "i386", "calls": 2, "has_details": False, "symbols": described}
+        ).model_dump_json()
+    )
+
+
+def counted(calls: int, **by_name: int) -> ProfileEvidence:
+    total = sum(by_name.values())
+    return ProfileEvidence(sha256="0" * 64, calls=calls, instructions=total, int3=0, purposes=by_name)
+
+
+def spent(probe: str, **changes: object) -> CellRecord:
+    return cell(probe, **{"purposes": SPENT, **changes})
+
+
+@pytest.mark.parametrize(
+    ("function", "module", "purpose"),
+    [
+        ("get_kprobe", None, "lookup"),
+        ("handle_exception_return", None, "trap"),
+        ("setup_singlestep", None, "single-step"),
+        ("optimized_callback", None, "detour"),
+        ("rethook_trampoline_handler", None, "return"),
+        ("kprobe_int3_handler", None, "dispatch"),
+        ("vfs_read", None, OTHER),
+        ("kprobe_func", "lab_kprobe", "handler"),
+        ("booster_go", "lab_kprobe", "single-step"),
+        ("djprobe_stub", "lab_djprobe", "detour"),
+        ("enter", "lab_kretprobe_rethook", "return"),
+        ("enter", "mine", "handler"),
+        ("get_kprobe", "mine", "handler"),  # a function of a module, whatever it is called
+    ],
+)
+def test_the_purpose_of_a_function(function: str, module: str | None, purpose: str) -> None:
+    assert purpose_of_function(function, module) == purpose
+
+
+def test_every_mechanism_that_makes_code_has_a_purpose_for_it() -> None:
+    mechanisms = {kind.mechanism for kind in probes().values()}
+    assert {one for purpose in purposes().values() for one in purpose.generated} <= mechanisms
+    assert [purpose_of_generated(one) for one in ("int3", "jump", "detour", "none")] == [
+        "single-step",
+        "detour",
+        "detour",
+        OTHER,
+    ]
+
+
+def test_no_purpose_is_called_other_and_each_names_its_source() -> None:
+    assert OTHER not in purposes()
+    assert all(one.source and one.title for one in purposes().values())
+    assert in_order(["other", "lookup", "of a later version", "trap"]) == [
+        "trap",
+        "lookup",
+        "of a later version",
+        "other",
+    ]
+
+
+def test_the_purposes_of_a_profile_have_all_its_instructions() -> None:
+    one = profile(
+        ("callbench", "user", None, 26),
+        ("get_kprobe", "kernel", None, 50),
+        ("kprobe_func", "module", "lab_kprobe", 12),
+        ("generated code", "generated", None, 4),
+        ("vfs_read", "kernel", None, 8),
+    )
+    assert by_purpose(one, "int3") == {"other": 34, "lookup": 50, "handler": 12, "single-step": 4}
+    assert by_purpose(one, "jump")["detour"] == 4
+    assert sum(by_purpose(one, "jump").values()) == one.executed
+
+
+def test_an_overhead_by_purpose_is_the_difference_of_two_cells() -> None:
+    plain, probed = counted(500, other=500 * 422), counted(250, other=250 * 420, trap=250 * 404)
+    assert overhead_by_purpose(probed, plain) == {"other": -2.0, "trap": 404.0}
+    assert overhead_by_purpose(probed, None) == {}
+    assert overhead_by_purpose(probed, plain.model_copy(update={"purposes": None})) == {}
+
+
+def test_purposes_that_do_not_add_up_are_refused() -> None:
+    assert spent("kprobe").overhead == sum(SPENT.values())
+    with pytest.raises(ValidationError, match="the purposes add up to 628, and the overhead is 627"):
+        spent("kprobe", purposes={**SPENT, "lookup": 26.0})
+    one = {"sha256": "0" * 64, "calls": 2, "instructions": 2 * 1036, "int3": 4, "purposes": {"trap": 2 * 1036 - 1}}
+    with pytest.raises(ValidationError, match="the purposes have 2071 instructions, and the profile 2072"):
+        cell("kprobe", profile=one, evidence=evidence("kprobe", calls=1000, hits=1000, int3=2000))
+
+
+def test_a_table_has_a_row_for_each_purpose_and_csv_has_them() -> None:
+    record = run(cell("none"), spent("kprobe"), cell("djprobe", purposes={"other": -2.0, "detour": 55.0}))
+    sheet = REPORT.sheet(list(REPORT.panels(record.cells)))
+    rows = {row.label: row.cells for block in sheet.grid.blocks for row in block}
+    assert rows["  trap entry and exit"] == ["-", "404", "0"]
+    assert rows["  detour"] == ["-", "0", "55"]
+    assert rows["  other"] == ["-", "198", "-2"]
+    assert any("purposes add up" in sentence for sentence in sheet.sentences)
+    lines = list(csv.DictReader(io.StringIO(render_csv(record), newline="")))
+    assert [json.loads(line["purposes"] or "{}").get("trap") for line in lines] == [None, 404.0, None]
+    assert [json.loads(line["purposes"] or "{}").get("other") for line in lines] == [None, 198.0, -2.0]
+
+
+def test_other_layouts_have_a_sentence_for_each_cell() -> None:
+    first, meaning = purpose_sentences([cell("none"), spent("kprobe")], lambda one: one.probe)
+    assert first == "kprobe: trap entry and exit 404, lookup 25, other 198."
+    assert "add up" in meaning
+    assert not list(purpose_sentences([cell("none"), cell("kprobe")], lambda one: one.probe))

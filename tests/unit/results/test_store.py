@@ -12,8 +12,9 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,8 @@ from orchestrator.results.contract import CellRecord
 from orchestrator.results.store import FILE_NAME, RunEntry, Store
 
 WRITER = Path(__file__).with_name("store_writer.py")
+
+
 CELLS = ["pentium4/debian-686/none/noop", "pentium4/debian-686/kprobe/noop", "pentium4/debian-686/djprobe/noop"]
 
 
@@ -345,3 +348,43 @@ def test_a_folder_that_is_a_file_is_reported(tmp_path: Path) -> None:
 def test_a_path_that_is_no_text_is_reported(store: Store) -> None:
     with pytest.raises(UsageError, match="not valid UTF-8"):
         store.begin_run("quickstart", CELLS, digest="d", provenance={}, directory=Path("/tmp/\udcff"))
+
+
+# Is a store that another program has changed, or a failing disk, called damaged in a sentence?
+
+
+def changed(lab: Path, *statements: str) -> str:
+    """A store with one run, and then these changes; the run's id."""
+    with Store.open(lab) as store:
+        run = store.begin_run("quickstart", ["cell"], digest="d", provenance={"qemu": "7.2"}).id
+    with closing(sqlite3.connect(lab / FILE_NAME, isolation_level=None)) as other:
+        for statement in ("PRAGMA writable_schema = ON", *statements):
+            other.execute(statement)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("statements", "read"),
+    [
+        (["UPDATE runs SET provenance = '{'"], Store.provenance),
+        (["UPDATE runs SET provenance = '[]'"], Store.provenance),
+        (["UPDATE runs SET provenance = replace(hex(zeroblob(5000)), '00', '[')"], Store.provenance),
+        (["UPDATE runs SET started = cast(x'32ff' AS TEXT)"], Store.entry),
+        (["DROP VIEW run_entries", "CREATE VIEW run_entries AS SELECT number, id FROM runs"], Store.entry),
+        (["DROP TABLE samples"], Store.load_run),
+        (
+            [
+                "DROP VIEW run_entries",
+                "CREATE VIEW run_entries AS SELECT *, NULL AS directory FROM (SELECT number, id, experiment, started,"
+                " finished, status, digest FROM runs)",
+            ],
+            Store.entry,
+        ),
+    ],
+)
+def test_damage_is_an_error_with_the_place(
+    statements: list[str], read: Callable[[Store, str], object], tmp_path: Path
+) -> None:
+    run = changed(tmp_path, *statements)
+    with Store.open(tmp_path) as store, pytest.raises(LabError, match=f"{FILE_NAME}: .*damaged"):
+        read(store, run)

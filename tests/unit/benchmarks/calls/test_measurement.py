@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is a recording pass believed only where the kernel left out no handler, traps or not?"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from orchestrator.artifacts.modules import Module
+from orchestrator.benchmarks.calls import measurement
+from orchestrator.benchmarks.calls.measurement import (
+    Counted,
+    count_hits,
+    extra_notes,
+    extra_sizes,
+    removal_notes,
+    remove_extras,
+)
+from orchestrator.catalog.probes import Extra, probes
+from orchestrator.errors import EvidenceError
+from orchestrator.guest.guest import Guest
+from orchestrator.probes.arming import ModuleAttachment
+from orchestrator.probes.attachment import Attachment, Called
+from orchestrator.probes.events import EventKind
+from orchestrator.probes.point import ProbePoint
+from orchestrator.probes.symbols import Symbols
+
+SYMBOLS = Symbols(b"c1000000 T _stext\nc1484720 T _etext\nc108c7a0 T __ia32_sys_gettimeofday\n")
+
+
+POINT = ProbePoint("__ia32_sys_gettimeofday", 0, 0xC108C7A0, bytes(16))
+
+
+CALLED = Called("sysenter", 3, frozenset({28}), number=78, arguments=(0,) * 6, result=0)
+
+
+class RecordedGuest:
+    """A guest whose probe has recorded the calls, and missed some hits."""
+
+    machine = SimpleNamespace(smp=1)
+
+    def __init__(self, missed: int) -> None:
+        events = [
+            struct.pack("<QII6Q", 100 + number, EventKind.KPROBE, 28, POINT.address, 7, 8, 0xC1002400, 0, 0)
+            for number in range(CALLED.calls)
+        ]
+        head = struct.pack("<8sIIIHHQ", b"labring", 1, 0, 4, 64, 4, len(events))
+        self._files = {
+            "/sys/devices/system/cpu/possible": b"0\n",
+            "/sys/kernel/debug/lab_kprobe/cpu0": head + b"".join(events) + bytes(64),
+            "/sys/module/lab_kprobe/parameters/missed": f"{missed}\n".encode(),
+        }
+
+    def get(self, path: str, **_: object) -> bytes:
+        return self._files[path]
+
+    def put(self, data: bytes, path: str) -> None:
+        assert path.startswith("/sys/module/lab_kprobe/parameters/"), data
+
+
+def counted(missed: int) -> Counted:
+    """What a recording pass comes to under KVM, where no traps are counted."""
+    guest = cast(Guest, RecordedGuest(missed))
+    artifacts = SimpleNamespace(machine=SimpleNamespace(timing="kvm"))
+    work = SimpleNamespace(
+        ready=SimpleNamespace(guest=guest, symbols=SYMBOLS, artifacts=artifacts),
+        cell=SimpleNamespace(handler="record"),
+        workload=SimpleNamespace(exact=False, counted=CALLED.calls, hits=1, call=lambda *_, **__: CALLED),
+        kind=probes()["kprobe"],
+        deadline=SimpleNamespace(left=lambda: 1.0),
+    )
+    module = Module("lab_kprobe", Path("lab_kprobe.ko"), "key", None)
+    return count_hits(cast(Any, work), ModuleAttachment(guest, probes()["kprobe"], module, POINT), None)
+
+
+def test_a_recording_of_every_hit_is_believed() -> None:
+    assert counted(0) == Counted(3, 0, None, None)
+
+
+def test_a_handler_that_was_left_out_fails_a_recording() -> None:
+    with pytest.raises(EvidenceError, match=r"^the kernel skipped the handler 2 times$"):
+        counted(2)
+
+
+@pytest.mark.parametrize(
+    ("passes", "is_found", "wrong"),
+    [
+        ([1000], True, None),
+        ([1001, 1000], True, None),  # a timer tick entered the function as well
+        ([1001] * 5, True, 1001),
+        ([1001], False, 1001),  # a point that somebody has chosen
+        ([2000], True, 2000),
+        ([999], True, 999),
+    ],
+)
+def test_a_pass_that_an_interrupt_fell_into_is_repeated(
+    monkeypatch: pytest.MonkeyPatch, passes: list[int], is_found: bool, wrong: int | None
+) -> None:
+    left = list(passes)
+    monkeypatch.setattr(measurement, "_pass", lambda *_: Counted(left.pop(0), 0, None, None))
+    work = SimpleNamespace(
+        cell=SimpleNamespace(handler="noop", is_found=is_found),
+        workload=SimpleNamespace(counted=1000, hits=1),
+        kind=probes()["kprobe"],
+    )
+    attachment = cast(Any, SimpleNamespace(handle=lambda handler: None))
+    if wrong is None:
+        assert count_hits(cast(Any, work), attachment).hits == 1000
+    else:
+        with pytest.raises(EvidenceError, match=f"the probe's handler ran {wrong} times"):
+            count_hits(cast(Any, work), attachment)
+    assert not left
+
+
+@pytest.mark.parametrize(("counted", "known"), [(2000, 2000), (2012, None), (0, 0)])
+def test_traps_of_a_module_that_counts_no_hits_by_others(
+    monkeypatch: pytest.MonkeyPatch, counted: int, known: int | None
+) -> None:
+    monkeypatch.setattr(measurement, "_pass", lambda *_: Counted(1000, None, counted, None))
+    work = SimpleNamespace(
+        cell=SimpleNamespace(handler="noop", is_found=False),
+        workload=SimpleNamespace(counted=1000, hits=1),
+        kind=probes()["kprobe"].model_copy(update={"int3_per_hit": None}),
+    )
+    attachment = cast(Any, SimpleNamespace(handle=lambda handler: None))
+    assert count_hits(cast(Any, work), attachment).int3 == known
+
+
+# Is what a hit passes besides its handler told apart, by what a call costs once each is taken off?
+
+
+class Registered:
+    """A kprobe whose hits pass some extras."""
+
+    def __init__(self, *extras: Extra) -> None:
+        self._left = list(extras)
+
+    def extras(self) -> Sequence[Extra]:
+        return list(self._left)
+
+    def take_off(self, extra: Extra) -> None:
+        self._left.remove(extra)
+
+
+def sizes(extras: Sequence[Extra], value: float, rests: Iterator[Sequence[float]], hits: int = 1) -> dict[Extra, float]:
+    registered = cast("Attachment", Registered(*extras))
+    return dict(extra_sizes(registered, value, lambda: next(rests), hits))
+
+
+def test_each_extra_is_what_a_call_costs_less_without_it() -> None:
+    rests = iter([(849.0, 849.0), (813.0, 813.0)])
+    assert sizes(("post_handler", "aggregator"), 889.0, rests) == {"post_handler": 40.0, "aggregator": 36.0}
+
+
+def test_a_size_is_of_one_hit() -> None:
+    assert sizes(("aggregator",), 1000.0, iter([(928.0, 928.0)]), hits=2) == {"aggregator": 36.0}
+
+
+def test_what_costs_nothing_is_left_out() -> None:
+    rests = iter([(1661.0, 1661.0), (1630.0, 1630.0)])
+    assert sizes(("post_handler", "aggregator"), 1661.0, rests) == {"aggregator": 31.0}
+
+
+@pytest.mark.parametrize("rest", [(849.0, 850.0), (890.0, 890.0)])
+def test_samples_that_cannot_be_are_no_size(rest: Sequence[float]) -> None:
+    with pytest.raises(EvidenceError, match=r"^a call costs 889 instructions, and without its aggregator 8[0-9 or]+"):
+        sizes(("aggregator",), 889.0, iter([rest]))
+
+
+def test_a_plain_kprobe_is_rid_of_all() -> None:
+    registered = Registered("post_handler", "aggregator")
+    removed = remove_extras(cast("Attachment", registered))
+    assert list(removed) == ["post_handler", "aggregator"]
+    assert registered.extras() == []
+    assert len(list(removal_notes(removed))) == 2
+
+
+def test_a_note_has_the_size_or_says_where_to_get_it() -> None:
+    both: tuple[Extra, Extra] = ("post_handler", "aggregator")
+    assert [note[:33] for note in extra_notes(both, {"aggregator": 31.0})] == ["31 instructions of a hit are the "]
+    assert len(list(extra_notes(both, {"aggregator": 36.0, "post_handler": 40.0}))) == 2
+    unmeasured = list(extra_notes(both, None))
+    assert len(unmeasured) == 2
+    assert all(note.endswith("clock 'instructions' measures what that costs") for note in unmeasured)
+    assert list(extra_notes((), None)) == []

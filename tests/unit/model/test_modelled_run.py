@@ -1,0 +1,367 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does a fit find the costs that published figures follow from, and refuse figures that give none?"""
+
+from __future__ import annotations
+
+import sys
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, reject
+from hypothesis import strategies as st
+from modelled_cells import counted
+from profiled_cells import list5, profiled
+from record_builders import any_evidence, cell, failed, run
+
+from orchestrator.catalog.cost_table import INPUTS, CostTable, Input
+from orchestrator.errors import ConfigError, HostError, LabError, UsageError
+from orchestrator.model.cost_file import Time, cost_file, price
+from orchestrator.model.modelled_run import Target, difference, fitted, inputs, known_costs, modelled_run, own_costs
+from orchestrator.report.modelled_sheets import modelled_sheets
+from orchestrator.results.contract import CellRecord
+from orchestrator.results.runs import Run
+from orchestrator.results.stored_profile import FOLDER, CellProfile, Instruction, SymbolProfile, file_name
+
+SHA = "0" * 64
+
+
+LIST5 = "djprobe-2005/list5"
+
+
+CONSTANT = {"source": "unverified", "where": "a test"}
+
+
+def table(*fit: str, **constants: float) -> CostTable:
+    content: dict[str, Any] = {
+        "cpu": "pentium4",
+        "mhz": {"value": 2000, "low": 2000, "high": 2000, **CONSTANT},
+        "constants": {name: {"value": one, "low": one, "high": one, **CONSTANT} for name, one in constants.items()},
+        "declared": {
+            "date": "2026-01-01",
+            "fit": list(fit),
+            "calibration": {LIST5: ["kprobe", "jprobe", "djprobe"]},
+            "kernels": {LIST5: "lab-i386-up"},
+            "validation": {},
+            "exclusions": [],
+            "remarks": [],
+        },
+    }
+    return CostTable.model_validate(content)
+
+
+def targets(costs: dict[str, float], *counts: dict[str, float]) -> list[Target]:
+    """Cells whose published figures are exactly what the costs give, at 2 GHz."""
+    return [
+        Target(LIST5, column, one, sum(costs[name] * number for name, number in one.items()) / 2)  # type: ignore[arg-type]
+        for column, one in zip(("kprobe", "jprobe", "djprobe"), counts, strict=False)
+    ]
+
+
+@given(instruction=st.floats(0.2, 5), trap=st.floats(10, 5000), popf=st.floats(1, 100), more=st.integers(100, 2000))
+def test_known_costs_are_found(instruction: float, trap: float, popf: float, more: int) -> None:
+    costs = {"instruction": instruction, "trap": trap, "popf": popf}
+    counts: list[dict[str, float]] = [
+        {"instruction": 525, "trap": 2},
+        {"instruction": 525 + more, "trap": 3},
+        {"instruction": 37, "popf": 1},
+    ]
+    found = fitted(table("instruction", "trap", popf=popf), SHA, targets(costs, *counts))
+    assert found.costs["instruction"].cycles == pytest.approx(instruction, rel=1e-6)
+    assert found.costs["trap"].cycles == pytest.approx(trap, rel=1e-6)
+    assert max(abs(cell.residual) for cell in found.cells) < 1e-6
+
+
+def test_a_relative_error_counts_the_same_in_a_long_call_as_in_a_short_one() -> None:
+    """One cost for two cells that want 1 and 2 cycles: neither call decides by its length."""
+    wanted = [Target(LIST5, "kprobe", {"instruction": 1000}, 500), Target(LIST5, "djprobe", {"instruction": 10}, 10)]
+    found = fitted(table("instruction"), SHA, wanted)
+    # The least of (c - 1)^2 + (c/2 - 1)^2.
+    assert found.costs["instruction"].cycles == pytest.approx(1.2)
+
+
+def test_a_fit_is_the_same_each_time() -> None:
+    wanted = targets({"instruction": 0.9, "trap": 1234}, {"instruction": 525, "trap": 2}, {"instruction": 37})
+    first, second = (fitted(table("instruction", "trap"), SHA, wanted) for _ in range(2))
+    assert first.model_dump_json() == second.model_dump_json()
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        ({"instruction": 525, "trap": 2},),
+        ({"instruction": 300, "trap": 1}, {"instruction": 600, "trap": 2}),
+        ({"instruction": 37}, {"instruction": 525}),
+    ],
+)
+def test_cells_that_do_not_tell_the_costs_apart_are_refused(counts: tuple[dict[str, float], ...]) -> None:
+    wanted = targets({"instruction": 1, "trap": 500}, *counts)
+    with pytest.raises(LabError, match="do not determine the costs of instruction, trap"):
+        fitted(table("instruction", "trap"), SHA, wanted)
+
+
+def test_a_cost_that_is_not_positive_is_no_calibration() -> None:
+    """As with the published kprobes of a Xeon E5410, if both costs are fitted to them."""
+    wanted = targets(
+        {"instruction": -0.5, "trap": 1000}, {"instruction": 636, "trap": 2}, {"instruction": 299, "trap": 1}
+    )
+    with pytest.raises(LabError, match=r"cannot be calibrated: the published cells give instruction -0\.5 cycles"):
+        fitted(table("instruction", "trap"), SHA, wanted)
+
+
+def test_an_overhead_below_zero_calibrates_nothing() -> None:
+    wanted = [Target("djprobe-2005/list7", "djprobe", {"instruction": 37}, -115)]
+    with pytest.raises(LabError, match="no cost fits djprobe-2005/list7 djprobe, which was published as -115 ns"):
+        fitted(table("instruction"), SHA, wanted)
+
+
+def test_without_numpy_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    with pytest.raises(HostError, match=r"pip install 'probe-lab\[model\]'"):
+        fitted(table("instruction"), SHA, targets({"instruction": 1}, {"instruction": 10}))
+
+
+# What has a cost among the instructions of a profile.
+
+CODE = {"cc": 2, "cf": 2, "9d": 1, "9c": 1, "0f31": 1, "f00fb111": 5, "90": 30}
+
+
+def profile() -> CellProfile:
+    instructions = tuple(Instruction(at, code, 500 * times) for at, (code, times) in enumerate(CODE.items()))
+    symbol = SymbolProfile(name="f", place="kernel", address=0, instructions=instructions)
+    return CellProfile(cell="a/b", arch="i386", calls=500, has_details=False, symbols=(symbol,))
+
+
+def test_every_instruction_has_one_cost() -> None:
+    recording = cell("djprobe", evidence=any_evidence("djprobe", recorded=1000))
+    assert inputs(profile(), recording, INPUTS) == {
+        "instruction": 30,
+        "trap": 2,  # with its iret
+        "popf": 1,
+        "pushf": 1,
+        "rdtsc": 1,
+        "locked": 5,
+        "recorded line": 1,
+    }
+
+
+def test_what_has_no_cost_of_its_own_is_a_plain_instruction() -> None:
+    assert inputs(profile(), cell("djprobe"), ["instruction"]) == {"instruction": 42}
+    assert inputs(profile(), cell("djprobe"), ["instruction", "trap"]) == {"instruction": 38, "trap": 2}
+
+
+def test_the_difference_of_two_has_what_changed() -> None:
+    one: dict[Input, Fraction] = {"instruction": Fraction(5), "popf": Fraction(1), "trap": Fraction(2)}
+    other: dict[Input, Fraction] = {"instruction": Fraction(3), "popf": Fraction(1), "locked": Fraction(1)}
+    assert difference(one, other) == {"instruction": 2, "trap": 2, "locked": -1}
+
+
+# Does a modelled time follow from the profiles of a cell and of its own baseline, and from nothing else?
+
+
+def test_the_counts_are_those_of_the_two_profiles(tmp_path: Path) -> None:
+    (cell,) = modelled_run(Run(run(*list5(tmp_path, "kprobe")), tmp_path), known_costs()).cells
+    assert cell.evidence is not None
+    assert cell.evidence.counts == counted("list5")["kprobe"]
+    assert cell.evidence.instructions == sum(cell.evidence.counts.values()) + 2
+    assert cell.overhead == pytest.approx(986.2, abs=0.05)
+    assert cell.role == "calibration"
+
+
+def test_profiles_that_do_not_add_up_give_no_time(tmp_path: Path) -> None:
+    """As where two baselines could be meant."""
+    baseline, kprobe = list5(tmp_path, "kprobe")
+    other = baseline.model_dump() | {"samples": [359.0], "value": 359.0, "profile": None}
+    wrong = profiled(CellRecord.model_validate(other), tmp_path, ("90", 359))
+    (cell,) = modelled_run(Run(run(wrong, kprobe), tmp_path), known_costs()).cells
+    assert cell.overhead is None
+    assert "differ by 530 instructions, and its overhead is 529" in (cell.reason or "")
+
+
+def test_a_baseline_of_another_kernel_is_no_baseline(tmp_path: Path) -> None:
+    baseline, kprobe = list5(tmp_path, "kprobe")
+    elsewhere = CellRecord.model_validate(baseline.model_dump() | {"kernel": "lab-i386-smp"})
+    (cell,) = modelled_run(Run(run(elsewhere, kprobe), tmp_path), known_costs()).cells
+    assert cell.reason == "the cell, or the one without a probe, has no profile"
+
+
+def test_a_cpu_without_a_cost_table_has_no_time(tmp_path: Path) -> None:
+    cells = [CellRecord.model_validate(one.model_dump() | {"cpu": "athlon"}) for one in list5(tmp_path, "kprobe")]
+    (cell,) = modelled_run(Run(run(*cells), tmp_path), known_costs()).cells
+    assert cell.reason == "CPU athlon has no cost table"
+
+
+def test_a_profile_that_is_not_the_recorded_one_is_an_error(tmp_path: Path) -> None:
+    cells = list5(tmp_path, "kprobe")
+    (tmp_path / FOLDER / file_name(cells[1].id)).write_bytes(b"")
+    with pytest.raises(LabError, match="this is not the profile"):
+        modelled_run(Run(run(*cells), tmp_path), known_costs())
+
+
+def test_a_run_without_profiles_says_how_to_get_them(tmp_path: Path) -> None:
+    cells = [CellRecord.model_validate(one.model_dump() | {"profile": None}) for one in list5(tmp_path, "kprobe")]
+    with pytest.raises(UsageError, match="--profile symbols"):
+        modelled_run(Run(run(*cells), tmp_path), known_costs())
+
+
+def test_a_published_figure_is_calibration_on_the_declared_kernel_only(tmp_path: Path) -> None:
+    cells = list5(tmp_path, "kprobe", "djprobe", kernel="debian-686")
+    modelled = modelled_run(Run(run(*cells), tmp_path), known_costs())
+    assert [cell.role for cell in modelled.cells] == ["predicted", "predicted"]
+    assert {cell.calibration_kernel for cell in modelled.cells} == {"lab-i386-up"}
+    (sentence,) = [one for sheet in modelled_sheets(modelled) for one in sheet.sentences if "debian-686" in one]
+    assert sentence == (
+        "list5, kprobe -3.0 %, djprobe -0.8 %: predicted from the counts of kernel debian-686; the costs were fitted "
+        "to these figures with the counts of lab-i386-up."
+    )
+    declared = modelled_run(Run(run(*list5(tmp_path, "kprobe")), tmp_path), known_costs()).cells[0]
+    assert (declared.role, declared.calibration_kernel) == ("calibration", None)
+
+
+def test_a_cell_that_failed_has_no_time_and_its_reason(tmp_path: Path) -> None:
+    baseline, kprobe = list5(tmp_path, "kprobe")
+    _, cell = modelled_run(
+        Run(run(baseline, kprobe, failed("jprobe", "the guest panicked")), tmp_path), known_costs()
+    ).cells
+    assert cell.probe == "jprobe"
+    assert cell.reason == "jprobe failed: the guest panicked"
+
+
+def test_a_run_whose_cells_failed_says_so(tmp_path: Path) -> None:
+    (baseline,) = list5(tmp_path)
+    with pytest.raises(LabError, match=r"its cells failed(.|\n)*orchestrator report") as raised:
+        modelled_run(Run(run(baseline, failed("kprobe", "the guest panicked")), tmp_path), known_costs())
+    assert raised.value.exit_status == 1
+
+
+def test_two_cost_tables_of_one_cpu_are_refused(tmp_path: Path) -> None:
+    for name in ("one.yaml", "two.yaml"):
+        (tmp_path / name).write_text(cost_file("pentium4").text)
+    paths = [str(tmp_path / name) for name in ("one.yaml", "two.yaml")]
+    stored = Run(run(*list5(tmp_path, "kprobe")), tmp_path)
+    assert list(own_costs(paths[:1], stored)) == ["pentium4"]
+    with pytest.raises(UsageError, match=r"one\.yaml and .*two\.yaml both have the costs of pentium4"):
+        own_costs(paths, stored)
+
+
+def test_a_cost_table_of_ones_own_that_gives_no_times_is_refused(tmp_path: Path) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text(cost_file("pentium4").declared)
+    with pytest.raises(
+        ConfigError, match=r"own\.yaml: .* was not fitted yet(.|\n)*model fit .*own\.yaml RUN --out FILE"
+    ):
+        own_costs([str(own)], Run(run(*list5(tmp_path, "kprobe")), tmp_path))
+
+
+def test_a_cost_table_that_the_run_has_no_use_for_is_refused(tmp_path: Path) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text(cost_file("pentium4").text.replace("cpu: pentium4", "cpu: pentium5"))
+    with pytest.raises(
+        UsageError, match=r"own\.yaml: this has the costs of pentium5, and the run has cells of pentium4"
+    ):
+        own_costs([str(own)], Run(run(*list5(tmp_path, "kprobe")), tmp_path))
+
+
+# Is the time of a CPU whose costs are within their ranges always within the band?
+
+SOURCE = {"source": "unverified", "where": "a test"}
+
+
+MHZ = {"value": 2000, "low": 1900, "high": 2100}
+
+
+RANGES = {"popf": {"value": 50, "low": 20, "high": 90}, "rdtsc": {"value": 80, "low": 60, "high": 100}}
+
+
+CELLS: dict[str, dict[str, float]] = {
+    "kprobe": {"instruction": 525, "trap": 2},
+    "jprobe": {"instruction": 1295, "trap": 3, "rdtsc": 1},
+    "djprobe": {"instruction": 37, "popf": 1},
+}
+
+
+COUNTS = st.fixed_dictionaries(
+    {
+        "instruction": st.integers(0, 3000),
+        "trap": st.integers(0, 5),
+        "popf": st.integers(-1, 4),
+        "rdtsc": st.integers(0, 3),
+    }
+)
+
+
+def declared() -> CostTable:
+    content: dict[str, Any] = {
+        "cpu": "pentium4",
+        "mhz": {**MHZ, **SOURCE},
+        "constants": {name: {**one, **SOURCE} for name, one in RANGES.items()},
+        "declared": {
+            "date": "2026-01-01",
+            "fit": ["instruction", "trap"],
+            "calibration": {LIST5: list(CELLS)},
+            "kernels": {LIST5: "lab-i386-up"},
+            "validation": {},
+            "exclusions": [],
+            "remarks": [],
+        },
+    }
+    return CostTable.model_validate(content)
+
+
+def time(costs: dict[str, float], mhz: float, counts: dict[str, float]) -> float:
+    return sum(costs[name] * number for name, number in counts.items()) * 1000 / mhz
+
+
+def fit_to(costs: dict[str, float], mhz: float, off: dict[str, float]) -> CostTable:
+    """The table as it is fitted to a CPU's times, each ``off`` by so many nanoseconds."""
+    targets = [Target(LIST5, name, one, time(costs, mhz, one) + off[name]) for name, one in CELLS.items()]  # type: ignore[arg-type]
+    found = fitted(declared(), "0" * 64, targets)
+    return CostTable.model_validate({**declared().model_dump(), "fitted": found.model_dump()})
+
+
+@given(
+    costs=st.fixed_dictionaries(
+        {
+            "instruction": st.floats(0.5, 3),
+            "trap": st.floats(300, 3000),
+            "popf": st.floats(20, 90),
+            "rdtsc": st.floats(60, 100),
+        }
+    ),
+    mhz=st.floats(1900, 2100),
+    off=st.fixed_dictionaries({name: st.floats(-0.5, 0.5) for name in CELLS}),
+    counts=COUNTS,
+)
+def test_the_band_has_the_time_of_every_cpu_within_the_ranges(
+    costs: dict[str, float], mhz: float, off: dict[str, float], counts: dict[Any, float]
+) -> None:
+    try:
+        table = fit_to(costs, mhz, off)
+    except LabError:  # constants far from the truth may leave nothing for a cost
+        reject()
+    band = price(table, counts)
+    assert band.low <= band.value <= band.high
+    assert band.low - 1e-4 <= time(costs, mhz, counts) <= band.high + 1e-4
+
+
+def test_a_cell_that_the_costs_give_exactly_is_within_what_the_document_rounds_off() -> None:
+    costs = {"instruction": 1.0, "popf": 50.0}
+    cells: dict[str, dict[Input, float]] = {"djprobe": {"instruction": 37, "popf": 1}}
+    target = Target(LIST5, "djprobe", cells["djprobe"], time(costs, 2000, {"instruction": 37, "popf": 1}))
+    content = declared().model_dump()
+    content["declared"] |= {"fit": ["instruction"], "calibration": {LIST5: ["djprobe"]}}
+    alone = CostTable.model_validate(content)
+    content["fitted"] = fitted(alone, "0" * 64, [target]).model_dump()
+    table = CostTable.model_validate(content)
+    band = price(table, cells["djprobe"])
+    assert band.value == pytest.approx(43.5)
+    assert [band.low, band.high] == pytest.approx([43, 44])
+    # Another popf more is anywhere from 20 cycles at 2.1 GHz to 90 at 1.9 GHz.
+    band = price(table, {"instruction": 37, "popf": 2})
+    assert [band.low, band.high] == pytest.approx([43 + 20 / 2.1, 44 + 90 / 1.9])
+
+
+def test_nothing_takes_no_time() -> None:
+    table = fit_to({"instruction": 1, "trap": 1000, "popf": 50, "rdtsc": 80}, 2000, dict.fromkeys(CELLS, 0.0))
+    assert price(table, {}) == Time(0, 0, 0)

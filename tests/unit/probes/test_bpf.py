@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is what a guest says of its BPF programs read in full, and anything else an error of the cell?"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import pytest
+from guest_with_files import guest_with
+
+from orchestrator.catalog.probes import probes
+from orchestrator.errors import EvidenceError, GuestHang
+from orchestrator.guest.channel import CommandResult
+from orchestrator.guest.guest import Guest
+from orchestrator.probes import bpf_program as module
+from orchestrator.probes.attachment import Called
+from orchestrator.probes.bpf_attachment import _Process, check_all_kept
+from orchestrator.probes.bpf_program import Attached, BpfEvent, BpfProgram, ProgramInfo, Target, Witness, attached_by
+
+
+def program(printed: bytes) -> BpfProgram:
+    return BpfProgram(guest_with({}, printed=printed), "/sys/fs/bpf/lab-a")
+
+
+def test_what_it_is_and_did_is_read() -> None:
+    assert program(b"type=2 jited=57 runs=1234 missed=0\n").info() == ProgramInfo(jited=57, runs=1234, missed=0)
+    assert program(b"count=1000 dropped=2\n").counts() == (1000, 2)
+    assert program(b"1 40\n72 1000\n").hits() == {1: 40, 72: 1000}
+    assert program(b"").hits() == {}
+
+
+@pytest.mark.parametrize("printed", [b"", b"type=2", b"type=2 jited=57 runs=-1 missed=0\n", b"\xff\n", b"9" * 5000])
+def test_what_it_cannot_have_said_is_refused(printed: bytes) -> None:
+    with pytest.raises(EvidenceError, match=r"^the guest does not say what its BPF program is$"):
+        program(printed).info()
+    with pytest.raises(EvidenceError, match=r"^the guest does not say what its BPF program has counted$"):
+        program(printed).counts()
+
+
+@pytest.mark.parametrize(
+    "printed", [b"1\n", b"1 2 3\n", b"1 2\n1 3\n", b"one 2\n", b"".join(b"%d 1\n" % pid for pid in range(4096))]
+)
+def test_hits_of_nobody_or_of_too_many_are_refused(printed: bytes) -> None:
+    with pytest.raises(EvidenceError, match=r"^the guest does not say who hit the BPF program: "):
+        program(printed).hits()
+
+
+def test_events_are_whole() -> None:
+    content = struct.pack("<QII6Q", 99, 0, 72, 1, 2, 3, 4, 5, 6)
+    assert program(content * 2).events() == [BpfEvent(99, 72, (1, 2, 3, 4, 5, 6))] * 2
+    with pytest.raises(EvidenceError, match=r"have 65 bytes, which are no whole ones$"):
+        program(content + b"x").events()
+
+
+def test_what_a_process_has_attached_is_read() -> None:
+    printed = b"4 kprobe vfs_read 0\n7 fentry vfs_read 0\n9 other - 0\n"
+    assert attached_by(guest_with({}, printed=printed), 121) == [
+        Attached(4, "kprobe", "vfs_read", 0),
+        Attached(7, "fentry", "vfs_read", 0),
+        Attached(9, "other", "", 0),
+    ]
+    assert attached_by(guest_with({}, printed=b""), 121) == []
+
+
+def test_maps_without_room_are_read() -> None:
+    assert program(b"AT_ 4096\nAT_n 16\n").full_maps() == {"AT_": 4096, "AT_n": 16}
+    assert program(b"").full_maps() == {}
+
+
+@pytest.mark.parametrize("printed", [b"AT_\n", b"AT_ many\n", b"@ 4096\n", b"a_name_of_16_char 1\n"])
+def test_what_is_no_map_is_refused(printed: bytes) -> None:
+    with pytest.raises(EvidenceError, match=r"^the guest does not say which maps are full: "):
+        program(printed).full_maps()
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [b"4 kprobe x 0\n" * 30_000, b"4 kprobe vfs_read\n", b"x kprobe vfs_read 0\n", b"4 kprobe " + b"v" * 256 + b" 0\n"],
+)
+def test_what_no_process_can_have_attached_is_refused(printed: bytes) -> None:
+    with pytest.raises(EvidenceError, match=r"^the guest does not say what is attached: "):
+        attached_by(guest_with({}, printed=printed), 121)
+
+
+# Does a witness fail programs that ran less often than it saw hits, and tell a process's hits from others?
+
+HITS = {7: 100, 8: 3}
+
+
+@dataclass
+class Program:
+    runs: int = 0
+    missed: int = 0
+    is_attached: bool = True
+
+    def info(self) -> ProgramInfo:
+        return ProgramInfo(jited=1, runs=self.runs, missed=self.missed)
+
+    def hits(self) -> Mapping[int, int]:
+        return HITS
+
+    def detach(self) -> None:
+        self.is_attached = False
+
+
+class Switches:
+    def __init__(self) -> None:
+        self.put_there: list[bytes] = []
+
+    def put(self, content: bytes, target: str) -> None:
+        assert target.endswith("bpf_stats_enabled")
+        self.put_there.append(content)
+
+    def get(self, source: str, **_: object) -> bytes:
+        assert source.endswith("bpf_stats_enabled")
+        return self.put_there[-1]
+
+
+@pytest.fixture
+def own(monkeypatch: pytest.MonkeyPatch) -> Program:
+    """The witness's own program."""
+    program = Program()
+    monkeypatch.setattr(module, "attach", lambda *_: program)
+    return program
+
+
+def beside(*programs: Program) -> tuple[Witness, Switches]:
+    guest = Switches()
+    witness = Witness(cast(Guest, guest), Target(probes()["bpf-kprobe"], "vfs_read"))
+    # Two programs may have one name.
+    witness.begin([("the BPF program f", cast(BpfProgram, program)) for program in programs])
+    return witness, guest
+
+
+def test_programs_that_ran_at_every_hit(own: Program) -> None:
+    first, second = Program(runs=50), Program(runs=5)
+    witness, guest = beside(first, second)
+    first.runs, second.runs = 50 + 103, 5 + 104
+    assert witness.is_counting
+    assert witness.look() == 103
+    witness.detach()
+    assert (witness.is_counting, own.is_attached) == (False, False)
+    witness.end()
+    assert guest.put_there == [b"1", b"0"]
+    assert witness.counts(Called("sysenter", 1, frozenset({7}))) == (100, 3)
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize(
+    ("runs", "missed", "said"),
+    [
+        (102, 0, "the BPF program f ran 102 times, and the witness beside it 103 times"),
+        (200, 4, "the kernel skipped the BPF program f 4 times"),
+    ],
+)
+def test_programs_that_ran_less_often(runs: int, missed: int, said: str) -> None:
+    lazy, diligent = Program(), Program()
+    witness, _ = beside(lazy, diligent)
+    lazy.runs, lazy.missed, diligent.runs = runs, missed, 1000
+    with pytest.raises(EvidenceError, match=f"^{said}$"):
+        witness.look()
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize(
+    ("at", "name"),
+    [
+        ("bpf-kretprobe", "the BPF program"),
+        ("bpf-kretprobe-multi", "f"),
+        ("bpf-kprobe", "the BPF program f (kretprobe/schedule)"),
+    ],
+)
+def test_returns_that_were_missed_are_named(at: str, name: str) -> None:
+    """Those of a user's own program, too, beside which the witness counts entries."""
+    lazy = Program()
+    witness = Witness(cast(Guest, Switches()), Target(probes()[at], "schedule"))
+    witness.begin([(name, cast(BpfProgram, lazy))])
+    lazy.runs = 3
+    with pytest.raises(EvidenceError) as raised:
+        witness.look()
+    assert raised.value.what == f"the kernel missed 100 of 103 returns: {name} ran 3 times"
+    assert "maxactive" in raised.value.hint
+
+
+# Is it seen in what bpftrace prints that a hit's events were lost, and does one that is busy have an end?
+
+
+@pytest.mark.parametrize("printed", [b"Lost 5 events\n", b"Attaching 1 probe...\n123 123 Lost 12 events\n123 "])
+def test_lost_events_fail_the_cell(printed: bytes) -> None:
+    with pytest.raises(EvidenceError, match=r"^bpftrace's buffer had no room .*: Lost (5|12) events") as raised:
+        check_all_kept(printed)
+    assert "fewer calls" in raised.value.hint
+
+
+def test_output_that_fills_its_file_is_not_believed() -> None:
+    with pytest.raises(EvidenceError, match=r"^bpftrace printed more than 8 MB$"):
+        check_all_kept(b"x" * (8 << 20))
+
+
+def test_what_was_kept_is_fine() -> None:
+    check_all_kept(b"Attaching 1 probe...\n\n@[workload]: 1000\n")
+
+
+class Busy:
+    """A guest whose bpftrace works for ever."""
+
+    ticks = 0
+
+    def succeed(self, argv: Sequence[str], *, time_limit: float = 0.0) -> CommandResult:
+        return CommandResult(tuple(argv), 0, b"7\n", b"")
+
+    def run(self, argv: Sequence[str]) -> CommandResult:
+        self.ticks += 1
+        state = f"running\n7 (bpftrace) R {'0 ' * 10}{self.ticks} 0 \n"
+        return CommandResult(tuple(argv), 0, state.encode(), b"")
+
+
+@pytest.mark.parametrize("pauses", [0, 3])
+def test_a_busy_one_liner_has_the_time_of_its_cell(pauses: int) -> None:
+    left = [1.0] * pauses
+
+    def time_left() -> float:
+        if not left:
+            raise GuestHang("the cell's time limit of 4 s is over")
+        return left.pop()
+
+    guest = Busy()
+    with pytest.raises(GuestHang, match="the cell's time limit"):
+        _Process(cast(Guest, guest), "BEGIN { while (1) { } }", time_left).attach()
+    assert guest.ticks == pauses + 1

@@ -1,0 +1,441 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is it found out whom the function tracer calls at a function, from its list and the code that it has patched?"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from dataclasses import dataclass, replace
+from typing import cast
+
+import pytest
+from guest_with_files import guest_with
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.catalog.probes import probes
+from orchestrator.errors import EvidenceError
+from orchestrator.guest.guest import Guest
+from orchestrator.probes.event_attachment import definition_of
+from orchestrator.probes.evidence import Observation, check_armed, check_called, check_same, followed
+from orchestrator.probes.point import ProbePoint
+from orchestrator.probes.symbols import Symbols
+from orchestrator.probes.tracefs import (
+    BPF_TRAMPOLINE,
+    INSTANCE,
+    Traced,
+    TracedEvent,
+    TraceEvent,
+    called_by_tracer,
+    direct_trampoline,
+    find_traced,
+    profiled,
+    traced_event,
+)
+
+NAME = "__x64_sys_gettimeofday"
+
+
+KPROBES, GRAPH = frozenset({"kprobe_ftrace_handler"}), frozenset({"ftrace_graph_func"})
+
+
+# Lines as Debian's kernels 6.1 print them.
+LISTS = {
+    f"{NAME} (1) R    \n": Traced(1, 1),
+    f"{NAME} (2) R    \t ->arch_ftrace_ops_list_func+0x0/0x1d0\n": Traced(2, 1),
+    f"{NAME} (1) R    \ttramp: 0xffffffffc020e000 (kprobe_ftrace_handler+0x0/0x1b0) "
+    "->kprobe_ftrace_handler+0x0/0x1b0\n": Traced(1, 1, 0xFFFFFFFFC020E000, KPROBES),
+    f"{NAME} (1) R   D\ttramp: ftrace_regs_caller+0x0/0x6e (call_direct_funcs+0x0/0x30)\n"
+    "\tdirect-->trampoline_noop+0x0/0x30 [lab_ftrace_direct]\n": Traced(
+        1,
+        1,
+        "ftrace_regs_caller+0x0/0x6e",
+        frozenset({"call_direct_funcs"}),
+        "trampoline_noop+0x0/0x30 [lab_ftrace_direct]",
+    ),
+    f"{NAME} (1) R   D\t\n\tdirect-->bpf_trampoline_6442453466+0x0/0x1000\ngetname (1)      \n": Traced(
+        1, 2, direct="bpf_trampoline_6442453466+0x0/0x1000"
+    ),
+    "getname (1)      \n"
+    f"{NAME} (1)      \ttramp: 0xffffffffc0210000 (ftrace_func+0x0/0x10 [lab_ftrace]) "
+    "->ftrace_func+0x0/0x10 [lab_ftrace]\n": Traced(1, 2, 0xFFFFFFFFC0210000, frozenset({"ftrace_func [lab_ftrace]"})),
+    f"{NAME} (1)      \ttramp: 0xffffffffc0210000 (f+0x0/0x10 [m]) ->ftrace_ops_assist_func+0x0/0xf0\n": Traced(
+        1, 1, 0xFFFFFFFFC0210000, frozenset({"f [m]", "ftrace_ops_assist_func"})
+    ),
+    f"{NAME} (1)      \ttramp: lab_ftrace_init+0x0/0x1000 [lab_ftrace] (ftrace_record+0x0/0x90 [lab_ftrace]) "
+    "->ftrace_record+0x0/0x90 [lab_ftrace]\n": Traced(
+        1, 1, "lab_ftrace_init+0x0/0x1000 [lab_ftrace]", frozenset({"ftrace_record [lab_ftrace]"})
+    ),
+    # As Linux 6.18 and 7.3 print them.
+    f"{NAME} (1)            \ttramp: 0xffffffffc0220000 (ftrace_graph_func+0x0/0x60) ->ftrace_graph_func+0x0/0x60\t"
+    "subops: {ent:fprobe_entry+0x0/0x2a0 ret:fprobe_return+0x0/0x160}\n": Traced(
+        1, 1, 0xFFFFFFFFC0220000, GRAPH, graph=("ent:fprobe_entry ret:fprobe_return",)
+    ),
+    f"{NAME} (1)            \ttramp: 0xffffffffc0220000 (ftrace_graph_func+0x0/0x70) ->ftrace_graph_func+0x0/0x70\t"
+    "subops: {ent:graph_entry+0x0/0x10 ret:graph_return+0x0/0x130} {ent:mine+0x0/0x20 [mine] ret:0x0}\n": Traced(
+        1, 1, 0xFFFFFFFFC0220000, GRAPH, graph=("ent:graph_entry ret:graph_return", "ent:mine [mine] ret:0x0")
+    ),
+    f"{NAME} (1) R   D\t\n\tdirect(jmp)-->bpf_trampoline_6442453466+0x0/0x1000\n": Traced(
+        1, 1, direct="bpf_trampoline_6442453466+0x0/0x1000", jumps=True
+    ),
+}
+
+
+@pytest.mark.parametrize("listing", LISTS)
+def test_a_function_is_found_in_the_tracer_s_list(listing: str) -> None:
+    assert find_traced(listing, {NAME, "__ia32_sys_gettimeofday"}) == LISTS[listing]
+
+
+def test_a_function_of_a_module_is_found_by_its_module() -> None:
+    listing = f"{NAME} (1) R    \n{NAME} [mine] (2) R    \n"
+    assert find_traced(listing, {NAME}, "mine") == Traced(2, 2)
+    assert find_traced(listing, {NAME}) == Traced(1, 2)
+    assert find_traced(listing, {NAME}, "other") is None
+
+
+@pytest.mark.parametrize(
+    "listing", ["", "getname (1)      \n", f"{NAME} [mine] (1)      \n", f"{NAME}\n", f"x{NAME} (1)\n"]
+)
+def test_other_functions_are_not_taken_for_it(listing: str) -> None:
+    assert find_traced(listing, {NAME}) is None
+
+
+def test_a_function_is_listed_under_one_of_its_names() -> None:
+    symbols = Symbols(b"c108b120 T __ia32_sys_getpid\nc108b120 t __do_sys_getpid\nc108b120 t module_function\t[mine]\n")
+    assert symbols.names(0xC108B120) == {"__ia32_sys_getpid", "__do_sys_getpid"}
+    assert symbols.names(0x108B120) == symbols.names(0xC108B121) == frozenset()
+    assert find_traced("__do_sys_getpid (1) R    \n", symbols.names(0xC108B120)) == Traced(1, 1)
+
+
+SYMBOLS = Symbols(
+    b"c10596e4 T ftrace_caller\nc105970b T ftrace_call\nc1059728 T ftrace_regs_caller\nc1059761 T ftrace_regs_call\n"
+    b"c105b900 T kprobe_ftrace_handler\nc115b230 T arch_ftrace_ops_list_func\nc115b230 T ftrace_ops_list_func\n"
+    b"c115c000 t other\n"
+)
+
+
+@dataclass
+class ListingGuest:
+    """A guest whose /proc/kallsyms has these lines."""
+
+    there: str
+
+    def get(self, path: str, **_: object) -> bytes:
+        assert path == "/proc/kallsyms"
+        return self.there.encode()
+
+
+FREED = "ffffffffa0005000 T lab_ftrace_init\t[lab_ftrace]\n"
+
+
+TRAMPOLINE = "ffffffffa0005000 t ftrace_trampoline\t[__builtin__ftrace]\n"
+
+
+@pytest.mark.parametrize(("there", "leads"), [(FREED + TRAMPOLINE, True), (FREED, False), (TRAMPOLINE, False)])
+def test_a_trampoline_in_memory_that_an_init_function_had_is_found(there: str, leads: bool) -> None:
+    guest = cast(Guest, ListingGuest(there))
+    traced = Traced(1, 1, "lab_ftrace_init+0x0/0x1000 [lab_ftrace]", frozenset({"ftrace_record [lab_ftrace]"}))
+    if leads:
+        assert called_by_tracer(guest, SYMBOLS, traced, 0xFFFFFFFFA0005000) == "ftrace_record [lab_ftrace]"
+    else:
+        with pytest.raises(EvidenceError, match=r"leads to 0xffffffffa0005000, and its trampoline is at lab_ftrace_"):
+            called_by_tracer(guest, SYMBOLS, traced, 0xFFFFFFFFA0005000)
+
+
+@pytest.mark.parametrize(
+    ("target", "called"),
+    [
+        (0xFFFFFFFFA0001000, "trampoline_noop [lab_ftrace_direct]"),
+        (0xFFFFFFFFA0001001, "0xffffffffa0001001"),
+        (0xFFFFFFFFA0002000, BPF_TRAMPOLINE),
+        (0xFFFFFFFFA0003000, "bpf_trampoline_1 [mine]"),
+        (0xFFFFFFFF81000000, "0xffffffff81000000"),
+    ],
+)
+def test_a_trampoline_that_is_called_directly_belongs_to_bpf_or_a_module(target: int, called: str) -> None:
+    listing = (
+        "ffffffff81000000 T ftrace_caller\n"
+        "ffffffffa0001000 t trampoline_noop\t[lab_ftrace_direct]\n"
+        "ffffffffa0002000 t bpf_trampoline_6442493456\t[bpf]\n"
+        "ffffffffa0003000 t bpf_trampoline_1\t[mine]\n"
+    )
+    assert direct_trampoline(cast(Guest, ListingGuest(listing)), target) == called
+
+
+def test_symbols_are_read_again_where_the_call_or_the_list_has_changed() -> None:
+    guest = ListingGuest("")
+    known: dict[tuple[bytes, Traced], str] = {}
+
+    def called(listed: str, live: bytes = LIVE) -> str | None:
+        seen = Observation(live, "[TRACED]", traced=Traced(1, 1, direct=listed))
+        kind = probes()["bpf-fentry"]
+        return followed(cast(Guest, guest), lambda: SYMBOLS, kind, POINT, seen, known).called
+
+    target = POINT.address + 5 + int.from_bytes(LIVE[1:5], "little")
+    guest.there = f"{target:x} t bpf_trampoline_1\t[bpf]\n"
+    assert called("bpf_trampoline_1+0x0/0x1000") == BPF_TRAMPOLINE
+    guest.there = f"{target:x} t mine\t[mine]\n{target + 1:x} t other\t[mine]\n"
+    assert called("bpf_trampoline_1+0x0/0x1000") == BPF_TRAMPOLINE
+    assert called("mine+0x0/0x10 [mine]") == "mine [mine]"
+    elsewhere = bytes([LIVE[0], LIVE[1] + 1]) + LIVE[2:]
+    assert called("bpf_trampoline_1+0x0/0x1000", elsewhere) == "other [mine]"
+
+
+@dataclass
+class PatchedGuest:
+    """A guest in whose kernel the tracer's shared entries call these functions."""
+
+    calls: dict[int, int]
+
+    def read_memory(self, address: int, size: int) -> bytes:
+        assert size == 5
+        return b"\xe8" + (self.calls[address] - address - 5).to_bytes(4, "little", signed=True)
+
+
+@pytest.mark.parametrize(
+    ("target", "called"),
+    [(0xC1059728, "kprobe_ftrace_handler"), (0xC10596E4, "ftrace_ops_list_func"), (0xC105B900, None)],
+)
+def test_a_call_is_followed_through_the_shared_entries(target: int, called: str | None) -> None:
+    guest = cast(Guest, PatchedGuest({0xC1059761: 0xC105B900, 0xC105970B: 0xC115B230}))
+    if called is not None:
+        assert called_by_tracer(guest, SYMBOLS, Traced(1, 1), target) == called
+        return
+    with pytest.raises(EvidenceError, match=r"^the call leads to 0xc105b900, which is no entry of the function tracer"):
+        called_by_tracer(guest, SYMBOLS, Traced(1, 1), target)
+
+
+def test_a_shared_entry_that_leads_nowhere_is_noticed() -> None:
+    guest = cast(Guest, PatchedGuest({0xC1059761: 0xC105B901, 0xC105970B: 0xC115C000}))
+    with pytest.raises(EvidenceError, match=r"^the function tracer's own call at 0xc1059761 is e8 .* leads nowhere"):
+        called_by_tracer(guest, SYMBOLS, Traced(1, 1), 0xC1059728)
+    assert called_by_tracer(guest, SYMBOLS, Traced(1, 1), 0xC10596E4) == "other"
+
+
+def test_a_call_must_lead_to_the_listed_trampoline() -> None:
+    traced = Traced(1, 1, 0xFFFFFFFFC020E000, KPROBES)
+    guest = cast(Guest, PatchedGuest({}))
+    assert called_by_tracer(guest, SYMBOLS, traced, 0xFFFFFFFFC020E000) == "kprobe_ftrace_handler"
+    with pytest.raises(EvidenceError, match=r"^the call leads to 0xffffffffc020f000, and its trampoline is at 0x"):
+        called_by_tracer(guest, SYMBOLS, traced, 0xFFFFFFFFC020F000)
+
+
+POINT = ProbePoint(NAME, 0, 0xFFFFFFFF81150DF0, bytes.fromhex("0f1f440000") + bytes(11))
+
+
+LIVE = bytes.fromhex("e8b6887a0c") + bytes(11)
+
+
+ONE_KPROBE = Observation(LIVE, "[FTRACE]", 1, Traced(1, 1), "kprobe_ftrace_handler")
+
+
+ONE_HANDLER = Observation(LIVE, "[TRACED]", 1, Traced(1, 1), "ftrace_func [lab_ftrace]")
+
+
+ONE_FPROBE = Observation(LIVE, "[TRACED]", 1, Traced(1, 1), "fprobe_handler")
+
+
+ONE_TRAMPOLINE = Observation(LIVE, "[TRACED]", 1, Traced(1, 1), "trampoline_noop [lab_ftrace_direct]")
+
+
+@pytest.mark.parametrize(
+    ("kind", "seen"),
+    [
+        ("kprobe-ftrace", ONE_KPROBE),
+        ("kretprobe-ftrace", ONE_KPROBE),
+        ("ftrace", ONE_HANDLER),
+        ("fprobe", ONE_FPROBE),
+        ("fprobe-exit", ONE_FPROBE),
+        ("ftrace-direct", ONE_TRAMPOLINE),
+    ],
+)
+def test_a_traced_function_has_one_user(kind: str, seen: Observation) -> None:
+    check_armed(probes()[kind], POINT, seen, "now")
+    two = replace(seen, traced=Traced(2, 1))
+    with pytest.raises(EvidenceError, match=f"^now, the function tracer has 2 users of {NAME}, not one"):
+        check_armed(probes()[kind], POINT, two, "now")
+    with pytest.raises(EvidenceError, match=f"^now, the function tracer's users of {NAME} became 2, from 1"):
+        check_same(probes()[kind], seen, two, POINT, "now")
+    with pytest.raises(EvidenceError, match=f"^now, the function tracer came to call other at {NAME}, and no longer "):
+        check_same(probes()[kind], seen, replace(seen, called="other"), POINT, "now")
+
+
+@pytest.mark.parametrize(
+    ("kind", "called", "functions", "right"),
+    [
+        ("kprobe-ftrace", "kprobe_ftrace_handler", 2, True),
+        ("kprobe-ftrace", "ftrace_ops_list_func", 1, False),
+        ("kprobe-ftrace", "ftrace_func [lab_ftrace]", 1, False),
+        ("ftrace", "ftrace_count [lab_ftrace]", 2, True),
+        ("ftrace", "ftrace_func [other]", 1, False),
+        ("ftrace", "ftrace_func [lab_ftrace] by way of ftrace_ops_assist_func", 1, False),
+        ("ftrace", "ftrace_ops_list_func", 1, True),
+        ("ftrace", "ftrace_ops_list_func", 2, False),
+        ("ftrace", "function_trace_call", 1, False),
+        ("fprobe", "fprobe_handler", 2, True),
+        ("fprobe", "ftrace_ops_list_func", 1, True),
+        ("fprobe", "ftrace_ops_list_func", 2, False),
+        ("fprobe", "fprobe_kprobe_handler", 1, False),
+        ("fprobe", "ftrace_func [lab_ftrace]", 1, False),
+        ("ftrace-direct", "trampoline_noop [lab_ftrace]", 2, True),
+        ("ftrace-direct", "trampoline_noop [other]", 1, False),
+        ("ftrace-direct", "ftrace_ops_list_func", 1, False),
+        ("ftrace-direct", BPF_TRAMPOLINE, 1, False),
+        ("ftrace-direct", "0xffffffff81000000", 1, False),
+        ("bpf-fentry", BPF_TRAMPOLINE, 2, True),
+        ("bpf-fentry", "trampoline_noop [lab_ftrace]", 1, False),
+    ],
+)
+def test_the_tracer_must_call_the_probe_s_handler(kind: str, called: str, functions: int, right: bool) -> None:
+    seen = replace(ONE_KPROBE, called=called, traced=Traced(1, functions))
+    with contextlib.nullcontext() if right else pytest.raises(EvidenceError, match=r"^now, the function tracer calls "):
+        check_called(probes()[kind], POINT, seen, "lab_ftrace", "now", lambda: WITH_FPROBES["fprobe_handler"])
+
+
+WITH_FPROBES = {
+    functions: Symbols("".join(f"c105b900 t {name}\n" for name in functions.split()).encode())
+    for functions in (
+        "fprobe_handler",
+        "fprobe_entry fprobe_return",
+        "fprobe_ftrace_entry fprobe_fgraph_entry fprobe_return",
+    )
+}
+
+
+BY_GRAPH = "ftrace_graph_func for ent:{} ret:fprobe_return"
+
+
+@pytest.mark.parametrize(
+    ("functions", "at_entry", "at_return"),
+    [
+        ("fprobe_handler", "fprobe_handler", "fprobe_handler"),
+        ("fprobe_entry fprobe_return", BY_GRAPH.format("fprobe_entry"), BY_GRAPH.format("fprobe_entry")),
+        (
+            "fprobe_ftrace_entry fprobe_fgraph_entry fprobe_return",
+            "fprobe_ftrace_entry",
+            BY_GRAPH.format("fprobe_fgraph_entry"),
+        ),
+    ],
+)
+def test_an_fprobe_has_the_path_of_its_kernel_and_no_other(functions: str, at_entry: str, at_return: str) -> None:
+    paths = {at_entry, at_return, "fprobe_handler", "fprobe_ftrace_entry", "ftrace_graph_func"}
+    paths |= {BY_GRAPH.format("trace_graph_entry"), BY_GRAPH.format("fprobe_entry") + " and ent:other ret:other"}
+    for kind, right in (("fprobe", at_entry), ("fprobe-exit", at_return), ("bpf-kretprobe-multi", at_return)):
+        for called in paths:
+            seen = replace(ONE_FPROBE, called=called)
+            wrong = pytest.raises(EvidenceError, match=f"calls {re.escape(called)} at {NAME}, not {re.escape(right)}")
+            with contextlib.nullcontext() if called == right else wrong:
+                check_called(probes()[kind], POINT, seen, "", "now", lambda: WITH_FPROBES[functions])
+
+
+@pytest.mark.parametrize("jumps", [False, True])
+def test_a_direct_call_is_entered_as_the_kernel_lists_it(jumps: bool) -> None:
+    jump = b"\xe9" + LIVE[1:]
+    seen = Observation(jump if jumps else LIVE, "[TRACED]", traced=Traced(1, 1, direct="f", jumps=jumps))
+    check_armed(probes()["bpf-fexit"], POINT, seen, "now")
+    with pytest.raises(EvidenceError, match=rf"^now, the kernel lists a (jump|call) at {NAME}, and there is e[89] "):
+        check_armed(probes()["bpf-fexit"], POINT, replace(seen, live=LIVE if jumps else jump), "now")
+
+
+# Is what tracefs says of an event read in full, and anything else an error of the cell?
+
+FOLDER = f"{INSTANCE}/events/lab/probe"
+
+
+HISTOGRAM = """\
+# event histogram
+#
+# trigger info: hist:keys=common_pid:vals=hitcount:sort=hitcount:size=4096 [active]
+#
+
+{ common_pid:         94 } hitcount:          1
+{ common_pid:          1 } hitcount:         40
+
+Totals:
+    Hits: 41
+    Entries: 2
+    Dropped: 0
+"""
+
+
+STATS = "entries: 1\noverrun: 0\ncommit overrun: 0\nbytes: 20\noldest event ts: 1\nnow ts: 2\ndropped events: 0\n"
+
+
+LINE = "           agent-1       [000] ..Zff      1433: probe: (vfs_read+0x5/0x310 <ffffffff813669e5>)"
+
+
+def event(**files: str) -> TraceEvent:
+    paths = {
+        "hist": f"{FOLDER}/hist",
+        "stats": f"{INSTANCE}/per_cpu/cpu0/stats",
+        "trace": f"{INSTANCE}/per_cpu/cpu0/trace",
+    }
+    return TraceEvent(guest_with({paths[name]: text.encode() for name, text in files.items()}), "lab", "probe")
+
+
+def test_hits_are_counted_by_thread() -> None:
+    assert event(hist=HISTOGRAM).counts() == {94: 1, 1: 40}
+    assert (
+        event(hist=HISTOGRAM.replace("{", "#{").replace(": 41", ": 0").replace("Entries: 2", "Entries: 0")).counts()
+        == {}
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("Hits: 41", "Hits: 42"),
+        ("Entries: 2", "Entries: 3"),
+        ("{ common_pid:         94 } hitcount:          1\n", ""),
+        ("Totals:", ""),
+    ],
+)
+def test_a_histogram_that_has_not_got_all_is_refused(before: str, after: str) -> None:
+    with pytest.raises(EvidenceError, match=r"^the histogram of the event cannot be read"):
+        event(hist=HISTOGRAM.replace(before, after)).counts()
+
+
+def test_a_histogram_that_has_dropped_hits_is_refused() -> None:
+    with pytest.raises(EvidenceError, match=r"has dropped 3 hits$"):
+        event(hist=HISTOGRAM.replace("Dropped: 0", "Dropped: 3")).counts()
+
+
+def test_what_was_recorded_is_read() -> None:
+    said = "probe: (vfs_read+0x5/0x310 <ffffffff813669e5>)"
+    assert event(stats=STATS, trace=f"# tracer: nop\n#\n{LINE}\n").recorded() == [TracedEvent(0, 1433, 1, said)]
+    spaced = LINE.replace("agent-1 ", "a-b [000] c-77 ")
+    assert traced_event(spaced).pid == 77
+
+
+@pytest.mark.parametrize("lost", ["overrun: 0", "commit overrun: 0", "dropped events: 0", "overrun"])
+def test_a_buffer_that_has_lost_events_is_refused(lost: str) -> None:
+    with pytest.raises(EvidenceError, match=r"^the buffer of CPU 0 has lost events"):
+        event(stats=STATS.replace(lost, f"{lost}1"), trace=LINE).recorded()
+
+
+@pytest.mark.parametrize("trace", ["", f"{LINE}\n{LINE}\n", LINE.replace("[000]", "[001]")])
+def test_events_that_are_not_as_many_as_the_buffer_says_are_refused(trace: str) -> None:
+    with pytest.raises(EvidenceError, match=r"events of CPU 0 can be read, and its buffer says"):
+        event(stats=STATS, trace=trace).recorded()
+
+
+@given(st.text(max_size=200))
+def test_any_line_is_an_event_or_refused(line: str) -> None:
+    with contextlib.suppress(EvidenceError):
+        assert traced_event(line).said
+
+
+def test_hits_that_the_kernel_skipped_are_read() -> None:
+    file = "/sys/kernel/tracing/kprobe_profile"
+    line = b"  probe                                                     21               4\n"
+    assert profiled(guest_with({file: line}), "kprobe") == [21, 4]
+    for listing in (b"", b"  another          1     0\n", b"  probe  1  1\n  probe  2  2\n"):
+        with pytest.raises(EvidenceError, match=r"does not list the probe"):
+            profiled(guest_with({file: listing}), "kprobe")
+
+
+def test_a_definition_is_what_perf_probe_writes() -> None:
+    entry = ProbePoint("vfs_read", 5, 0xC1000005, b"")
+    assert definition_of(probes()["kprobe-event"], replace(entry, offset=0)).text == "p:lab/probe vfs_read"
+    assert definition_of(probes()["kprobe-event"], entry).text == "p:lab/probe vfs_read+5"
+    assert definition_of(probes()["kretprobe-event"], entry).text == "r:lab/probe vfs_read"
