@@ -17,6 +17,7 @@ CONFIG = data_dir("configs") / "today.yaml"
 KERNELS = [
     "lab-x86_64-smp-bpf",
     "lab-x86_64-smp-bpf@6.12",
+    "lab-x86_64-smp-bpf@7.3",
     "lab-i386-smp-bpf",
     "lab-i386-smp-bpf@6.12",
     "debian-amd64@7.3",
