@@ -14,7 +14,7 @@ from base_system import base_system, sources
 from contained import check_contained
 from first_table import FirstTable
 from from_host import FromHost
-from host_apt import Setting, Suite, acquire_settings, password_files, suites
+from host_apt import Setting, Suite, acquire_settings, expired, password_files, suites
 from host_pip import pip_settings
 from package_pool import lent
 from readme import TwoCommands, promised_table, two_commands
@@ -24,7 +24,9 @@ from orchestrator.errors import HostError, LabError
 from orchestrator.paths import cache_dir
 from orchestrator.process import Finished, run
 
-RELEASES = ("bookworm", "trixie")
+RELEASES = ("bookworm", "trixie", "sid")
+"""Debian 12, 13, and unstable, which has the newest QEMU, Python and compiler."""
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 _MARK = "/etc/fresh-machine"
@@ -70,7 +72,11 @@ def host_network(release: str) -> Network:
         raise HostError("a fresh machine gets a clone: it takes git, and a checkout that is a clone itself")
     check_contained()
     found = suites(release)
-    return Network(release, found, acquire_settings(found[0].uri))
+    settings = acquire_settings(found[0].uri)
+    if day := expired(found[0]):
+        print(f"this host's mirror stands still: Debian {release} was valid until {day}")
+        settings.append(Setting("Acquire::Check-Valid-Until", "false"))
+    return Network(release, found, settings)
 
 
 @contextlib.contextmanager

@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 import tempfile
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from orchestrator.artifacts.debian import ANOTHER_MIRROR, debian_mirror
@@ -19,6 +21,7 @@ _FETCHING = 600.0
 """Seconds for one small file: apt gives a mirror up by itself long before."""
 
 _SETTING = re.compile(r'(?P<name>Acquire::\S*) "(?P<value>.*)";')
+_VALID_UNTIL = re.compile(r"^Valid-Until: (.+)$", re.MULTILINE)
 _DETECTION = re.compile(r"Acquire::(https?)::Proxy-?Auto-?Detect", re.IGNORECASE)
 _CA = re.compile(r"Acquire::https::Ca(Info|Path)$", re.IGNORECASE)
 _AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -68,6 +71,18 @@ def suites(release: str) -> list[Suite]:
     return [Suite(mirror.archive, release), *(suite for suite in others if _refusal(suite) is None)]
 
 
+def expired(suite: Suite) -> str:
+    """The day until which a suite's release file is valid, if that is past; else empty.
+
+    A mirror that stands still serves such files, and apt refuses them. Debian's unstable and its backports have a day,
+    its releases have none.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        _fetch(suite, Path(folder))
+        found = _VALID_UNTIL.search((Path(folder) / "InRelease").read_text())
+    return found[1] if found and parsedate_to_datetime(found[1]) < datetime.now(UTC) else ""
+
+
 def acquire_settings(mirror: str) -> list[Setting]:
     """The settings of the host's apt, beyond apt's own defaults, for the way to the packages at ``mirror``."""
     ours = _ask("apt-config", "dump").stdout.splitlines()
@@ -99,13 +114,17 @@ def _detected(setting: Setting, mirror: str) -> Setting:
 def _refusal(suite: Suite) -> str | None:
     """Why apt cannot fetch a suite's release file; None where it can."""
     with tempfile.TemporaryDirectory() as folder:
-        uri = f"{suite.uri.rstrip('/')}/dists/{suite.name}/InRelease"
-        argv = [str(_HELPER), "download-file", uri, f"{folder}/InRelease"]
-        finished = run(argv, time_limit=_FETCHING, environment={"LC_ALL": "C"})
+        finished = _fetch(suite, Path(folder))
     if finished.status == 0:
         return None
     errors = [line.removeprefix("E: ") for line in finished.stderr.splitlines() if line.startswith("E: ")]
     return errors[0] if errors else f"{_HELPER} ended with status {finished.status}"
+
+
+def _fetch(suite: Suite, folder: Path) -> Finished:
+    uri = f"{suite.uri.rstrip('/')}/dists/{suite.name}/InRelease"
+    argv = [str(_HELPER), "download-file", uri, str(folder / "InRelease")]
+    return run(argv, time_limit=_FETCHING, environment={"LC_ALL": "C"})
 
 
 def _ask(*argv: str, **environment: str) -> Finished:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Do both commands of the README work on a fresh machine: for root, without root, offline, behind a proxy?
 
-The long form, ``./lab test --fresh bookworm`` or ``trixie``. The table must be the same for an ordinary user, offline,
-and behind a proxy.
+The long form, ``./lab test --fresh bookworm``, ``trixie`` or ``sid``. The table must be the same for an ordinary user,
+offline, and behind a proxy.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PATH_WITH_SPACES = "/home/{name}/a folder of mine/the probe lab"
 def network(pytestconfig: pytest.Config) -> Network:
     release = pytestconfig.getoption("--fresh")
     if release is None:
-        pytest.skip("takes half an hour and longer; ./lab test --fresh bookworm (or trixie) runs it")
+        pytest.skip("takes half an hour and longer; ./lab test --fresh bookworm (or trixie, sid) runs it")
     try:
         return host_network(release)
     except HostError as error:

@@ -602,7 +602,7 @@ def test_a_fresh_machine_is_tested_alone_and_its_output_shown_as_it_comes(ready:
 def test_a_fresh_machine_is_of_a_release_that_the_lab_knows(bare: Checkout, arguments: str) -> None:
     done = bare.lab("test", *arguments.split())
     assert done.returncode == 2
-    assert "--fresh takes bookworm or trixie; found: " in done.stderr
+    assert "--fresh takes bookworm, trixie or sid; found: " in done.stderr
     assert not bare.cache.exists()
 
 
