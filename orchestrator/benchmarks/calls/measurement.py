@@ -243,8 +243,8 @@ def _same_calls(cell: CallCell) -> _SameCalls:
 _PASSES = 5
 """Counting passes, at most."""
 
-_MOST_INTERRUPTS = 10
-"""Hits by interrupts in a counting pass: it takes a timer tick's period or two."""
+_MOST_INTERRUPTS = 20
+"""Hits by interrupts in a counting pass, which takes a timer tick's period or two: some functions have six a tick."""
 
 
 @dataclass(frozen=True)
@@ -337,9 +337,9 @@ def count_hits(
     for _ in range(_PASSES):
         counted = _pass(work, attachment, workload.counted, events)
         hits = counted.hits - besides
-        # An interrupt that ends in the program enters some functions as well: exit_to_user_mode_prepare(). As a timed
-        # batch is repeated that one fell into, so is the pass, for points that nobody has chosen.
-        if not (expected < hits <= expected + _MOST_INTERRUPTS and work.cell.is_found):
+        # A timer tick that comes during the calls enters some functions as well: read_tsc() six times on Linux 6.1,
+        # exit_to_user_mode_prepare() once. As a timed batch is repeated that one fell into, so is the pass.
+        if not expected < hits <= expected + _MOST_INTERRUPTS:
             break
     if hits != expected:
         each = f" (hits: {workload.hits})" if workload.hits != 1 else ""
