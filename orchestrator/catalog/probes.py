@@ -283,9 +283,10 @@ Context = Literal["registers", "words", "record"]
 class Program(Fact):
     """How a BPF program is loaded and linked, in the words of ``probes.yaml``: ``images/bpf/bpfprobe.c`` gets it.
 
-    ``runs`` are of a hit. Events have the address ``behind`` bytes behind the probe point, or none. The kind of probe
-    ``entries`` counts the entries of a function whose returns the kernel may miss: threads that are in it use up its
-    instances (``maxactive``), and it counts none of the returns that it then misses where anybody could ask.
+    ``runs`` are of a hit. One event of each hit has the address ``behind`` bytes behind the probe point, or none has
+    any. The kind of probe ``entries`` counts the entries of a function whose returns the kernel may miss: threads that
+    are in it use up its instances (``maxactive``), and it counts none of the returns that it then misses where anybody
+    could ask.
     """
 
     type: int
@@ -343,6 +344,11 @@ class ProbeKind(KernelFeature):
     @property
     def has_own_programs(self) -> bool:
         return self.bpf_file is not None or self.one_liner is not None
+
+    @property
+    def runs(self) -> int:
+        """How often the handler runs in a hit."""
+        return 1 if self.program is None else self.program.runs
 
     @property
     def is_traced(self) -> bool:

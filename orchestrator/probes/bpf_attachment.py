@@ -124,7 +124,7 @@ class BpfAttachment(PlacedAttachment):
         entered = sum(self._entries.get(pid, 0) for pid in called.pids)
         if called.calls and entered > hits:
             raise EvidenceError(f"the kernel missed {entered - hits} of {entered} returns", hint=MISSED_RETURNS)
-        return hits, others
+        return hits, self._hits_of_others(others)
 
     def recorded(self, called: attachment.Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
         events = self._events
@@ -134,12 +134,15 @@ class BpfAttachment(PlacedAttachment):
             if before.nanoseconds > after.nanoseconds and self._guest.machine.smp == 1:
                 raise EvidenceError("events of the ring are out of order", detail=[str(before), str(after)])
         mine = [event for event in events if event.pid in called.pids]
-        for event in mine:
-            self._check(event)
+        self._check_addresses(mine)
         hits, _ = self.counts(called)
         if len(mine) != hits * self._facts.runs:
             raise EvidenceError(f"the ring has {len(mine)} events of the calls, and the witness saw {hits} hits")
-        return hits, len(events) - len(mine)
+        return hits, self._hits_of_others(len(events) - len(mine))
+
+    def _hits_of_others(self, runs: int) -> int:
+        """Of one that was in the function as the counting began or ended not all runs were counted."""
+        return -(-runs // self._facts.runs)
 
     def _exchange(self, handler: Handler) -> None:
         self._turn = 1 - self._turn
@@ -172,11 +175,17 @@ class BpfAttachment(PlacedAttachment):
         if dropped:
             raise EvidenceError(f"the ring of the BPF program had no room for {dropped} events")
 
-    def _check(self, event: BpfEvent) -> None:
-        """Events have the point's address; a kprobe's that behind the breakpoint, an fprobe's that behind the call."""
-        address = event.args[0] - (self._facts.behind or 0)
-        if self._facts.behind is not None and not self.point.is_at(address):
-            raise EvidenceError(f"an event is of {address:#x}, not of {self.point.name}", detail=[str(event)])
+    def _check_addresses(self, events: Sequence[BpfEvent]) -> None:
+        """One of each hit has the point's address: a kprobe's behind the breakpoint, an fprobe's behind the call."""
+        behind = self._facts.behind
+        if behind is None:
+            return
+        at_point = sum(self.point.is_at(event.args[0] - behind) for event in events)
+        if at_point * self._facts.runs != len(events):
+            raise EvidenceError(
+                f"{at_point} of {len(events)} events are of {self.point.name}, and one of each hit must be",
+                detail=[str(events[0])],
+            )
 
 
 def target_of(guest: Guest, kind: ProbeKind, point: ProbePoint) -> Target:

@@ -32,7 +32,10 @@ ON_THE_TRACER = {
     "ftrace-direct": "CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS",
 }
 FPROBES = ("fprobe", "fprobe-exit")
-FOR_64_BITS = ("ftrace-direct", "bpf-kprobe-multi", "bpf-kretprobe-multi", "bpf-fentry", "bpf-fexit")
+FOR_64_BITS = (
+    *("ftrace-direct", "bpf-kprobe-multi", "bpf-kretprobe-multi", "bpf-kprobe-session"),
+    *("bpf-fentry", "bpf-fexit"),
+)
 """What the names of the kinds begin with that 32-bit kernels lack."""
 PREEMPTIBLE = "lab-i386-smp-preempt"
 HOOKED = "lab-i386-up-hook"
@@ -93,6 +96,9 @@ def test_every_kind_with_and_without_recording(ready: ReadyGuest, workshop: Buil
 def why_not(kernel: str, probe: str) -> str | None:
     """A part of the reason where the kernel, by its name, does not support a kind."""
     variant, is_traced = kernel.partition("@")[0], has_tracer(kernel)
+    since = probes()[probe].since
+    if since is not None and not since.is_in(kernels()[kernel].version):
+        return f"Linux has this since {since}"
     if probe in ON_THE_TRACER and not is_traced:
         return f"built without {ON_THE_TRACER[probe]}"
     if probe in FPROBES and not variant.endswith("-bpf"):
@@ -120,7 +126,7 @@ def check_proof(kernel: KernelSpec, probe: str, handler: str, record: CellRecord
     assert evidence.mechanism == kind.mechanism
     assert evidence.hits == evidence.calls == COUNTED_CALLS
     assert evidence.int3 == COUNTED_CALLS * (kind.int3_per_hit or 0), probe
-    assert evidence.recorded == (COUNTED_CALLS if handler == "record" else None)
+    assert evidence.recorded == (COUNTED_CALLS * kind.runs if handler == "record" else None)
     assert evidence.restored
     assert evidence.probe_bytes != evidence.original_bytes
     if kind.site == "kprobe":

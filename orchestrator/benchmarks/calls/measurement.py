@@ -684,6 +684,7 @@ def _timed(work: _Work) -> Measurement:
 
 def _record(work: _Work, figures: Figures, proof: Proof, notes: tuple[str, ...]) -> CellRecord:
     cell, point, counted = work.cell, proof.point, proof.counted
+    records = cell.handler == "record" and work.kind.mechanism != "none"
     with valid_result():
         evidence = Evidence(
             mechanism=mechanism_seen(work.kind, point, proof.seen),
@@ -700,7 +701,7 @@ def _record(work: _Work, figures: Figures, proof: Proof, notes: tuple[str, ...])
             symbol=point.name,
             flag=proof.seen.flags or "",
             detour=proof.detour,
-            recorded=counted.hits if cell.handler == "record" and work.kind.mechanism != "none" else None,
+            recorded=counted.hits * work.kind.runs if records else None,
             taint=permitted_taint(work.ready.guest),
             batches=figures.batches,
             disturbed=figures.disturbed,

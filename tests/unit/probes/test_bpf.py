@@ -6,6 +6,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -15,10 +16,14 @@ from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError, GuestHang
 from orchestrator.guest.channel import CommandResult
 from orchestrator.guest.guest import Guest
+from orchestrator.probes import bpf_attachment
 from orchestrator.probes import bpf_program as module
 from orchestrator.probes.attachment import Called
-from orchestrator.probes.bpf_attachment import _Process, check_all_kept
+from orchestrator.probes.bpf_attachment import BpfAttachment, _Process, check_all_kept
 from orchestrator.probes.bpf_program import Attached, BpfEvent, BpfProgram, ProgramInfo, Target, Witness, attached_by
+from orchestrator.probes.place import Place
+from orchestrator.probes.point import ProbePoint
+from orchestrator.probes.symbols import Symbols
 
 
 def program(printed: bytes) -> BpfProgram:
@@ -183,6 +188,88 @@ def test_returns_that_were_missed_are_named(at: str, name: str) -> None:
         witness.look()
     assert raised.value.what == f"the kernel missed 100 of 103 returns: {name} ran 3 times"
     assert "maxactive" in raised.value.hint
+
+
+# Are the runs of a hit, at the entry and at the return, one hit?
+
+POINT = ProbePoint("vfs_read", 0, 0x1000, b"\x0f\x1f\x44\0\0")
+ENTRY, RETURN = 0x1005, 0x5678
+CALLED = Called("syscall", 100, frozenset({7}))
+
+
+def events(*addresses: int, pid: int = 7) -> list[BpfEvent]:
+    return [BpfEvent(99, pid, (address, 0, 0, 0, 0, 0)) for address in addresses]
+
+
+@dataclass
+class AtThePoint:
+    """What is attached there: the program, a witness of its runs, or one of the function's entries."""
+
+    seen: Mapping[int, int]
+    ring: Sequence[BpfEvent] = ()
+    runs: int = 0
+
+    def info(self) -> ProgramInfo:
+        return ProgramInfo(jited=1, runs=self.runs, missed=0)
+
+    def hits(self) -> Mapping[int, int]:
+        return self.seen
+
+    def counts(self) -> tuple[int, int]:
+        return sum(self.seen.values()), 0
+
+    def events(self) -> Sequence[BpfEvent]:
+        return self.ring
+
+    def detach(self) -> None:
+        pass
+
+
+def session(
+    monkeypatch: pytest.MonkeyPatch, runs: Mapping[int, int], ring: Sequence[BpfEvent] = (), entered: int = 100
+) -> BpfAttachment:
+    """A program of kprobe.session after a pass of 100 calls, with the runs that the witness beside it has seen."""
+    entries, program = AtThePoint({7: entered}), AtThePoint(runs, ring)
+
+    def attach(_: Guest, name: str, *__: object) -> AtThePoint:
+        return entries if name == "lab-entries" else program
+
+    for one in (bpf_attachment, module):
+        monkeypatch.setattr(one, "attach", attach)
+    monkeypatch.setattr(BpfAttachment, "wait_until_armed", lambda _: None)
+    place = cast(Place, SimpleNamespace(point=POINT))
+    attachment = BpfAttachment(cast(Guest, Switches()), probes()["bpf-kprobe-session"], place)
+    attachment.handle("record")
+    with attachment.one_caller():
+        program.runs = sum(runs.values())
+        attachment.handle("noop")
+    return attachment
+
+
+def test_two_runs_of_a_hit_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process may be in the function as the counting begins or ends: that is a hit, too."""
+    ring = [*events(*[ENTRY, RETURN] * 100), *events(RETURN, pid=8)]
+    attachment = session(monkeypatch, {7: 200, 8: 3}, ring)
+    assert attachment.counts(CALLED) == (100, 2)
+    assert attachment.recorded(CALLED, cast(Symbols, None), None) == (100, 1)
+
+
+def test_an_entry_without_its_return_is_no_hit(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(EvidenceError, match=r"^199 runs are of no whole number of hits, which have 2 each$"):
+        session(monkeypatch, {7: 199}).counts(CALLED)
+
+
+def test_entries_that_a_session_missed_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(EvidenceError, match=r"^the kernel missed 2 of 100 returns\b") as raised:
+        session(monkeypatch, {7: 196}).counts(CALLED)
+    assert "maxactive" in raised.value.hint
+
+
+@pytest.mark.parametrize("wrong", [[ENTRY] * 200, [RETURN] * 200, [ENTRY, RETURN] * 99 + [RETURN] * 2])
+def test_one_event_of_each_hit_has_the_points_address(monkeypatch: pytest.MonkeyPatch, wrong: list[int]) -> None:
+    attachment = session(monkeypatch, {7: 200}, events(*wrong))
+    with pytest.raises(EvidenceError, match=r"^\d+ of 200 events are of vfs_read, and one of each hit must be\n"):
+        attachment.recorded(CALLED, cast(Symbols, None), None)
 
 
 # Is it seen in what bpftrace prints that a hit's events were lost, and does one that is busy have an end?

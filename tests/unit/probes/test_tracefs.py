@@ -320,7 +320,8 @@ BY_GRAPH = "ftrace_graph_func for ent:{} ret:fprobe_return"
 def test_an_fprobe_has_the_path_of_its_kernel_and_no_other(functions: str, at_entry: str, at_return: str) -> None:
     paths = {at_entry, at_return, "fprobe_handler", "fprobe_ftrace_entry", "ftrace_graph_func"}
     paths |= {BY_GRAPH.format("trace_graph_entry"), BY_GRAPH.format("fprobe_entry") + " and ent:other ret:other"}
-    for kind, right in (("fprobe", at_entry), ("fprobe-exit", at_return), ("bpf-kretprobe-multi", at_return)):
+    returning = ("fprobe-exit", "bpf-kretprobe-multi", "bpf-kprobe-session")
+    for kind, right in {"fprobe": at_entry, **dict.fromkeys(returning, at_return)}.items():
         for called in paths:
             seen = replace(ONE_FPROBE, called=called)
             wrong = pytest.raises(EvidenceError, match=f"calls {re.escape(called)} at {NAME}, not {re.escape(right)}")

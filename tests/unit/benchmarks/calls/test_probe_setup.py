@@ -242,11 +242,24 @@ def test_what_a_release_lacks() -> None:
     reason = "Linux has this since 5.5 (commit fec56f5890d9), and the kernel is 5.4.0-x"
     assert unsupported_reason(older, a_cell("bpf-fentry")) == reason
     assert unsupported_reason(older, a_cell("kprobe")) is None
+    reason = "Linux has this since 6.10 (commit 535a3692ba72), and the kernel is 6.1"
+    assert unsupported_reason(a_kernel("debian-amd64", DEBIAN), a_cell("bpf-kprobe-session")) == reason
     newer = dataclasses.replace(a_kernel("debian-686", DEBIAN), release="6.14.1")
     reason = "Linux has this no more on i386 since 6.14 (commit 4346ba160409), and the kernel is 6.14.1"
     assert unsupported_reason(newer, a_cell("fprobe")) == reason
     newer = dataclasses.replace(a_kernel("debian-amd64", {**DEBIAN, "CONFIG_FPROBE": "y"}), release="6.14.1")
     assert unsupported_reason(newer, a_cell("fprobe")) is None
+
+
+def test_a_session_needs_fprobes_and_64_bits() -> None:
+    config: dict[str, str] = {}
+    for option in ("BPF_EVENTS", "BPF_JIT", "FPROBE", "X86_64", "DYNAMIC_FTRACE"):
+        kernel = dataclasses.replace(a_kernel("lab-x86_64-smp-bpf", config), release="6.12.1")
+        reason = f"this kernel was built without CONFIG_{option}; lab-x86_64-smp-bpf has it"
+        assert unsupported_reason(kernel, a_cell("bpf-kprobe-session")) == reason
+        config[f"CONFIG_{option}"] = "y"
+    kernel = dataclasses.replace(a_kernel("lab-x86_64-smp-bpf", config), release="6.12.1")
+    assert unsupported_reason(kernel, a_cell("bpf-kprobe-session")) is None
 
 
 def test_fentry_is_for_64_bit_kernels() -> None:
