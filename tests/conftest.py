@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from neutral_environment import neutralise_environment
+from neutral_environment import WRITE_GOLDEN, neutralise_environment
 from restricted_path import restrict_path
 from suite_costs import dearest_first, measure_costs
 from suite_report import report_as_it_comes, write_skip_summary
@@ -18,7 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add ``--nightly``, ``--write-golden`` and ``--costs``."""
     parser.addoption("--nightly", action="store_true", help="run the tests that take too long for every day, too")
     parser.addoption("--costs", type=Path, metavar="FILE", help="write what each file of tests costs")
-    parser.addoption("--write-golden", action="store_true", help="write what wrong inputs get into golden/wrong")
+    parser.addoption("--write-golden", action="store_true", help="write golden files instead of comparing with them")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -28,6 +28,8 @@ def pytest_configure(config: pytest.Config) -> None:
     obey_signals(config)
     restrict_path(config)
     measure_costs(config)
+    if config.getoption("write_golden"):
+        os.environ[WRITE_GOLDEN] = "1"
     config.addinivalue_line("markers", "nightly(reason): takes too long for every day; --nightly runs it")
 
 

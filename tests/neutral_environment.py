@@ -25,6 +25,9 @@ _REMOVED = (
 )
 """Variables that programs of the lab and its tests obey."""
 
+WRITE_GOLDEN = "LAB_WRITE_GOLDEN"
+"""The variable that is set while golden files are written."""
+
 _UMASK = 0o022
 _IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 """What nohup, and a shell without job control that starts something in the background, let it ignore."""

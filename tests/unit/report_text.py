@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 
+from neutral_environment import WRITE_GOLDEN
 from rich.console import Console
 
 from orchestrator.benchmarks.registry import reports
@@ -14,7 +16,7 @@ from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.text import print_table
 from orchestrator.results.contract import RunRecord
 
-GOLDEN = Path(__file__).with_name("golden")
+_GOLDEN = Path(__file__).with_name("golden")
 
 
 def printed(
@@ -32,8 +34,16 @@ def printed(
     return raw.getvalue().decode(encoding)
 
 
-def check_golden(name: str, record: RunRecord) -> None:
+def check_golden(file: str, text: str) -> None:
+    """Fail unless the golden file has this text; ``--write-golden`` writes it."""
+    path = _GOLDEN / file
+    if WRITE_GOLDEN in os.environ:
+        path.write_bytes(text.encode())
+    assert text == path.read_bytes().decode()
+
+
+def check_golden_table(name: str, record: RunRecord) -> None:
     """Fail unless the run's table is the golden file ``table_NAME.txt``, within 80 columns."""
     text = printed(record)
-    assert text == (GOLDEN / f"table_{name}.txt").read_text("utf-8")
+    check_golden(f"table_{name}.txt", text)
     assert max(map(len, text.splitlines())) <= 80

@@ -5,18 +5,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from golden_messages import check_messages
 from made_labs import make_lab
 
 from orchestrator.results.store import Store
 
 
-def test_messages_are_as_in_the_golden_file(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_messages_are_as_in_the_golden_file(tmp_path: Path) -> None:
     lab = tmp_path / "lab"
     make_lab(lab)
     with Store.open(lab) as store:
         before = store.baselines(), [entry.id for entry in store.runs()]
-    check_messages("baseline", tmp_path, request.config)
+    check_messages("baseline", tmp_path)
     with Store.open(lab) as store:
         assert (store.baselines(), [entry.id for entry in store.runs()]) == before

@@ -7,7 +7,6 @@ import os
 import subprocess
 from pathlib import Path
 
-import pytest
 from golden_messages import check_messages
 
 WHEN = "2026-03-01T12:00:00Z"
@@ -33,11 +32,11 @@ def repository(folder: Path, *versions: str) -> Path:
     return folder
 
 
-def test_messages_are_as_in_the_golden_file(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_messages_are_as_in_the_golden_file(tmp_path: Path) -> None:
     probes = repository(tmp_path / "probes", "v1", "v2")
     git(probes, "branch", "topic")
     repository(tmp_path / "other", "v1")
     repository(tmp_path / "empty")
     before = git(probes, "for-each-ref"), git(probes, "status", "--porcelain")
-    check_messages("tree-at-rev", tmp_path, request.config)
+    check_messages("tree-at-rev", tmp_path)
     assert (git(probes, "for-each-ref"), git(probes, "status", "--porcelain")) == before

@@ -13,6 +13,6 @@ INTERFACES = ("modules", "images", "disks", "cache", "programs", "kernels", "fle
 
 
 @pytest.mark.parametrize("interface", INTERFACES)
-def test_messages_are_as_in_the_golden_file(interface: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_messages_are_as_in_the_golden_file(interface: str, tmp_path: Path) -> None:
     make_tree(tmp_path)
-    check_messages(interface, tmp_path, request.config)
+    check_messages(interface, tmp_path)

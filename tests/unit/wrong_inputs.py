@@ -28,7 +28,6 @@ from orchestrator.cli.main import app
 from orchestrator.paths import data_dir
 
 DATA = Path(__file__).with_name("wrong")
-GOLDEN = Path(__file__).with_name("golden") / "wrong"
 
 _HOST_DEPENDENT = {
     r"\b[0-9a-f]{24}\b": "KEY",

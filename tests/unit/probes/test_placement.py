@@ -11,6 +11,7 @@ from typing import cast
 
 import pytest
 from built_code import build_tree
+from report_text import check_golden
 from rich.console import Console
 
 from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree
@@ -24,7 +25,6 @@ from orchestrator.profile.probe_places import Disassembly
 from orchestrator.report.text import print_sheets
 
 SOURCE = Path(__file__).parent / "points" / "places.S"
-GOLDEN = Path(__file__).parent.parent / "golden" / "disassembly.txt"
 CONFIG = {"CONFIG_DYNAMIC_FTRACE": "y", "CONFIG_KPROBES_ON_FTRACE": "y"}
 """Debian's."""
 REFUSED = "kprobes refuse it: blacklisted, patched by the kernel itself, or not kernel text"
@@ -220,4 +220,4 @@ def test_the_instructions_as_a_table(code: KernelCode, asked: FunctionPlaces) ->
     # The other sentences have all kinds of the catalogue.
     print_sheets([replace(sheet, sentences=sheet.sentences[:1]) for sheet in sheets], console)
     assert isinstance(console.file, StringIO)
-    assert console.file.getvalue() == GOLDEN.read_text(encoding="utf-8")
+    check_golden("disassembly.txt", console.file.getvalue())

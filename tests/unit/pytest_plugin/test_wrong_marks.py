@@ -31,9 +31,9 @@ def said(pytester: pytest.Pytester, given: dict[str, str]) -> str:
     return "\n".join([*lines, f"status {int(result.ret)}", "", ""])
 
 
-def test_messages_are_as_in_the_golden_file(pytester: pytest.Pytester, request: pytest.FixtureRequest) -> None:
+def test_messages_are_as_in_the_golden_file(pytester: pytest.Pytester) -> None:
     assert len({given["title"] for given in INPUTS}) == len(INPUTS) >= 20
-    check_text("guest-mark", "".join(said(pytester, given) for given in INPUTS), request.config)
+    check_text("guest-mark", "".join(said(pytester, given) for given in INPUTS))
 
 
 def test_a_test_without_a_wrong_mark_is_no_part_of_the_message(pytester: pytest.Pytester) -> None:

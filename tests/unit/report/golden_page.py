@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from report_text import GOLDEN
+from report_text import check_golden
 
 from orchestrator import __version__
 
@@ -29,4 +29,4 @@ def check_golden_page(name: str, page: str, folder: Path) -> None:
     text = page.replace(str(folder), "FOLDER").replace(f"orchestrator {__version__}", "orchestrator VERSION")
     for pattern, left in _LEFT_OUT.items():
         text = re.sub(pattern, left, text, flags=re.DOTALL)
-    assert text == (GOLDEN / f"page_{name}.html").read_text("utf-8")
+    check_golden(f"page_{name}.html", text)

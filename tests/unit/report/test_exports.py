@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from junitparser import Failure, Skipped, TestCase, TestSuite
 from record_builders import cell, cells, failed, many_probes, marker_loops, recorded_build, run
 from report_examples import RUNS
-from report_text import GOLDEN
+from report_text import check_golden
 
 from orchestrator.errors import UsageError
 from orchestrator.report.exports import render_csv, render_junit
@@ -29,7 +29,7 @@ def rows(record: RunRecord) -> list[dict[str, str]]:
 
 def test_csv_is_as_in_the_golden_file() -> None:
     record = run(*RUNS["with_failures"].cells, *RUNS["wall"].cells)
-    assert render_csv(record).encode("utf-8") == (GOLDEN / "report.csv").read_bytes()
+    check_golden("report.csv", render_csv(record))
 
 
 def test_without_cells_there_is_a_header() -> None:

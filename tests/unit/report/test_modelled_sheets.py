@@ -11,7 +11,7 @@ from statistics import median
 import jsonschema
 import pytest
 from modelled_cells import COUNTED, modelled_table, modelled_tables
-from report_text import GOLDEN
+from report_text import check_golden
 from rich.console import Console
 
 from orchestrator.benchmarks.registry import reports
@@ -110,7 +110,7 @@ def test_a_ratio_is_decided_where_the_whole_band_is_on_one_side(
 
 
 def test_a_table_of_modelled_times() -> None:
-    assert printed("list5", "list6", "list7", "list12", "x86-32") == (GOLDEN / "modelled.txt").read_text("utf-8")
+    check_golden("modelled.txt", printed("list5", "list6", "list7", "list12", "x86-32"))
 
 
 def test_the_documentation_has_these_figures() -> None:
@@ -135,7 +135,7 @@ def test_markdown_has_the_same_words() -> None:
     assessments = assess(record, reports(), modelled)
     parts = [decided_claims(one, record.run) for one in assessments]
     text = render_sheets("an experiment", modelled_sheets(modelled), parts, modelled_summary(modelled, assessments))
-    assert text == (GOLDEN / "modelled.md").read_text("utf-8")
+    check_golden("modelled.md", text)
 
 
 def test_a_cpu_without_costs_has_a_sentence_and_no_column() -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from junitparser import TestSuite
 from record_builders import cell, failed
-from report_text import GOLDEN
+from report_text import check_golden
 from stored_profiles import store_run
 
 from orchestrator.benchmarks.registry import reports
@@ -177,7 +177,7 @@ def test_the_mail_is_as_expected(bad: Night) -> None:
         text = text.replace(run, name)
     assert bad.compared is not None
     text = text.replace(bad.compared.before.record.run, "GOOD")
-    assert text == (GOLDEN / "night.eml").read_text()
+    check_golden("night.eml", text)
 
 
 def test_what_a_guest_says_makes_no_header(nights: Nights) -> None:

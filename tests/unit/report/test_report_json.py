@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from record_builders import COUNTS, cell, failed, reference, run
-from report_text import GOLDEN
+from report_text import check_golden
 
 from orchestrator.results.contract import json_text
 
@@ -14,4 +14,4 @@ def test_json_is_as_in_the_golden_file() -> None:
         *(cell(probe, reference=reference(probe)) for probe in COUNTS if probe != "jprobe"),
         failed("jprobe", "the module did not load: \u201cUnknown symbol\u201d\n[    1.0] jprobe: Unknown symbol foo"),
     )
-    assert json_text(record) == (GOLDEN / "report.json").read_text("ascii")
+    check_golden("report.json", json_text(record))

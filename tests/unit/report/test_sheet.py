@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_builders import COUNTS, cell, cells, evidence, failed, noop_list, recorded_build, reference, run
 from report_examples import RUNS
-from report_text import GOLDEN, printed
+from report_text import check_golden, printed
 from rich.console import Console
 
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
@@ -69,13 +69,13 @@ def test_the_release_stands_in_the_heading_though_all_cells_failed() -> None:
 
 def test_a_narrow_ascii_output_gets_the_table_in_parts() -> None:
     text = printed(RUNS["with_reference"], width=50, encoding="ascii")
-    assert text == (GOLDEN / "table_narrow_ascii.txt").read_text("ascii")
+    check_golden("table_narrow_ascii.txt", text)
     assert max(map(len, text.splitlines())) <= 50
 
 
 def test_every_claim_is_printed_with_its_figures_on_demand() -> None:
     text = printed(RUNS["with_reference"], claims=all_claims)
-    assert text == (GOLDEN / "table_with_all_claims.txt").read_text("utf-8")
+    check_golden("table_with_all_claims.txt", text)
 
 
 def test_a_pipe_gets_no_escapes_and_a_terminal_the_same_words() -> None:

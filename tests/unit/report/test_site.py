@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from html_checks import Element
 from record_builders import cell
-from report_text import GOLDEN
+from report_text import check_golden
 from stored_histories import KPROBE, counted, store_days, timed
 from stored_sites import checked, files, one_more_day, outline, site_of, six_days
 from test_html_page import HOSTILE, kept_run
@@ -56,7 +56,7 @@ def test_a_small_site_is_as_in_the_golden_file(lab: Path, site: Path) -> None:
     pages = checked(site)
     shown = [path for path in pages if not path.startswith("runs/")]
     lines = [line for path in shown for line in (f"===== {path}", *outline(pages[path].all("body")[0]))]
-    assert "\n".join(lines) + "\n" == (GOLDEN / "site.txt").read_text("utf-8")
+    check_golden("site.txt", "\n".join(lines) + "\n")
     assert (built.pages, built.written, built.removed, built.index) == (11, 11, 0, site / "index.html")
     assert set(pages) | {KPROBE_PAGE.replace(".html", ".csv")} < set(files(site))
 

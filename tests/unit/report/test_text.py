@@ -24,7 +24,7 @@ from record_builders import (
     wall_list,
 )
 from report_examples import RUNS
-from report_text import GOLDEN
+from report_text import check_golden
 
 from orchestrator.benchmarks.registry import kinds, reports
 from orchestrator.catalog.reference import claims
@@ -39,7 +39,7 @@ from orchestrator.results.contract import CellRecord, RunRecord
 
 @pytest.mark.parametrize("name", ["with_failures", "lists", "mail", "wall", "empty", "capabilities"])
 def test_markdown_is_as_in_the_golden_file(name: str) -> None:
-    assert render_markdown(RUNS[name], reports()) == (GOLDEN / f"markdown_{name}.md").read_text("utf-8")
+    check_golden(f"markdown_{name}.md", render_markdown(RUNS[name], reports()))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from drawn_charts import bar_charts
 from record_builders import COUNTS, cell, failed, mail_table, noop_list, reference, run, table_cell, wall_list
 from report_examples import RUNS
-from report_text import check_golden, printed
+from report_text import check_golden_table, printed
 
 from orchestrator.benchmarks.registry import reports
 from orchestrator.report.kind import charts
@@ -20,7 +20,7 @@ from orchestrator.results.contract import CellRecord
 
 @pytest.mark.parametrize("name", RUNS)
 def test_calls_table_is_as_in_the_golden_file(name: str) -> None:
-    check_golden(name, RUNS[name])
+    check_golden_table(name, RUNS[name])
 
 
 def test_a_wide_terminal_gets_both_halves_of_the_mail_in_one_table() -> None:
@@ -150,7 +150,7 @@ def on(kernel: str, more: dict[str, float] | None = None, **changes: Any) -> lis
 
 
 def test_two_kernels_are_side_by_side() -> None:
-    check_golden("two_kernels", run(*on("lab-i386-up"), *on("debian-686", SECOND)))
+    check_golden_table("two_kernels", run(*on("lab-i386-up"), *on("debian-686", SECOND)))
 
 
 def test_markdown_has_the_same_columns() -> None:

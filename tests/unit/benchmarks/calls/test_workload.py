@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 from record_builders import cell, failed, run
-from report_text import check_golden, printed
+from report_text import check_golden_table, printed
 
 from orchestrator.benchmarks.calls.call_programs import (
     Calls,
@@ -373,7 +373,7 @@ def shown(outcome: str, failures: int, **changes: Any) -> dict[str, Any]:
 def test_a_call_that_always_fails_is_said_above_the_table() -> None:
     parameters = shown("always EBADF", 5003)
     record = run(*(cell(probe, benchmark="syscall", parameters=parameters) for probe in ("none", "kprobe")))
-    check_golden("failing_calls", record)
+    check_golden_table("failing_calls", record)
 
 
 def test_cells_that_differ_in_their_outcome_are_named() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from drawn_charts import bar_charts
 from record_builders import marker_loops, mixed_marker_loops, run
-from report_text import check_golden
+from report_text import check_golden_table
 
 from orchestrator.results.contract import RunRecord
 
@@ -31,7 +31,7 @@ RUNS: dict[str, RunRecord] = {
 
 @pytest.mark.parametrize("name", RUNS)
 def test_markers_table_is_as_in_the_golden_file(name: str) -> None:
-    check_golden(name, RUNS[name])
+    check_golden_table(name, RUNS[name])
 
 
 def test_each_group_of_marker_loops_has_a_chart() -> None:

@@ -8,7 +8,7 @@ from drawn_charts import bar_charts, curve_charts
 from hypothesis import given
 from hypothesis import strategies as st
 from record_builders import failed, many_probes, run
-from report_text import check_golden, printed
+from report_text import check_golden_table, printed
 
 from orchestrator.benchmarks.scaling.kind import choose_sites, choose_sites_by_name, functions
 from orchestrator.errors import EvidenceError, UnsupportedError
@@ -116,7 +116,7 @@ RUNS: dict[str, RunRecord] = {
 
 @pytest.mark.parametrize("name", RUNS)
 def test_scaling_table_is_as_in_the_golden_file(name: str) -> None:
-    check_golden(name, RUNS[name])
+    check_golden_table(name, RUNS[name])
 
 
 def test_thousands_of_kprobes_are_curves_over_their_number() -> None:

@@ -11,7 +11,7 @@ import yaml
 from drawn_charts import bar_charts
 from loaded_tables import only_table, tables_of
 from record_builders import marked_build, recorded_build, run
-from report_text import check_golden
+from report_text import check_golden_table
 
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.benchmarks.system.kind import SystemTable
@@ -236,7 +236,7 @@ RUNS: dict[str, RunRecord] = {
 
 @pytest.mark.parametrize("name", RUNS)
 def test_system_table_is_as_in_the_golden_file(name: str) -> None:
-    check_golden(name, RUNS[name])
+    check_golden_table(name, RUNS[name])
 
 
 def test_the_instrumentation_stands_beside_what_a_difference_has_to_exceed() -> None:
@@ -249,7 +249,7 @@ def test_the_instrumentation_stands_beside_what_a_difference_has_to_exceed() -> 
         ),
         marked.model_copy(update={"parameters": {**marked.parameters, **counted}}),
     ]
-    check_golden("whole_system_instrumentation", run(*cells))
+    check_golden_table("whole_system_instrumentation", run(*cells))
 
 
 def test_bars_are_per_cent_of_the_baseline() -> None:
