@@ -25,13 +25,15 @@ def _file(value: object) -> object:
 
 
 class ReadingBenchmark(BenchmarkChoice):
-    """Each of the ``files`` is read in ``repeats`` runs, after one that does not count.
+    """Each of the ``files`` is read in ``repeats`` runs.
 
     Runs of a program scatter on the exact clock too: fewer would have no 95 % interval.
     """
 
     files: Entries[Annotated[str, BeforeValidator(_file)]]
+    """Files below ``/proc`` and ``/sys``, by their absolute paths."""
     repeats: Annotated[int, whole(FEWEST_WALL_REPEATS, 50)] = 12
+    """Runs that count, after one that does not."""
 
 
 class ReadingTable(RowsTable):
