@@ -24,21 +24,32 @@ from orchestrator.comparison.verdicts import (
 )
 from orchestrator.errors import LabError
 from orchestrator.program import command
+from orchestrator.results import parameters
 from orchestrator.results.budgets import Allowance, Budget, Budgets, Limit, only
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.origin import Origin, OriginDifference, host_differences, origin_differences
 from orchestrator.results.runs import EXPERIMENT_FILE, Run
 from orchestrator.results.stored_profile import CellProfile, ProfileDifference, difference, load_profile
 
-_WORK = ("call", "arguments", "workload", "scope", "packets", "command", "image", "kernel_modules", "rounds")
+_WORK = (
+    parameters.CALL,
+    parameters.ARGUMENTS,
+    parameters.WORKLOAD,
+    parameters.SCOPE,
+    parameters.PACKETS,
+    parameters.COMMAND,
+    parameters.IMAGE,
+    parameters.KERNEL_MODULES,
+    parameters.ROUNDS,
+)
 """Parameters that say what a cell does; an earlier version may have recorded fewer of them."""
 
 
 def why_not_compared(before: CellRecord, after: CellRecord) -> str | None:
     """Why the difference of two numbers means nothing: another unit, or other work; None where it does."""
     # Two benchmarks that make one call are the same: ``gtodbench``, and ``syscall`` of gettimeofday.
-    are_calls = "call" in before.parameters and "call" in after.parameters
-    facts = {
+    are_calls = parameters.CALL in before.parameters and parameters.CALL in after.parameters
+    facts: dict[str, tuple[object, object]] = {
         "clocks": (before.clock, after.clock),
         "metrics": (before.metric, after.metric),
         "units": (before.unit, after.unit),
@@ -58,8 +69,8 @@ def why_not_compared(before: CellRecord, after: CellRecord) -> str | None:
 def record_notes(before: CellRecord, after: CellRecord) -> Iterator[str]:
     """Sentences on what else differs between two cells, as they were recorded."""
     yield from _different("calls", calls_of(before), calls_of(after))
-    for what, name in (("entries into the kernel", "entry"), ("results of the calls", "outcome")):
-        yield from _different(what, *(str(one.parameters.get(name, "")) for one in (before, after)))
+    for what, fact in (("entries into the kernel", parameters.ENTRY), ("results of the calls", parameters.OUTCOME)):
+        yield from _different(what, fact.of(before) or "", fact.of(after) or "")
 
 
 def notes(before: tuple[CellRecord, CellProfile], after: tuple[CellRecord, CellProfile]) -> Iterator[str]:
@@ -70,11 +81,10 @@ def notes(before: tuple[CellRecord, CellProfile], after: tuple[CellRecord, CellP
 
 def calls_of(record: CellRecord) -> str:
     """What a cell's calls are: ``gettimeofday({"buffer": 16}, 0)``, or a user's file."""
-    call, workload = record.parameters.get("call"), record.parameters.get("workload")
+    call = parameters.CALL.of(record)
     if call is not None:
-        arguments = str(record.parameters.get("arguments", "[]"))
-        return f"{call}({arguments.removeprefix('[').removesuffix(']')})"
-    return record.benchmark if workload is None else str(workload)
+        return f"{call}({(parameters.ARGUMENTS.of(record) or '').removeprefix('[').removesuffix(']')})"
+    return parameters.WORKLOAD.of(record) or record.benchmark
 
 
 def _different(what: str, first: str, second: str) -> Iterator[str]:

@@ -22,6 +22,7 @@ from typing import Literal
 
 from orchestrator.errors import HostError
 from orchestrator.results.contract import PER_CALL, PER_RUN, CellRecord
+from orchestrator.results.parameters import RESOLVABLE
 from orchestrator.results.statistics import FEWEST_RUNS, Interval, Resolution, median, median_interval
 
 Figure = Literal["value", "overhead"]
@@ -110,9 +111,9 @@ def resolvable(cell: CellRecord, run: Mapping[str, CellRecord]) -> float | None:
 
     A cell that was compared with its baseline has it. For the baseline itself and its A/A boots it follows from these.
     """
-    stored = cell.parameters.get("resolvable")
-    if isinstance(stored, int | float) and not isinstance(stored, bool):
-        return float(stored)
+    stored = RESOLVABLE.of(cell)
+    if stored is not None:
+        return stored
     baseline_id = _AA_BOOT.sub("", cell.id)
     baseline = run.get(baseline_id)
     aa_boots = [one.samples for id_, one in run.items() if _AA_BOOT.sub("", id_) == baseline_id != id_]

@@ -26,6 +26,7 @@ from orchestrator.profile.difference import LOCKED, per_call
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.modelled import Costs, ModelEvidence, ModelledCell, ModelledRun
+from orchestrator.results.parameters import ARGUMENTS, AT, CALL, CHANNEL, IMAGE, KERNEL_MODULES, WORKLOAD
 from orchestrator.results.runs import Run
 from orchestrator.results.stored_profile import CellProfile, load_profile
 
@@ -63,7 +64,7 @@ def difference(one: Counts, other: Counts) -> Counts:
     return {name: change for name, change in changes.items() if change}
 
 
-_COMPARED = ("at", "call", "arguments", "workload", "image", "channel", "kernel_modules")
+_COMPARED = (AT, CALL, ARGUMENTS, WORKLOAD, IMAGE, CHANNEL, KERNEL_MODULES)
 """Parameters that a cell and its baseline have in common."""
 _ROUNDING = 1e-6
 """Instructions a call: one in a million calls."""

@@ -26,9 +26,7 @@ from orchestrator.report.kind import INDICATION, Panel, ReportRegistry, panels
 from orchestrator.report.sheet import BELOW_ZERO, NOTHING, UNDECIDED, Grid, Row, number, ratio_figure, traps_per_hit
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.modelled import ModelledCell, ModelledRun
-
-PLAIN, EXTRA = "probe_bytes_plain", "probe_bytes_extra"
-"""Parameters of an optimised probe's cell: bytes of a probe that is not, and how many more it takes."""
+from orchestrator.results.parameters import PROBE_BYTES_EXTRA, PROBE_BYTES_PLAIN
 
 _Fact = TypeVar("_Fact")
 
@@ -58,9 +56,9 @@ def measured_facts(panel: Panel) -> ClaimInputs:
         sizes={
             probe: (plain + extra) / plain
             for probe, cell in cells.items()
-            if (plain := _bytes(cell, PLAIN)) and (extra := _bytes(cell, EXTRA)) is not None
+            if (plain := PROBE_BYTES_PLAIN.of(cell)) and (extra := PROBE_BYTES_EXTRA.of(cell)) is not None
         },
-        extra_bytes=_known(cells, lambda cell: _bytes(cell, EXTRA)),
+        extra_bytes=_known(cells, PROBE_BYTES_EXTRA.of),
         mechanisms=_known(cells, lambda cell: cell.evidence.mechanism if cell.evidence else None),
         undecided=frozenset(probe for probe, cell in cells.items() if cell.verdict == "none"),
     )
@@ -87,11 +85,6 @@ def published_facts(table: ReferenceTable) -> ClaimInputs:
 
 def _known(cells: Mapping[str, CellRecord], fact: Callable[[CellRecord], _Fact | None]) -> dict[str, _Fact]:
     return {probe: value for probe, cell in cells.items() if (value := fact(cell)) is not None}
-
-
-def _bytes(cell: CellRecord, name: str) -> int | None:
-    value = cell.parameters.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from orchestrator.report.sheet import (
 )
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.faults import storage_faults
+from orchestrator.results.parameters import ACCELERATOR, CHANNEL, IMAGE
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Panel:
     @property
     def emulated(self) -> bool:
         """Whether the samples are times of QEMU's emulator, which are not a processor's."""
-        return self.first.clock == "wall" and any(cell.parameters.get("accelerator") == "tcg" for cell in self.cells)
+        return self.first.clock == "wall" and any(ACCELERATOR.of(cell) == "tcg" for cell in self.cells)
 
     def elsewhere(self, cell: CellRecord) -> bool:
         return cell.kernel != self.kernel
@@ -101,7 +102,7 @@ def by_kernel(cells: Sequence[CellRecord]) -> Iterator[Panel]:
     )
 
 
-def parameters(cell: CellRecord, names: Iterable[str]) -> tuple[object, ...]:
+def values_of(cell: CellRecord, names: Iterable[str]) -> tuple[object, ...]:
     """Return the cell's parameters of these names, None for each that it lacks."""
     return tuple(cell.parameters.get(name) for name in names)
 
@@ -206,7 +207,7 @@ class TableReport(ABC):
     default each kernel has a table, of cells with equal ``APART`` parameters.
     """
 
-    APART: ClassVar[Sequence[str]] = ("image", "channel")
+    APART: ClassVar[Sequence[str]] = (IMAGE, CHANNEL)
 
     @abstractmethod
     def owns(self, benchmark: str) -> bool:
@@ -214,7 +215,7 @@ class TableReport(ABC):
 
     def apart(self, cell: CellRecord) -> Hashable:
         """Return the kind's part of the cell's key; table, machine, benchmark, metric and clock are always in it."""
-        return cell.handler, *parameters(cell, self.APART)
+        return cell.handler, *values_of(cell, self.APART)
 
     def panels(self, cells: Sequence[CellRecord]) -> Iterable[Panel]:
         """Return cells of one key as panels: one for each kernel (``by_kernel``), or one across kernels."""

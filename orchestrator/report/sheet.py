@@ -17,6 +17,7 @@ from rich.text import Text
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.plain_text import counted, shown
 from orchestrator.results.contract import CellRecord, Evidence
+from orchestrator.results.parameters import ACCELERATOR
 from orchestrator.results.statistics import ratio
 
 GAP = "  "
@@ -381,7 +382,7 @@ def hides_traps(cell: CellRecord) -> bool:
     A module that does not count their hits has hidden them where its traps are no whole number a hit.
     """
     evidence = cell.evidence
-    if cell.status != "ok" or evidence is None or cell.parameters.get("accelerator") == "kvm":
+    if cell.status != "ok" or evidence is None or ACCELERATOR.of(cell) == "kvm":
         return False
     hits_by_others = bool(evidence.others) or (evidence.others is None and evidence.mechanism == "int3")
     return evidence.int3 is None and hits_by_others

@@ -12,6 +12,7 @@ from typing import Any
 from orchestrator.catalog.data import choices_sentence, nearest, unknown
 from orchestrator.errors import UsageError
 from orchestrator.results.contract import CellRecord, RunRecord
+from orchestrator.results.parameters import AT
 
 KEYS = ("table", "cpu", "kernel", "point", "probe", "handler", "benchmark", "id")
 
@@ -70,7 +71,7 @@ class CellFilter:
 def names_of(cell: CellRecord) -> NameOf:
     """The names of a stored cell."""
     own = {key: str(getattr(cell, key) or "") for key in KEYS if key != "point"}
-    return {**own, "point": str(cell.parameters.get("at", ""))}.__getitem__
+    return {**own, "point": AT.of(cell) or ""}.__getitem__
 
 
 def only(cells: Iterable[CellRecord]) -> list[str]:

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The parameters of records that code reads, by their names: who records one and who reads it import it from here.
+
+Each name also reads its value from a record; None where the record has none, or one of another type.
+"""
+
+from __future__ import annotations
+
+from orchestrator.results.contract import CellRecord
+
+
+class TextParameter(str):
+    """The name of a parameter that is text."""
+
+    __slots__ = ()
+
+    def of(self, record: CellRecord) -> str | None:
+        value = record.parameters.get(self)
+        return value if isinstance(value, str) else None
+
+
+class CountParameter(str):
+    """The name of a parameter that is a whole number."""
+
+    __slots__ = ()
+
+    def of(self, record: CellRecord) -> int | None:
+        value = record.parameters.get(self)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+class NumberParameter(str):
+    """The name of a parameter that is a number."""
+
+    __slots__ = ()
+
+    def of(self, record: CellRecord) -> float | None:
+        value = record.parameters.get(self)
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+# Of all kinds of benchmark.
+KERNEL_RELEASE = TextParameter("kernel_release")
+ACCELERATOR = TextParameter("accelerator")
+"""``kvm`` or ``tcg``: who executed the guest's instructions."""
+IMAGE = TextParameter("image")
+CHANNEL = TextParameter("channel")
+"""Only where it is not the usual one."""
+PROBE_BYTES_PLAIN, PROBE_BYTES_EXTRA = CountParameter("probe_bytes_plain"), CountParameter("probe_bytes_extra")
+"""Bytes of a probe that is not optimised, and how many more an optimised one takes."""
+
+# Of calls.
+CALL, ARGUMENTS, WORKLOAD = TextParameter("call"), TextParameter("arguments"), TextParameter("workload")
+KERNEL_MODULES = TextParameter("kernel_modules")
+AT = TextParameter("at")
+"""The probe point that the experiment names or the lab finds."""
+POINTS = TextParameter("points")
+"""What the lab found the point by: ``executed``, or ``SYMBOL+*``."""
+ONE_LINER = TextParameter("one_liner")
+ENTRY = TextParameter("entry")
+OUTCOME = TextParameter("outcome")
+"""What the calls returned, in words."""
+RESULT_FAILED = CountParameter("result_failed")
+"""Calls that failed."""
+
+# Of markers.
+ROUNDS = CountParameter("rounds")
+
+# Of many probes.
+PROBES, SEED = CountParameter("probes"), CountParameter("seed")
+STEP = CountParameter("step")
+"""Probes in each sample of a row that is measured in steps."""
+HASH_BITS = CountParameter("hash_bits")
+KPROBE_CACHE = "kprobe_cache"
+LEFT_OUT = CountParameter("left_out")
+CACHE_BYTES, PROBE_BYTES_TAKEN = CountParameter("cache_bytes"), CountParameter("probe_bytes_taken")
+
+# Of a whole system's work.
+SCOPE, COMMAND, PACKETS = TextParameter("scope"), TextParameter("command"), CountParameter("packets")
+MEMORY_MIB = CountParameter("memory_mib")
+AGAIN = CountParameter("again")
+"""The number of an A/A boot."""
+RESOLVABLE, AGAIN_DIFFERENCE = NumberParameter("resolvable"), NumberParameter("again_difference")
+"""The smallest difference that can be resolved, and the A/A boots' difference, in the cell's unit."""
+COLD, USER, SYSTEM = NumberParameter("cold"), NumberParameter("user"), NumberParameter("system")
+TICKS_PER_SECOND = NumberParameter("ticks_per_second")
+RING_SLOTS, EVENTS_A_RUN = NumberParameter("ring_slots"), NumberParameter("events_a_run")
+INSTRUMENTATION = NumberParameter("instrumentation")
+"""Instructions that the instrumentation itself executed in a run: the median, the least and the most."""
+INSTRUMENTATION_LEAST = NumberParameter("instrumentation_least")
+INSTRUMENTATION_MOST = NumberParameter("instrumentation_most")
+RTT_MIN, RTT_AVG, RTT_MAX = (NumberParameter(f"rtt_{which}_ns") for which in ("min", "avg", "max"))
