@@ -21,7 +21,7 @@ from orchestrator.artifacts.cache import Artifact, BuildContext
 from orchestrator.artifacts.diagnostics import warning_note
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_files import loaded_files, missing_module_reason
-from orchestrator.artifacts.module_source import ModuleSource
+from orchestrator.artifacts.module_source import ModuleSource, render
 from orchestrator.artifacts.modules import Module, build_modules, check_parameter_names, prebuilt
 from orchestrator.artifacts.sources import OwnSource, own_file, own_line
 from orchestrator.catalog.images import SUFFIX
@@ -47,6 +47,7 @@ from orchestrator.probes.symbols import Symbols
 from orchestrator.results import stored_profile
 from orchestrator.results.contract import UNITS, CellId, CellRecord, Status, valid_result
 from orchestrator.results.faults import check_room, storage_faults
+from orchestrator.results.parameters import KERNEL_RELEASE
 from orchestrator.run.guests import check_cpus, load_kernel_modules, started, unwatched, wait_for_clocksource
 from orchestrator.run.machines import machine_of
 from orchestrator.run.plan_check import wrong_points
@@ -71,14 +72,20 @@ class BenchmarkKind(TableKind):
         del context, obtain
         return table
 
-    def refused(self, kernel: Kernel, cells: Sequence[Cell[Any]]) -> Mapping[str, str]:
-        """Why the kernel cannot have cells, by their ids, as far as its image and its configuration say it."""
+    def refused(self, kernel: Kernel, cells: Sequence[Cell[Any]]) -> Mapping[str, str | None]:
+        """Why the kernel does not support a cell, by its id; None where it does.
+
+        The kernel's image, its configuration and its own modules decide that: nothing is built or started.
+        """
         del kernel, cells
         return {}
 
     @abstractmethod
     def prepare(self, context: BuildContext, kernel: Kernel, cells: Sequence[Cell[Any]]) -> Mapping[str, Prepared[Any]]:
-        """Fetch and build what the cells of one boot need, by their ids. Raises HostError where nothing can be."""
+        """Fetch and build what the cells of one boot need, by their ids; there are some, and none is ``refused``.
+
+        Raises HostError where nothing can be built.
+        """
 
     @abstractmethod
     def measure(self, session: Session, cells: Sequence[Cell[Any]]) -> Generator[CellRecord, None, None]:
@@ -156,6 +163,14 @@ def module_outcomes(
             except UnsupportedError as error:
                 outcomes[id_] = unsupported(str(error))
     return outcomes
+
+
+def template_outcome(context: BuildContext, kernel: Kernel, template: str, smp: int) -> Prepared[Module]:
+    """A module of ``kmods`` that all cells of a boot share, on a machine with ``smp`` CPUs."""
+    (module,) = build_modules(context, kernel, [render(template, {})])
+    if isinstance(module, BuildError):
+        return failed(module)
+    return Ready(module, (module,), (*smp_note(kernel, smp), *compiler_note(kernel, module)))
 
 
 def with_parameters(module: Module, given: Mapping[str, str]) -> Module | Refused:
@@ -244,7 +259,7 @@ def prepare(context: BuildContext, kind: BenchmarkKind, boot: Boot) -> BootArtif
     machine = machine_of(context, kernel, boot)
     refused = {id_: unsupported(reason) for id_, reason in reasons.items()}
     rest = [cell for cell in boot.cells if cell.id not in refused]
-    cells = {**refused, **kind.prepare(context, kernel, rest)}
+    cells = {**refused, **(kind.prepare(context, kernel, rest) if rest else {})}
     return BootArtifacts(kernel, machine, cells, loaded_files(kernel, boot.kernel_modules))
 
 
@@ -257,12 +272,13 @@ def checked_cells(kind: BenchmarkKind, kernel: Kernel, boot: Boot) -> tuple[Boot
     if missing is not None:
         return replace(boot, kernel_modules=()), {cell.id: missing for cell in boot.cells}
     wrong = wrong_points(kernel, boot.cells)
-    return boot, {**wrong, **kind.refused(kernel, [cell for cell in boot.cells if cell.id not in wrong])}
+    refused = kind.refused(kernel, [cell for cell in boot.cells if cell.id not in wrong])
+    return boot, {**wrong, **{id_: reason for id_, reason in refused.items() if reason is not None}}
 
 
 def without_number(cell: Cell[Any], status: Status, reason: str, release: str | None = None) -> CellRecord:
     """The outcome of a cell that has no number, with the reason, and its kernel's release where that is known."""
-    known = {} if release is None else {"kernel_release": release}
+    known = {} if release is None else {KERNEL_RELEASE: release}
     return CellRecord(**identity(cell), parameters={**cell.parameters, **known}, status=status, reason=reason)
 
 
