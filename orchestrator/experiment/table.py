@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, ge
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from orchestrator.artifacts.boot_files import GuestDisks, unsupported_reason
+from orchestrator.catalog.cpus import cpu_caches
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import BASELINE, Handler, probe_name
@@ -25,6 +26,7 @@ from orchestrator.experiment.problems import Problem, conflict, mismatch
 from orchestrator.guest.machine import ChannelKind
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import Clock
+from orchestrator.results.parameters import CHANNEL, IMAGE
 
 DEFAULT_REPEATS: dict[Clock, int] = {"instructions": 4, "wall": 12}
 """Default numbers of samples: exact ones are equal, scattered ones need an interval.
@@ -122,6 +124,10 @@ class Table(Strict):
     """Another kernel for single probes, which gets a baseline too. The others are measured on ``kernels``."""
 
     @property
+    def profile_parts(self) -> tuple[ProfilePart, ...]:
+        return getattr(self, "profile", None) or ()
+
+    @property
     def all_kernels(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys([*self.kernels, *self.kernel_for.values()]))
 
@@ -149,7 +155,7 @@ class Table(Strict):
             "clock": self.clock,
             "image": self.image,
             "channel": "framed",
-            "profile": getattr(self, "profile", None) or (),
+            "profile": self.profile_parts,
         }
         return Cell(
             id=place.id(*parts),
@@ -172,6 +178,10 @@ class Table(Strict):
                 yield Problem(("machines", index, "smp"), f"found {machine.smp}; clock 'instructions' needs 1: {why}")
             for kernel in self.kernels:
                 yield from kernel_conflicts(kernel, machine, ("machines", index, "cpu"), ("kernels",))
+        unknown = [one.cpu for one in self.machines if one.cpu not in cpu_caches()]
+        if "caches" in self.profile_parts and unknown:
+            why = f"the caches of '{unknown[0]}' are not known, only those of {', '.join(cpu_caches())}"
+            yield Problem(("profile",), f"found caches; {why}")
 
     def foreign_rows(self, rows: Mapping[str, str]) -> Iterator[Problem]:
         """What is wrong with rows of other benchmarks among the probes; ``rows`` are all benchmarks by their rows."""
@@ -217,8 +227,8 @@ class ProbedTable(Table):
     @property
     def guest_parameters(self) -> dict[str, str | int]:
         """What distinguishes its guests among a cell's parameters: the image, and the channel if it is not usual."""
-        image = {} if self.image is None else {"image": probe_name(Path(self.image))}
-        return {**image, **({} if self.channel == "framed" else {"channel": self.channel})}
+        found: dict[str, str | int] = {} if self.image is None else {IMAGE: probe_name(Path(self.image))}
+        return found if self.channel == "framed" else {**found, CHANNEL: self.channel}
 
     def cell(self, place: Place, parts: Sequence[str], **own: Any) -> Cell[Any]:
         own = {"channel": self.channel, "time_limit": self.time_limit, **own}

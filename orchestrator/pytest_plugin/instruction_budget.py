@@ -42,18 +42,11 @@ from orchestrator.artifacts.cache import BuildContext, Cache, digest
 from orchestrator.artifacts.compiler import compiled_workload
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
-from orchestrator.benchmarks.calls.call_programs import (
-    Argument,
-    Calls,
-    Measurement,
-    always_failing,
-    parse_runs,
-    summary,
-    system_call,
-    user_function,
-)
+from orchestrator.benchmarks.calls.call_programs import Argument, Calls, parse_runs, system_call, user_function
+from orchestrator.benchmarks.calls.call_results import always_failing, summary
 from orchestrator.benchmarks.calls.kind import KIND as CALLS
 from orchestrator.benchmarks.calls.measurement import measure_call
+from orchestrator.benchmarks.calls.samples import Measurement
 from orchestrator.benchmarks.calls.table import CallsBenchmark, CallsTable
 from orchestrator.catalog.probes import BASELINE, is_path
 from orchestrator.catalog.words import system_calls

@@ -70,7 +70,7 @@ def test_a_point_that_calls_never_enter_fails_for_all_probes_and_costs_no_guest(
     ] * len(reasons)
     for reason in reasons:
         assert f"these calls execute no instruction of {NEVER}\n" in reason
-        assert "call it, and they execute that: they are on another path there" in reason.replace("calls it", "call it")
+        assert "call it: these calls execute that, on another path" in reason.replace("calls it", "call it")
         assert f"hint: these calls enter: {CALLED}, " in reason
         assert "entry_SYSENTER_32" not in reason  # it cannot be probed
     # The first one has tried it, and the others say so.
@@ -88,7 +88,7 @@ def test_a_place_that_calls_pass_by_in_a_function(
     assert guests == 1
     reason = records["kprobe", place].reason or ""
     assert f"of {ALSO_CALLED}, at +0x0, " in reason
-    assert f"but not the one at +{place.partition('+')[2]}: they are on another path in it" in reason
+    assert f"but not the one at +{place.partition('+')[2]}: they take another path through it" in reason
     assert records["kprobe", CALLED].status == "ok"
 
 

@@ -83,9 +83,9 @@ NOTES = {
     "kprobe-boosted": "boosted by the module's own booster: this kernel is preemptible, and such a kernel has none",
     "kprobe-fallback": "single-stepped because of a post-handler; without one it could be optimised",
     "jprobe": "instructions of a hit are the aggregator that the kernel puts before a kprobe that could become a jump",
-    "kretprobe": "the return is hooked by the module: register_kretprobe() refuses a place behind the function "
+    "kretprobe": "the return is hooked by the module: register_kretprobe() refuses a place after the function "
     "tracer's nop",
-    "kretprobe-boosted": "the return is hooked by the module: register_kretprobe() takes no booster of a module's",
+    "kretprobe-boosted": "the return is hooked by the module: register_kretprobe() accepts no module's booster",
 }
 # The tracer's nop, and behind it; on Linux 6.12 both are behind an endbr.
 PLACES = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The benchmarks that make calls, the kinds of probe a call can have, and the capabilities of List 15."""
+"""The catalogue of calls: their benchmarks, the kinds of probe, and the capabilities of List 15."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Buffer(Fact):
 
 
 class BenchmarkSpec(Fact):
-    """A benchmark: its ways into the kernel, the call it makes, and the probed symbol for each way.
+    """A benchmark: its entries into the kernel, the system call it makes, and the probed symbol for each entry.
 
-    Without a ``call`` the experiment names it; without ``symbols`` the kernel's own dispatch decides.
+    Without a ``call`` the experiment names it; without ``symbols`` the kernel's dispatch decides.
     """
 
     name: str
@@ -45,7 +45,7 @@ class BenchmarkSpec(Fact):
 
 @lru_cache(maxsize=1)
 def benchmarks() -> Mapping[str, BenchmarkSpec]:
-    """Return the benchmarks by name."""
+    """The benchmarks by name."""
     return named(BenchmarkSpec, read("benchmarks.yaml", __package__))
 
 
@@ -54,9 +54,9 @@ SHOWN_FOR = ("kprobe", "jprobe", "djprobe")
 
 
 class Grant(Fact):
-    """The document's entry for one probe's capability, and how a guest verifies it: by hits, or by a refusal.
+    """Whether the document grants a capability to a probe, and how a guest verifies that: by hits, or by a refusal.
 
-    Where the document denies the capability and hits are counted, a hit is one in which the capability was absent.
+    Where the document denies it and hits are counted, a hit is one without the capability.
     """
 
     int3: int | None
@@ -66,7 +66,7 @@ class Grant(Fact):
 
 
 class Capability(Fact):
-    """One capability, and the list's row that it belongs to."""
+    """A capability, and the row of the list that it belongs to."""
 
     row: str
     title: str
@@ -81,7 +81,7 @@ class ListRow(Fact):
 
 
 class CapabilityList(Fact):
-    """The whole list."""
+    """List 15 of the djprobe document."""
 
     rows: dict[str, ListRow]
     footnote: str
@@ -90,13 +90,13 @@ class CapabilityList(Fact):
 
 @lru_cache(maxsize=1)
 def capability_list() -> CapabilityList:
-    """Return List 15."""
+    """The list."""
     return CapabilityList.model_validate(read("capabilities.yaml", __package__))
 
 
 @lru_cache(maxsize=1)
 def capability_names() -> Mapping[str, tuple[str, str]]:
-    """Return the probe and the capability of each name that an experiment may use: ``djprobe.pre-exec``."""
+    """The probe and the capability by the name that an experiment may use, ``djprobe.pre-exec``."""
     capabilities = capability_list().capabilities
     return {
         f"{probe}.{name}": (probe, name)
@@ -107,7 +107,7 @@ def capability_names() -> Mapping[str, tuple[str, str]]:
 
 
 def call_probe(name: str) -> ProbeKind:
-    """The kind of probe, or the user's own. Raises ConfigError for an unknown name or a missing file."""
+    """The kind of probe of a name or a user's file. Raises ConfigError for an unknown name or a missing file."""
     if name not in capability_names():
         return catalogue.probe_kind(name)
     probe, capability = capability_names()[name]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Calls: the cost of a call with a probe in its path; what calls execute, for points to probe and to explain a miss."""
+"""Calls: the cost of a call with a probe on its path; what calls execute, to find points and to explain missed ones."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ from orchestrator.artifacts.machine_code import direct_calls, entry_places
 from orchestrator.artifacts.module_files import loaded_files, missing_module_reason
 from orchestrator.benchmarks.calls.benchmarks import benchmarks, capability_list, capability_names
 from orchestrator.benchmarks.calls.call_programs import Calls
-from orchestrator.benchmarks.calls.measurement import GuestCache, exact_effect, measure_call, overhead_by_purpose
+from orchestrator.benchmarks.calls.measurement import GuestCache, measure_call
 from orchestrator.benchmarks.calls.preparation import (
     CallSetup,
+    Places,
     calls_unsupported_reason,
     prepare_calls,
-    refused_calls,
+    unsupported_reason,
     workload_of,
 )
+from orchestrator.benchmarks.calls.samples import exact_effect, overhead_by_purpose
 from orchestrator.benchmarks.calls.table import CallCell, CallsTable, FoundPoint, call_cells, profiled_cell
 from orchestrator.errors import EvidenceError, GuestError, LabError, NotEntered, UsageError
 from orchestrator.experiment.cell import machine_id
@@ -64,11 +66,11 @@ _FILE = "executed.json"
 
 
 class ExecutedFunction(BaseModel):
-    """A function of the kernel, or of one of its modules, and what calls execute of it.
+    """A function of the kernel, or of one of its modules, and what calls execute in it.
 
-    ``address`` is where it begins, from its ``module``'s text on if it is of one. ``entered`` is how often all calls
-    together come to the place where a probe at its entry is, ``instructions`` how many they execute in it, ``counts``
-    how often each, by its offset. ``refusal`` is why it cannot be probed, None where it may be.
+    ``address`` is its start, relative to the text of its ``module`` if it has one. All calls together reach the place
+    of a probe at its entry ``entered`` times, and execute ``instructions`` in it; ``counts`` has the executions of each
+    instruction by its offset. ``refusal`` is why it cannot be probed, None where it can.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -83,7 +85,7 @@ class ExecutedFunction(BaseModel):
 
 
 class Executed(BaseModel):
-    """What ``calls`` calls execute of the kernel, the function with the most instructions first."""
+    """What ``calls`` calls execute in the kernel, by function, the one with the most instructions first."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -91,12 +93,12 @@ class Executed(BaseModel):
     functions: tuple[ExecutedFunction, ...]
 
     def at(self, address: int) -> ExecutedFunction | None:
-        """The kernel's own function that begins at an address, if anything of it is executed."""
+        """The kernel's own function at an address; None where the calls do not execute it."""
         return next((one for one in self.functions if one.module is None and one.address == address), None)
 
 
 def executed_here(ready: ReadyGuest, workload: Calls, time_limit: float) -> Executed:
-    """What calls execute now, in a guest that counts. Raises EvidenceError where the count cannot be proved."""
+    """What calls execute in a guest that counts instructions. Raises EvidenceError where a proof fails."""
     ticks = int(ready.artifacts.kernel.config["CONFIG_HZ"])
     measured = workload.measure_exact(ready.guest, repeats=2, ticks_per_second=ticks, time_limit=time_limit)
     counter = InstructionCounter(ready.guest, ready.symbols)
@@ -117,9 +119,9 @@ def executed_by(
     time_limit: float,
     watch: Callable[[Guest], None] = unwatched,
 ) -> Executed | None:
-    """The same of a guest of its own, whose machine counts: once for each kernel, machine and calls, and kept.
+    """The same in a guest of its own, whose machine counts; the result is cached by kernel, machine and calls.
 
-    None where ``obtain`` has none. ``watch`` gets the guest before it runs. Raises GuestError, EvidenceError.
+    None where ``obtain`` does not make it. ``watch`` gets the guest before it runs. Raises GuestError, EvidenceError.
     """
     machine = artifacts.machine
     hardware = {"cpu": repr(machine.cpu), "memory": machine.memory_mib}
@@ -155,10 +157,10 @@ def _functions(
             for at in one.instructions:
                 if at.offset == len(code):
                     code += bytes.fromhex(at.code)
-            entered = executed.get(max(entry_places(code)), 0)  # where its own code begins
-            uneven = None if entered else "these calls do not come in at its beginning"
+            entered = executed.get(max(entry_places(code)), 0)  # at its first own instruction
+            uneven = None if entered else "these calls do not enter it at its beginning"
             if entered % profile.calls:
-                uneven = f"it is entered {entered} times by {profile.calls} calls: not by each as often"
+                uneven = f"{profile.calls} calls enter it {entered} times: not equally often"
             yield ExecutedFunction(
                 name=one.name,
                 address=one.address,
@@ -187,9 +189,9 @@ def _place_refusal(
 
 
 MOST_POINTS = 200
-"""Functions that are probed, on one kernel and machine; a system call enters some twenty."""
+"""Most functions that are probed on one kernel and machine; a system call enters some twenty."""
 MOST_INSTRUCTIONS = 500
-"""Instructions of a function that a point stands for; vfs_read has some two hundred."""
+"""Most instructions that a point ``SYMBOL+*`` stands for; vfs_read has some two hundred."""
 
 
 def _named_points(
@@ -204,7 +206,7 @@ def _named_points(
 
 
 def instruction_points(found_by: str, function: FunctionPlaces, executed: Executed | None) -> Iterator[FoundPoint]:
-    """Each instruction of a function as a point; without a count of what calls execute, their hits are not known."""
+    """A point for each instruction of a function; without a count of executions, their hits are not known."""
     entered = None if executed is None else executed.at(function.address)
     for place in function.places:
         point = Point(function.symbol, place.offset, found_by=found_by)
@@ -221,18 +223,18 @@ def _instruction_refusal(place: ProbePlace, count: int, calls: int) -> str | Non
     if count == 0:
         return "these calls do not execute it"
     if place.is_repeated:
-        return "it repeats itself, and a probe is hit once: how often calls come to it was not counted"
+        return "it repeats itself, and a probe is hit once: how often calls reach it was not counted"
     if count % calls:
-        return f"{calls} calls execute it {count} times: not each as often"
+        return f"{calls} calls execute it {count} times: not equally often"
     return None
 
 
 def _places(kernel: Kernel, point: Point) -> FunctionPlaces | None:
-    """The instructions that a point stands for; None where the kernel has no such function, which is an error later."""
+    """The instructions that a point stands for; None where the kernel lacks the function: a later check reports it."""
     symbol, code = point.symbol, kernel.code
     if code is None:
         raise UsageError(
-            f"the code of kernel {kernel.spec.name} is not at hand, so it is not known what {point} stands for",
+            f"{point} needs the code of kernel {kernel.spec.name}, which is not available",
             hint="a build tree of your own needs its vmlinux and System.map, or a bzImage packed by gzip, xz or zstd",
         )
     found = places_of(code, kernel.config, symbol)
@@ -246,7 +248,7 @@ def _places(kernel: Kernel, point: Point) -> FunctionPlaces | None:
 
 
 def found_points(executed: Executed) -> Iterator[FoundPoint]:
-    """The functions as points, by their instructions; a name that several have is there once."""
+    """A point for each function, in the order of ``executed``; a name that several functions have appears once."""
     probed, names = 0, set()
     possible = {one.name for one in executed.functions if one.refusal is None}
     for one in executed.functions:
@@ -272,12 +274,12 @@ def _executed_in_guest(context: BuildContext, kernel: Kernel, cell: CallCell, ob
     return executed_by(context, obtain, artifacts, workload, cell.time_limit)
 
 
-# Why calls never came to a probe: what the same calls execute, and how the kernel's code leads to the function.
+# Why calls never hit a probe: what these calls execute, and what in the kernel's code calls the function.
 
 
 @dataclass(frozen=True)
 class MissedPoint:
-    """A function of a kernel, and the place in it, that calls never came to; ``code`` is None where it is unknown."""
+    """A place in a function of a kernel that calls never reached; ``code`` is None where it is unknown."""
 
     symbol: str
     offset: int
@@ -290,12 +292,12 @@ class MissedPoint:
 
     @property
     def module(self) -> str | None:
-        """The module that has the function; None for one of the kernel itself."""
+        """The module of the function; None for the kernel itself."""
         return self.symbols.module(self.address)
 
 
 def explained(error: NotEntered, point: MissedPoint, executed: Executed) -> NotEntered:
-    """The error with whether the calls execute the function at all, how else it is reached, and what they enter."""
+    """The error with details: whether the calls execute the function, what calls it, which functions they enter."""
     names = [one.name for one in executed.functions if one.refusal is None]
     alike = difflib.get_close_matches(point.symbol, names, n=2, cutoff=0.6)
     suggested = [one for one in dict.fromkeys([*alike, *names]) if one != point.symbol][:5]
@@ -317,7 +319,7 @@ def _why(point: MissedPoint, executed: Executed) -> Iterator[str]:
         yield (
             f"these calls execute {counted(len(function.counts), 'instruction')} of {point.symbol}, at "
             f"{_listed([f'+{offset:#x}' for offset in sorted(function.counts)])}, but not the one at "
-            f"+{point.offset:#x}: they are on another path in it"
+            f"+{point.offset:#x}: they take another path through it"
         )
 
 
@@ -329,17 +331,17 @@ def _ways(point: MissedPoint, executed: Executed) -> Iterator[str]:
     taken = sorted(name for address, name in callers if executed.at(address) is not None)
     others = sorted(name for address, name in callers if executed.at(address) is None)
     if taken:
-        yield f"{_calling(taken)} that: they are on another path there"
+        yield f"{_calling(taken)}: these calls execute that, on another path"
     elif others:
-        yield f"{_calling(others)} none of that: they are on another path"
+        yield f"{_calling(others)}: these calls execute none of that"
     else:
-        yield "nothing calls it by its address: it is called through a pointer, or inlined wherever it is used"
+        yield "nothing calls it directly: it is called through a pointer, or inlined wherever it is used"
     if others or not callers:
-        yield "where the compiler has inlined it, its instructions are those of the function that it is in"
+        yield "where the compiler has inlined it, its instructions belong to the function around it"
 
 
 def _calling(callers: Sequence[str]) -> str:
-    return f"{_listed(callers)} {'calls' if len(callers) == 1 else 'call'} it, and they execute"
+    return f"{_listed(callers)} {'calls' if len(callers) == 1 else 'call'} it"
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -357,7 +359,7 @@ class CallsKind(BenchmarkKind):
         return {one.name: BenchmarkEntry(one.title, one.entries) for one in benchmarks().values()}
 
     def rows(self) -> Mapping[str, str]:
-        """Probes that verify one capability: ``djprobe.pre-exec``."""
+        """Probes that verify a capability: ``djprobe.pre-exec``."""
         return dict.fromkeys(capability_names(), next(iter(benchmarks())))
 
     def lists(self) -> Mapping[str, Listing]:
@@ -373,8 +375,9 @@ class CallsKind(BenchmarkKind):
     def find(self, context: BuildContext, table: CallsTable, obtain: Obtain) -> CallsTable:
         """The table with the points that ``executed`` and ``SYMBOL+*`` stand for, by kernel and machine.
 
-        What ``obtain`` has not, and what a kernel cannot run, is left out. Raises HostError, GuestError, EvidenceError,
-        and UsageError where calls enter no function, and for a function of more than MOST_INSTRUCTIONS.
+        Points are left out where ``obtain`` does not make them, or a kernel does not support the calls. Raises
+        HostError, GuestError, EvidenceError, and UsageError where calls enter no function, or a function has more than
+        MOST_INSTRUCTIONS.
         """
         if not table.are_counted:
             return table
@@ -382,7 +385,7 @@ class CallsKind(BenchmarkKind):
         for machine, name in product(table.machines, table.all_kernels):
             cell = profiled_cell(table, machine, name)
             kernel = ready_kernel(context, cell.spec)
-            # What is too large, or not there, needs no guest.
+            # A function that is too large, or missing, needs no guest.
             places = {point: _places(kernel, point) for point in table.whole_functions}
             is_needed = table.points == EXECUTED or any(place is not None for place in places.values())
             executed = _executed_in_guest(context, kernel, cell, obtain) if is_needed else None
@@ -397,8 +400,9 @@ class CallsKind(BenchmarkKind):
     def describe(self, cell: CallCell) -> str:
         return f"{cell.repeats} x {cell.task.calls} calls, entry {cell.task.entry}"
 
-    def refused(self, kernel: Kernel, cells: Sequence[CallCell]) -> Mapping[str, str]:
-        return refused_calls(kernel, cells)
+    def refused(self, kernel: Kernel, cells: Sequence[CallCell]) -> Mapping[str, str | None]:
+        places: Places = {}
+        return {cell.id: unsupported_reason(kernel, cell, places) for cell in cells}
 
     def prepare(
         self, context: BuildContext, kernel: Kernel, cells: Sequence[CallCell]
@@ -406,7 +410,7 @@ class CallsKind(BenchmarkKind):
         return prepare_calls(context, kernel, cells)
 
     def measure(self, session: Session, cells: Sequence[CallCell]) -> Generator[CellRecord, None, None]:
-        """Measure cell after cell in one guest; cells that make the same calls share a baseline."""
+        """Measure one cell after the other in one guest; cells that make the same calls share a baseline."""
         cache = GuestCache()
 
         def measured(ready: ReadyGuest, cell: CallCell) -> CellRecord:
@@ -423,7 +427,7 @@ class CallsKind(BenchmarkKind):
         return attended(session, cells, measured)
 
     def compare(self, cell: CallCell, record: CellRecord, others: Sequence[CellRecord]) -> CellRecord:
-        """The record with its overhead on the exact clock; on the others each sample has its own baseline."""
+        """The record with its overhead on the exact clock; on the wall clock each sample has its own baseline."""
         if record.overhead is not None:
             return record
         baseline = next(iter(others), None)
@@ -436,16 +440,16 @@ class CallsKind(BenchmarkKind):
 
 
 def _explain(session: Session, ready: ReadyGuest, cell: CallCell, error: NotEntered, cache: GuestCache) -> NotEntered:
-    """The error with what can be known of its cause. It is as it was where the calls cannot be counted exactly.
+    """The error with its cause, as far as it can be known; unchanged where the calls cannot be counted exactly.
 
-    It costs one measurement of the calls for all cells that make them, and where the guest does not count, a second
-    guest once for the kernel, the machine and the calls. Raises GuestError where the cell's guest fails.
+    All cells that make the same calls share one measurement of them. It needs a second guest, once for the kernel, the
+    machine and the calls, where the cell's guest does not count. Raises GuestError where the cell's guest fails.
     """
     setup = session.setup(cell).setup
     assert isinstance(setup, CallSetup)
     workload = setup.workload
     if setup.in_program is not None:
-        return error  # what the calls execute of the kernel explains nothing
+        return error  # what the calls execute in the kernel explains nothing
     if not isinstance(workload, Calls) or ready.guest.machine.timing != "instructions":
         return error
     try:

@@ -1,28 +1,25 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One cell in a running guest, armed, observed, timed, observed, counted, disarmed, observed; and its figures."""
+"""Measure and prove one cell of calls: arm the probe, observe it, time calls, count hits, disarm, and observe again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from orchestrator.benchmarks.calls.call_programs import (
-    Calls,
-    Measurement,
-    Outcome,
-    Workload,
-    difference_note,
-    joined,
-    outcome_parameters,
-    together,
-    watched_parameters,
-)
+from orchestrator.benchmarks.calls.call_programs import Calls, Workload
+from orchestrator.benchmarks.calls.call_results import difference_note, outcome_parameters, watched_parameters
 from orchestrator.benchmarks.calls.preparation import SITES_WITHOUT_POINT, CallSetup
+from orchestrator.benchmarks.calls.samples import (
+    Figures,
+    Measurement,
+    exact_baseline,
+    exact_figures,
+    paired_figures,
+    together,
+)
 from orchestrator.benchmarks.calls.table import CallCell, CallTask
 from orchestrator.catalog.probes import Extra, ProbeKind
 from orchestrator.errors import EvidenceError, NotEntered, OtherMechanism, PlaceRefused, UnsupportedError
@@ -38,144 +35,11 @@ from orchestrator.probes.point import Point, ProbePoint, find_entry, find_place
 from orchestrator.profile.counts import by_purpose
 from orchestrator.profile.profiled import Counter as ProfileCounter
 from orchestrator.profile.profiled import stored
-from orchestrator.results.contract import UNITS, CellRecord, Clock, Evidence, ProfileEvidence, centre_of, valid_result
-from orchestrator.results.statistics import mean, median, median_interval, spread_without_extremes
+from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence, centre_of, valid_result
+from orchestrator.results.parameters import ACCELERATOR, ENTRY, KERNEL_RELEASE, PROBE_BYTES_EXTRA, PROBE_BYTES_PLAIN
 from orchestrator.run.boot import Ready, ReadyGuest, identity
 from orchestrator.run.guests import CLOCKSOURCE, CellDeadline, check_clocksource, permitted_taint
 from orchestrator.steps import step
-
-
-@dataclass(frozen=True)
-class Effect:
-    """The probe's overhead with its interval; ``notes`` say why it has no verdict, or how uncertain it is."""
-
-    overhead: float | None = None
-    interval: tuple[float, float] | None = None
-    verdict: Literal["none"] | None = None
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Figures(Effect):
-    """Samples, and what is derived from them, in the clock's unit per call."""
-
-    samples: tuple[float, ...]
-    value: float
-    entry: str
-    calls: int
-    batches: int
-    disturbed: int
-    outcome: Outcome | None
-
-
-def exact_baseline(measured: Measurement) -> Figures:
-    """Figures in instructions of the cell without a probe."""
-    value = mean(measured.samples)
-    interval = (min(measured.samples) - value, max(measured.samples) - value)
-    return _figures([measured], measured.samples, value, Effect(0.0, interval, None, _exact_notes(measured)))
-
-
-def exact_figures(measured: Measurement) -> Figures:
-    """Figures in instructions of a cell with a probe; its overhead follows from its baseline (``exact_effect``)."""
-    effect = Effect(notes=_exact_notes(measured))
-    return _figures([measured], measured.samples, mean(measured.samples), effect)
-
-
-def _exact_notes(measured: Measurement) -> tuple[str, ...]:
-    notes = []
-    if measured.scatter:
-        low, high = min(measured.samples), max(measured.samples)
-        notes.append(
-            f"samples lie between {low:.10g} and {high:.10g} instructions ({100 * measured.scatter / low:.2g} %): what "
-            "a call finds in the kernel is not always the same, and the mean is no exact count"
-        )
-    if measured.warming:
-        notes.append(
-            f"the first calls after a timer tick cost something else: {measured.warming} before each batch do not count"
-        )
-    return tuple(notes)
-
-
-def exact_effect(value: float, baseline: float, samples: Sequence[float]) -> Effect:
-    """What the probe adds to a call, in instructions; ``samples`` are the baseline's.
-
-    They scatter where its calls did in another guest, and the calls with the probe in this one did not. Raises
-    EvidenceError where they do not scatter and the probe adds nothing.
-    """
-    overhead = value - baseline
-    if len(set(samples)) > 1:
-        low, high = value - max(samples), value - min(samples)
-        note = f"the baseline's samples scatter: the overhead lies between {low:.10g} and {high:.10g} instructions"
-        if low <= 0:
-            return Effect(overhead, (low, high), "none", (f"no verdict: {note}",))
-        return Effect(overhead, (low, high), notes=(note,))
-    if overhead <= 0:
-        # Hits are counted in a separate pass; on the exact clock the overhead proves the hits of the timed pass.
-        raise EvidenceError(
-            f"with the probe a call costs {value:g} instructions, without it {baseline:g}: it was not hit"
-        )
-    return Effect(overhead, (overhead, overhead))
-
-
-def overhead_by_purpose(probed: ProfileEvidence | None, plain: ProfileEvidence | None) -> Mapping[str, float]:
-    """Instructions that a probe adds to a call, by purpose; nothing where either is without purposes."""
-    if probed is None or plain is None or not probed.purposes or not plain.purposes:
-        return {}
-    added = {
-        name: Fraction(probed.purposes.get(name, 0), probed.calls) - Fraction(plain.purposes.get(name, 0), plain.calls)
-        for name in {**plain.purposes, **probed.purposes}
-    }
-    return {name: float(value) for name, value in added.items() if value}
-
-
-def paired_figures(
-    plain: Sequence[Measurement],
-    probed: Sequence[Measurement],
-    clock: Clock,
-    centre: Callable[[Sequence[float]], float] = median,
-) -> Figures:
-    """Figures of samples that scatter, in the clock's unit; their value is the ``centre`` of the samples.
-
-    ``plain`` samples, without the probe, are taken around and between ``probed``: each of these is compared with the
-    mean of its two neighbours, and the overhead is the median of the differences. There is no verdict where the
-    baseline's drift exceeds the overhead, or where the interval contains zero. Without ``probed`` these are the figures
-    of the baseline itself.
-    """
-    unit = UNITS[clock]
-    before, samples = (
-        [(one.nanoseconds if clock == "wall" else one.samples)[0] for one in measured] for measured in (plain, probed)
-    )
-    if not probed:
-        return _figures(plain, before, centre(before), Effect(0.0, (0.0, 0.0)))
-    pairs = pairwise(before)
-    differences = [sample - (one + other) / 2 for sample, (one, other) in zip(samples, pairs, strict=True)]
-    overhead, interval = median(differences), median_interval(differences)
-    drift = spread_without_extremes(before)
-    notes = []
-    if drift >= abs(overhead):
-        notes.append(
-            f"no verdict: the baseline drifted by {drift:.0f} {unit} between samples, "
-            f"and the probe's effect is {overhead:.0f} {unit}"
-        )
-    elif interval[0] <= 0:
-        notes.append(f"no verdict: the overhead lies between {interval[0]:.0f} and {interval[1]:.0f} {unit}")
-    verdict: Literal["none"] | None = "none" if notes else None
-    return _figures(probed, samples, centre(samples), Effect(overhead, interval, verdict, tuple(notes)))
-
-
-def _figures(measured: Sequence[Measurement], samples: Sequence[float], value: float, effect: Effect) -> Figures:
-    outcomes = [one.outcome for one in measured if one.outcome is not None]
-    return Figures(
-        samples=tuple(samples),
-        value=value,
-        **vars(effect),
-        entry=measured[0].entry,
-        calls=measured[0].calls,
-        batches=sum(one.batches for one in measured),
-        disturbed=sum(one.disturbed for one in measured),
-        outcome=joined(outcomes) if outcomes else None,
-    )
-
 
 _SameCalls = tuple[str, CallTask, int]
 _Found = TypeVar("_Found")
@@ -190,7 +54,7 @@ class Baseline(NamedTuple):
 
 @dataclass
 class GuestCache:
-    """Facts of one guest on the exact clock, whose kernel's text is proved to be the same after each cell."""
+    """Results that cells of one guest on the exact clock share; each is proved to leave the kernel's text unchanged."""
 
     _baselines: dict[_SameCalls, Baseline] = field(default_factory=dict)
     _switched: int = 0
@@ -198,22 +62,22 @@ class GuestCache:
     _never: dict[tuple[_SameCalls, Point | None], NotEntered] = field(default_factory=dict)
 
     def baseline(self, cell: CallCell) -> Baseline | None:
-        """That of the same calls, timed in this guest for another point or handler; None where none was."""
+        """The baseline of the same calls, timed in this guest for another point or handler; None without one."""
         return self._baselines.get(_same_calls(cell))
 
     def keep_baseline(self, cell: CallCell, figures: Figures) -> None:
         self._baselines.setdefault(_same_calls(cell), Baseline(cell.id, figures))
 
     def note_switched(self, switched: int) -> None:
-        """The kernel has switched so many static branches: calls may cost something else after each."""
+        """Drop the baselines if the kernel has switched static branches since: calls may cost something else now."""
         if switched != self._switched:
             self._baselines.clear()
         self._switched = switched
 
     def check_entered(self, cell: CallCell, kind: ProbeKind) -> None:
-        """Raise NotEntered where another probe has proved that the calls never come to the cell's point.
+        """Raise NotEntered where another probe has proved that the calls never reach the cell's point.
 
-        Not for a user's own probe, which may have its hits from elsewhere, nor for a probe at every system call.
+        A user's own probe may be hit elsewhere, and some probes are at every system call: both are measured.
         """
         never = self._never.get((_same_calls(cell), cell.point))
         is_users = kind.file is not None or kind.has_own_programs
@@ -240,8 +104,7 @@ def _same_calls(cell: CallCell) -> _SameCalls:
     return cell.benchmark, replace(cell.task, hits=1, refusal=None), cell.repeats
 
 
-_PASSES = 5
-"""Counting passes, at most."""
+_MOST_PASSES = 5
 
 _MOST_INTERRUPTS = 20
 """Hits by interrupts in a counting pass, which takes a timer tick's period or two: some functions have six a tick."""
@@ -249,7 +112,7 @@ _MOST_INTERRUPTS = 20
 
 @dataclass(frozen=True)
 class Counted:
-    """Hits of the calls, others' hits, traps, and results, where known; ``besides``: hits of the program itself."""
+    """Hits of the calls and of others, traps, and results, where known; ``besides`` are hits of the program itself."""
 
     hits: int
     others: int | None
@@ -260,11 +123,11 @@ class Counted:
 
 @dataclass(frozen=True)
 class Proof:
-    """The observations at the probe point during the timed and the counting pass; None where something is not known.
+    """The observations at the probe point during the timed pass and the counting pass; None for what is not known.
 
-    ``extras`` is what the hits passed besides the handler, ``extra_sizes`` how many instructions of a hit that is;
-    ``removed`` is what they were rid of. ``watched`` are the results of a user's function's system calls. ``timed_in``
-    is the cell of the same guest that timed the same calls without a probe, None where this cell did.
+    ``extras`` are extra costs of the hits, ``extra_sizes`` the instructions a hit that each takes, ``removed`` the
+    extras that were disabled. ``watched`` are the results of the system calls that a user's function makes.
+    ``timed_in`` is the cell of the same guest that timed the same calls without a probe; None where this cell did.
     """
 
     point: ProbePoint
@@ -284,7 +147,7 @@ class Proof:
 
 @dataclass(frozen=True)
 class _Work:
-    """A cell that is being measured: its guest, its point and workload, its deadline, and where its profile goes."""
+    """A cell under measurement: its guest, its point and workload, its deadline, and the file for its profile."""
 
     ready: ReadyGuest
     cell: CallCell
@@ -299,7 +162,7 @@ class _Work:
 
     @property
     def exact(self) -> Calls | None:
-        """The workload where all its samples must be equal."""
+        """The workload, if its samples must be equal."""
         workload = self.workload
         is_exact = self.cell.clock == "instructions" and not self.scatters
         return workload if is_exact and isinstance(workload, Calls) else None
@@ -314,19 +177,18 @@ class _Armed:
     removed: Sequence[Extra]
 
     def check_same(self, when: str) -> None:
-        """Raise EvidenceError unless the probe is now as it was when it was armed."""
+        """Raise EvidenceError unless the probe is as it was when it was armed."""
         check_same(self.kind, self.seen, self.attachment.observe(), self.attachment.point, when)
 
 
 def count_hits(
     work: _Work, attachment: Attachment, events: Path | None = None, before: Counted | None = None
 ) -> Counted:
-    """Make the counting pass's calls and account for every hit, breakpoint trap and recorded event.
+    """Run the counting pass, and account for every hit, breakpoint trap and recorded event.
 
-    The probe stays registered as in the timed pass; a handler that neither counts nor records is replaced by a
-    counting one during this pass. Recorded events go to the file ``events``, if one is given. ``before`` is an earlier
-    count of the same registration. Raises EvidenceError; NotEntered where only others ran into the breakpoint, or
-    nobody.
+    The probe stays registered as in the timed pass; during this pass a handler that does nothing is replaced by one
+    that counts. Recorded events are written to the file ``events``, if it is given. ``before`` is an earlier count of
+    the same registration. Raises EvidenceError; NotEntered where the calls never hit the probe.
     """
     workload, kind = work.workload, work.kind
     besides = 0 if before is None else before.besides
@@ -334,7 +196,7 @@ def count_hits(
         # The program itself writes its process id to a file, which is a system call.
         besides = _pass(work, attachment, 0, None).hits
     expected = workload.counted * workload.hits
-    for _ in range(_PASSES):
+    for _ in range(_MOST_PASSES):
         counted = _pass(work, attachment, workload.counted, events)
         hits = counted.hits - besides
         # A timer tick that comes during the calls enters some functions as well: read_tsc() six times on Linux 6.1,
@@ -363,10 +225,10 @@ def count_hits(
 
 
 def _is_accounted_for(kind: ProbeKind, counted: Counted, calls: int) -> bool:
-    """Whether QEMU saw no breakpoint trap but of hits that the module counted, and those are not the calls' own.
+    """Whether every breakpoint trap that QEMU saw is explained by hits that the module counted.
 
-    There may be none; and others' hits may have come while traps were not counted: the guest's agent closes files. Of
-    other mechanisms QEMU sees nothing: a jump may have led past the handler.
+    Others may also hit the point while no traps are counted: the guest's agent closes files. QEMU does not see other
+    mechanisms, where a jump may have bypassed the handler.
     """
     others = counted.others or 0
     each = kind.int3_per_hit if kind.mechanism == "int3" else None
@@ -378,7 +240,7 @@ def _is_accounted_for(kind: ProbeKind, counted: Counted, calls: int) -> bool:
 def _pass(work: _Work, attachment: Attachment, calls: int, events: Path | None) -> Counted:
     ready, recording = work.ready, work.cell.handler == "record"
     ring: Ring = 3 if work.kind.site == "program" else 0
-    # Under KVM the host's CPU runs the guest, and QEMU sees no traps.
+    # Under KVM the host's CPU executes the guest, and QEMU sees no traps.
     is_counted = ready.artifacts.machine.timing != "kvm"
     with attachment.one_caller() as caller:
         attachment.handle("record" if recording else "count")
@@ -392,11 +254,11 @@ def _pass(work: _Work, attachment: Attachment, calls: int, events: Path | None) 
     return Counted(*hits, int3, called.results)
 
 
-# What a hit of a kprobe costs besides its own handler: the size of the kernel's aggregator and of a post-handler.
+# Extras: what a hit of a kprobe costs besides its handler, which is the kernel's aggregator and a post-handler.
 #
-# ``register_kprobe()`` puts an aggregator before every kprobe that could become a jump (``try_to_optimize_kprobe()``
-# in kernel/kprobes.c of 6.1, with ``debug.kprobes-optimization`` off as well). The kernel boosts a kprobe without a
-# post-handler. Neither is what the documents of 2005 measured: a kernel of then had no aggregator for a single kprobe.
+# ``register_kprobe()`` puts an aggregator before every kprobe that could become a jump, also where
+# ``debug.kprobes-optimization`` is off (``try_to_optimize_kprobe()`` in kernel/kprobes.c of 6.1). The kernel boosts a
+# kprobe without a post-handler. The documents of 2005 measured neither: kernels had no aggregator for a single kprobe.
 
 _WHAT: Mapping[Extra, str] = {
     "aggregator": "the aggregator that the kernel puts before a kprobe that could become a jump (OPTPROBES)",
@@ -405,7 +267,7 @@ _WHAT: Mapping[Extra, str] = {
 
 
 def remove_extras(attachment: Attachment) -> Sequence[Extra]:
-    """Take off whatever a hit passes besides the handler, and return it. Raises EvidenceError where it stays."""
+    """Disable all extras for good, and return them. Raises EvidenceError where one stays."""
     removed = attachment.extras()
     for extra in removed:
         attachment.take_off(extra)
@@ -415,11 +277,11 @@ def remove_extras(attachment: Attachment) -> Sequence[Extra]:
 def extra_sizes(
     attachment: Attachment, value: float, timed: Callable[[], Sequence[float]], hits: int
 ) -> Mapping[Extra, float]:
-    """The size of each extra, in instructions a hit: what a call, which costs ``value``, costs less without it.
+    """Instructions a hit of each extra: the saving when it is disabled, where a call costs ``value`` with all of them.
 
-    The post-handler goes first: the aggregator's part in calling it counts as the post-handler's. What takes no
-    instruction is left out: the post-handler of a jprobe is never called. Raises EvidenceError where samples differ, or
-    a call costs more without an extra.
+    The post-handler is disabled first, so that the aggregator's call of it counts as the post-handler's. An extra that
+    costs nothing is left out: the post-handler of a jprobe is never called. Raises EvidenceError where samples differ,
+    or a call costs more without an extra.
     """
     sizes: dict[Extra, float] = {}
     for extra in attachment.extras():
@@ -437,13 +299,13 @@ def extra_sizes(
 
 
 def removal_notes(removed: Sequence[Extra]) -> Iterator[str]:
-    """A note for the report on each extra that the cell's hits were rid of."""
+    """A note on each extra that was disabled."""
     for extra in removed:
         yield f"without {_WHAT[extra]}: the module takes it off the registered kprobe"
 
 
 def extra_notes(extras: Sequence[Extra], sizes: Mapping[Extra, float] | None) -> Iterator[str]:
-    """A note for the report on each extra of a cell's hits; without ``sizes``, their size was not measured."""
+    """A note on each extra of a cell's hits; ``sizes`` is None where they were not measured."""
     for extra in extras:
         if sizes is None:
             where = "where calls do not scatter, clock 'instructions' measures what that costs"
@@ -462,10 +324,10 @@ def measure_call(
 ) -> CellRecord:
     """Measure a cell and prove it. On the exact clock the comparison with the baseline adds the overhead later.
 
-    The events of a recording handler go to the file ``events``, and where its instructions went to the file
-    ``profile``, if they are given. ``cache`` is what earlier cells of this guest have found out. Raises EvidenceError
-    when a proof fails, and of these NotEntered where the guest is nevertheless sound; GuestError when the guest fails,
-    UnsupportedError when CPU, kernel or module do not support the cell.
+    Recorded events are written to the file ``events``, the profile to the file ``profile``, if they are given.
+    ``cache`` has results of earlier cells of this guest. Raises EvidenceError when a proof fails, NotEntered among them
+    where the guest can still be used; GuestError when the guest fails, UnsupportedError when CPU, kernel or module do
+    not support the cell.
     """
     setup, mark, kernel = prepared.setup, ready.guest.console.length(), ready.artifacts.kernel
     point: ProbePoint | None = setup.in_program
@@ -493,7 +355,7 @@ def measure_call(
         else:
             figures, proof = _paired(work, events)
     except RefusedError as error:
-        # A capability may be verified by this refusal.
+        # The refusal itself may verify a capability.
         is_refused = cell.is_found or (_is_asked(work) and error.reason.startswith(f"{setup.symbol}+"))
         if work.kind.capability is None and not is_refused:
             raise
@@ -507,7 +369,7 @@ def measure_call(
         ready.guest.check_console(mark)
         permitted_taint(ready.guest)
         raise
-    # Behind all that is measured: a process that is traced leaves its traces in the guest.
+    # Last, because tracing a process changes the state of the guest.
     proof, notes = _watched(work, proof)
     ready.guest.check_console(mark)
     return _record(work, figures, proof, (*prepared.notes, *notes))
@@ -526,9 +388,9 @@ def _watched(work: _Work, proof: Proof) -> tuple[Proof, Sequence[str]]:
 
 
 def _is_asked(work: _Work) -> bool:
-    """Whether the cell finds out if its place takes the lab's kind of probe: an instruction, or a point that was found.
+    """Whether the cell tests if its place can be probed: an instruction that is named, or a point that the lab found.
 
-    A function that an experiment names has to take it at its entry, and so has the benchmark's own.
+    A function that an experiment names must be probeable at its entry, and so must the benchmark's own.
     """
     is_labs = work.kind.file is None and not work.kind.has_own_programs and work.setup.in_program is None
     point = work.cell.point
@@ -536,7 +398,7 @@ def _is_asked(work: _Work) -> bool:
 
 
 def _explained(work: _Work, error: OtherMechanism) -> tuple[str, bool]:
-    """What the kernel did instead, with why it has not optimised a kprobe; whether that answers what the cell asks."""
+    """What the kernel did instead, and why it did not optimise a kprobe; whether the cell was to test that."""
     if work.kind.mechanism not in ("jump", "detour"):
         return error.what, _is_asked(work)
     other = why_not_optimised(work.ready.guest, work.point)
@@ -547,7 +409,7 @@ def _explained(work: _Work, error: OtherMechanism) -> tuple[str, bool]:
 def _baseline(work: _Work) -> tuple[Figures, Proof]:
     timed_in = profile = None
     if work.exact is not None:
-        # A profile counts the calls that this cell has timed, so it borrows no other cell's.
+        # A profile is of calls that this cell timed itself.
         baseline = work.cache.baseline(work.cell) if work.profile is None else None
         if baseline is None:
             measured = _timed(work)
@@ -566,7 +428,7 @@ def _baseline(work: _Work) -> tuple[Figures, Proof]:
 
 
 def _exact(work: _Work, workload: Calls, events: Path | None) -> tuple[Figures, Proof]:
-    """Figures of samples that are equal; where the calls differ without the probe or with it, of interleaved ones."""
+    """Figures of equal samples; of interleaved ones where calls with or without the probe differ from each other."""
     baseline = work.cache.baseline(work.cell)
     scattered = replace(work, scatters=True)
     if baseline is not None and len(set(baseline.figures.samples)) > 1:
@@ -580,7 +442,7 @@ def _exact(work: _Work, workload: Calls, events: Path | None) -> tuple[Figures, 
         if not measured.scatter:
             proof = _proof(work, armed, events, _profile(work, measured, armed))
             if proof.extras:
-                # Last: nothing puts an extra back.
+                # Last, because an extra stays disabled.
                 sizes = extra_sizes(
                     armed.attachment,
                     measured.samples[0],
@@ -611,7 +473,7 @@ def _profile(work: _Work, measured: Measurement, armed: _Armed | None) -> Profil
 
 def _paired(work: _Work, events: Path | None) -> tuple[Figures, Proof]:
     """Samples with and without the probe, interleaved, so that changes on the host or in the kernel affect both."""
-    # Of a program and on the wall clock the table asks for as many; that calls scatter is found out here.
+    # A table of programs or of the wall clock has enough repeats; that calls scatter shows only here.
     rounds = range(max(work.cell.repeats, FEWEST_WALL_REPEATS) if work.scatters else work.cell.repeats)
     plain, probed = [_timed(work)], []
     profile = None
@@ -642,7 +504,7 @@ def _timed_between(work: _Work, armed: _Armed) -> Measurement:
     try:
         measured = _timed(work)
     except EvidenceError:
-        # Samples differ when the probe has changed: then that error is the cause, and this one its effect.
+        # A changed probe makes samples differ: its error is the cause, this one the effect.
         armed.check_same("while the calls were timed")
         raise
     armed.check_same("while the calls were timed")
@@ -741,11 +603,11 @@ def _repetition_note(profile: ProfileEvidence | None) -> Iterator[str]:
 def _parameters(work: _Work, figures: Figures, proof: Proof) -> dict[str, str | float]:
     parameters: dict[str, str | float] = {
         **work.cell.parameters,
-        "kernel_release": work.ready.artifacts.kernel.release,
-        "entry": figures.entry,
+        KERNEL_RELEASE: work.ready.artifacts.kernel.release,
+        ENTRY: figures.entry,
         "calls": figures.calls,
         "point": proof.point.name,
-        "accelerator": "kvm" if work.ready.artifacts.machine.timing == "kvm" else "tcg",
+        ACCELERATOR: "kvm" if work.ready.artifacts.machine.timing == "kvm" else "tcg",
         **outcome_parameters(figures.outcome, proof.counted.results),
         **watched_parameters(proof.watched),
         **({} if proof.timed_in is None else {"timed_in": proof.timed_in}),
@@ -753,5 +615,5 @@ def _parameters(work: _Work, figures: Figures, proof: Proof) -> dict[str, str | 
         **{f"{extra}_instructions": size for extra, size in (proof.extra_sizes or {}).items()},
     }
     if proof.memory is not None:
-        parameters["probe_bytes_plain"], parameters["probe_bytes_extra"] = proof.memory
+        parameters[PROBE_BYTES_PLAIN], parameters[PROBE_BYTES_EXTRA] = proof.memory
     return parameters

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What cells of calls need before their guest starts: how a kernel gets the probe, a module for it, a workload."""
+"""What cells of calls need before their guest starts: whether a kernel supports the probe, its module, the workload."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ from orchestrator.run.boot import (
 
 
 def call_number(kernel: Kernel, cell: CallCell) -> int | None:
-    """The number of the system call that the cell makes; None where it makes none or this kernel lacks it."""
+    """The number of the cell's system call; None where it makes none, or this kernel lacks it."""
     return None if cell.task.call is None else system_calls()[cell.task.call].number(kernel.spec.arch, cell.task.entry)
 
 
@@ -77,7 +77,7 @@ def _no_function_reason(kernel: Kernel, cell: CallCell) -> str | None:
     try:
         function = entered_function(kernel, cell)
     except UnknownDispatchError as error:
-        return f"which function {call} enters is not known, since {error}; name it, with points: [...]"
+        return f"the function that {call} enters is not known: {error}; name it, with points: [...]"
     if function.endswith("_ni_syscall"):  # where numbers without a call of their own go to
         return f"this kernel has no system call {call}: it goes to {function}"
     return None
@@ -94,7 +94,7 @@ def probed_place(kernel: Kernel, cell: CallCell) -> tuple[str, int]:
 
 
 def _own_entry(kernel: Kernel, cell: CallCell, symbol: str) -> int:
-    """Bytes from a function's symbol to its first own instruction: the kernel's, or a loaded module's of its own."""
+    """Bytes from a function's symbol to its first own instruction, in the kernel or in one of its loaded modules."""
     code = _code_with(kernel, cell, symbol)
     found = entry_offset(code, symbol) if code is not None and code.is_module else None
     return kernel.entry_offset(symbol) if found is None else found
@@ -106,21 +106,21 @@ def _code_with(kernel: Kernel, cell: CallCell, symbol: str) -> KernelCode | None
     return next(iter(loaded_code(kernel, cell.kernel_modules, symbol).values()), kernel.code)
 
 
-_Places = dict[str, Mapping[int, ProbePlace]]
+Places = dict[str, Mapping[int, ProbePlace]]
 """The instructions of functions, by their symbols and offsets."""
 
 
 SITES_WITHOUT_POINT = ("hook", "tracepoint")
-"""Sites that are where the kernel has them, whatever a table's points are."""
+"""Sites whose place the kernel decides, whatever a table's points are."""
 
 
 @dataclass(frozen=True)
 class ProbeSetup:
     """A probe point (symbol and offset in bytes), the module that probes it, and notes for the report.
 
-    ``template`` is a module of ``kmods`` (None: no module of the lab is loaded), ``own`` a user's file; both are
-    rendered with ``values``. The point is among the ``parameters`` that a module of ``kmods`` is loaded with, so that
-    one build serves all points, and among the values that a user's template is rendered with.
+    ``template`` is a module of ``kmods``, None where no module of the lab is loaded; ``own`` is a user's file. Both are
+    rendered with ``values``. A module of ``kmods`` gets the point as a load parameter, so that one build serves all
+    points; a user's template is rendered with it.
     """
 
     symbol: str
@@ -132,19 +132,12 @@ class ProbeSetup:
     parameters: Mapping[str, Scalar] = field(default_factory=dict)
 
 
-def refused_calls(kernel: Kernel, cells: Sequence[CallCell]) -> Mapping[str, str]:
-    """Why the kernel cannot have cells, by their ids. What its code decides is read once for each function."""
-    places: _Places = {}
-    reasons = {cell.id: unsupported_reason(kernel, cell, places) for cell in cells}
-    return {id_: reason for id_, reason in reasons.items() if reason is not None}
-
-
-def unsupported_reason(kernel: Kernel, cell: CallCell, places: _Places | None = None) -> str | None:
-    """Why a guest, or this kernel's release, configuration or code, rules the cell out; None where nothing does."""
+def unsupported_reason(kernel: Kernel, cell: CallCell, places: Places | None = None) -> str | None:
+    """Why a guest, or this kernel, does not support the cell; None where they do. ``places`` keeps what was read."""
     return next(_reasons(kernel, cell, {} if places is None else places), None)
 
 
-def _reasons(kernel: Kernel, cell: CallCell, places: _Places) -> Iterator[str]:
+def _reasons(kernel: Kernel, cell: CallCell, places: Places) -> Iterator[str]:
     kind, arch = cell.task.kind, kernel.spec.arch
     yield from filter(None, [cell.task.refusal])
     yield from filter(None, [calls_unsupported_reason(kernel, cell)])
@@ -176,7 +169,7 @@ def _reasons_at_point(kernel: Kernel, cell: CallCell) -> Iterator[str]:
     elif kind.site in SITES_WITHOUT_POINT:
         if point is not None:
             yield "it is where the kernel has it, and at no other point"
-        # The kinds at other tracepoints count all hits of a process.
+        # Kinds at other tracepoints count all hits of a process.
         if call is None and (kind.site == "hook" or kind.tracepoint in ("sys_enter", "raw_syscalls.sys_enter")):
             yield "it is at every system call, and which ones the workload makes is not known"
     elif kind.capability is not None and (point is not None or call is None):
@@ -196,8 +189,8 @@ def _reasons_in_program(kind: ProbeKind, point: Point) -> Iterator[str]:
         yield "a return is probed at a function's entry: name the function, without an offset"
 
 
-def place_refusal(kernel: Kernel, cell: CallCell, places: _Places) -> str | None:
-    """Why no kernel takes the cell's kind of probe at its named point; None where one may, or no code is at hand."""
+def place_refusal(kernel: Kernel, cell: CallCell, places: Places) -> str | None:
+    """Why no kernel accepts the cell's kind of probe at its named point; None where one may, or the code is missing."""
     kind, point = cell.task.kind, cell.point
     if point is None or point.file is not None or means_of(kind) is None:
         return None
@@ -210,11 +203,11 @@ def place_refusal(kernel: Kernel, cell: CallCell, places: _Places) -> str | None
 
 
 def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
-    """How this kernel gets the cell's probe. Only for a cell that it supports."""
+    """How the cell's probe is installed in this kernel, which supports it."""
     kind = cell.task.kind
     symbol, offset = probed_place(kernel, cell)
     point: Mapping[str, Scalar] = {"symbol": symbol, "offset": offset}
-    # The handlers at all system calls compare with the number: as a constant that takes an instruction less.
+    # Handlers at all system calls compare with the number; a constant saves an instruction.
     values: dict[str, Value] = {"number": call_number(kernel, cell) or 0}
     if kind.file is not None:
         values.update(point)
@@ -224,7 +217,7 @@ def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
     own_booster = _breakpoints(kind) == 1 and not has_booster(kernel)
     if template == "kretprobe" and (own_booster or _behind_nop(kernel, kind)):
         template = "kretprobe_rethook"
-        why = "takes no booster of a module's" if own_booster else "refuses a place behind the function tracer's nop"
+        why = "accepts no module's booster" if own_booster else "refuses a place after the function tracer's nop"
         notes.append(f"the return is hooked by the module: register_kretprobe() {why}")
     if _breakpoints(kind) == 2 and (has_booster(kernel) or kind.optimisation):
         values["single_step"] = 1
@@ -240,7 +233,7 @@ def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
         notes += [note] if note else []
     if kind.mechanism == "detour":
         values["hold_optimiser"] = 1
-        notes.append("the module holds the kernel's optimiser back, so that every hit comes before the optimisation")
+        notes.append("the module delays the kernel's optimiser, so that every hit comes before the optimisation")
     notes += smp_note(kernel, cell.smp)
     parameters = point if template is not None and kind.site not in SITES_WITHOUT_POINT else {}
     if template is not None and kind.tracepoint is not None:
@@ -250,12 +243,12 @@ def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
 
 
 def is_wrapper(symbol: str) -> bool:
-    """Whether a function is a system call's wrapper, which takes the user's registers (SYSCALL_DEFINEx on x86)."""
+    """Whether a function is a wrapper of a system call, which gets the user's registers (SYSCALL_DEFINEx on x86)."""
     return re.match(r"__(x64|ia32)_(compat_)?sys_", symbol) is not None
 
 
 def calls_unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
-    """Why this kernel cannot run what the cell runs."""
+    """Why this kernel does not support the cell's workload; None where it does."""
     arch = kernel.spec.arch
     if cell.task.file is not None:
         whole = find_workload(cell.task.file).unsupported_reason(arch)
@@ -271,12 +264,12 @@ def calls_unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
 
 
 def has_booster(kernel: Kernel) -> bool:
-    """Whether kprobes are boosted where they can be: can_boost() is compiled in without CONFIG_PREEMPTION only."""
+    """Whether the kernel boosts kprobes: can_boost() is compiled in only without CONFIG_PREEMPTION."""
     return kernel.config.get("CONFIG_PREEMPTION") != "y"
 
 
 def _breakpoints(kind: ProbeKind) -> int:
-    """Of a kprobe or kretprobe that an int3 arms: one int3 a hit when it is boosted, two when it is single-stepped."""
+    """int3 a hit of a kprobe or kretprobe that an int3 arms: 1 if it is boosted, 2 if single-stepped; else 0."""
     return kind.int3_per_hit or 0 if kind.template in ("kprobe", "kretprobe") and kind.mechanism == "int3" else 0
 
 
@@ -289,9 +282,9 @@ _Made = TypeVar("_Made")
 
 @dataclass(frozen=True)
 class CallSetup:
-    """A cell's probe point (``offset`` in bytes), the module or the program that arms it, if one does, the workload.
+    """A cell's probe point (``offset`` in bytes), its workload, and the module or program that arms the probe, if any.
 
-    ``in_program`` is the point where it is in the program that makes the calls.
+    ``in_program`` is the point, if it is in the program that makes the calls.
     """
 
     symbol: str
@@ -309,13 +302,13 @@ class CallSetup:
 def prepare_calls(
     context: BuildContext, kernel: Kernel, cells: Sequence[CallCell]
 ) -> Mapping[str, Prepared[CallSetup]]:
-    """The preparation of each cell that the kernel can have, by its id."""
+    """The preparation of each cell that the kernel supports, by its id."""
     prepared: dict[str, Prepared[CallSetup]] = {}
     setups = {cell.id: set_up(kernel, cell) for cell in cells}
     sources = {id_: source for id_, setup in setups.items() if (source := _module_source(setup)) is not None}
     modules = module_outcomes(context, kernel, sources)
 
-    # A broken file is not compiled anew for each cell.
+    # Each file is compiled once, also one that does not compile.
     compiled = cache(lambda *calls: _outcome(lambda: _compiled(context, kernel, *calls)))
     tool = cache(lambda: _outcome(lambda: bpf_tool(context, kernel.spec.arch)))
     own = cache(lambda file: _outcome(lambda: bpf_object(context, kernel, file)))
@@ -414,7 +407,7 @@ def _own_files(
 
 
 def _program_point(cell: CallCell, program: _Program | None) -> UserPoint | None:
-    """The cell's point in its program or a library, if it is there. Raises BuildError where there is no such place."""
+    """The cell's point, if it is in its program or a library. Raises BuildError where these have no such place."""
     point, library, path = cell.point, None, OWN_PROGRAM
     if point is None or point.file is None:
         return None
@@ -443,7 +436,7 @@ def _program_point(cell: CallCell, program: _Program | None) -> UserPoint | None
 
 
 def workload_of(context: BuildContext, kernel: Kernel, cell: CallCell) -> Workload:
-    """What a cell runs, compiled where it is a user's C file. Raises BuildError."""
+    """The cell's workload; a user's C file is compiled. Raises BuildError."""
     calls = _c_file(cell)
     return _workload(kernel, cell, None if calls is None else _compiled(context, kernel, *calls))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A table of calls: the keys of its benchmark, and its cells' points, probes and handlers."""
+"""A table of calls in an experiment file: the keys of its benchmark, and its cells' points, probes and handlers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pydantic import AfterValidator, BeforeValidator, PrivateAttr, ValidationInf
 
 from orchestrator.artifacts.compiler import header_constant
 from orchestrator.benchmarks.calls.benchmarks import Buffer, Entry, benchmarks, call_probe
-from orchestrator.benchmarks.calls.call_programs import SUCCESS, Argument, Expected, phrase
-from orchestrator.catalog.cpus import cpu_caches
+from orchestrator.benchmarks.calls.call_programs import Argument
+from orchestrator.benchmarks.calls.call_results import SUCCESS, Expected, phrase
 from orchestrator.catalog.data import choices_sentence
 from orchestrator.catalog.images import image as image_recipe
 from orchestrator.catalog.images import is_user_disk
@@ -35,12 +35,13 @@ from orchestrator.experiment.table import DEFAULT_REPEATS, FEWEST_WALL_REPEATS, 
 from orchestrator.probes.placement import ProbePlace, refusal_of
 from orchestrator.probes.point import Point
 from orchestrator.results.contract import PER_CALL, PER_RUN, ReferenceValue
+from orchestrator.results.parameters import ARGUMENTS, AT, CALL, KERNEL_MODULES, ONE_LINER, POINTS, WORKLOAD
 
 _LONGEST_TEXT = 200
 _LARGEST_BUFFER = 65536
 _MOST_ARGUMENTS = 6
 _OF_PROGRAMS = "workload"
-"""The benchmark whose arguments are all texts: what a program gets."""
+"""The benchmark whose arguments are texts: those of a program."""
 _PATHS = ("/", "./", "../")
 _WORDS = range(-(1 << 63), 1 << 64)
 _DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]{0,19})")
@@ -90,7 +91,7 @@ def checked_argument(value: object, info: ValidationInfo) -> object:
 
 
 def _number(text: str) -> int:
-    """What is written without quotes as a number: a decimal one of 64 bits, or constants of C, joined by ``|``."""
+    """A number that is written without quotes: a decimal one of 64 bits, or constants of C, joined by ``|``."""
     if _DECIMAL.fullmatch(text) and int(text) in _WORDS:
         return int(text)
     if _LIKE_A_NUMBER.match(text):
@@ -208,9 +209,9 @@ def _with_repeats(benchmark: CallsBenchmark, info: ValidationInfo) -> CallsBench
 
 @dataclass(frozen=True)
 class FoundPoint:
-    """A probe point, and why it cannot be probed; ``hits``: how often a call enters it, where found out.
+    """A probe point, why it cannot be probed, and how often a call ``hits`` it, where that is known.
 
-    One that ``points: [SYMBOL+*]`` stands for is at a ``place``.
+    A point of ``SYMBOL+*`` has a ``place``.
     """
 
     point: Point
@@ -241,7 +242,7 @@ class CallsTable(ProbedTable):
     """
 
     def resolved(self) -> dict[str, Any]:
-        """The table as plain values. Texts to point to are in quotes: ``O_RDONLY`` without them is a number."""
+        """The table as plain values. Texts to point to are quoted: ``O_RDONLY`` without quotes is a number."""
         plain = super().resolved()
         arguments = plain["benchmark"]["arguments"]
         plain["benchmark"]["arguments"] = [Quoted(one) if isinstance(one, str) else one for one in arguments]
@@ -266,14 +267,14 @@ class CallsTable(ProbedTable):
         points = [point for found in self._found.values() for point in found]
         named = ", ".join(map(str, self.whole_functions))
         if named and (not points or any(one.place and one.hits is None for one in points)):
-            return f"points: {named}: how often a call comes to each instruction, a guest has to count first"
+            return f"points: {named}: a guest has to count first how often a call executes each instruction"
         instructions = [str(one) for one in self.named_points if one.file is None and str(one) != one.symbol]
-        why = "which probes an instruction takes, its kernel says as it is tried"
+        why = "which probes an instruction accepts shows only when it is tried"
         return f"points: {', '.join(instructions)}: {why}" if instructions else None
 
     @property
     def whole_functions(self) -> Sequence[Point]:
-        """The points ``SYMBOL+*``, each of which stands for every instruction of a function."""
+        """The points ``SYMBOL+*``, each of which stands for all instructions of a function."""
         return [point for point in self.named_points if point.is_whole]
 
     @property
@@ -281,9 +282,9 @@ class CallsTable(ProbedTable):
         return self.points == EXECUTED or bool(self.whole_functions)
 
     def points_on(self, machine: Machine, kernel: str) -> Sequence[FoundPoint | None]:
-        """The probe points of a machine and a kernel; None stands for the benchmark's own.
+        """The probe points on a machine and a kernel; None stands for the benchmark's own.
 
-        Of ``points: executed`` there is only that one until they were found, of ``SYMBOL+*`` that name.
+        Until a guest has found the points, ``executed`` is None, and ``SYMBOL+*`` a single point of that name.
         """
         found = self._found.get((machine_id(machine), kernel))
         return found or [FoundPoint(point) for point in self.named_points] or (None,)
@@ -302,16 +303,12 @@ class CallsTable(ProbedTable):
         if self.profile and scatters:
             why = f"{self._scattering}, so nothing could prove a profile"
             yield Problem(("profile",), f"found {', '.join(self.profile)}; {why}")
-        unknown = [one.cpu for one in self.machines if one.cpu not in cpu_caches()]
-        if "caches" in (self.profile or ()) and unknown:
-            why = f"the caches of '{unknown[0]}' are not known, only those of {', '.join(cpu_caches())}"
-            yield Problem(("profile",), f"found caches; {why}")
         if self.are_counted:
             yield from self._counted_conflicts()
         if self.benchmark.own is not None and self.points is None:
             yield Problem(("points",), "missing; with a workload of your own, name the functions to probe")
         yield from self._file_conflicts()
-        # Of a user's own image only the guest knows whether it has bpftrace.
+        # Only the guest knows whether a user's image has bpftrace.
         may = self.image is not None and ("/" in self.image or "bpftrace" in image_recipe(self.image).packages)
         for index, probe in enumerate(self.probes):
             if is_one_liner(probe) and not may:
@@ -366,9 +363,9 @@ class CallsTable(ProbedTable):
 class CallTask:
     """``calls`` calls a sample, each entering the probe point ``hits`` times.
 
-    With a ``refusal`` the cell's point cannot be probed. ``call`` is a system call's name with its ``arguments``, of
-    which each must return what is ``expected``; ``file`` is a user's workload, linked with shared ``libraries``: an
-    image's names or absolute paths.
+    ``refusal`` is why the cell's point cannot be probed. ``call`` names a system call that is made with ``arguments``
+    and must return what is ``expected``. ``file`` is a user's workload, linked with shared ``libraries``, which are
+    names in an image or absolute paths.
     """
 
     kind: ProbeKind = field(compare=False)
@@ -387,17 +384,17 @@ CallCell = Cell[CallTask]
 
 
 def call_cells(name: str | None, table: CallsTable) -> Iterator[CallCell]:
-    """Each machine's and kernel's cells by point and handler, the baseline first."""
+    """The cells of each machine and kernel, by point and handler, baselines first."""
     for place, probes in table.places(name):
         for point, handler in product(table.points_on(place.machine, place.kernel), table.handlers):
             is_known, is_refused = point is not None or table.points != EXECUTED, _is_refused(point)
-            # A baseline is measured where something is probed, nothing else where no point is known.
+            # A refused point needs no baseline; where the points are not known yet, only the baseline is measured.
             measured = [one for one in probes if (not is_refused if one == BASELINE else is_known)]
             yield from (_cell(table, place, point, handler, one) for one in measured)
 
 
 def profiled_cell(table: CallsTable, machine: Machine, kernel: str) -> CallCell:
-    """A cell that makes the table's calls without a probe, in a guest that counts."""
+    """A cell that makes the table's calls without a probe, in a guest that counts instructions."""
     return replace(_cell(table, Place(None, machine, kernel), None, "noop", BASELINE), profile=("symbols",))
 
 
@@ -409,21 +406,21 @@ def _cell(table: CallsTable, place: Place, point: FoundPoint | None, handler: Ha
     kind, benchmark = call_probe(probe), table.benchmark
     spec = benchmarks()[benchmark.name]
     call, arguments = spec.call or benchmark.call, benchmark.arguments or spec.arguments
-    # A cell's id has no colon: it is part of file names and of addresses in pages.
+    # A cell's id has no colon, because it is part of file names and of URLs.
     here = (handler, *(() if point is None else (str(point.point).replace(":", "="),)))
     parameters: dict[str, str | int | None] = {
-        "call": call,
-        "arguments": phrase(json.dumps(arguments, default=dict)) if call or benchmark.is_program else None,
+        CALL: call,
+        ARGUMENTS: phrase(json.dumps(arguments, default=dict)) if call or benchmark.is_program else None,
         "expect": benchmark.expect,
-        "workload": None if benchmark.file is None else probe_name(Path(benchmark.file)),
+        WORKLOAD: None if benchmark.file is None else probe_name(Path(benchmark.file)),
         "libraries": phrase(", ".join(find_library(one).name for one in benchmark.libraries or ())) or None,
-        "at": None if point is None else str(point.point),
-        "points": None if point is None else point.point.found_by,
+        AT: None if point is None else str(point.point),
+        POINTS: None if point is None else point.point.found_by,
         **table.guest_parameters,
-        "kernel_modules": phrase(", ".join(table.kernel_modules or ())) or None,
+        KERNEL_MODULES: phrase(", ".join(table.kernel_modules or ())) or None,
         **module_parameters(kind),
         # A one-liner heads its column; its name in results ends with a digest.
-        "one_liner": None if kind.one_liner is None else shortened(kind.one_liner),
+        ONE_LINER: None if kind.one_liner is None else shortened(kind.one_liner),
     }
     return table.cell(
         place,

@@ -6,14 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from orchestrator.benchmarks.calls.call_programs import (
-    Sampling,
-    parse,
-    parse_called,
-    parse_results,
-    parse_runs,
-    parse_watched,
-)
+from orchestrator.benchmarks.calls.call_programs import Sampling, parse, parse_called, parse_runs, parse_watched
+from orchestrator.benchmarks.calls.call_results import parse_results
 from orchestrator.benchmarks.scaling.outputs import read_driver, read_events, read_load
 from orchestrator.benchmarks.system.work import read_build, read_command, read_flood
 from orchestrator.errors import EvidenceError

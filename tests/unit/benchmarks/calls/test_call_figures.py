@@ -14,9 +14,15 @@ import pytest
 from record_builders import cell
 
 from orchestrator.benchmarks.calls import measurement
-from orchestrator.benchmarks.calls.call_programs import Measurement
 from orchestrator.benchmarks.calls.kind import KIND
-from orchestrator.benchmarks.calls.measurement import Proof, exact_baseline, exact_effect, exact_figures, paired_figures
+from orchestrator.benchmarks.calls.measurement import Proof
+from orchestrator.benchmarks.calls.samples import (
+    Measurement,
+    exact_baseline,
+    exact_effect,
+    exact_figures,
+    paired_figures,
+)
 from orchestrator.errors import EvidenceError
 from orchestrator.results.contract import CellRecord
 

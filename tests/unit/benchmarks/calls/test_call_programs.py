@@ -30,20 +30,18 @@ from orchestrator.artifacts.module_source import render_own
 from orchestrator.benchmarks.calls import call_programs, measurement
 from orchestrator.benchmarks.calls.benchmarks import Buffer
 from orchestrator.benchmarks.calls.call_programs import (
-    Measurement,
-    Outcome,
     Sampling,
     WholeProgram,
-    always_failing,
     parse,
     parse_called,
     parse_runs,
     parse_watched,
     system_call,
     user_function,
-    watched_parameters,
 )
+from orchestrator.benchmarks.calls.call_results import Outcome, always_failing, watched_parameters
 from orchestrator.benchmarks.calls.measurement import Proof
+from orchestrator.benchmarks.calls.samples import Measurement
 from orchestrator.benchmarks.calls.table import CallsTable
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import BuildError, ConfigError, EvidenceError, HostError, UsageError

@@ -109,7 +109,7 @@ def test_a_point_for_each_instruction_and_how_often_a_call_executes_it() -> None
     points = list(instruction_points("read+*", READ, executed(function)))
     assert [(str(one.point), one.hits) for one in points if one.refusal is None] == [("read+0x0", 1), ("read+0x1", 2)]
     refusals = [one.refusal or "" for one in points[2:]]
-    assert [word in one for word, one in zip(("repeats", "not each", "do not execute"), refusals, strict=True)] == [
+    assert [word in one for word, one in zip(("repeats", "not equally", "do not execute"), refusals, strict=True)] == [
         True
     ] * 3
     # Of a function that no call enters nothing is probed.
@@ -134,11 +134,11 @@ def test_an_instruction_that_a_kind_cannot_have_is_unsupported_for_that_kind_alo
         ("djprobe", "read+0x1", 3, "not at the entry"),
     ]
     assert {one.parameters["points"] for one in cells} == {"read+*"}
-    assert table.unknown == "points: read+*: which probes an instruction takes, its kernel says as it is tried"
+    assert table.unknown == "points: read+*: which probes an instruction accepts shows only when it is tried"
 
 
 def test_what_is_not_counted_yet_is_said() -> None:
-    said = "points: read+*: how often a call comes to each instruction, a guest has to count first"
+    said = "points: read+*: a guest has to count first how often a call executes each instruction"
     assert each_instruction().unknown == said
     assert each_instruction(FoundPoint(Point("read", 1, found_by="read+*"), place=place(1))).unknown == said
 
@@ -318,24 +318,24 @@ def test_the_calls_of_a_function_in_the_code(code: KernelCode) -> None:
             "missed",
             [
                 "these calls execute no instruction of missed",
-                "executed calls it, and they execute that: they are on another path there",
-                "where the compiler has inlined it, its instructions are those of the function that it is in",
+                "executed calls it: these calls execute that, on another path",
+                "where the compiler has inlined it, its instructions belong to the function around it",
             ],
         ),
         (
             "rare",
             [
                 "these calls execute no instruction of rare",
-                "idle calls it, and they execute none of that: they are on another path",
-                "where the compiler has inlined it, its instructions are those of the function that it is in",
+                "idle calls it: these calls execute none of that",
+                "where the compiler has inlined it, its instructions belong to the function around it",
             ],
         ),
         (
             "pointed",
             [
                 "these calls execute no instruction of pointed",
-                "nothing calls it by its address: it is called through a pointer, or inlined wherever it is used",
-                "where the compiler has inlined it, its instructions are those of the function that it is in",
+                "nothing calls it directly: it is called through a pointer, or inlined wherever it is used",
+                "where the compiler has inlined it, its instructions belong to the function around it",
             ],
         ),
     ],
@@ -356,8 +356,8 @@ def test_a_place_that_calls_pass_by(code: KernelCode) -> None:
     here = executed(function("executed", symbols.address("executed"), 10, None, 0, 3, 9))
     error = explained(NotEntered("never"), MissedPoint("executed", 5, symbols, code), here)
     assert list(error.detail) == [
-        "these calls execute 3 instructions of executed, at +0x0, +0x3, +0x9, but not the one at +0x5: they are on "
-        "another path in it"
+        "these calls execute 3 instructions of executed, at +0x0, +0x3, +0x9, but not the one at +0x5: they take "
+        "another path through it"
     ]
 
 
@@ -368,8 +368,8 @@ def test_a_module_s_function_is_known_by_its_module(code: KernelCode) -> None:
     ours = function("asked", 0x50, 10, None, 0, 3).model_copy(update={"module": "mine"})
     passed_by = explained(NotEntered("never"), MissedPoint("asked", 5, symbols, code), executed(ours))
     assert list(passed_by.detail) == [
-        "these calls execute 2 instructions of asked, at +0x0, +0x3, but not the one at +0x5: they are on another "
-        "path in it"
+        "these calls execute 2 instructions of asked, at +0x0, +0x3, but not the one at +0x5: they take another "
+        "path through it"
     ]
     missed = explained(NotEntered("never"), MissedPoint("other", 0, symbols, code), executed(ours))
     assert list(missed.detail) == ["these calls execute no instruction of other"]

@@ -12,10 +12,9 @@ import pytest
 from record_builders import cell, failed, run
 from report_text import check_golden_table, printed
 
-from orchestrator.benchmarks.calls.call_programs import (
-    Calls,
+from orchestrator.benchmarks.calls.call_programs import Calls
+from orchestrator.benchmarks.calls.call_results import (
     Expected,
-    Measurement,
     Outcome,
     check_expected,
     difference_note,
@@ -24,7 +23,7 @@ from orchestrator.benchmarks.calls.call_programs import (
     parse_results,
     summary,
 )
-from orchestrator.benchmarks.calls.measurement import exact_baseline
+from orchestrator.benchmarks.calls.samples import Measurement, exact_baseline
 from orchestrator.catalog.words import error_name, error_numbers
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.channel import CommandResult
@@ -167,7 +166,7 @@ def test_what_is_due_once_a_tick_is_left_out(due: int) -> None:
     found = measurement(program)
     assert (found.samples, found.warming) == ((EACH, EACH), 3)
     (note,) = exact_baseline(found).notes
-    assert note.endswith("3 before each batch do not count")
+    assert note.endswith("3 before each batch are not counted")
 
 
 @pytest.mark.parametrize("renew", [None, lambda: None], ids=["one process", "one each"])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from loaded_tables import only_table
 from record_builders import cell
 
-from orchestrator.benchmarks.calls.report import heading
+from orchestrator.benchmarks.calls.layouts import heading
 from orchestrator.benchmarks.calls.table import CallsTable, call_cells
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.cpus import cpus

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What calls return: parse it from the guest's output, compare it with what is expected, and describe it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from orchestrator.catalog.words import LARGEST, error_name, error_numbers
+from orchestrator.errors import EvidenceError
+from orchestrator.plain_text import cut
+from orchestrator.probes.attachment import MOST_VALUES, CallResults
+from orchestrator.results.parameters import OUTCOME, RESULT_FAILED
+
+SUCCESS = "success"
+Expected = int | str
+"""What each call must return: ``success``, the name of an error, or a number."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the calls of timed processes returned.
+
+    ``timed`` are the last call before the timed ones and the last call of each timed batch, whose result is in the
+    registers: to record more would be timed as well. ``untimed`` are the calls after the samples, one by one, if any.
+    """
+
+    timed: CallResults
+    untimed: CallResults
+
+    @property
+    def results(self) -> CallResults:
+        return self.timed.followed_by(self.untimed)
+
+    @property
+    def uses_up(self) -> bool:
+        """Whether calls began to fail while they were timed, and all later ones failed; False without later ones."""
+        return self.timed.stopped_succeeding and self.untimed.failed == self.untimed.observed > 0
+
+
+def joined(outcomes: Sequence[Outcome]) -> Outcome:
+    """The outcome of the calls of several processes, in their order."""
+    return Outcome(
+        reduce(CallResults.followed_by, [one.timed for one in outcomes]),
+        reduce(CallResults.followed_by, [one.untimed for one in outcomes]),
+    )
+
+
+def check_expected(expected: Expected | None, results: CallResults, which: str) -> None:
+    """Raise EvidenceError unless all of ``which`` calls returned what is expected; None accepts anything."""
+    if expected is None or not results.observed:
+        return
+    if expected == SUCCESS:
+        right = not results.failed
+    else:
+        value = -error_numbers()[expected] if isinstance(expected, str) else expected
+        right = not results.other and {found for found, _ in results.values} == {value}
+    if not right:
+        raise EvidenceError(f"expected {expected} of each call; the {which} ones returned {summary(results)}")
+
+
+def named(value: int) -> str:
+    """A returned value: an error's name, a decimal number, or from 2**31 on, as addresses are, a hexadecimal one."""
+    if value < 0:
+        return error_name(-value)
+    return str(value) if value < 1 << 31 else f"{value:#x}"
+
+
+def listed(results: CallResults) -> str:
+    """The distinct values, each with the number of calls that returned it: ``0 x 510, EMFILE x 490``."""
+    parts = [f"{named(value)} x {calls}" for value, calls in results.values]
+    parts += [f"others x {results.other}"] if results.other else []
+    return phrase(", ".join(parts))
+
+
+def summary(results: CallResults) -> str:
+    """The outcome in a few words: ``always EBADF``, or the distinct values where some calls failed and some did not."""
+    if len(results.values) == 1 and not results.other:
+        return f"always {named(results.values[0][0])}"
+    return listed(results) if results.failed else f"always success, {_distinct(results)} different results"
+
+
+def outcome_parameters(outcome: Outcome | None, counted: CallResults | None) -> dict[str, str | int]:
+    """The parameters of a record. Without ``outcome`` a user's function or program ran, whose exit status is 0."""
+    if outcome is None:
+        return {"exit_status": 0}
+    results = outcome.results
+    return {
+        OUTCOME: summary(results),
+        "result_first": _whole(results.values[0][0]),
+        "result_last": _whole(results.last),
+        "result_distinct": _distinct(results),
+        "result_values": listed(results),
+        "result_calls": results.observed,
+        RESULT_FAILED: results.failed,
+        **({} if counted is None else {"result_counted": listed(counted)}),
+    }
+
+
+def watched_parameters(watched: Mapping[str, CallResults]) -> dict[str, str | int]:
+    """The parameters of a record of a user's function: what its system calls returned, failed ones first."""
+    if not watched:
+        return {}
+    ordered = sorted(watched.items(), key=lambda one: not one[1].failed)
+    return {
+        OUTCOME: phrase("; ".join(f"{name} {summary(results)}" for name, results in ordered)),
+        "result_calls": sum(results.observed for results in watched.values()),
+        RESULT_FAILED: sum(results.failed for results in watched.values()),
+    }
+
+
+def always_failing(watched: Mapping[str, CallResults]) -> Sequence[str]:
+    """The system calls that never succeed, and what they return: ``ioctl: always ENOTTY``."""
+    return [f"{name}: {summary(one)}" for name, one in watched.items() if one.observed == one.failed > 0]
+
+
+def difference_note(outcome: Outcome | None, counted: CallResults | None) -> tuple[str, ...]:
+    """A note where calls of the counting pass returned something else than those of the timed pass."""
+    if outcome is None or counted is None or counted.endings == outcome.results.endings:
+        return ()
+    return (f"the counted calls ended otherwise than the timed ones: {listed(counted)}",)
+
+
+def phrase(text: str) -> str:
+    """The text, cut to the length that a record's parameter may have."""
+    return cut(text, 200)
+
+
+def _whole(value: int) -> str:
+    return f"{named(value)} ({value})" if value < 0 else named(value)
+
+
+def _distinct(results: CallResults) -> int | str:
+    return f"more than {MOST_VALUES}" if results.other else len(results.values)
+
+
+NUMBER = r"(\d{1,18})"
+WORD = r"0x[0-9a-f]{1,16}"
+_LINE = re.compile(  # as images/guest/results.h prints it
+    rf"results (timed|untimed|watched) observed={NUMBER} failed={NUMBER} before={NUMBER} other={NUMBER}"
+    rf" last=({WORD}) values=((?:{WORD}:\d{{1,18}}(?:,(?!$)|$)){{0,{MOST_VALUES}}})"
+)
+
+
+def parse_results(line: str, name: str, entry: str) -> CallResults:
+    """Parse the results line of this ``name``. Raises EvidenceError for another line, or contradictory figures."""
+    unexpected = EvidenceError(
+        "what the benchmark says of the calls' results is not what was expected", detail=[line[:300]]
+    )
+    found = _LINE.fullmatch(line)
+    if found is None or found[1] != name:
+        raise unexpected
+    # The 32-bit entries return a 32-bit word; a 64-bit program sign-extends it.
+    bits = 64 if entry == "syscall" else 32
+    pairs = [part.split(":") for part in found[7].split(",")] if found[7] else []
+    values = tuple((_value(word, bits), int(calls)) for word, calls in pairs)
+    observed, failed, before_failure, other = (int(found[group]) for group in range(2, 6))
+    results = CallResults(observed, failed, before_failure, values, other, _value(found[6], bits))
+    if not _is_consistent(results):
+        raise unexpected
+    return results
+
+
+def _value(word: str, bits: int) -> int:
+    value = int(word, 16) % (1 << bits)
+    return value - (1 << bits) if value >= (1 << bits) - LARGEST else value
+
+
+def _is_consistent(results: CallResults) -> bool:
+    calls = dict(results.values)
+    kept_failures = sum(count for value, count in calls.items() if value < 0)
+    return (
+        len(calls) == len(results.values)
+        and all(calls.values())
+        and sum(calls.values()) + results.other == results.observed
+        and (not results.other or len(calls) == MOST_VALUES)
+        and kept_failures <= results.failed <= kept_failures + results.other
+        and results.before_failure <= results.observed - results.failed
+        and (results.failed > 0 or results.before_failure == results.observed)
+        and (results.last in calls or results.other > 0 or not results.observed)
+    )

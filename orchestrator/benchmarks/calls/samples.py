@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Samples of calls, and the figures that follow from them: a value, an overhead with its interval, a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import pairwise
+from typing import Literal
+
+from orchestrator.benchmarks.calls.call_results import Outcome, joined
+from orchestrator.errors import EvidenceError
+from orchestrator.results.contract import UNITS, Clock, ProfileEvidence
+from orchestrator.results.statistics import mean, median, median_interval, spread_without_extremes
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Samples of the cost of a call, the entry that calls used, and the batches that the samples are made of.
+
+    ``samples`` are in units of the guest's TSC, which are instructions on the exact clock; ``nanoseconds`` are the same
+    samples by the guest's clock. ``disturbed`` batches were discarded and repeated. ``number`` and ``outcome`` are
+    those of system calls. A ``batch`` has at most so many calls; an ``empty`` batch takes so many TSC units. ``ticks``
+    are each sample's batches and TSC units, with nothing subtracted. ``is_uniform``: a single call costs as much as one
+    of many. ``warming`` calls precede each batch and are not counted.
+    """
+
+    samples: tuple[float, ...]
+    nanoseconds: tuple[float, ...]
+    entry: str
+    calls: int
+    batches: int
+    disturbed: int
+    number: int | None = None
+    outcome: Outcome | None = None
+    batch: int = 1
+    empty: int = 0
+    ticks: tuple[tuple[int, int], ...] = ()
+    is_uniform: bool = False
+    warming: int = 0
+
+    @property
+    def scatter(self) -> float:
+        """The range of the samples, in their unit: 0 where all calls cost the same on the exact clock."""
+        return max(self.samples) - min(self.samples) if self.samples else 0.0
+
+
+def together(ones: Sequence[Measurement]) -> Measurement:
+    """Samples of the same calls that were measured one by one. The outcome is that of the last one."""
+    return replace(
+        ones[-1],
+        samples=tuple(sample for one in ones for sample in one.samples),
+        nanoseconds=tuple(time for one in ones for time in one.nanoseconds),
+        batches=sum(one.batches for one in ones),
+        disturbed=sum(one.disturbed for one in ones),
+        ticks=tuple(ticks for one in ones for ticks in one.ticks),
+    )
+
+
+@dataclass(frozen=True)
+class Effect:
+    """The probe's overhead and its interval; ``notes`` say why there is no verdict, or how uncertain it is."""
+
+    overhead: float | None = None
+    interval: tuple[float, float] | None = None
+    verdict: Literal["none"] | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures(Effect):
+    """Samples and the figures derived from them, in the clock's unit per call."""
+
+    samples: tuple[float, ...]
+    value: float
+    entry: str
+    calls: int
+    batches: int
+    disturbed: int
+    outcome: Outcome | None
+
+
+def exact_baseline(measured: Measurement) -> Figures:
+    """Figures in instructions of the cell without a probe."""
+    value = mean(measured.samples)
+    interval = (min(measured.samples) - value, max(measured.samples) - value)
+    return _figures([measured], measured.samples, value, Effect(0.0, interval, None, _exact_notes(measured)))
+
+
+def exact_figures(measured: Measurement) -> Figures:
+    """Figures in instructions of a cell with a probe; ``exact_effect`` adds its overhead."""
+    return _figures([measured], measured.samples, mean(measured.samples), Effect(notes=_exact_notes(measured)))
+
+
+def _exact_notes(measured: Measurement) -> tuple[str, ...]:
+    notes = []
+    if measured.scatter:
+        low, high = min(measured.samples), max(measured.samples)
+        notes.append(
+            f"samples lie between {low:.10g} and {high:.10g} instructions ({100 * measured.scatter / low:.2g} %): the "
+            "kernel's state differs between calls, and the mean is no exact count"
+        )
+    if measured.warming:
+        notes.append(
+            f"the first calls after a timer tick differ in cost: {measured.warming} before each batch are not counted"
+        )
+    return tuple(notes)
+
+
+def exact_effect(value: float, baseline: float, samples: Sequence[float]) -> Effect:
+    """What the probe adds to a call, in instructions; ``samples`` are those of the baseline.
+
+    They scatter where calls scattered in the baseline's guest, and did not in this one. Raises EvidenceError where they
+    do not scatter and the probe adds nothing.
+    """
+    overhead = value - baseline
+    if len(set(samples)) > 1:
+        low, high = value - max(samples), value - min(samples)
+        note = f"the baseline's samples scatter: the overhead lies between {low:.10g} and {high:.10g} instructions"
+        if low <= 0:
+            return Effect(overhead, (low, high), "none", (f"no verdict: {note}",))
+        return Effect(overhead, (low, high), notes=(note,))
+    if overhead <= 0:
+        # Hits are counted in a pass of their own. The overhead on the exact clock proves those of the timed pass.
+        raise EvidenceError(
+            f"with the probe a call costs {value:g} instructions, without it {baseline:g}: it was not hit"
+        )
+    return Effect(overhead, (overhead, overhead))
+
+
+def overhead_by_purpose(probed: ProfileEvidence | None, plain: ProfileEvidence | None) -> Mapping[str, float]:
+    """Instructions that a probe adds to a call, by purpose; empty where either profile is without purposes."""
+    if probed is None or plain is None or not probed.purposes or not plain.purposes:
+        return {}
+    added = {
+        name: Fraction(probed.purposes.get(name, 0), probed.calls) - Fraction(plain.purposes.get(name, 0), plain.calls)
+        for name in {**plain.purposes, **probed.purposes}
+    }
+    return {name: float(value) for name, value in added.items() if value}
+
+
+def paired_figures(
+    plain: Sequence[Measurement],
+    probed: Sequence[Measurement],
+    clock: Clock,
+    centre: Callable[[Sequence[float]], float] = median,
+) -> Figures:
+    """Figures of samples that scatter, in the clock's unit; their value is the ``centre`` of the samples.
+
+    ``plain`` samples, without the probe, are taken around and between the ``probed`` ones. Each probed sample is
+    compared with the mean of its two neighbours; the overhead is the median of the differences. There is no verdict
+    where the baseline drifts by more than the overhead, or where the interval contains zero. Without ``probed`` these
+    are the figures of the baseline itself.
+    """
+    unit = UNITS[clock]
+    before, samples = (
+        [(one.nanoseconds if clock == "wall" else one.samples)[0] for one in measured] for measured in (plain, probed)
+    )
+    if not probed:
+        return _figures(plain, before, centre(before), Effect(0.0, (0.0, 0.0)))
+    pairs = pairwise(before)
+    differences = [sample - (one + other) / 2 for sample, (one, other) in zip(samples, pairs, strict=True)]
+    overhead, interval = median(differences), median_interval(differences)
+    drift = spread_without_extremes(before)
+    notes = []
+    if drift >= abs(overhead):
+        notes.append(
+            f"no verdict: the baseline drifted by {drift:.0f} {unit} between samples, "
+            f"and the probe's effect is {overhead:.0f} {unit}"
+        )
+    elif interval[0] <= 0:
+        notes.append(f"no verdict: the overhead lies between {interval[0]:.0f} and {interval[1]:.0f} {unit}")
+    verdict: Literal["none"] | None = "none" if notes else None
+    return _figures(probed, samples, centre(samples), Effect(overhead, interval, verdict, tuple(notes)))
+
+
+def _figures(measured: Sequence[Measurement], samples: Sequence[float], value: float, effect: Effect) -> Figures:
+    outcomes = [one.outcome for one in measured if one.outcome is not None]
+    return Figures(
+        samples=tuple(samples),
+        value=value,
+        **vars(effect),
+        entry=measured[0].entry,
+        calls=measured[0].calls,
+        batches=sum(one.batches for one in measured),
+        disturbed=sum(one.disturbed for one in measured),
+        outcome=joined(outcomes) if outcomes else None,
+    )
