@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The kinds of benchmark there are.
+"""The kinds of benchmark.
 
-A kind is a folder beside this file. Its ``kind.py`` has a ``KIND``, which plans and measures; its ``report.py`` has a
-``REPORT``, which prints. They are imported separately: a report loads no guest code.
+A kind is a folder beside this file: its ``kind.py`` has a ``KIND``, which plans and measures, its ``report.py`` has a
+``REPORT``, which prints. They are imported separately, because a report loads no guest code.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
+from orchestrator.report.kind import ReportRegistry
+
+if TYPE_CHECKING:  # guest code
     from orchestrator.experiment.table import KindRegistry
-    from orchestrator.report.kind import ReportRegistry
     from orchestrator.run.boot import BenchmarkKind
 
 NAMES = ("calls", "markers", "scaling", "system")
@@ -22,7 +23,7 @@ NAMES = ("calls", "markers", "scaling", "system")
 @cache
 def kinds() -> KindRegistry[BenchmarkKind]:
     """Every kind, as a run needs it."""
-    from orchestrator.experiment.table import KindRegistry
+    from orchestrator.experiment.table import KindRegistry  # guest code, which a report does not load
 
     return KindRegistry(import_module(f"{__package__}.{name}.kind").KIND for name in NAMES)
 
@@ -30,6 +31,4 @@ def kinds() -> KindRegistry[BenchmarkKind]:
 @cache
 def reports() -> ReportRegistry:
     """Every kind, as a report needs it."""
-    from orchestrator.report.kind import ReportRegistry
-
     return ReportRegistry([import_module(f"{__package__}.{name}.report").REPORT for name in NAMES])

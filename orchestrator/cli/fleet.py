@@ -191,7 +191,7 @@ _LITTLE_MB = 2000
 
 def print_status(fleet: Target, *, as_json: bool) -> bool:
     """Print a fleet's scheduler and workers; whether all are there that it was to have, and a run has all of them."""
-    from orchestrator.fleet.link import survey
+    from orchestrator.fleet.link import survey  # loads Dask
 
     state, workers = fleet.state, [_facts(one) for one in survey(fleet)]
     there = {one["name"] for one in workers}
@@ -226,7 +226,7 @@ def _facts(worker: Surveyed) -> dict[str, Any]:
 
 def _problem(answer: Answer) -> str:
     """What a run would refuse a worker for, or what it will lack there, and what to do about it."""
-    from orchestrator.fleet.worker import Versions
+    from orchestrator.fleet.worker import Versions  # loads Dask
 
     if answer.versions is None:
         return f"{answer.problem}: see `{PROGRAM} doctor` there"

@@ -64,7 +64,7 @@ class Measuring:
     def _crew(self) -> CrewMaker:
         if self.fleet is None:
             return local_crew(self.jobs or 1)
-        from orchestrator.fleet.crew import fleet_crew
+        from orchestrator.fleet.crew import fleet_crew  # loads Dask, of the extra "fleet"
 
         found = target(self.fleet)
         silence_dask()

@@ -42,7 +42,7 @@ from orchestrator.paths import cache_dir, lab_dir
 from orchestrator.plain_text import plain_line
 from orchestrator.program import PROGRAM
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # needs the extra "fleet"
     from orchestrator.fleet.scheduler import FleetScheduler
 
 _HERE = [sys.executable, "-P", "-c", "from orchestrator.cli.main import main; main()"]
@@ -109,7 +109,7 @@ async def _keep(orders: Orders) -> None:
 
 async def _scheduler(orders: Orders) -> FleetScheduler:
     set_up_dask()
-    from orchestrator.fleet.scheduler import started_scheduler
+    from orchestrator.fleet.scheduler import started_scheduler  # imports distributed, which Dask's settings precede
 
     try:
         return await started_scheduler(orders.host, orders.port, security_of(orders.key))

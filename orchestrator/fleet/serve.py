@@ -22,7 +22,7 @@ from orchestrator.fleet.target import address_towards, log_dask_to, security_of,
 from orchestrator.plain_text import plain_text
 from orchestrator.program import PROGRAM
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # needs the extra "fleet"
     from orchestrator.fleet.worker import FleetWorker
 
 _START_LIMIT = 300.0
@@ -60,7 +60,7 @@ def serve(
     cannot join.
     """
     set_up_dask()
-    from orchestrator.fleet.worker import BootPlugin, FleetWorker
+    from orchestrator.fleet.worker import BootPlugin, FleetWorker  # imports distributed, which Dask's settings precede
 
     log = None if ends_with_input else log_file(f"worker-{name}")
     log_to(log)

@@ -27,7 +27,7 @@ from orchestrator.fleet.state import FleetState, running
 from orchestrator.paths import lab_dir
 from orchestrator.program import PROGRAM
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # of the extra "fleet", as all parts of Dask here
     from distributed.security import Security
 
 RUN_TOPIC = "lab-run-"
@@ -46,7 +46,7 @@ def need_dask() -> None:
 def set_up_dask() -> None:
     """Set Dask for this process; before any part of distributed makes a server or a client."""
     need_dask()
-    import dask.config
+    import dask.config  # of the extra "fleet"
 
     dask.config.update(dask.config.config, yaml.safe_load(Path(__file__).with_name("dask.yaml").read_text("utf-8")))
 
@@ -215,7 +215,7 @@ def read_key(file: Path) -> str:
 
 def security_of(key: str) -> Security:
     """What Dask's processes take a key as. Raises UsageError where a part is missing."""
-    from distributed.security import Security
+    from distributed.security import Security  # of the extra "fleet"
 
     blocks = [(found[1], found[0] + "\n") for found in _BLOCK.finditer(key)]
     kinds = [kind for kind, _ in blocks]
