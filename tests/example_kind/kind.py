@@ -23,7 +23,6 @@ from orchestrator.run.boot import (
     attended,
     changed,
     smp_note,
-    unsupported,
 )
 
 _NEEDED = {"/proc/kallsyms": "CONFIG_KALLSYMS", "/proc/modules": "CONFIG_MODULES"}
@@ -58,11 +57,20 @@ class ReadingKind(BenchmarkKind):
     def describe(self, cell: ReadingCell) -> str:
         return f"{cell.repeats} x cat {cell.task.file}"
 
+    def refused(self, kernel: Kernel, cells: Sequence[ReadingCell]) -> Mapping[str, str | None]:
+        """A file that the kernel's configuration rules out is refused."""
+        needed = {cell.id: _NEEDED.get(cell.task.file) for cell in cells}
+        return {
+            id_: f"this kernel was built without {option}"
+            for id_, option in needed.items()
+            if option is not None and kernel.config.get(option) != "y"
+        }
+
     def prepare(
         self, context: BuildContext, kernel: Kernel, cells: Sequence[ReadingCell]
     ) -> Mapping[str, Prepared[None]]:
-        """Nothing is built; a file that the kernel's configuration rules out is refused."""
-        return {cell.id: _prepared(kernel, cell) for cell in cells}
+        """Nothing is built."""
+        return {cell.id: Ready(None, notes=smp_note(kernel, cell.smp)) for cell in cells}
 
     def measure(self, session: Session, cells: Sequence[ReadingCell]) -> Generator[CellRecord, None, None]:
         """Measure file after file in one guest."""
@@ -95,13 +103,6 @@ class ReadingKind(BenchmarkKind):
             verdict="none" if hidden else None,
             notes=(*record.notes, note) if hidden else record.notes,
         )
-
-
-def _prepared(kernel: Kernel, cell: ReadingCell) -> Prepared[None]:
-    option = _NEEDED.get(cell.task.file)
-    if option is not None and kernel.config.get(option) != "y":
-        return unsupported(f"this kernel was built without {option}")
-    return Ready(None, notes=smp_note(kernel, cell.smp))
 
 
 KIND = ReadingKind()

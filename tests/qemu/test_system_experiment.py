@@ -109,7 +109,7 @@ def test_the_same_boot_again_is_the_same_and_a_module_shows(flooded: FinishedRun
     assert "such as lab-i386-up-markers" in str(first["hook"].reason)
     printed = flooded.command.run("report", "latest").stdout
     assert "A/A: the baseline booted again" in printed
-    assert "+-: what a difference has to exceed to count" in printed
+    assert "+-: the limit that a difference has to exceed to count" in printed
     assert not flooded.command.qemus()
 
 

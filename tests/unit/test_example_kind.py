@@ -137,8 +137,9 @@ def test_problems_of_its_table_are_reported_as_of_any_other(tmp_path: Path, line
 def test_a_file_that_the_kernel_is_built_without_is_refused(tmp_path: Path) -> None:
     kernel = a_kernel({"CONFIG_SMP": "y"})
     empty, version, symbols, missing = cells_of()
-    prepared = KIND.prepare(BuildContext(Cache(tmp_path)), kernel, [empty, version, symbols, missing])
-    assert prepared[symbols.id] == Refused("unsupported", "this kernel was built without CONFIG_KALLSYMS")
+    refused = KIND.refused(kernel, [empty, version, symbols, missing])
+    assert refused == {symbols.id: "this kernel was built without CONFIG_KALLSYMS"}
+    prepared = KIND.prepare(BuildContext(Cache(tmp_path)), kernel, [empty, version, missing])
     assert all(isinstance(prepared[cell.id], Ready) for cell in (empty, version, missing))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Bytes that a marker of each flavour adds to an object: its code, annotated, beside the document of 2006."""
+"""Bytes that a marker of each flavour adds to an object file, beside those of the document of 2006; its listing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from orchestrator.report.sheet import Grid, Row
 
 _LARGEST = 16 << 20
 _LARGEST_VARIABLE = 4096
-"""Bytes of a variable that are searched for pointers."""
+"""Most bytes of a variable that are searched for pointers."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Reference:
-    """What a relocation refers to by name; its target, which is that of a pointer where the place holds data."""
+    """The name that a relocation refers to, and the target of the pointer that it makes."""
 
     name: str
     target: Place | None
@@ -54,7 +54,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class ObjectFile:
-    """A relocatable object; ``references`` are what its relocations put into each place."""
+    """A relocatable object file; ``references`` has what its relocations put into each place."""
 
     arch: Arch
     compiler: str
@@ -68,7 +68,7 @@ class ObjectFile:
         return self.sections.get(function.place.section, b"")[start : start + function.size]
 
     def text(self, place: Place) -> bytes:
-        """The string at a place, without its end; empty where there is none."""
+        """The string at a place, without its terminator; empty where there is none."""
         content = self.sections.get(place.section, b"")
         return content[place.at :].split(b"\0")[0] if 0 <= place.at < len(content) else b""
 
@@ -80,7 +80,7 @@ class ObjectFile:
 
 
 def read_object(file: Path) -> ObjectFile:
-    """Read a .ko or .o. Raises ConfigError for anything else."""
+    """Read a .ko or .o. Raises ConfigError for any other file."""
     try:
         if file.stat().st_size > _LARGEST:
             raise ConfigError(f"is larger than {_LARGEST >> 20} MiB", where=str(file))
@@ -112,7 +112,7 @@ def _read(elf: Any, file: Path) -> ObjectFile:
 
 
 def _references(elf: Any, table: SymbolTableSection) -> Iterator[tuple[Place, Reference]]:
-    """What each place refers to; a target's offset is in the relocation (RELA), or where it is to be put."""
+    """The reference at each place. A target's offset is in the relocation (RELA), or at the place itself (REL)."""
     for section in elf.iter_sections():
         if not isinstance(section, RelocationSection):
             continue
@@ -129,8 +129,8 @@ def _references(elf: Any, table: SymbolTableSection) -> Iterator[tuple[Place, Re
 
 
 # The marker's own instructions are those from the load of its immediate value or flag to the branch on it. The likely
-# path runs while no probe is connected: from the function's entry to its return, no conditional branch taken. The
-# unlikely path is all other reachable code, wherever the compiler put it.
+# path is executed without a connected probe: from the function's entry to its return, no conditional branch taken.
+# The unlikely path is all other reachable code, wherever the compiler put it.
 
 MARKER_DATA = "__marker_data"
 """The section of the markers' names, formats, probes and flags."""
@@ -142,9 +142,9 @@ _LIKELY, _UNLIKELY = " ", "|"
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction: its offset and code, its text, the name it refers to, and the bytes of memory that it reads.
+    """An instruction: its offset and code, its text, the name it refers to, and the bytes of memory that it reads.
 
-    ``leads`` are the offsets of those that may follow, the one on the likely path first; none after a function's end.
+    ``leads`` are the offsets of the instructions that may follow, the likely one first; empty at a function's end.
     """
 
     at: int
@@ -160,8 +160,8 @@ class Instruction:
 class Paths:
     """Bytes of a function's unlikely path, and its listing.
 
-    ``marker`` is the marker's own bytes in the likely path, ``flag`` the bytes of memory that it reads; both are 0
-    without a marker.
+    ``marker`` is the size of the marker's own instructions in the likely path, ``flag`` the bytes of memory that they
+    read; both are 0 without a marker.
     """
 
     unlikely: int
@@ -171,13 +171,13 @@ class Paths:
 
 
 def paths(found: ObjectFile, name: str) -> Paths:
-    """The paths of a function of the object. Raises EvidenceError for one that is missing or cannot be followed."""
+    """The paths of a function of the object. Raises EvidenceError where it is missing or cannot be followed."""
     function = found.functions.get(name)
     if function is None:
         raise EvidenceError(f"the object has no function {name}")
     code = {one.at: one for one in _instructions(found, function)}
     likely = _likely(code, name)
-    # Padding may follow the function's return; no path reaches it.
+    # No path reaches the padding after a function's return.
     unlikely = _reachable(code, likely)
     cold = found.functions.get(f"{name}.cold")
     beyond = list(_instructions(found, cold)) if cold else []
@@ -233,7 +233,7 @@ def _likely(code: Mapping[int, Instruction], name: str) -> list[int]:
         if not code[at].leads:
             return found
         at = code[at].leads[0]
-    raise EvidenceError(f"the way through {name} comes to no return")
+    raise EvidenceError(f"the path through {name} reaches no return")
 
 
 def _reachable(code: Mapping[int, Instruction], likely: Sequence[int]) -> set[int]:
@@ -272,10 +272,10 @@ _MARKED: Mapping[Flavour, tuple[str, bytes]] = {
 
 @dataclass(frozen=True)
 class MarkerSize:
-    """Bytes that one marker adds, and the marked function's listing; sections of its own by their name.
+    """Bytes that one marker adds, by kind and in ``sections`` of its own, and the listing of the marked function.
 
-    ``likely`` is the marker's own instructions, ``unlikely`` the rest of what the marker adds to the function. ``flag``
-    is the memory that the likely path reads, ``data`` the marker's part of .data, ``name`` and ``format`` its texts.
+    ``likely`` are the marker's own instructions, ``unlikely`` everything else that it adds to the function. ``flag`` is
+    the memory that the likely path reads, ``data`` the marker's part of .data; ``name`` and ``format`` are its texts.
     """
 
     likely: int
@@ -289,7 +289,7 @@ class MarkerSize:
 
 
 def marker_sizes(found: ObjectFile) -> dict[Flavour, MarkerSize]:
-    """Bytes that each flavour adds in an object of ``marker_sizes.c.j2``. Raises EvidenceError for another object."""
+    """Bytes that each flavour adds to an object of ``marker_sizes.c.j2``. Raises EvidenceError for others."""
     return {flavour: _size(found, *marked) for flavour, marked in _MARKED.items()}
 
 
@@ -313,7 +313,7 @@ def _size(found: ObjectFile, function: str, name: bytes) -> MarkerSize:
 
 
 def _marker_variable(found: ObjectFile, name: bytes) -> Symbol:
-    """The marker of that name: a variable whose first two pointers lead to its name and its format."""
+    """The marker of a name: a variable whose first two pointers are to its name and its format."""
     for variable in found.variables:
         if variable.place.section == MARKER_DATA:
             pointed = found.pointed(variable)
@@ -323,7 +323,7 @@ def _marker_variable(found: ObjectFile, name: bytes) -> Symbol:
 
 
 def _sites(found: ObjectFile, marker: Symbol) -> int:
-    """Bytes of the marker's entries in the list of sites: each entry begins with a pointer to its marker."""
+    """Bytes of the marker's entries in the list of sites; each entry begins with a pointer to its marker."""
     heads = {
         place.at: one.target
         for place, one in found.references.items()
@@ -337,7 +337,7 @@ def _sites(found: ObjectFile, marker: Symbol) -> int:
 
 
 def size_lines(found: ObjectFile, kernel: str) -> Iterator[Text | str]:
-    """Yield the table's lines. Raises EvidenceError for an object without the document's functions and markers."""
+    """The table's lines. Raises EvidenceError for an object without the document's functions and markers."""
     sizes = marker_sizes(found)
     yield "Bytes that each marker adds to the memory image"
     yield f"{found.arch}, kernel {kernel}, {found.compiler or 'unknown compiler'}"
@@ -346,13 +346,13 @@ def size_lines(found: ObjectFile, kernel: str) -> Iterator[Text | str]:
     yield from Grid(headings, [_rows(list(sizes.values()))], together=4).lines(80, "-")
     yield ""
     yield "Published: Linux Kernel Markers 0.19, x86; its sections are .markers and .markers.c."
-    yield "Likely path: the marker's own instructions. Unlikely path: what the function has"
-    yield "there more than without a marker, its frame too if the compiler puts that there."
-    yield "Markers of one format share its text."
+    yield "Likely path: the marker's own instructions. Unlikely path: what the marker adds there,"
+    yield "including the function's frame if the compiler puts it there. Markers of one format"
+    yield "share its text."
 
 
 def listing_lines(found: ObjectFile) -> Iterator[str]:
-    """Yield the disassembly of the functions without and with a marker, and of the probe. Raises EvidenceError."""
+    """The disassembly of the functions without and with a marker, and of the probe. Raises EvidenceError."""
     for title, lines in (
         ("Without marker", paths(found, UNMARKED).listing),
         *((flavour.capitalize(), size.listing) for flavour, size in marker_sizes(found).items()),

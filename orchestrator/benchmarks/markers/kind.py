@@ -10,17 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from pydantic import AfterValidator, ValidationInfo
-
 from orchestrator.arch import JMP
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.module_source import render
-from orchestrator.artifacts.modules import Module, build_modules
+from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.markers.rows import BENCHMARK, PREFIX, MarkerRow, marker_benchmarks, marker_row
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.catalog.words import ProfilePart
-from orchestrator.errors import BuildError, EvidenceError, GuestError
+from orchestrator.errors import EvidenceError, GuestError
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.fields import Entries, one_of, whole
 from orchestrator.experiment.table import DEFAULT_REPEATS, BenchmarkChoice, BenchmarkEntry, Listing, RowsTable
@@ -30,30 +27,24 @@ from orchestrator.guest.monitor import INT3
 from orchestrator.probes.loading import load
 from orchestrator.profile.profiled import Counter, stored
 from orchestrator.results.contract import PER_LOOP, CellRecord, Evidence, valid_result
+from orchestrator.results.parameters import KERNEL_RELEASE, ROUNDS
 from orchestrator.results.statistics import mean
 from orchestrator.results.stored_profile import CellProfile
 from orchestrator.run.boot import (
     BenchmarkKind,
     Prepared,
-    Ready,
     ReadyGuest,
     Session,
     attended,
     changed,
-    compiler_note,
-    failed,
     identity,
-    smp_note,
-    unsupported,
+    template_outcome,
 )
 from orchestrator.run.guests import CLOCKSOURCE, CellDeadline, check_clocksource, permitted_taint
 from orchestrator.steps import step
 
-# The module ``markers`` runs the loops with interrupts off, so no batches are needed. The difference between runs of n
-# and 2n rounds is the cost of n rounds without the loop's fixed cost.
-
 COUNTED_ROUNDS = 1000
-"""Rounds of a counting pass: each passes the marker once."""
+"""Rounds of a counting pass, each of which executes the marker once."""
 
 _LISTED = re.compile(r"(\S{1,64}) (optimized|generic) (\S{1,16}) ([0-9a-f]{1,16}) ([0-9a-f]{1,16}) (.{0,100})")
 _PLACE = re.compile(r"(\w{1,64}) ([0-9a-f]{1,16})")
@@ -61,9 +52,10 @@ _PLACE = re.compile(r"(\w{1,64}) ([0-9a-f]{1,16})")
 
 @dataclass(frozen=True)
 class MarkerLoops:
-    """The loaded module ``module_name`` in a guest. Refusals are GuestErrors, those of a connection EvidenceErrors.
+    """The module ``markers``, loaded in a guest as ``module_name``. It runs the loops with interrupts off.
 
-    ``left`` returns the seconds of the host's time that remain for a run; it raises when there are none.
+    ``left`` returns the host seconds that remain for a run, and raises when there are none. A refused write raises
+    GuestError, a refused connection EvidenceError.
     """
 
     guest: Guest
@@ -71,9 +63,9 @@ class MarkerLoops:
     left: Callable[[], float] = lambda: COMMAND_LIMIT
 
     def timed(self, loop: str, rounds: int, *, copies: bool = False) -> tuple[int, int]:
-        """TSC units of so many rounds, and of twice as many.
+        """TSC units of ``rounds`` rounds, and of twice as many: their difference is without the loop's fixed cost.
 
-        Where the connected probe ``copies`` its arguments, the copies must be present and correct after each run.
+        Where the connected probe ``copies`` its arguments, the copies must be correct after each run.
         """
         taken = []
         for times in (1, 2):
@@ -88,26 +80,23 @@ class MarkerLoops:
         return once, twice
 
     def connect(self, loop: str, probe: str) -> None:
-        """Connect a probe to the loop's marker, which must have none. A refusal is reported in the module's words."""
+        """Connect a probe to the loop's marker, which must have none. The error of a refusal quotes the module."""
         try:
             self._put("armed", f"{loop} {probe}")
         except GuestError as error:
             if type(error) is not GuestError:
-                raise  # the guest is in trouble, which is no refusal
+                raise  # the guest failed
             log = self.guest.run(["dmesg"]).text
             reasons = re.findall(rf"{re.escape(self.module_name)}: marker {re.escape(loop)}: (.{{1,200}})", log)
             what = reasons[-1] if reasons else error.what
             raise EvidenceError(f"{probe} cannot be connected to {loop}: {what}") from None
 
     def exchange(self, probe: str) -> None:
-        """Exchange the connected probe for another one in the same connection. Raises GuestError for a wrong one."""
+        """Replace the connected probe in the same connection. Raises GuestError for an unknown one."""
         self._put("probe", probe)
 
     def probe(self) -> str:
-        """The probe that the connected marker calls, as it is found there; ``-`` where nothing is connected.
-
-        An address where what it calls is no probe of the module's.
-        """
+        """The probe that the marker calls; ``-`` where none is connected, an address where it is not the module's."""
         return self._reported("probe", r"-|\w{1,40}")
 
     def disconnect(self) -> None:
@@ -120,9 +109,9 @@ class MarkerLoops:
         return self._number("hits") - before[0], self._number("wrong") - before[1]
 
     def address(self, loop: str, place: str) -> int:
-        """The address of the loop's marker: its instruction (``immediate``) or flag; ``loop``: its first instruction.
+        """The address of the loop's marker: of its instruction (``immediate``) or ``flag``, or of the patched place.
 
-        For ``static_key``, ``tracepoint`` and ``int3`` the place that is patched.
+        ``loop`` is the first instruction of the loop.
         """
         is_listed = place in ("immediate", "flag")
         pattern, group = (_LISTED, 4 if place == "immediate" else 5) if is_listed else (_PLACE, 2)
@@ -158,7 +147,7 @@ class MarkerLoops:
 
 @dataclass(frozen=True)
 class MarkerTask:
-    """One row of the document by its name, ``marker.ROW``; ``none`` is the empty loop."""
+    """A row of the document by its name, ``marker.ROW``; ``none`` is the empty loop."""
 
     row: str
 
@@ -172,10 +161,10 @@ _JUMPS = (JMP, 0xEB)
 def measure_marker(
     ready: ReadyGuest, cell: MarkerCell, module: Module, notes: Sequence[str], profile: Path | None = None
 ) -> CellRecord:
-    """Measure a loop and prove it. Its overhead follows later, from the empty loop's cost.
+    """Measure a loop and prove it. The comparison with the empty loop adds the overhead later.
 
-    The cell's profile goes into the file ``profile``, if it is given. Raises EvidenceError when a proof fails,
-    GuestError when the guest fails or the cell's time is over.
+    The profile is written to the file ``profile``, if it is given. Raises EvidenceError when a proof fails, GuestError
+    when the guest fails or the cell's time is over.
     """
     row, is_baseline = marker_row(cell.task.row), cell.task.row == BASELINE
     assert row is not None
@@ -198,7 +187,7 @@ def measure_marker(
                 hits, int3 = marker.counted_in_place(row.probe, timed)
         marker.check_same(original, "after disconnecting")
         if row.probe is None:
-            # Timed without a probe: one is connected to see that the marker is there.
+            # It was timed without a probe. Connecting one proves that the marker is there.
             with marker.connected(row.counting):
                 counted = marker.look()
                 marker.check_patched(row.counting, counted, original, "before the counted rounds")
@@ -209,7 +198,7 @@ def measure_marker(
     guest.check_console(mark)
     check_clocksource(guest)
     evidence = None if profile is None or profiled is None else stored(profiled, profile)
-    facts = {"kernel_release": ready.artifacts.kernel.release, "rounds": row.rounds, **armed}
+    facts = {KERNEL_RELEASE: ready.artifacts.kernel.release, ROUNDS: row.rounds, **armed}
     with valid_result():
         return CellRecord(
             **identity(cell),
@@ -243,7 +232,7 @@ def measure_marker(
 
 @dataclass(frozen=True)
 class _Marker:
-    """A row's marker in the loaded module, by the address of its place. Each check raises EvidenceError."""
+    """A row's marker in the loaded module, at the address ``place``. Checks raise EvidenceError."""
 
     loops: MarkerLoops
     row: MarkerRow
@@ -261,7 +250,7 @@ class _Marker:
         self.loops.disconnect()
 
     def count(self) -> tuple[int, int]:
-        """Hits and breakpoint traps of the counting pass; their numbers must be as expected."""
+        """Hits and breakpoint traps of a counting pass, which must be as many as expected."""
         with self.loops.guest.counted_interrupts() as traps:
             hits, wrong = self.loops.count(self.row.loop)
         expected = COUNTED_ROUNDS if self.row.counting else 0
@@ -275,7 +264,7 @@ class _Marker:
         return hits, traps[INT3]
 
     def counted_in_place(self, probe: str, timed: bytes) -> tuple[int, int]:
-        """Hits and breakpoint traps of a counting pass in the timed connection, its ``probe`` exchanged meanwhile."""
+        """The same in the timed connection, with its ``probe`` replaced by a counting one for the pass."""
         assert self.row.counting is not None
         self.loops.exchange(self.row.counting)
         self.check_same(timed, "when the probe was exchanged")
@@ -293,7 +282,7 @@ class _Marker:
             raise EvidenceError(f"{when}, the marker's bytes changed from {before.hex(' ')} to {live.hex(' ')}")
 
     def check_probe(self, probe: str | None, when: str) -> None:
-        """The marker must call this probe; None: nothing is connected."""
+        """The marker must call this probe; None where nothing may be connected."""
         found = self.loops.probe()
         if found != (probe or "-"):
             raise EvidenceError(f"{when}, the marker of {self.row.loop} calls {found}, not {probe or 'nothing'}")
@@ -307,7 +296,7 @@ class _Marker:
             raise EvidenceError(f"{when}, {name} is not as it is without a probe: its bytes are {live.hex(' ')}")
 
     def check_patched(self, probe: str | None, live: bytes, original: bytes, when: str) -> None:
-        """The place must be patched where a probe is connected, and original without one."""
+        """The place must be patched if a probe is connected, and original otherwise."""
         if probe is None:
             self.check_same(original, when, live)
             return
@@ -326,8 +315,8 @@ class _Marker:
 def _samples(
     loops: MarkerLoops, row: MarkerRow, cell: MarkerCell, counter: Counter | None
 ) -> tuple[tuple[float, ...], CellProfile | None]:
-    """Samples, all the same whole number, and their profile. Raises EvidenceError for others."""
-    count = max(2, cell.repeats)  # the check that samples are equal needs two
+    """Equal samples of whole instructions, and their profile. Raises EvidenceError for other samples."""
+    count = max(2, cell.repeats)  # at least two, to check that they are equal
     written = 0 if counter is None else counter.mark()
     timed = [loops.timed(row.loop, row.rounds, copies=row.copies) for _ in range(count)]
     samples = [(twice - once) / row.rounds for once, twice in timed]
@@ -347,7 +336,7 @@ def _loaded(guest: Guest, module: Module, deadline: CellDeadline) -> Iterator[Ma
     try:
         yield MarkerLoops(guest, module.name, deadline.left)
     except GuestError:
-        raise  # a failed guest takes no more commands
+        raise  # a failed guest accepts no more commands
     except BaseException:
         guest.run(["rmmod", module.name])
         raise
@@ -357,23 +346,16 @@ def _loaded(guest: Guest, module: Module, deadline: CellDeadline) -> Iterator[Ma
 class MarkersBenchmark(BenchmarkChoice):
     """Samples of loops."""
 
-    repeats: Annotated[int, whole(1, 100)] | None = None
+    repeats: Annotated[int, whole(1, 100)] = DEFAULT_REPEATS["instructions"]
     """Samples of each loop."""
 
 
-def _with_repeats(benchmark: MarkersBenchmark, info: ValidationInfo) -> MarkersBenchmark:
-    clock = info.data.get("clock")  # None where the clock itself is invalid
-    if benchmark.repeats is not None or clock is None:
-        return benchmark
-    return benchmark.model_copy(update={"repeats": DEFAULT_REPEATS[clock]})
-
-
 class MarkersTable(RowsTable):
-    """Machines, kernels and rows of the markers document, of which every combination is a cell."""
+    """Machines, kernels and rows of the markers document; every combination is a cell."""
 
     PROFILE_PARTS: ClassVar[tuple[ProfilePart, ...]] = ("symbols", "classes")
 
-    benchmark: Annotated[MarkersBenchmark, AfterValidator(_with_repeats)]
+    benchmark: MarkersBenchmark
     profile: Entries[Annotated[ProfilePart, one_of(lambda: MarkersTable.PROFILE_PARTS)]] | None = None
     """What each cell says of where its instructions went."""
 
@@ -406,7 +388,7 @@ class MarkersKind(BenchmarkKind):
                     (row, "noop"),
                     row=row,
                     metric=PER_LOOP,
-                    repeats=table.benchmark.repeats or 1,
+                    repeats=table.benchmark.repeats,
                     task=MarkerTask(row),
                     parameters=table.guest_parameters,
                     compared_with=() if row == BASELINE else (baseline,),
@@ -416,24 +398,13 @@ class MarkersKind(BenchmarkKind):
         row = marker_row(cell.task.row)
         return f"{cell.repeats} x {0 if row is None else row.rounds} rounds"
 
+    def refused(self, kernel: Kernel, cells: Sequence[MarkerCell]) -> Mapping[str, str | None]:
+        return {cell.id: unsupported_reason(kernel, cell) for cell in cells}
+
     def prepare(
         self, context: BuildContext, kernel: Kernel, cells: Sequence[MarkerCell]
     ) -> Mapping[str, Prepared[Module]]:
-        prepared: dict[str, Prepared[Module]] = {}
-        module: Module | BuildError | None = None
-        for cell in cells:
-            why = unsupported_reason(kernel, cell)
-            if why is not None:
-                prepared[cell.id] = unsupported(why)
-                continue
-            if module is None:
-                (module,) = build_modules(context, kernel, [render("markers", {})])
-            if isinstance(module, BuildError):
-                prepared[cell.id] = failed(module)
-            else:
-                notes = (*smp_note(kernel, cell.smp), *compiler_note(kernel, module))
-                prepared[cell.id] = Ready(module, (module,), notes)
-        return prepared
+        return dict.fromkeys((cell.id for cell in cells), template_outcome(context, kernel, "markers", cells[0].smp))
 
     def measure(self, session: Session, cells: Sequence[MarkerCell]) -> Generator[CellRecord, None, None]:
         def measured(ready: ReadyGuest, cell: MarkerCell) -> CellRecord:
@@ -443,7 +414,7 @@ class MarkersKind(BenchmarkKind):
         return attended(session, cells, measured)
 
     def compare(self, cell: MarkerCell, record: CellRecord, others: Sequence[CellRecord]) -> CellRecord:
-        """The record with its overhead: the cost of a round less that of the empty loop."""
+        """The record with its overhead over the empty loop."""
         baseline = next((other.value for other in others), None)
         if cell.task.row == BASELINE or baseline is None or record.value is None:
             return record
@@ -452,7 +423,7 @@ class MarkersKind(BenchmarkKind):
 
 
 def unsupported_reason(kernel: Kernel, cell: MarkerCell) -> str | None:
-    """Why this kernel's configuration does not support the row; None where it does."""
+    """Why this kernel does not support the row; None where it does."""
     row = marker_row(cell.task.row)
     if row is not None and row.on_stack and kernel.spec.arch == "x86_64":
         return "asmlinkage means nothing on x86_64: the probe's arguments are in registers, not on the stack"

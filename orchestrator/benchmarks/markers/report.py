@@ -25,22 +25,21 @@ from orchestrator.report.sheet import (
     unit_name,
 )
 from orchestrator.results.contract import CellRecord
+from orchestrator.results.parameters import ROUNDS
 
 
 def _sheet(panel: Panel) -> Sheet:
     document, first = marker_benchmarks(), panel.first
     cells = _by_row(panel)
     shown = [cell for cell in panel.cells if cells[_row_name(cell)] is cell]
-    elsewhere = {
-        cell.id: f"measured on {cell.kernel}" for cell in shown if cell.status == "ok" and panel.elsewhere(cell)
-    }
-    footnotes = Footnotes(shown, _row_name, lambda cell: elsewhere.get(cell.id))
+    elsewhere = [cell for cell in shown if cell.status == "ok" and panel.elsewhere(cell)]
+    footnotes = Footnotes(shown, _row_name, lambda cell: f"measured on {cell.kernel}" if cell in elsewhere else None)
     return Sheet(
         title=document.title,
         facts=[
             cpu(first.cpu).title,
             f"{first.cpu}, {processors(first)}, kernel {panel.kernel}, interrupts off",
-            "Indented: what a loop takes more than another one, and for what",
+            "Indented: the difference to another loop, and its cause",
         ],
         grid=Grid(
             ["rounds", f"{unit_name(first.unit)} a loop", f"published {document.unit}"],
@@ -49,8 +48,8 @@ def _sheet(panel: Panel) -> Sheet:
         ),
         sentences=[
             f"Published: {document.source}.",
-            "Instructions are a count, not time: this clock does not show what a load takes of the memory's bandwidth, "
-            "and not how a branch is predicted. Both flavours of a marker are three instructions to it.",
+            "Instructions are a count, not time: this clock shows neither the memory bandwidth of a load nor the "
+            "prediction of a branch. Both flavours of a marker are three instructions.",
         ],
         footnotes=footnotes.all(),
         proofs=proof_lists(panel.cells, _row_name),
@@ -102,12 +101,14 @@ def _row(title: str, cell: CellRecord, published: float | None, footnotes: Footn
     # "unsupported" is too wide for the column; the footnote has the reason.
     lacking = NOTHING if cell.status == "unsupported" else cell.status
     value = lacking if cell.value is None else figure(cell.value, cell.unit)
-    rounds = str(cell.parameters.get("rounds", NOTHING))
-    return Row(title, [rounds, value + footnotes.marks(cell), published_figure(published)])
+    rounds = ROUNDS.of(cell)
+    return Row(
+        title, [NOTHING if rounds is None else str(rounds), value + footnotes.marks(cell), published_figure(published)]
+    )
 
 
 def _difference(cells: Mapping[str, CellRecord], name: str, minus: str) -> float | None:
-    """A row's cost less another's; None where one has no number, or they are of different kernels."""
+    """The difference of two rows' costs; None where one has no number, or their kernels differ."""
     one, other = cells.get(name), cells.get(minus)
     if one is None or other is None or one.value is None or other.value is None or one.kernel != other.kernel:
         return None
@@ -115,22 +116,22 @@ def _difference(cells: Mapping[str, CellRecord], name: str, minus: str) -> float
 
 
 def _by_row(panel: Panel) -> dict[str, CellRecord]:
-    """A panel's cells by their rows' names; of two of one row, the one of the panel's own kernel."""
+    """A panel's cells by the names of their rows; of two cells of a row, the one on the panel's own kernel."""
     return {_row_name(cell): cell for cell in sorted(panel.cells, key=panel.elsewhere, reverse=True)}
 
 
 def _row_name(cell: CellRecord) -> str:
-    """The catalogue's name of a cell's row, or the probe's name where the catalogue lacks the row."""
+    """The catalogue's name of a cell's row; the probe's name where the catalogue lacks the row."""
     row = marker_row(cell.probe)
     return next((name for name, known in marker_benchmarks().rows.items() if known is row), cell.probe)
 
 
 _ADDED = ("empty", "memcpy")
-"""Groups whose loops differ by little: the chart shows the cost that a marker adds, not a loop's whole cost."""
+"""Groups whose loops differ little: their charts show the cost that a marker adds, not the cost of a loop."""
 
 
 def _chart(panel: Panel, group: str, title: str) -> BarChart | None:
-    """The cost of each of a group's loops, or what each costs more than the one it is compared with; None of none."""
+    """The costs of a group's loops, or the differences to the loops they are compared with; None without cells."""
     cells, first, adds = _by_row(panel), panel.first, group in _ADDED
     rows, measured, published = [], [], []
     for name, row in marker_benchmarks().rows.items():
@@ -162,7 +163,7 @@ def _bar(cell: CellRecord, value: float | None) -> Bar:
 
 
 class MarkersReport(TableReport):
-    """A table for each kernel; loops that only another kernel has stand with the others."""
+    """A table for each kernel; loops that only another kernel supports are in the same table."""
 
     def owns(self, benchmark: str) -> bool:
         return benchmark == BENCHMARK

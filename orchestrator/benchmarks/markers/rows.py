@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The microbenchmarks of the markers document of 2006, row by row, with what was published."""
+"""The microbenchmarks of the markers document of 2006, row by row, with the published figures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Place = Literal["loop", "immediate", "flag", "static_key", "tracepoint", "int3"]
 
 
 class Difference(Fact):
-    """The difference between two rows' costs, and its cause; ``published`` in cycles a loop."""
+    """The difference between the costs of two rows, and its cause; ``published`` is in cycles a loop."""
 
     row: str
     what: str
@@ -24,7 +24,7 @@ class Difference(Fact):
 
 
 class MarkerRow(Fact):
-    """One loop, the probe connected to its marker, and the place that it patches; ``published`` in cycles a loop.
+    """A loop, the probe connected to its marker, and the place that is patched; ``published`` is in cycles a loop.
 
     ``copies``: the probe copies its arguments. ``int3``: breakpoint traps a hit.
     """
@@ -63,7 +63,7 @@ class PublishedSize(Fact):
 
 
 class MarkerBenchmarks(Fact):
-    """All of them, in the document's order; ``listed_as`` is the benchmark's title in a list."""
+    """All rows in the document's order; ``listed_as`` is the benchmark's title in a list."""
 
     title: str
     listed_as: str
@@ -77,12 +77,12 @@ class MarkerBenchmarks(Fact):
 
 @lru_cache(maxsize=1)
 def marker_benchmarks() -> MarkerBenchmarks:
-    """Return the document's microbenchmarks."""
+    """The document's microbenchmarks."""
     return MarkerBenchmarks.model_validate(read("rows.yaml", __package__))
 
 
 def marker_row(probe: str) -> MarkerRow | None:
-    """Return the row of a probe's name, the empty loop for the baseline; None for any other name."""
+    """The row of a probe's name, the empty loop for the baseline; None for any other name."""
     if probe == "none":
         return marker_benchmarks().rows["empty"]
     return marker_benchmarks().rows.get(probe.removeprefix(PREFIX)) if probe.startswith(PREFIX) else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Scaling: the cost to register, enable and hit thousands of probes, as in the kprobe cache patch of 2014."""
+"""Scaling: the cost of registering, enabling and hitting thousands of probes, as in the kprobe cache patch of 2014."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from orchestrator.artifacts.boot_files import unattended_scripts
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernel_build import MAINLINE_HASH_BITS
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.module_source import render
-from orchestrator.artifacts.modules import Module, build_modules
+from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.scaling.outputs import (
     TARGET,
     MarkedSteps,
@@ -33,10 +32,10 @@ from orchestrator.benchmarks.scaling.outputs import (
     read_load,
 )
 from orchestrator.benchmarks.scaling.rows import LOAD_BENCHMARK, LOOKUPS, kprobe_cache, scaling_row
-from orchestrator.catalog.cpus import CacheName, cpu_caches
+from orchestrator.catalog.cpus import CacheName
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.catalog.words import ProfilePart
-from orchestrator.errors import BuildError, EvidenceError, UnsupportedError
+from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.fields import Entries, one_of, whole
 from orchestrator.experiment.problems import Problem, mismatch
@@ -45,25 +44,16 @@ from orchestrator.guest.guest import at_rest
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, Symbols
 from orchestrator.profile.profiled import Counter, stored
 from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence, valid_result
+from orchestrator.results.parameters import CACHE_BYTES, HASH_BITS, KERNEL_RELEASE, KPROBE_CACHE, PROBES, SEED
 from orchestrator.results.statistics import mean
 from orchestrator.results.stored_profile import CellProfile
-from orchestrator.run.boot import (
-    BenchmarkKind,
-    Prepared,
-    Ready,
-    Session,
-    compiler_note,
-    failed,
-    identity,
-    smp_note,
-    unsupported,
-)
+from orchestrator.run.boot import BenchmarkKind, Prepared, Session, identity, template_outcome
 from orchestrator.run.guests import CLOCKSOURCE, KernelFunctions, kernel_functions
 from orchestrator.run.unattended import Ending, Work, collect_proof, output_of, unattended_guest
 from orchestrator.steps import step
 
 _Profile = tuple[ProfileEvidence | None, Mapping[str, int]]
-"""The proof, and misses as a cell's parameters: of each cache in all, and of each function."""
+"""The proof of a profile, and a record's parameters with the misses of each cache: all of them, and by function."""
 
 
 def _profiled_steps(counts: Counter, steps: MarkedSteps, cell: str, file: Path) -> _Profile:
@@ -87,16 +77,17 @@ def _misses(profile: CellProfile) -> Iterator[tuple[str, int]]:
 _SYMBOL = re.compile(rb"^([0-9a-f]{8,16}) ([tT]) ([A-Za-z0-9_.$]{1,200})$", re.MULTILINE)
 _FORBIDDEN = re.compile(rb"^0x([0-9a-f]{8,16})-0x([0-9a-f]{8,16})\s", re.MULTILINE)
 _SPARE = 1.1
-"""Candidates for each address that is needed: kprobes refuse one function in a hundred."""
+"""Candidates for each address, because kprobes refuse one function in a hundred."""
 _EVENT_SPARE = 1.5
-"""The same for events: these also refuse what ftrace must not trace, up to a third of a kernel's functions."""
+"""Candidates for each event: events also refuse what ftrace must not trace, up to a third of a kernel's functions."""
 
 
 def choose_sites(listing: bytes, blacklist: bytes, count: int, seed: int, spare: float = _SPARE) -> list[int]:
     """Start addresses of ``count`` times ``spare`` of the kernel's own functions, in an order that ``seed`` decides.
 
-    Fewer where the kernel has too few for that, but at least ``count``, else UnsupportedError. ``listing`` is the
-    guest's /proc/kallsyms, ``blacklist`` what kprobes must not touch. What is freed after the boot is left out too.
+    There are at least ``count``; UnsupportedError where the kernel has fewer. ``listing`` is the guest's
+    /proc/kallsyms, ``blacklist`` the list of what kprobes must not touch. Code that is freed after the boot is left
+    out, too.
     """
     allowed = _allowed(listing, blacklist, count)
     random.Random(seed).shuffle(allowed)  # noqa: S311 - which functions, not a secret
@@ -104,9 +95,9 @@ def choose_sites(listing: bytes, blacklist: bytes, count: int, seed: int, spare:
 
 
 def choose_sites_by_name(listing: bytes, blacklist: bytes, count: int, seed: int, spare: float) -> list[int]:
-    """The same, in an order that depends on the functions' names alone: kernels that differ little have the same ones.
+    """The same, in an order that depends only on the functions' names: similar kernels get the same functions.
 
-    What a load passes depends on which functions are probed.
+    The cost of a load depends on which functions are probed.
     """
     allowed = _allowed(listing, blacklist, count)
     names = {int(address, 16): name for address, _, name in reversed(_SYMBOL.findall(listing))}
@@ -117,7 +108,7 @@ def choose_sites_by_name(listing: bytes, blacklist: bytes, count: int, seed: int
 def _allowed(listing: bytes, blacklist: bytes, count: int) -> list[int]:
     forbidden = sorted((int(start, 16), int(end, 16)) for start, end in _FORBIDDEN.findall(blacklist))
     starts = [start for start, _ in forbidden]
-    # How far the ranges so far reach, since they may overlap: hundreds of them are compared with 40,000 functions.
+    # The largest end of the ranges so far, since they may overlap. Hundreds are compared with 40,000 functions.
     reach = [0, *accumulate((end for _, end in forbidden), max)]
     allowed = [address for address in functions(listing) if address >= reach[bisect_right(starts, address)]]
     if len(allowed) < count:
@@ -126,7 +117,7 @@ def _allowed(listing: bytes, blacklist: bytes, count: int) -> list[int]:
 
 
 def functions(listing: bytes) -> list[int]:
-    """The addresses of a kernel's own functions, each once, in order: from _stext to _etext.
+    """The distinct addresses of a kernel's own functions, from _stext to _etext, in order.
 
     Raises EvidenceError where the list has none.
     """
@@ -135,7 +126,7 @@ def functions(listing: bytes) -> list[int]:
     if len(bounds) != 2:
         raise EvidenceError("the guest's kernel does not list the bounds of its text (_stext, _etext)")
     low, high = bounds[b"_stext"], bounds[b"_etext"]
-    # CONFIG_CALL_PADDING puts nops before each function, with a symbol, where kprobes refuse to be (since Linux 6.2).
+    # Since Linux 6.2 CONFIG_CALL_PADDING puts nops with a symbol before each function, which kprobes refuse.
     found = sorted({address for address, name in symbols if low <= address < high and not name.startswith(b"__pfx_")})
     if not found:
         raise EvidenceError("the guest's kernel lists no functions of its own, or hides their addresses")
@@ -145,7 +136,7 @@ def functions(listing: bytes) -> list[int]:
 def scaling_files(
     script: str, lists: KernelFunctions, arch: Arch, probes: int, seed: int
 ) -> tuple[Mapping[str, bytes | Path], Callable[[str], ScalingFigures]]:
-    """What a script with ``probes`` probes works on, and the reader of its output.
+    """The input files of a script for ``probes`` probes, and the parser of its output.
 
     Raises UnsupportedError where the kernel has too few functions.
     """
@@ -174,7 +165,7 @@ def _binary(sites: Sequence[int], arch: Arch) -> bytes:
 
 @dataclass(frozen=True)
 class ScalingTask:
-    """One row of the benchmark (``none`` is its baseline) with ``size`` probes, whose places are chosen by ``seed``."""
+    """A row of the benchmark (``none`` is its baseline) with ``size`` probes, whose places ``seed`` chooses."""
 
     row: str
     size: int
@@ -194,10 +185,10 @@ def _kernel_facts(kernel: Kernel, symbols: bytes) -> dict[str, str | int | bool]
     # The per-CPU object of images/patches/kprobe-cache.patch.
     cache = Symbols(symbols).object_size("kpcache") if has_cache else None
     return {
-        "kernel_release": kernel.release,
-        "hash_bits": int(bits) if re.fullmatch(r"\d{1,2}", bits) else 0,
-        "kprobe_cache": has_cache,
-        **({} if cache is None else {"cache_bytes": cache}),
+        KERNEL_RELEASE: kernel.release,
+        HASH_BITS: int(bits) if re.fullmatch(r"\d{1,2}", bits) else 0,
+        KPROBE_CACHE: has_cache,
+        **({} if cache is None else {CACHE_BYTES: cache}),
     }
 
 
@@ -261,11 +252,11 @@ def checked_sizes(value: object) -> object:
 
 
 FEWEST_BESIDE_LOADS = 1000
-"""Events of kpcache-load; it enables a hundred of them one by one."""
+"""Fewest events of kpcache-load, which enables a hundred of them one by one."""
 
 
 class ScalingBenchmark(BenchmarkChoice):
-    """Numbers of probes, and which functions they are at."""
+    """Numbers of probes, and the choice of their functions."""
 
     sizes: Annotated[tuple[int, ...], BeforeValidator(checked_sizes)] | None = None
     """Numbers of probes, each with a guest of its own. ``kpcache-load`` has at least 1000."""
@@ -279,7 +270,7 @@ def _with_sizes(benchmark: ScalingBenchmark) -> ScalingBenchmark:
 
 
 class ScalingTable(RowsTable):
-    """Machines, kernels, sizes and rows, of which every combination is a cell."""
+    """Machines, kernels, sizes and rows; every combination is a cell."""
 
     PROFILE_PARTS: ClassVar[tuple[ProfilePart, ...]] = ("symbols", "caches")
 
@@ -298,10 +289,6 @@ class ScalingTable(RowsTable):
         if few and self.benchmark.name == LOAD_BENCHMARK:
             why = f"found {few[0]}; beside a load there are at least {FEWEST_BESIDE_LOADS} events"
             yield Problem(("benchmark", "sizes"), why)
-        unknown = [one.cpu for one in self.machines if one.cpu not in cpu_caches()]
-        if "caches" in (self.profile or ()) and unknown:
-            why = f"the caches of '{unknown[0]}' are not known, only those of {', '.join(cpu_caches())}"
-            yield Problem(("profile",), f"found caches; {why}")
         yield from super().conflicts()
 
 
@@ -309,7 +296,7 @@ _NEEDED = ("CONFIG_KPROBES", "CONFIG_DEBUG_FS", "CONFIG_KALLSYMS")
 
 
 class ScalingKind(BenchmarkKind):
-    """Many probes; one run of the work measures all rows of one size."""
+    """Many probes; one guest measures all rows of one size."""
 
     name = "scaling"
     table = ScalingTable
@@ -337,24 +324,30 @@ class ScalingKind(BenchmarkKind):
                     row=row,
                     metric=f"cost per {(scaling_row(row) or baseline).each}",
                     task=ScalingTask(row, size, benchmark.seed),
-                    parameters={"probes": size, "seed": benchmark.seed},
+                    parameters={PROBES: size, SEED: benchmark.seed},
                     compared_with=() if row == BASELINE else (alone,),
                 )
 
     def boot_key(self, cell: ScalingCell) -> Hashable:
-        """Each size has its own boot: the work leaves memory in another state, which would change the next."""
+        """Each size has its own boot, because the work changes the state of the guest's memory."""
         return cell.table, cell.benchmark, cell.task.size
 
     def describe(self, cell: ScalingCell) -> str:
         return f"{cell.task.size} probes, seed {cell.task.seed}"
 
+    def refused(self, kernel: Kernel, cells: Sequence[ScalingCell]) -> Mapping[str, str | None]:
+        lacking = [option for option in _NEEDED if kernel.config.get(option) != "y"]
+        reason = f"this kernel was built without {lacking[0]}" if lacking else None
+        return dict.fromkeys((cell.id for cell in cells), reason)
+
     def prepare(
         self, context: BuildContext, kernel: Kernel, cells: Sequence[ScalingCell]
     ) -> Mapping[str, Prepared[Module]]:
-        return dict.fromkeys((cell.id for cell in cells), _prepared(context, kernel, cells[0]))
+        template = kprobe_cache().benchmarks[cells[0].benchmark].template
+        return dict.fromkeys((cell.id for cell in cells), template_outcome(context, kernel, template, cells[0].smp))
 
     def measure(self, session: Session, cells: Sequence[ScalingCell]) -> Generator[CellRecord, None, None]:
-        """The records of all rows of one size. Raises EvidenceError, GuestError, UnsupportedError for all of them."""
+        """The records of all rows of one size. Raises EvidenceError, GuestError, UnsupportedError for all cells."""
         for one in cells:
             session.begin(one)
         cell = cells[0]
@@ -363,7 +356,7 @@ class ScalingKind(BenchmarkKind):
         lists = kernel_functions(session.context, kernel, artifacts.machine, session.watch)
         files, read = scaling_files(benchmark.script, lists, kernel.spec.arch, task.size, task.seed)
         files = {f"{module.name}.ko": module.file, **files}
-        # With ftrace the time to enable a probe grows with their number: a rehearsal would double a long boot.
+        # With ftrace enabling a probe takes longer the more there are: a rehearsal would double a long boot.
         rehearse = kernel.config.get("CONFIG_KPROBES_ON_FTRACE") != "y"
         settings = {"probes": task.size, "seed": task.seed, "rehearse": int(rehearse)}
         work = Work(benchmark.script, settings, files, read)
@@ -387,16 +380,6 @@ class ScalingKind(BenchmarkKind):
             yield _record(
                 one, session.setup(one).notes, figures, facts, ending, profiles.get(one.task.name, (None, {}))
             )
-
-
-def _prepared(context: BuildContext, kernel: Kernel, cell: ScalingCell) -> Prepared[Module]:
-    lacking = next((option for option in _NEEDED if kernel.config.get(option) != "y"), None)
-    if lacking is not None:
-        return unsupported(f"this kernel was built without {lacking}")
-    (module,) = build_modules(context, kernel, [render(kprobe_cache().benchmarks[cell.benchmark].template, {})])
-    if isinstance(module, BuildError):
-        return failed(module)
-    return Ready(module, (module,), (*smp_note(kernel, cell.smp), *compiler_note(kernel, module)))
 
 
 KIND = ScalingKind()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Figures and proofs of many probes, from the output of the scripts that work in the guest (``images/unattended``)."""
+"""Figures and proofs of many probes, from the output of the scripts in the guest (``images/unattended``)."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from dataclasses import dataclass, field
 
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import EvidenceError
+from orchestrator.results.parameters import LEFT_OUT, PROBE_BYTES_EXTRA, PROBE_BYTES_PLAIN, PROBE_BYTES_TAKEN, STEP
 from orchestrator.results.stored_profile import Unit
 from orchestrator.run.unattended import Step, of_command, parse_steps
 
 STEPS = 10
-"""Steps of each kind, in which probes are registered or enabled."""
+"""Equal steps in which probes are registered, enabled, disabled and unregistered."""
 TARGET = {"i386": "__ia32_sys_sync", "x86_64": "__x64_sys_sync"}
-"""The function of the first event, which the scripts of events call."""
+"""The function of the first event, which the scripts call."""
 _TARGETS = 64
 _PAGE_BYTES = 4096
 _ENOUGH_FOR_PAGES = 1000
-"""Probes in a step whose memory is large beside the kernel's per-CPU reserve of free pages."""
+"""Fewest probes in a step whose memory is large beside the kernel's per-CPU reserve of free pages."""
 _CURVES = ("register", "enable", "disable", "unregister")
 
 
 @dataclass(frozen=True)
 class ScalingProof:
-    """Observations: ``mechanism`` and bytes of the first target while armed and before, its address, hits and calls.
+    """Observations of the first target: mechanism, bytes while armed and before, address, hits and calls.
 
     ``others`` are unintended hits of probes while these were enabled or disabled.
     """
@@ -41,7 +42,7 @@ class ScalingProof:
 
 
 def mechanism_of(live: str) -> str:
-    """The mechanism that live bytes (in hex) show. Raises EvidenceError for any but a breakpoint or ftrace."""
+    """The mechanism that live bytes (in hex) show. Raises EvidenceError for any other than a breakpoint or ftrace."""
     for byte, mechanism in (("cc", "int3"), ("e8", "ftrace")):
         if live.startswith(byte):
             return mechanism
@@ -50,9 +51,9 @@ def mechanism_of(live: str) -> str:
 
 @dataclass(frozen=True)
 class MarkedSteps:
-    """The steps of a row that a profile is of: ``numbers`` among all that are marked, the ``ticks`` that each took.
+    """The steps of a row's profile: their ``numbers`` among all marked steps, and the ``ticks`` of each.
 
-    Together they have done ``count`` of what ``unit`` says. ``again`` is a step that did the same once more.
+    Together they did ``count`` of ``unit``. ``again`` is a step that repeated the work.
     """
 
     numbers: Sequence[int]
@@ -64,9 +65,9 @@ class MarkedSteps:
 
 @dataclass(frozen=True)
 class ScalingFigures:
-    """Samples in TSC units by row, BASELINE included, and further facts: of each row, and of the whole work.
+    """Samples in TSC units by row, BASELINE included, the parameters of each row's record and those of all records.
 
-    The rows ``compared`` have an overhead over the baseline. ``marked`` are the steps of each row that has a profile.
+    The rows ``compared`` have an overhead over the baseline. ``marked`` has the steps of each row with a profile.
     """
 
     samples: Mapping[str, tuple[float, ...]]
@@ -78,10 +79,10 @@ class ScalingFigures:
 
 
 def read_driver(text: str, probes: int) -> ScalingFigures:
-    """The figures of ``probes`` kprobes (``kpcache_driver.sh``), all proofs checked. Raises EvidenceError.
+    """The figures of ``probes`` kprobes (``kpcache_driver.sh``), with all proofs checked. Raises EvidenceError.
 
-    A sample of registering, enabling, disabling or unregistering is one of ten steps, timer ticks included. Hits are of
-    functions that only the module calls, with interrupts off, spread evenly among the other probes.
+    A sample of registering, enabling, disabling or unregistering is one of ten steps, timer ticks included. Hits are at
+    functions that only the module calls, with interrupts off; they are spread evenly among the other probes.
     """
     steps = parse_steps(text)
     registering, enabling, disabling, unregistering = (of_command(steps, command, STEPS) for command in _CURVES)
@@ -112,7 +113,7 @@ def read_driver(text: str, probes: int) -> ScalingFigures:
         "hit-first": [first],
         "hit": [warm, again],
     }
-    # A probe that cannot be enabled is replaced by the next one.
+    # A probe that cannot be enabled is replaced by the next one, so their number is in the output.
     done = {"register": each, "disable": halves, "unregister": each}
     samples = {
         row: tuple(
@@ -126,15 +127,15 @@ def read_driver(text: str, probes: int) -> ScalingFigures:
             raise EvidenceError(f"samples of one boot differ: {row}: {samples[row]}")
     facts = {
         "refused": registering[-1].number("refused"),
-        "left_out": enabling[-1].number("left_out"),
+        LEFT_OUT: enabling[-1].number("left_out"),
         "breakpoints": check.number("int3"),
     }
     if mechanism == "int3":  # through the function tracer, an instruction is neither copied nor optimized
-        facts["probe_bytes_plain"] = total.number("probe_bytes")
-        facts["probe_bytes_extra"] = total.number("optimiser_bytes")
+        facts[PROBE_BYTES_PLAIN] = total.number("probe_bytes")
+        facts[PROBE_BYTES_EXTRA] = total.number("optimiser_bytes")
     if each >= _ENOUGH_FOR_PAGES:
-        # Other kernel work frees pages now and then: the median of the steps is the memory that registering takes.
-        facts["probe_bytes_taken"] = round(
+        # Other kernel work sometimes frees pages; the median of the steps is the memory that registering takes.
+        facts[PROBE_BYTES_TAKEN] = round(
             statistics.median(step.number("pages") for step in registering) * _PAGE_BYTES / each
         )
     enabled = sum(step.number("timed") for step in enabling)
@@ -153,7 +154,7 @@ def read_driver(text: str, probes: int) -> ScalingFigures:
         ),
         facts=facts,
         compared=frozenset(samples) - {*_CURVES, BASELINE},
-        row_facts={row: {"step": each if row in ("register", "unregister") else halves} for row in _CURVES},
+        row_facts={row: {STEP: each if row in ("register", "unregister") else halves} for row in _CURVES},
         marked=_marked(steps, {row: mine if row in _CURVES else mine[:1] for row, mine in rows.items()}, probes_of),
     )
 
@@ -184,14 +185,14 @@ def _mechanism(check: Step, live: str, original: str, enabled: int) -> str:
     if (armed, targets) != (enabled, _TARGETS) or live == original:
         raise EvidenceError(f"{armed} of {enabled} enabled kprobes and {targets} of {_TARGETS} targets are armed")
     mechanism = mechanism_of(live)
-    # A kprobe on a function that ftrace must not trace is a breakpoint, also where the others use ftrace.
+    # A kprobe on a function that ftrace must not trace is a breakpoint, even where the others use ftrace.
     if mechanism == "int3" and int3 != armed:
         raise EvidenceError(f"{int3} of {armed} kprobes are breakpoints, and the targets are {mechanism}")
     return mechanism
 
 
 def read_events(text: str, probes: int) -> ScalingFigures:
-    """The figures of ``probes`` events of tracefs (``kpcache_events.sh``), all proofs checked. Raises EvidenceError."""
+    """The figures of ``probes`` events of tracefs (``kpcache_events.sh``), proofs checked. Raises EvidenceError."""
     steps = parse_steps(text)
     shell = of_command(steps, "shell", 2)
     defining, enabling, disabling = (of_command(steps, command, STEPS) for command in ("define", "enable", "disable"))
@@ -208,14 +209,14 @@ def read_events(text: str, probes: int) -> ScalingFigures:
     done = {BASELINE: shell, "define": defining, "enable": enabling, "disable": disabling}
     halves = probes // 2 // STEPS
     return ScalingFigures(
-        # The time of events that were refused is included.
+        # Includes the time of refused events.
         samples={
             row: tuple(step.number("taken") / step.positive("counted") for step in mine) for row, mine in done.items()
         },
         proof=_events_proof(steps),
         facts={},
         compared=frozenset({"define", "enable", "disable"}),
-        row_facts={"define": {"step": probes // STEPS}, "enable": {"step": halves}, "disable": {"step": halves}},
+        row_facts={"define": {STEP: probes // STEPS}, "enable": {STEP: halves}, "disable": {STEP: halves}},
     )
 
 
@@ -224,13 +225,13 @@ def _looks(steps: Sequence[Step]) -> list[str]:
 
 
 def _events_proof(steps: Sequence[Step]) -> ScalingProof:
-    """The proof of events, of which each call of the first one's function was a hit. Raises EvidenceError."""
+    """The proof of events: each call of the first event's function was a hit. Raises EvidenceError."""
     (check,), (removed,) = (of_command(steps, command, 1) for command in ("check", "remove"))
     original, live, restored = _looks(steps)
     if check.number("hits") != check.number("calls"):
         raise EvidenceError(f"of {check.number('calls')} calls {check.number('hits')} were hits")
     if removed.number("left") or restored != original:
-        raise EvidenceError(f"after the events had been taken away, {removed.number('left')} kprobes were left")
+        raise EvidenceError(f"after the events were removed, {removed.number('left')} kprobes were left")
     return ScalingProof(
         mechanism=mechanism_of(live),
         live=live,
@@ -243,7 +244,7 @@ def _events_proof(steps: Sequence[Step]) -> ScalingProof:
 
 
 _GROUPS, _GROUP = 10, 10
-"""Groups of events that are enabled one after the other: five before all others, and five behind them."""
+"""Groups of events that are timed as they are enabled: five before all other events, and five after them."""
 _LOADS = (("calls", "with"), ("files", "with"), ("calls", "without"), ("files", "without"))
 """In the order of the script, each twice."""
 _ROWS = {
@@ -255,7 +256,7 @@ _ROWS = {
 
 
 def read_load(text: str, probes: int) -> ScalingFigures:
-    """The figures of loads beside ``probes`` events (``kpcache_load.sh``), all proofs checked. Raises EvidenceError."""
+    """The figures of loads beside ``probes`` events (``kpcache_load.sh``), proofs checked. Raises EvidenceError."""
     steps = parse_steps(text)
     enabling = of_command(steps, "enable", _GROUPS)
     (check,), (original, live, _) = of_command(steps, "check", 1), _looks(steps)
@@ -270,7 +271,7 @@ def read_load(text: str, probes: int) -> ScalingFigures:
         proof=_events_proof(steps),
         facts={},
         compared=frozenset({"calls"}),
-        row_facts={"enable": {"step": _GROUP}},
+        row_facts={"enable": {STEP: _GROUP}},
         marked={
             row: MarkedSteps(
                 numbers=[2 * _LOADS.index(load)],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The report of benchmarks of many probes: a column for each kernel, the growth with the number of probes, curves."""
+"""The report of many probes: a column for each kernel, the growth of costs with the number of probes, curves."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from orchestrator.report.sheet import (
     signed_figure,
     unit_name,
 )
+from orchestrator.results import parameters
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.statistics import Growth, growth, mean
 
@@ -48,7 +49,7 @@ class ScalingCells:
 
     @cached_property
     def kernels(self) -> list[str]:
-        """The columns: those without a cache first, of these the one with the fewest lists."""
+        """The kernels in the order of columns: without the cache first, then by the number of lists."""
         found = dict.fromkeys(cell.kernel for cell in self.cells)
         return sorted(found, key=lambda kernel: (self.cache(kernel), self.bits(kernel) or 0))
 
@@ -68,12 +69,12 @@ class ScalingCells:
         return [self.cell(kernel, row, size) for kernel in self.kernels]
 
     def bits(self, kernel: str) -> int | None:
-        """How many bits a kernel's hash of kprobes has, as it was built; None where no cell has it."""
-        found = self._fact(kernel, "hash_bits")
-        return found if isinstance(found, int) else None
+        """The bits of a kernel's hash of kprobes; None where no cell has them."""
+        found = (parameters.HASH_BITS.of(cell) for cell in self.cells if cell.kernel == kernel)
+        return next((bits for bits in found if bits is not None), None)
 
     def cache(self, kernel: str) -> bool:
-        return bool(self._fact(kernel, "kprobe_cache"))
+        return any(cell.kernel == kernel and cell.parameters.get(parameters.KPROBE_CACHE) for cell in self.cells)
 
     def totals(self, kernel: str, row: str) -> _Points:
         """For each size: the number of probes, and the cost of all of them in the cells' unit."""
@@ -82,8 +83,8 @@ class ScalingCells:
     def steps(self, kernel: str, row: str, size: int) -> _Points:
         """For each step of one size: the number of probes done so far, and their cost."""
         cell = self.cell(kernel, row, size)
-        step = cell.parameters.get("step") if cell else None
-        if cell is None or not isinstance(step, int | float):
+        step = parameters.STEP.of(cell) if cell else None
+        if cell is None or step is None:
             return []
         sums = accumulate(sample * step for sample in cell.samples)
         return [(float((number + 1) * step), total) for number, total in enumerate(sums)]
@@ -93,13 +94,13 @@ class ScalingCells:
         return next(cells, None)
 
     def growth_by_steps(self, kernel: str, row: str) -> Growth | None:
-        """Growth of the largest size's total cost with the number done, fitted to the cost of one in each step.
+        """Growth of the total cost at the largest size, fitted to the cost of one probe in each step.
 
-        The errors of steps are independent, those of running sums are not. A cost of one that grows like n to the
-        power of p makes a total that grows like n to the power of p + 1.
+        The errors of steps are independent, those of running sums are not. If the cost of one grows like n to the power
+        of p, the total grows like n to the power of p + 1.
         """
         cell = self.largest(kernel, row)
-        # A step's mean cost belongs to the middle of the step, not to its end.
+        # The mean cost of a step is that at the middle of the step.
         found = growth([(number + 0.5, sample) for number, sample in enumerate(cell.samples)]) if cell else None
         if found is None:
             return None
@@ -109,10 +110,6 @@ class ScalingCells:
         cells = [(size, self.cell(kernel, row, size)) for size in self.sizes]
         return [(float(size), cell.overhead) for size, cell in cells if cell and cell.overhead is not None]
 
-    def _fact(self, kernel: str, name: str) -> object:
-        facts = (cell.parameters for cell in self.cells if cell.kernel == kernel)
-        return next((one[name] for one in facts if name in one), None)
-
 
 def row_of(cell: CellRecord) -> str:
     """The catalogue's name of a cell's row; BASELINE for the cell without a probe."""
@@ -121,12 +118,11 @@ def row_of(cell: CellRecord) -> str:
 
 def size_of(cell: CellRecord) -> int:
     """A cell's number of probes."""
-    size = cell.parameters.get("probes", 0)
-    return int(size) if isinstance(size, int | float) else 0
+    return parameters.PROBES.of(cell) or 0
 
 
 def place_of(cell: CellRecord) -> tuple[str, str, int]:
-    """A cell's unique place in its table: kernel, row, number of probes."""
+    """The unique place of a cell in its table: kernel, row, number of probes."""
     return cell.kernel, row_of(cell), size_of(cell)
 
 
@@ -148,8 +144,8 @@ def _cost_of_one(cell: CellRecord) -> float:
 
 
 def _figure(cell: CellRecord) -> str:
-    """The exact cost of a hit; of other rows an average, printed to a tenth."""
-    is_exact = cell.overhead is not None and "step" not in cell.parameters
+    """The cost of a hit, which is exact; the average cost of another row, to a tenth."""
+    is_exact = cell.overhead is not None and parameters.STEP not in cell.parameters
     return figure(cell.overhead, cell.unit) if is_exact else f"{_cost_of_one(cell):.1f}"
 
 
@@ -179,7 +175,7 @@ def _unless_empty(label: str, texts: Sequence[str]) -> Iterator[Row]:
         yield Row(label, texts)
 
 
-# Thousands of kprobes in a kernel, which separates the hash's size from the cache.
+# The table of thousands of kprobes, which separates the effect of the hash's size from that of the cache.
 
 _HITS = ("hit-alone", "hit-first", "hit")
 _PER_SECOND = 1e9
@@ -272,10 +268,9 @@ def _difference(table: ScalingCells, kernel: str, other: str | None, size: int) 
 def _steps(table: ScalingCells) -> Iterator[Row]:
     cells = table.across("enable", table.sizes[-1])
     for number in range(max((len(cell.samples) for cell in cells if cell), default=0)):
-        step = next(cell.parameters["step"] for cell in cells if cell and len(cell.samples) > number)
-        assert isinstance(step, int | float)
+        step = next(parameters.STEP.of(cell) or 0 for cell in cells if cell and len(cell.samples) > number)
         yield Row(
-            f"{int(step) * number + 1} to {int(step) * (number + 1)}",
+            f"{step * number + 1} to {step * (number + 1)}",
             [f"{cell.samples[number]:.1f}" if cell and cell.samples else NOTHING for cell in cells],
         )
 
@@ -283,10 +278,10 @@ def _steps(table: ScalingCells) -> Iterator[Row]:
 def _memory(table: ScalingCells) -> Iterator[Row]:
     cells = [table.largest(kernel, "register") for kernel in table.kernels]
     memory = {
-        "a kprobe and its slot": "probe_bytes_plain",
-        "the optimizer's part besides": "probe_bytes_extra",
-        "a probe, by the free pages": "probe_bytes_taken",
-        "the cache, for each CPU": "cache_bytes",
+        "a kprobe and its slot": parameters.PROBE_BYTES_PLAIN,
+        "the optimizer's part besides": parameters.PROBE_BYTES_EXTRA,
+        "a probe, by the free pages": parameters.PROBE_BYTES_TAKEN,
+        "the cache, for each CPU": parameters.CACHE_BYTES,
     }
     for label, name in memory.items():
         yield from _unless_empty(
@@ -310,18 +305,16 @@ def _sentences(table: ScalingCells) -> Iterator[str]:
     )
     if any(row_of(cell) in _HITS for cell in table.cells):
         yield "A hit's figures are what it costs more than the call; what is hit is spread evenly among the others."
-    if any("probe_bytes_extra" in cell.parameters for cell in table.cells):
+    if any(parameters.PROBE_BYTES_EXTRA in cell.parameters for cell in table.cells):
         extra = reference_table("jump-optimization-2009/x86-32").extra_bytes["kprobe+optimized"]
         yield f"Published of the optimizer's part, in the mail of 2009: {extra} bytes more on x86-32, 3 times as much."
-    left_out = {
-        cell.kernel: cell.parameters.get("left_out") for cell in table.cells if size_of(cell) == table.sizes[-1]
-    }
+    left_out = {cell.kernel: parameters.LEFT_OUT.of(cell) for cell in table.cells if size_of(cell) == table.sizes[-1]}
     numbers = ", ".join(f"{number} on {kernel}" for kernel, number in left_out.items() if number is not None)
     if numbers:
         yield f"Registered, but not enabled, because enabling itself hits them: {numbers}."
 
 
-# Loads beside thousands of events: what enabling one costs, and whose instructions miss in models of caches.
+# The table of loads beside thousands of events: the cost of enabling one, and the functions that miss in the caches.
 
 _CACHES = {"l1d": "L1D", "l2": "L2"}
 _LOADS = {"calls": "small system calls", "files": "processes and files"}
@@ -352,7 +345,7 @@ def _beside(label: str, cells: _Cells, text: Callable[[CellRecord], str], publis
 
 
 def _enabling(table: ScalingCells) -> Iterator[Row]:
-    """Five groups before all others and five behind them, in guest milliseconds each; published: the mean of all."""
+    """Guest milliseconds of an event: the mean of the first and of the last five groups; published, that of all."""
 
     def milliseconds(groups: slice) -> Callable[[CellRecord], str]:
         return lambda cell: f"{1000 * mean(cell.samples[groups]) / _PER_SECOND:.3f}" if cell.samples else cell.status
@@ -414,7 +407,7 @@ def _load_sentences(table: ScalingCells) -> Iterator[str]:
     )
     if any("l1d_misses" in cell.parameters for cell in table.cells):
         yield f"Misses are those of models with LRU and without prefetching; all of them: {PROGRAM} profile RUN CELL."
-    # What the document says of the lookup, with and without the cache, computed from the largest number of events.
+    # The document's statements on the lookup, with and without the cache, for the largest number of events.
     plain = next((kernel for kernel in table.kernels if not table.cache(kernel)), None)
     cached = next((kernel for kernel in table.kernels if table.cache(kernel)), None)
     if plain is None or cached is None:
@@ -437,24 +430,24 @@ def _load_sentences(table: ScalingCells) -> Iterator[str]:
 
 
 _MOST_TELLING = ("hit", "enable", "calls")
-"""The rows that say most, the most telling first; of a table without them the first row is taken."""
+"""The rows for findings, the most important first; without one of them, all rows are compared."""
 
 
 class ScalingReport(TableReport):
-    """A table for each machine and benchmark, of numbers of probes whose places no two cells share."""
+    """A table for each machine and benchmark, with all its numbers of probes."""
 
-    APART = ("probes", "image", "channel")
+    APART = (parameters.PROBES, parameters.IMAGE, parameters.CHANNEL)
 
     def owns(self, benchmark: str) -> bool:
         return benchmark in kprobe_cache().benchmarks
 
     def joins(self, panel: Panel, group: Group) -> bool:
-        """Whether no cell of the group has the place (kernel, row, number of probes) of a cell of the panel."""
+        """Whether they are alike, and no cell of the group has the place of a cell of the panel."""
         first, other = panel.first, group[0].first
         names = ("benchmark", "cpu", "smp", "clock")
         are_alike = all(getattr(first, name) == getattr(other, name) for name in names)
         taken = {place_of(cell) for other in group for cell in other.cells}
-        has_seed = first.parameters.get("seed") == other.parameters.get("seed")
+        has_seed = parameters.SEED.of(first) == parameters.SEED.of(other)
         return are_alike and has_seed and not any(place_of(cell) in taken for cell in panel.cells)
 
     def sheet(self, group: Group) -> Sheet:
@@ -475,7 +468,7 @@ class ScalingReport(TableReport):
             return
         dearest, cheapest = max(cells, key=_cost_of_one), min(cells, key=_cost_of_one)
         title = _title(dearest).capitalize()
-        # Cells of one row are of several kernels, otherwise one kernel has several rows.
+        # Cells of one row differ in their kernel, others in their row.
         first, last = (
             f"{_title(cell).capitalize() if row is None else f'on {cell.kernel}'}, {_figure(cell)} "
             f"{unit_name(cell.unit)}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The benchmarks of the kprobe cache patch of 2014, and what it published."""
+"""The benchmarks of the kprobe cache patch of 2014, and its published figures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Which = Literal["without", "with"]
 
 
 class ScalingRow(Fact):
-    """One figure of a benchmark of many probes: ``each`` says of what, ``curve`` that it is measured in steps."""
+    """A figure of a benchmark of many probes: the cost of ``each`` what; a ``curve`` is measured in steps."""
 
     title: str
     each: Literal["probe", "event", "hit", "call", "run"]
@@ -24,7 +24,7 @@ class ScalingRow(Fact):
 
 
 class ScalingBenchmarkFacts(Fact):
-    """A benchmark of many probes; one that is ``marked`` tells QEMU's counting plugin of its steps."""
+    """A benchmark of many probes; a ``marked`` one announces its steps to QEMU's counting plugin."""
 
     title: str
     template: str
@@ -36,7 +36,7 @@ class ScalingBenchmarkFacts(Fact):
 
 
 class PublishedCache(Fact):
-    """The document's figures of the cache; ``seconds`` include the pauses, ``misses`` are shares in per cent."""
+    """The document's figures; ``seconds`` include the pauses, ``misses`` are shares in per cent."""
 
     enabled: int
     registered: int
@@ -64,12 +64,12 @@ class KprobeCache(Fact):
 
 @lru_cache(maxsize=1)
 def kprobe_cache() -> KprobeCache:
-    """Return the document's benchmarks."""
+    """The document's benchmarks."""
     return KprobeCache.model_validate(read("rows.yaml", __package__))
 
 
 def scaling_row(probe: str) -> ScalingRow | None:
-    """Return the row of a probe's name, such as ``kpcache.enable``; None for any other name."""
+    """The row of a probe's name, such as ``kpcache.enable``; None for any other name."""
     benchmark, _, row = probe.partition(".")
     found = kprobe_cache().benchmarks.get(benchmark)
     return found.rows.get(row) if found else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""System: the cost of a whole system's work with recording probes, with a module, or on another kernel."""
+"""System: the cost of a workload of whole programs with recording probes, with a module, or on another kernel."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.benchmarks.system.measurement import SystemSetup, measure_work, prepare_cell
+from orchestrator.benchmarks.system.measurement import SystemSetup, measure_work, prepare_cell, unsupported_reason
 from orchestrator.benchmarks.system.work import SystemCell, SystemTask
 from orchestrator.benchmarks.system.workloads import SystemWorkload, published_systems, system_workloads
 from orchestrator.catalog import probes as user_probe
@@ -43,13 +43,14 @@ from orchestrator.experiment.table import (
     Row,
     Table,
 )
+from orchestrator.results import parameters
 from orchestrator.results.contract import PER_RUN, UNITS, CellRecord, ReferenceValue
 from orchestrator.results.statistics import Resolution
 from orchestrator.run.boot import BenchmarkKind, Prepared, Session, changed
 
 
 def check_same_work(baseline: CellRecord, record: CellRecord) -> None:
-    """Raise EvidenceError where the work differs from the baseline's: their costs cannot be compared then."""
+    """Raise EvidenceError where the work differs from the baseline's, so that costs cannot be compared."""
     proof, own = baseline.work, record.work
     assert proof is not None
     assert own is not None
@@ -80,7 +81,7 @@ def _command(value: object) -> object:
 
 
 class SystemBenchmark(BenchmarkChoice):
-    """What is run in each boot: a workload, once cold and then several times warm."""
+    """The workload of each boot, which is run once cold and then several times warm."""
 
     scope: Annotated[str, one_of(lambda: system_workloads().scopes)] | None = None
     """How much a ``kernel-build`` compiles: ``./lab list scopes``."""
@@ -151,7 +152,7 @@ def _with_room(machines: tuple[Machine, ...], info: ValidationInfo) -> tuple[Mac
 
 
 class SystemTable(Table):
-    """Machines, kernels and probes or modules, of which every combination runs a whole-system workload.
+    """Machines, kernels and probes or modules; every combination runs a whole-system workload.
 
     All are compared with the first kernel without a probe. Probes record standard kernel events during the runs; a
     user's module is only loaded.
@@ -209,11 +210,11 @@ class SystemTable(Table):
 
 _SHORTEST_LIMIT = 600
 _HOST_SECONDS = 40
-"""Host seconds for each guest second: an emulator takes four, with a profile five, and a busy host eight times that."""
+"""Host seconds for each guest second. An emulator takes four, with a profile five, and a busy host eight times that."""
 _PACKETS_PER_SECOND = 10_000
-"""Per second of guest time: a few times fewer than any kernel answers."""
+"""In a second of guest time; every kernel answers a few times as many."""
 _PHASE_US = 3700
-"""Microseconds by which each A/A boot's work begins later than the last one's: no multiple of a tick's period."""
+"""Microseconds by which the work of each A/A boot begins later than the last one's: no multiple of a tick's period."""
 
 
 def _cell(table: SystemTable, place: Place, probe: str, compared_with: tuple[str, ...], aa_boot: int = 0) -> SystemCell:
@@ -235,11 +236,11 @@ def _cell(table: SystemTable, place: Place, probe: str, compared_with: tuple[str
         events=benchmark.events or (),
     )
     own: dict[str, str | int] = {
-        "scope": task.scope,
-        "packets": task.packets,
-        "command": " ".join(task.command)[:200],
-        "image": "" if task.image is None else probe_name(Path(task.image)),
-        "again": aa_boot,
+        parameters.SCOPE: task.scope,
+        parameters.PACKETS: task.packets,
+        parameters.COMMAND: " ".join(task.command)[:200],
+        parameters.IMAGE: "" if task.image is None else probe_name(Path(task.image)),
+        parameters.AGAIN: aa_boot,
     }
     return table.cell(
         place,
@@ -248,12 +249,11 @@ def _cell(table: SystemTable, place: Place, probe: str, compared_with: tuple[str
         handler="noop" if probe == BASELINE or is_path(probe) else "record",
         metric=PER_RUN,
         repeats=task.warm,
-        image=None,  # unpacked into memory, not a disk
-        # Several times what an emulator needs on a busy host.
+        image=None,  # it is unpacked into memory: the guest has no disk
         time_limit=table.time_limit or _SHORTEST_LIMIT + _HOST_SECONDS * seconds,
         task=task,
         parameters={
-            "memory_mib": place.machine.memory_mib,
+            parameters.MEMORY_MIB: place.machine.memory_mib,
             **{name: value for name, value in own.items() if value},
             **module_parameters(kind),
         },
@@ -276,7 +276,7 @@ def _published(reference: str | None, kernel: str, task: SystemTask) -> Referenc
 
 
 class SystemKind(BenchmarkKind):
-    """Whole systems, one cell a boot."""
+    """Workloads of whole systems, one cell a boot."""
 
     name = "system"
     table = SystemTable
@@ -298,14 +298,14 @@ class SystemKind(BenchmarkKind):
         for machine in table.machines:
             home = Place(name, machine, first)
             baseline = home.id(BASELINE)
-            # The ids of A/A boots are those of earlier versions' results.
+            # The ids of A/A boots stay those of earlier versions' results.
             boots = range(1, table.benchmark.aa_boots + 1)
             yield _cell(table, home, BASELINE, ())
             for number in boots:
                 yield _cell(table, home, BASELINE, (baseline,), aa_boot=number)
             compared_with = (baseline, *(f"{baseline}/again{number}" for number in boots))
             for kernel, probes in rows_on(table.kernels, table.probes, table.kernel_for).items():
-                # Another kernel has its own cell without a probe, which separates the kernel's cost from the probe's.
+                # Another kernel gets a cell without a probe, too, to separate its cost from that of its probes.
                 for probe in probes:
                     if probe != BASELINE or kernel != first:
                         yield _cell(table, Place(name, machine, kernel), probe, compared_with)
@@ -318,6 +318,9 @@ class SystemKind(BenchmarkKind):
         packets = f"{cell.task.packets} packets, " if cell.task.packets else ""
         return f"{scope}{packets}a cold run and {cell.repeats} warm ones"
 
+    def refused(self, kernel: Kernel, cells: Sequence[SystemCell]) -> Mapping[str, str | None]:
+        return {cell.id: unsupported_reason(kernel, cell) for cell in cells}
+
     def prepare(
         self, context: BuildContext, kernel: Kernel, cells: Sequence[SystemCell]
     ) -> Mapping[str, Prepared[SystemSetup]]:
@@ -328,7 +331,7 @@ class SystemKind(BenchmarkKind):
             yield measure_work(session, cell)
 
     def compare(self, cell: SystemCell, record: CellRecord, others: Sequence[CellRecord]) -> CellRecord:
-        """The record with its overhead over the baseline, and no verdict below the A/A boots' resolution.
+        """The record with its overhead over the baseline; no verdict where the A/A boots cannot resolve it.
 
         Raises EvidenceError where its work differs from the baseline's.
         """
@@ -343,10 +346,14 @@ class SystemKind(BenchmarkKind):
             [other.samples for other in others if other is not baseline],
         )
         undecided = None if cell.task.aa_boot else resolution.why_undecided(UNITS[cell.clock])
-        known = {"resolvable": resolution.smallest, "again_difference": resolution.aa_difference}
+        facts = dict(record.parameters)
+        if resolution.smallest is not None:
+            facts[parameters.RESOLVABLE] = resolution.smallest
+        if resolution.aa_difference is not None:
+            facts[parameters.AGAIN_DIFFERENCE] = resolution.aa_difference
         return changed(
             record,
-            parameters={**record.parameters, **{name: value for name, value in known.items() if value is not None}},
+            parameters=facts,
             notes=(*record.notes, *([undecided] if undecided else [])),
             overhead=resolution.overhead,
             interval=resolution.interval,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One boot of an unattended guest that runs a whole-system workload: its module, its profile, its preparation."""
+"""Prepare and measure one cell of a whole-system workload: an unattended guest, a module beside the work, a profile."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ from orchestrator.probes.symbols import ModuleMemory, marker_code
 from orchestrator.profile.counts import Code, Region
 from orchestrator.profile.places import Places
 from orchestrator.profile.profiled import Counter, stored
+from orchestrator.results import parameters
 from orchestrator.results.contract import CellRecord, Clock, ProfileEvidence, WorkEvidence, valid_result
 from orchestrator.results.statistics import median
 from orchestrator.run.boot import (
@@ -48,7 +49,6 @@ from orchestrator.run.boot import (
     own_sources,
     parameters_note,
     smp_note,
-    unsupported,
     with_parameters,
 )
 from orchestrator.run.guests import CLOCKSOURCE
@@ -61,8 +61,8 @@ class Instrumentation:
     """Where the instrumentation's own instructions are.
 
     They are the code of the kernel's ``markers``, the ``module`` beside the work with its hooks, handlers and detours,
-    code that was made while the guest ran (slots in which kprobes execute a copy of an instruction, optimised kprobes'
-    detours), and the int3 or the jump at each of the ``sites``. What the kernel executes for a trap is not among them.
+    code that is generated while the guest runs (slots in which kprobes execute a copied instruction, detours of
+    optimised kprobes), and the int3 or the jump at each of the ``sites``. The kernel's trap handling is not included.
     """
 
     places: Places
@@ -72,7 +72,7 @@ class Instrumentation:
     _known: dict[int, bool] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def executed(self, region: Region) -> int:
-        # The instructions at the probe points while it records: an int3 is one byte, a jump is five.
+        # At the probe points while it records: an int3 is one byte, a jump is five.
         armed = {Code(site.address, site.live[: 1 if site.live[:1] == b"\xcc" else 5].hex()) for site in self.sites}
         return sum(
             counts.executed for code, counts in region.counts.items() if self._is_own(code.address) or code in armed
@@ -93,7 +93,7 @@ _WITH_MARKERS: Mapping[Arch, str] = {"i386": "lab-i386-up-markers", "x86_64": "l
 class Recorded:
     """The events of a recorder at ``places`` probe points: of all runs by event, and of a warm run.
 
-    ``lost`` are hits whose handler did not run, ``overwritten`` events that newer ones replaced in a CPU's ring of
+    ``lost`` are hits whose handler did not run, ``overwritten`` are events that newer ones replaced in a CPU's ring of
     ``slots`` events.
     """
 
@@ -109,18 +109,25 @@ def _recorder(cell: SystemCell) -> RecorderKind | None:
     return recorder_kinds().get(cell.task.probe)
 
 
+_NEEDED = ("CONFIG_BLK_DEV_LOOP", "CONFIG_SQUASHFS", "CONFIG_SQUASHFS_LZ4", "CONFIG_TMPFS")
+
+
 def unsupported_reason(kernel: Kernel, cell: SystemCell) -> str | None:
-    """Why this kernel does not support the module beside the cell's workload; None where it does."""
+    """Why this kernel does not support the cell's workload, or the module beside it; None where it does."""
     kind = _recorder(cell)
     if cell.smp > 1 and not kernel.smp:
         return f"this kernel is for one CPU, and the machine has {cell.smp}"
     sentence = None if kind is None else recorder.unsupported_reason(kernel, kind)
-    if sentence is None or kind is None or kind.module != "marker":
-        return sentence
-    base, at, version = kernel.spec.name.partition("@")
-    own = f"{base}-markers{at}{version}"
-    other = own if own in kernels() else _WITH_MARKERS[kernel.spec.arch]
-    return f"{sentence}: hooks are in kernels that have markers, such as {other}"
+    if sentence is not None and kind is not None and kind.module == "marker":
+        base, at, version = kernel.spec.name.partition("@")
+        own = f"{base}-markers{at}{version}"
+        other = own if own in kernels() else _WITH_MARKERS[kernel.spec.arch]
+        return f"{sentence}: hooks are in kernels that have markers, such as {other}"
+    there = ("y", "m") if kernel.modules.is_dir() else ("y",)
+    lacking = [option for option in _NEEDED if kernel.config.get(option) not in there]
+    if sentence is None and lacking:
+        return f"kernel '{kernel.spec.name}' cannot have a whole system in memory: it lacks {', '.join(lacking)}"
+    return sentence
 
 
 def _module_source(kernel: Kernel, cell: SystemCell) -> ModuleSource | Path | None:
@@ -133,9 +140,9 @@ def _module_source(kernel: Kernel, cell: SystemCell) -> ModuleSource | Path | No
 
 
 def passed_notes(kernel: Kernel, cell: SystemCell) -> tuple[str, ...]:
-    """A note for the report on what a hit of the recorder's kprobes passes besides their handler.
+    """A note on each extra cost of a hit of the recorder's kprobes, besides their handler.
 
-    The sizes are measured in tables of calls; among a whole system's instructions nothing separates them.
+    Only tables of calls measure these costs; in a whole system nothing separates them.
     """
     kind = _recorder(cell)
     if kind is None or kind.mechanism != "int3":
@@ -159,8 +166,7 @@ def _beside(cell: SystemCell, module: Module | None) -> Beside | None:
 def read_recorded(guest: Guest, kind: RecorderKind, warm: int) -> Recorded:
     """The recorder's reports of all runs, of which ``warm`` were warm, from a guest that has finished its work.
 
-    Raises EvidenceError where the recorder was not of this kind, left handlers out, or did not restore the kernel's
-    code.
+    Raises EvidenceError where the recorder was not of this kind, missed handlers, or did not restore the kernel's code.
     """
     during, after = parse_report(guest.get(REPORT)), parse_report(guest.get(REPORT_AFTER))
     check_armed(kind, during)
@@ -180,7 +186,7 @@ def read_recorded(guest: Guest, kind: RecorderKind, warm: int) -> Recorded:
 
 
 def check_armed(kind: RecorderKind, report: RecorderReport) -> None:
-    """Raise EvidenceError unless a report is of a recorder of this kind at work, with all of its places armed."""
+    """Raise EvidenceError unless a report is of a recorder of this kind while it records, with all places armed."""
     if report.mechanism != kind.module or not report.recording:
         state = "recording" if report.recording else "stopped"
         raise EvidenceError(f"the recorder was a {report.mechanism}, {state}, and not a {kind.module} that records")
@@ -194,7 +200,7 @@ def check_armed(kind: RecorderKind, report: RecorderReport) -> None:
 
 
 def check_missed(kind: RecorderKind, report: RecorderReport) -> None:
-    """Raise EvidenceError where handlers were left out, more than this kind of recorder cannot help."""
+    """Raise EvidenceError where the kernel skipped more handlers than is usual for this kind of recorder."""
     if report.missed > kind.missed * report.hits:
         missed = {event.event: event.missed for event in report.events if event.missed}
         raise EvidenceError(
@@ -215,15 +221,15 @@ def _in_a_run(kind: RecorderKind, guest: Guest, start: str, end: str) -> int:
 
 
 _MOST_AROUND = 1_000_000
-"""Ticks of the TSC between the marks and the readings of the clock: two system calls, or a timer's tick in one."""
+"""Most ticks of the TSC between the marks and the readings of the clock: two system calls, or a timer tick in one."""
 
 
 def _profiled_runs(
     session: Session, cell: SystemCell, guest: Guest, figures: SystemFigures
 ) -> tuple[ProfileEvidence | None, Sequence[float]]:
-    """Write the cell's profile, if it is to have one; the instructions of the instrumentation, by warm run.
+    """Write the cell's profile, if it is to have one; the instrumentation's own instructions, by warm run.
 
-    Raises EvidenceError unless all was counted.
+    Raises EvidenceError where the count is incomplete.
     """
     file, kernel = session.profile_file(cell), session.artifacts.kernel
     if file is None:
@@ -236,7 +242,7 @@ def _profiled_runs(
             raise EvidenceError(what)
     # 80,000 instructions a run take the host as long as some runs take the guest.
     with step("profile the runs"), at_rest(guest):
-        warm = counts.regions[1:]  # the first is the cold run's
+        warm = counts.regions[1:]  # the first is the cold run
         work = counts.work(warm, [run.ticks for run in figures.warm])
         markers = () if kernel.code is None else marker_code(kernel.code)
         own = Instrumentation(counts.places(), markers, counts.module_memory, sites)
@@ -247,21 +253,15 @@ def _profiled_runs(
 
 @dataclass(frozen=True)
 class SystemSetup:
-    """What a cell works with, and the module that is loaded beside its work, if any."""
+    """The inputs of a cell's work, and the module that is loaded beside it, if any."""
 
     inputs: SystemInputs
     beside: Beside | None
 
 
 def prepare_cell(context: BuildContext, kernel: Kernel, cell: SystemCell) -> Prepared[SystemSetup]:
-    """Prepare a cell's module, if any, and its programs. Raises UsageError, HostError without its image or source."""
-    reason = unsupported_reason(kernel, cell)
-    if reason is not None:
-        return unsupported(reason)
-    try:
-        inputs = system_inputs(context, kernel, cell.task)
-    except UnsupportedError as error:
-        return unsupported(str(error))
+    """Prepare a cell's programs, and its module if it has one. Raises HostError without its image or source."""
+    inputs = system_inputs(context, kernel, cell.task)
     source, own = _module_source(kernel, cell), probe_kind(cell.task.probe)
     wanted = {} if source is None else {cell.id: source}
     module = module_outcomes(context, kernel, wanted).get(cell.id)
@@ -285,13 +285,14 @@ _AA_BOOT_NOTE = "the baseline again, with other random numbers and its work begu
 
 
 def measure_work(session: Session, cell: SystemCell) -> CellRecord:
-    """The record of a cell's runs, without a comparison. Raises EvidenceError, GuestError, UnsupportedError."""
+    """The record of a cell's runs, not compared yet. Raises EvidenceError, GuestError, UnsupportedError."""
     session.begin(cell)
     task, kind, artifacts, prepared = cell.task, _recorder(cell), session.artifacts, session.setup(cell)
     setup: SystemSetup = prepared.setup
     work = system_work(session.context, artifacts.kernel, task, setup.inputs, setup.beside, session.watch)
     if artifacts.machine.memory_mib < work.memory_mib:
-        raise UnsupportedError(f"this work needs {work.memory_mib} MiB of memory: unpacking doubles its files at first")
+        what = f"this work needs {work.memory_mib} MiB of memory: files take twice their size while they are unpacked"
+        raise UnsupportedError(what)
 
     inputs = {"name": f"{cell.benchmark} {task.scope} {task.image or ''}".strip(), **work.inputs}
     what = f"{cell.benchmark} ({task.scope})" if task.scope else cell.benchmark
@@ -336,29 +337,33 @@ def _facts(
     artifacts: BootArtifacts, figures: SystemFigures, recorded: Recorded | None, own: Sequence[float]
 ) -> dict[str, str | int | float]:
     facts: dict[str, str | int | float] = {
-        "kernel_release": artifacts.kernel.release,
-        "accelerator": "kvm" if artifacts.machine.timing == "kvm" else "tcg",
-        "user": median([run.user for run in figures.warm]),
-        "system": median([run.system for run in figures.warm]),
-        "cold": figures.cold.real,
+        parameters.KERNEL_RELEASE: artifacts.kernel.release,
+        parameters.ACCELERATOR: "kvm" if artifacts.machine.timing == "kvm" else "tcg",
+        parameters.USER: median([run.user for run in figures.warm]),
+        parameters.SYSTEM: median([run.system for run in figures.warm]),
+        parameters.COLD: figures.cold.real,
         "cold_user": figures.cold.user,
         "cold_system": figures.cold.system,
         **figures.facts,
     }
     ticks = artifacts.kernel.config.get("CONFIG_HZ", "")
     if ticks.isdecimal():
-        facts["ticks_per_second"] = int(ticks)
+        facts[parameters.TICKS_PER_SECOND] = int(ticks)
     if recorded is not None:
-        facts["ring_slots"] = recorded.slots
+        facts[parameters.RING_SLOTS] = recorded.slots
         facts |= {f"recorded_{event}": count for event, count in recorded.by_event.items()}
-        facts["events_a_run"] = recorded.in_a_run
+        facts[parameters.EVENTS_A_RUN] = recorded.in_a_run
     if own:
-        facts |= {"instrumentation": median(own), "instrumentation_least": min(own), "instrumentation_most": max(own)}
+        facts |= {
+            parameters.INSTRUMENTATION: median(own),
+            parameters.INSTRUMENTATION_LEAST: min(own),
+            parameters.INSTRUMENTATION_MOST: max(own),
+        }
     return facts
 
 
 def _idle(figures: SystemFigures, clock: Clock) -> Iterator[str]:
     idle = median([1 - (run.user + run.system) / run.real for run in figures.warm])
     if idle > _MOST_IDLE:
-        jumped = ": on this clock it is jumped over, and counts like instructions" if clock == "instructions" else ""
-        yield f"in {100 * idle:.1f} % of a run's time the workload did nothing but wait{jumped}"
+        skipped = ": this clock skips idle time, and counts it like instructions" if clock == "instructions" else ""
+        yield f"the workload was idle for {100 * idle:.1f} % of a run's time{skipped}"

@@ -13,7 +13,7 @@ from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.program import PROGRAM
 from orchestrator.report.chart import Bar, BarChart, Chart, Series
-from orchestrator.report.kind import Group, Panel, TableReport, file_name, parameters, processors, unit_meaning
+from orchestrator.report.kind import Group, Panel, TableReport, file_name, processors, unit_meaning, values_of
 from orchestrator.report.sheet import (
     NOTHING,
     Column,
@@ -30,14 +30,16 @@ from orchestrator.report.sheet import (
     number,
     published_figure,
 )
+from orchestrator.results import parameters
 from orchestrator.results.contract import CellRecord
+from orchestrator.results.parameters import CHANNEL, COMMAND, IMAGE, MEMORY_MIB, PACKETS, SCOPE
 
 _MILLION = 1e6
 _PER_SECOND = 1e9
 """Units in a second, on both clocks: the exact clock counts a thousand million instructions a second."""
 _FEWEST_TICKS = 30
-"""Ticks in a run below which user and sys, which are sampled at ticks, are not printed."""
-_ROUND_TRIP = {"rtt_min_ns": "us min", "rtt_avg_ns": "us avg", "rtt_max_ns": "us max"}
+"""Fewest ticks in a run for which user and sys, which are sampled at ticks, are printed."""
+_ROUND_TRIP = {parameters.RTT_MIN: "us min", parameters.RTT_AVG: "us avg", parameters.RTT_MAX: "us max"}
 """Columns of the round-trip time by their parameters, which are in ns; ping rounds to microseconds."""
 
 
@@ -57,7 +59,7 @@ class _Table:
 
     @property
     def overheads(self) -> PublishedSystem | None:
-        """The published table, where it has overheads in per cent, which stand in a column."""
+        """The published table, if it has overheads in per cent: those are printed in a column."""
         return self.published if self.published is not None and self.published.unit == "percent" else None
 
     def published_row(self, cell: CellRecord) -> PublishedWork | None:
@@ -67,14 +69,14 @@ class _Table:
 
     @property
     def is_counted(self) -> bool:
-        return any(_parameter(cell, "instrumentation") is not None for cell in self.panel.cells)
+        return any(parameters.INSTRUMENTATION.of(cell) is not None for cell in self.panel.cells)
 
     @property
     def unit(self) -> str:
         return "million instructions" if self.panel.first.clock == "instructions" else "milliseconds"
 
     def title(self, cell: CellRecord) -> str:
-        aa_boot = cell.parameters.get("again")
+        aa_boot = parameters.AGAIN.of(cell)
         if aa_boot:
             return "A/A boot" if aa_boot == 1 else f"A/A boot {aa_boot}"
         if cell.probe == BASELINE:
@@ -85,13 +87,13 @@ class _Table:
         return cell.kernel == self.panel.kernel and cell.probe == BASELINE and not _is_aa_boot(cell)
 
     def own_overhead(self, cell: CellRecord) -> float | None:
-        """The difference to the baseline of the cell's own kernel; None where that was not measured."""
+        """The difference to the baseline on the cell's own kernel; None where that was not measured."""
         of_kernel = [one for one in self.panel.cells if one.kernel == cell.kernel and not _is_aa_boot(one)]
         own = next((one for one in of_kernel if one.probe == BASELINE), None)
         return None if own is None or own.value is None or cell.value is None else cell.value - own.value
 
     def remark(self, cell: CellRecord) -> str | None:
-        """For a probe or a module on another kernel: its own share of the difference, without that kernel's."""
+        """For a probe or a module on another kernel: its share of the difference, without that kernel's own."""
         own = self.own_overhead(cell)
         if cell.kernel == self.panel.kernel or cell.probe == BASELINE or own is None or cell.value is None:
             return None
@@ -102,7 +104,7 @@ class _Table:
         first, panel, table = self.panel.first, self.panel, self.published
         footnotes = Footnotes(panel.cells, self.title, self.remark)
         columns, known = list(self._columns()), system_workloads().benchmarks.get(first.benchmark)
-        texts = {"scope": "scope {}", "packets": "{} packets", "command": "{}", "image": "image {}"}
+        texts = {SCOPE: "scope {}", PACKETS: "{} packets", COMMAND: "{}", IMAGE: "image {}"}
         asked = [text.format(first.parameters[name]) for name, text in texts.items() if name in first.parameters]
         count = max(len(cell.samples) for cell in panel.cells)
         runs = "no run" if not count else "1 warm run" if count == 1 else f"{count} warm runs"
@@ -135,23 +137,23 @@ class _Table:
             return None if table is None else table.difference(row)
 
         def resolvable(cell: CellRecord) -> str:
-            smallest = _parameter(cell, "resolvable")
+            smallest = parameters.RESOLVABLE.of(cell)
             return "" if smallest is None or cell.overhead == 0 else _millions(smallest)
 
         def share(row: PublishedWork) -> str:
             more, whole = difference(row), table.baseline.real if table else None
             return _signed(100 * more / whole if more is not None and whole else None)
 
-        def sampled(name: str) -> Callable[[CellRecord], str]:
-            return lambda cell: _millions(_parameter(cell, name), 0) if _ticks(cell) >= _FEWEST_TICKS else NOTHING
+        def sampled(fact: parameters.NumberParameter) -> Callable[[CellRecord], str]:
+            return lambda cell: _millions(fact.of(cell), 0) if _ticks(cell) >= _FEWEST_TICKS else NOTHING
 
         def colder(cell: CellRecord) -> str:
-            cold, usual = _parameter(cell, "cold"), _parameter(base, "cold")
+            cold, usual = parameters.COLD.of(cell), parameters.COLD.of(base)
             return _signed(None if cold is None or not usual else 100 * (cold - usual) / usual)
 
         yield _Column("real", lambda cell: _millions(cell.value), lambda row: _fixed(row.real))
-        yield _Column("user", sampled("user"), lambda row: _fixed(row.user))
-        yield _Column("sys", sampled("system"), lambda row: _fixed(row.system))
+        yield _Column("user", sampled(parameters.USER), lambda row: _fixed(row.user))
+        yield _Column("sys", sampled(parameters.SYSTEM), lambda row: _fixed(row.system))
         yield _Column(
             "difference",
             lambda cell: _signed(None if cell.overhead is None else cell.overhead / _MILLION),
@@ -162,20 +164,20 @@ class _Table:
         if self.is_counted:
             yield _Column("own", _own)
             yield _Column("own, %", _own_share)
-        yield _Column("cold, real", lambda cell: _millions(_parameter(cell, "cold")))
+        yield _Column("cold, real", lambda cell: _millions(parameters.COLD.of(cell)))
         yield _Column("cold, %", colder)
         if base.benchmark == "ping-flood":
             yield _Column("packets a second", _packets, lambda row: _fixed(row.packets_per_second, 0))
-            yield from (_Column(heading, _microseconds(name)) for name, heading in _ROUND_TRIP.items())
+            yield from (_Column(heading, _microseconds(fact)) for fact, heading in _ROUND_TRIP.items())
         if any(cell.work is not None and cell.work.recorded is not None for cell in self.panel.cells):
-            yield _Column("events a run", _recorded(lambda cell: _fixed(_parameter(cell, "events_a_run"), 0)))
+            yield _Column("events a run", _recorded(lambda cell: _fixed(parameters.EVENTS_A_RUN.of(cell), 0)))
             yield _Column("lost", _recorded(lambda cell: str(cell.work.lost if cell.work else "")))
             yield _Column("an event", _recorded(self._an_event))
         if self.overheads:
             yield _Column("published", self._bound)
 
     def _an_event(self, cell: CellRecord) -> str:
-        events, own = _parameter(cell, "events_a_run"), self.own_overhead(cell)
+        events, own = parameters.EVENTS_A_RUN.of(cell), self.own_overhead(cell)
         return f"{own / events:.0f}" if events and own is not None and cell.verdict != "none" else NOTHING
 
     def _bound(self, cell: CellRecord) -> str:
@@ -195,8 +197,8 @@ class _Table:
             )
         if aa_boots:
             yield (
-                "+-: what a difference has to exceed to count: the largest between a run of the baseline and the same "
-                "run of its repetition, or by which a run of the row itself is off."
+                "+-: the limit that a difference has to exceed to count: the largest difference between a run of the "
+                "baseline and the same run of its repetition, or between one run's difference and the row's."
             )
 
     def _instrumentation(self) -> Iterator[str]:
@@ -207,10 +209,13 @@ class _Table:
             "beside the work, in code made for its probes, and at probe points. QEMU counted each one."
         )
         for cell in self.panel.cells:
-            own = _parameter(cell, "instrumentation")
+            own = parameters.INSTRUMENTATION.of(cell)
             if own:
-                least, most = (number(_parameter(cell, f"instrumentation_{end}") or own) for end in ("least", "most"))
-                bound = _percent(cell, _parameter(cell, "resolvable"))
+                least, most = (
+                    number(end.of(cell) or own)
+                    for end in (parameters.INSTRUMENTATION_LEAST, parameters.INSTRUMENTATION_MOST)
+                )
+                bound = _percent(cell, parameters.RESOLVABLE.of(cell))
                 against = "" if bound is None else f", where a difference of totals has to exceed {bound:.4f} %"
                 share = 100 * own / cell.value if cell.value else 0
                 yield f"Own of {self.title(cell)}: {least} to {most} in the runs, {share:.4f} %{against}."
@@ -220,14 +225,14 @@ class _Table:
 
     def _sentences(self) -> Iterator[str]:
         first, table = self.panel.first, self.published
-        slots = next((value for cell in self.panel.cells if (value := _parameter(cell, "ring_slots"))), None)
+        slots = next((value for cell in self.panel.cells if (value := parameters.RING_SLOTS.of(cell))), None)
         if slots is not None:
             yield (
                 f"Events go into a ring of {slots:.0f} for each CPU, over the oldest ones: it is a flight recorder. "
                 "Lost are those that were never recorded, in any run."
             )
         if table is not None:
-            alike = "" if table.baseline.packets is None else " Their difference is for as many packets."
+            alike = "" if table.baseline.packets is None else " Their difference is for equally many packets."
             yield f"Published: {table.document}; {table.conditions}.{alike}"
         if first.clock != "instructions":
             yield unit_meaning(self.panel)
@@ -305,7 +310,7 @@ def _bar(cell: CellRecord) -> Bar:
     if value is None:
         return Bar(None, cell.status if cell.status != "ok" else "no baseline")
     text = f"{value:+.3f}"
-    smallest = _percent(cell, _parameter(cell, "resolvable"))
+    smallest = _percent(cell, parameters.RESOLVABLE.of(cell))
     bounds = None if smallest is None else (value - smallest, value + smallest)
     return Bar(value, f"{text}\nno verdict" if cell.verdict == "none" else text, bounds)
 
@@ -325,12 +330,7 @@ def _facts(cell: CellRecord) -> list[str]:
 
 
 def _is_aa_boot(cell: CellRecord) -> bool:
-    return bool(cell.parameters.get("again"))
-
-
-def _parameter(cell: CellRecord, name: str) -> float | None:
-    value = cell.parameters.get(name)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return bool(parameters.AGAIN.of(cell))
 
 
 def _percent(cell: CellRecord, value: float | None) -> float | None:
@@ -341,28 +341,28 @@ def _percent(cell: CellRecord, value: float | None) -> float | None:
 
 
 def _ticks(cell: CellRecord) -> float:
-    return (cell.value or 0) / _PER_SECOND * (_parameter(cell, "ticks_per_second") or 0)
+    return (cell.value or 0) / _PER_SECOND * (parameters.TICKS_PER_SECOND.of(cell) or 0)
 
 
 def _own(cell: CellRecord) -> str:
-    own = _parameter(cell, "instrumentation")
+    own = parameters.INSTRUMENTATION.of(cell)
     return NOTHING if own is None else number(own)
 
 
 def _own_share(cell: CellRecord) -> str:
-    own = _parameter(cell, "instrumentation")
+    own = parameters.INSTRUMENTATION.of(cell)
     if own is None:
         return NOTHING
     return f"{100 * own / cell.value:.4f}" if own and cell.value else ""
 
 
 def _packets(cell: CellRecord) -> str:
-    packets = _parameter(cell, "packets")
+    packets = PACKETS.of(cell)
     return NOTHING if packets is None or not cell.value else f"{packets / cell.value * _PER_SECOND:.0f}"
 
 
-def _microseconds(name: str) -> Callable[[CellRecord], str]:
-    return lambda cell: _fixed(_parameter(cell, name), 0, 1000)
+def _microseconds(fact: parameters.NumberParameter) -> Callable[[CellRecord], str]:
+    return lambda cell: _fixed(fact.of(cell), 0, 1000)
 
 
 def _recorded(text: Callable[[CellRecord], str]) -> Callable[[CellRecord], str]:
@@ -387,13 +387,13 @@ def _signed(value: float | None) -> str:
 class SystemReport(TableReport):
     """A table for each workload and machine; kernels are compared with each other."""
 
-    APART = ("image", "channel", "scope", "packets", "command", "memory_mib")
+    APART = (IMAGE, CHANNEL, SCOPE, PACKETS, COMMAND, MEMORY_MIB)
 
     def owns(self, benchmark: str) -> bool:
         return benchmark in system_workloads().benchmarks
 
     def apart(self, cell: CellRecord) -> tuple[object, ...]:
-        return parameters(cell, self.APART)
+        return values_of(cell, self.APART)
 
     def panels(self, cells: Sequence[CellRecord]) -> list[Panel]:
         return [Panel(cells, cells[0].kernel)]

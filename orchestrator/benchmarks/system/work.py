@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What an unattended guest needs to run whole programs, and the readers of their output."""
+"""The inputs of an unattended guest that runs whole programs, and the parsers of its output."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from orchestrator.artifacts.module_files import module_content, unpacked_name, w
 from orchestrator.benchmarks.system.workloads import system_workloads
 from orchestrator.catalog.cpus import cpus
 from orchestrator.catalog.images import image as image_recipe
-from orchestrator.catalog.images import is_user_disk
-from orchestrator.errors import BuildError, UnsupportedError, UsageError
+from orchestrator.errors import BuildError
 from orchestrator.experiment.cell import Cell
 from orchestrator.guest.accelerator import choose_accelerator
 from orchestrator.guest.guest import Guest
+from orchestrator.results.parameters import RTT_AVG, RTT_MAX, RTT_MIN
 from orchestrator.run.machines import Hardware, machine_for
 from orchestrator.run.unattended import Work, refuse
 
@@ -36,18 +36,18 @@ _MEMORY_MIB = 1024
 _SILENCE_LIMIT = 1800.0
 
 TREE_DATE = EPOCH + 24 * 3600
-"""The time of all files in the tree, in seconds since the epoch: a day later than the source."""
+"""The time of all files in the build tree, in seconds since the epoch: a day later than the source."""
 DATE = TREE_DATE + 3600
-"""The time that a guest's clock is set to: later than the tree's files."""
+"""The time that a guest's clock is set to, later than the files of the tree."""
 
 
 def _prepared_build(
     context: BuildContext, kernel: Kernel, inputs: SystemInputs, watch: Callable[[Guest], None]
 ) -> Artifact:
-    """The tree (``build.tar``) of the smallest kernel of ``kernel``'s architecture, as the image's compiler makes it.
+    """The build tree (``build.tar``) of the smallest kernel for ``kernel``'s architecture, by the image's compiler.
 
-    It is made in a guest of that kernel; the result does not depend on the kernel. ``watch`` is called with the guest
-    before it runs. Raises GuestError, and BuildError with make's last lines.
+    It is made in a guest of ``kernel``, on which the result does not depend. ``watch`` is called with the guest before
+    it runs. Raises GuestError, and BuildError with make's last lines.
     """
     image, source = inputs.image, inputs.source
     assert source is not None
@@ -90,10 +90,8 @@ def _scripts(*names: str) -> dict[str, bytes | Path]:
     return {name: unattended_scripts() / name for name in names}
 
 
-# The figures of runs of whole programs: one cold run, several warm ones, and their outcome, the same in each.
-#
-# The output of ``images/unattended/runs.sh`` has for each run a line that names it, the line of ``macrobench``, and
-# the lines in which the benchmark's own script reports the outcome.
+# The output of ``images/unattended/runs.sh``: one cold run and several warm ones. For each it has a line that names the
+# run, the line of ``macrobench``, and the lines in which the benchmark's script reports the outcome.
 
 _NAMES = ("real", "user", "system", "minor", "major", "switches", "tsc")
 _RUN = re.compile("run " + " ".join(rf"{name}=([0-9]{{1,16}})" for name in _NAMES))
@@ -104,8 +102,8 @@ T = TypeVar("T")
 class Run:
     """One run: times in guest nanoseconds, page faults with reading (major) and without, and context switches.
 
-    ``real`` is from before the fork to after the end, ``ticks`` of the TSC around both readings of that clock; the
-    others are sums over the program and its descendants.
+    ``real`` is from before the fork to after the end, ``ticks`` are those of the TSC around both readings of that
+    clock. The others are sums over the program and its descendants.
     """
 
     real: float
@@ -119,7 +117,7 @@ class Run:
 
 @dataclass(frozen=True)
 class SystemFigures:
-    """The runs, the amount of work of each, the SHA-256 of its result (empty without a result), and more facts."""
+    """The runs, the amount of work of each, the SHA-256 of its result (empty without one), and further facts."""
 
     cold: Run
     warm: tuple[Run, ...]
@@ -129,9 +127,9 @@ class SystemFigures:
 
 
 def read_runs(text: str, warm: int, reported: int, read: Callable[[Sequence[str]], T]) -> tuple[list[Run], list[T]]:
-    """The cold and ``warm`` warm runs, and the value that ``read`` returns for the ``reported`` lines of each.
+    """The cold run and ``warm`` warm ones, and the value that ``read`` returns for the ``reported`` lines of each.
 
-    ``read`` may raise ValueError. Raises EvidenceError, which quotes the output, for any other output.
+    ``read`` may raise ValueError. Raises EvidenceError, which quotes the output, for unexpected output.
     """
     lines = text.splitlines()
     size = 2 + reported
@@ -171,7 +169,7 @@ _BUILT = re.compile(r"built objects=([1-9][0-9]{0,5}) digest=([0-9a-f]{64})")
 def read_command(text: str, warm: int) -> SystemFigures:
     """Runs of a user's command (``command.sh``), all with the same output. Raises EvidenceError.
 
-    ``digest`` is of its standard output, whose size is a fact.
+    ``digest`` is that of its standard output, whose size is a fact.
     """
     names = ("the size of what was printed", "what was printed")
     runs, size, digest = _alike(text, warm, _PRINTED, names, "found {!r}, not the size and digest of what was printed")
@@ -181,7 +179,7 @@ def read_command(text: str, warm: int) -> SystemFigures:
 def read_build(text: str, warm: int) -> SystemFigures:
     """Builds of a part of a kernel (``kernel_build.sh``), all with the same objects. Raises EvidenceError.
 
-    ``done`` is the number of objects, ``digest`` of their names and contents.
+    ``done`` is the number of objects, ``digest`` that of their names and contents.
     """
     names = ("the number of objects", "the objects' content")
     runs, objects, digest = _alike(text, warm, _BUILT, names, "nothing was built: {!r}")
@@ -191,7 +189,7 @@ def read_build(text: str, warm: int) -> SystemFigures:
 def _alike(
     text: str, warm: int, pattern: re.Pattern[str], names: Sequence[str], missing: str
 ) -> tuple[list[Run], int, str]:
-    """The runs, and the amount and the digest that each of them reports. Raises EvidenceError where they differ."""
+    """The runs, and the amount and the digest that each of them reports. Raises EvidenceError where runs differ."""
 
     def read(lines: Sequence[str]) -> tuple[int, str]:
         match = pattern.fullmatch(lines[0])
@@ -217,9 +215,9 @@ _NS_PER_MS = 1e6
 
 
 def read_flood(text: str, warm: int, packets: int) -> SystemFigures:
-    """Ping floods (``ping_flood.sh``) of ``packets`` packets a run. Raises EvidenceError where one was lost.
+    """Ping floods (``ping_flood.sh``) of ``packets`` packets a run. Raises EvidenceError where a packet was lost.
 
-    The facts are the warm runs' round trips, in ns, as ping rounds them.
+    The facts are the round-trip times of the warm runs in ns, as ping rounds them.
     """
 
     def read(lines: Sequence[str]) -> list[int]:
@@ -234,9 +232,9 @@ def read_flood(text: str, warm: int, packets: int) -> SystemFigures:
     runs, floods = read_runs(text, warm, 2, read)
     minima, averages, maxima, deviations = zip(*floods[1:], strict=True)
     facts = {
-        "rtt_min_ns": min(minima),
-        "rtt_avg_ns": sum(averages) / len(averages),
-        "rtt_max_ns": max(maxima),
+        RTT_MIN: min(minima),
+        RTT_AVG: sum(averages) / len(averages),
+        RTT_MAX: max(maxima),
         "rtt_mdev_ns": sum(deviations) / len(deviations),
     }
     return SystemFigures(runs[0], tuple(runs[1:]), packets, "", facts)
@@ -246,12 +244,12 @@ def read_flood(text: str, warm: int, packets: int) -> SystemFigures:
 class SystemTask:
     """Whole programs to run: the workload with its amount, and the conditions.
 
-    ``scope`` is of kernel-build, ``packets`` of ping-flood, ``command`` (a program and its arguments) of command.
-    ``image`` is a recipe's name or path; None is the workload's own. ``warm`` is the number of runs after the cold one.
-    ``seed`` decides the random numbers, ``phase_us`` (microseconds, below a second) when the work begins between two
-    timer ticks: A/A boots of the baseline differ in both. ``aa_boot`` numbers them, 0 is the baseline itself.
+    ``scope`` belongs to kernel-build, ``packets`` to ping-flood, ``command`` (a program and its arguments) to command.
+    ``image`` is the name or path of a recipe; None is the workload's own. ``warm`` is the number of runs after the cold
+    one. ``seed`` decides the random numbers, ``phase_us`` (microseconds, below a second) when the work begins between
+    two timer ticks: A/A boots of the baseline differ in both. ``aa_boot`` numbers them; 0 is the baseline itself.
 
-    ``probe`` is a catalogue's name, which records the ``events``, or the path of a user's module.
+    ``probe`` is a name in the catalogue, which records the ``events``, or the path of a user's module.
     """
 
     name: str
@@ -271,7 +269,7 @@ SystemCell = Cell[SystemTask]
 
 
 REPORT, REPORT_AFTER = f"{FOLDER}/report", f"{FOLDER}/report_after"
-"""Guest files: the module's report after the runs, and its report after it was stopped."""
+"""Guest files: the module's report after the runs, and that after it was stopped."""
 
 
 def warm_reports(warm: int) -> list[tuple[str, str]]:
@@ -279,19 +277,17 @@ def warm_reports(warm: int) -> list[tuple[str, str]]:
     return [(f"{REPORT}_before_{number}", f"{REPORT}_behind_{number}") for number in range(1, warm + 1)]
 
 
-_NEEDED = ("CONFIG_BLK_DEV_LOOP", "CONFIG_SQUASHFS", "CONFIG_SQUASHFS_LZ4", "CONFIG_TMPFS")
 _DRIVERS = ("loop", "squashfs")
 _ROOM_MIB = 128
-"""MiB for the kernel and a program, besides the files, which need twice their size while they are unpacked."""
+"""MiB for the kernel and a program, besides the files, which take twice their size while they are unpacked."""
 
 
 @dataclass(frozen=True)
 class Beside:
-    """A module beside the workload: loaded before the runs and unloaded after them.
+    """A module that is loaded before the runs with insmod's ``parameters``, and unloaded after them.
 
     ``report`` is a guest file that is read before and after each warm run, after all runs, and again after a 1 was
-    written to the file ``stop``. ``optimisation`` is the value of debug.kprobes-optimization, set before the module is
-    loaded, with ``parameters`` as insmod takes them.
+    written to the file ``stop``. ``optimisation`` is the value of debug.kprobes-optimization that is set beforehand.
     """
 
     module: Path
@@ -304,14 +300,14 @@ class Beside:
 
 @dataclass(frozen=True)
 class SystemWork(Work[SystemFigures]):
-    """A system's work depends on image, source and scripts; the guest has at least so much memory."""
+    """A system's work; its guest needs at least so much memory."""
 
     memory_mib: int = 0
 
 
 @dataclass(frozen=True)
 class SystemInputs:
-    """What a task works with, at hand before any guest starts: programs, drivers for what is mounted, and a source."""
+    """The inputs of a task, ready before any guest starts: programs, drivers of file systems, and a source."""
 
     image: PackedImage
     drivers: Mapping[str, bytes | Path]
@@ -323,33 +319,14 @@ class SystemInputs:
 
 
 def system_inputs(context: BuildContext, kernel: Kernel, task: SystemTask) -> SystemInputs:
-    """Fetch and build what a task needs, without starting a guest.
-
-    Raises UsageError for a wrong image, UnsupportedError for a kernel that does not support the work, and HostError,
-    BuildError.
-    """
-    there = ("y", "m") if kernel.modules.is_dir() else ("y",)
-    lacking = [option for option in _NEEDED if kernel.config.get(option) not in there]
-    if lacking:
-        raise UnsupportedError(
-            f"kernel '{kernel.spec.name}' cannot have a whole system in memory: it lacks {', '.join(lacking)}"
-        )
-    arch = kernel.spec.arch
-    name = task.image or system_workloads().benchmarks[task.name].images[arch]
-    if is_user_disk(name):
-        raise UsageError(
-            f"image '{name}' is a disk, and {task.name} runs in a system that is all in the guest's memory",
-            hint="name the recipe (.yaml) of an image: the lab builds what fits into memory from that",
-        )
-    recipe = image_recipe(name)
-    if recipe.arch != arch:
-        raise UsageError(f"image '{name}' is for {recipe.arch}, and kernel '{kernel.spec.name}' is for {arch}")
-    image = ready_image(context, recipe).packed
-    # The modules that mount a file as a file system, where they are not built in, and the guest's list of them.
+    """Fetch and build what a task needs, without starting a guest. Raises HostError, BuildError."""
+    image = image_recipe(task.image or system_workloads().benchmarks[task.name].images[kernel.spec.arch])
+    packed = ready_image(context, image).packed
+    # The modules that mount a file as a file system, if they are not built in, and the guest's list of them.
     files = with_dependencies(kernel.modules, _DRIVERS)
     contents = {unpacked_name(file): module_content(file) for file in files}
     drivers = {"drivers": "".join(f"{name}\n" for name in contents).encode(), **contents}
-    return SystemInputs(image, drivers, build_source(context) if task.name == "kernel-build" else None)
+    return SystemInputs(packed, drivers, build_source(context) if task.name == "kernel-build" else None)
 
 
 def system_work(
@@ -360,7 +337,7 @@ def system_work(
     beside: Beside | None,
     watch: Callable[[Guest], None],
 ) -> SystemWork:
-    """The work of a task with its inputs; a prepared build is made in a guest where the cache has none.
+    """The work of a task with its inputs. A build is prepared in a guest, unless the cache has it.
 
     ``watch`` is called with that guest before it runs. Raises HostError, BuildError, GuestError.
     """
@@ -391,7 +368,7 @@ def system_work(
     else:
         read = partial(read_command, warm=task.warm)
         files["argv"] = b"".join(word.encode() + b"\0" for word in task.command)
-    # Of the scripts that all cells of a run have: a run goes on with the same ones only.
+    # Of the scripts that all cells of a run have in common: a run is resumed only with the same ones.
     keys["scripts"] = _digest(workload.script, files)
     if beside is not None and beside.parameters:
         scripts = unattended_scripts()

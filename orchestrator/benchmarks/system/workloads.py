@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The benchmarks of whole programs, and the documents' figures of them."""
+"""The benchmarks of whole programs, and the figures that documents have of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class BuildScope(Fact):
 
 
 class SystemWorkloads(Fact):
-    """All of them by name; ``runs`` (warm ones), ``packets`` and ``scope`` are the defaults."""
+    """All benchmarks by name; ``runs`` (warm ones), ``packets`` and ``scope`` are defaults."""
 
     runs: int
     packets: int
@@ -42,7 +42,7 @@ class SystemWorkloads(Fact):
 
 @lru_cache(maxsize=1)
 def system_workloads() -> SystemWorkloads:
-    """Return the catalogue's benchmarks of whole programs."""
+    """The catalogue of workloads."""
     return SystemWorkloads.model_validate(read("workloads.yaml", __package__))
 
 
@@ -79,7 +79,7 @@ class PublishedSystem(Fact):
         return next(iter(self.rows.values()))
 
     def difference(self, row: PublishedWork) -> float | None:
-        """A row's time less the baseline's, in seconds; for an equal number of packets where packets were sent."""
+        """A row's time less the baseline's, in seconds; for an equal number of packets where any were sent."""
         base = self.baseline
         if row.real is None or base.real is None:
             return None
@@ -95,5 +95,5 @@ class PublishedSystem(Fact):
 
 @lru_cache(maxsize=1)
 def published_systems() -> Mapping[str, PublishedSystem]:
-    """Return the tables by id, such as ``markers-2006/ping-flood``."""
+    """The tables by id, such as ``markers-2006/ping-flood``."""
     return named(PublishedSystem, read("published.yaml", __package__))

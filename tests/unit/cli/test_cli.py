@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -30,13 +31,20 @@ from typer.testing import CliRunner
 from wrong_inputs import make_tree
 
 from orchestrator import __version__
-from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_source import render, templates
+from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.cpus import cpu_caches
+from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.cli import execute, one_guest
+from orchestrator.cli import run as run_command
 from orchestrator.cli.main import app
+from orchestrator.experiment.file import load_experiment
+from orchestrator.experiment.plan import plan
 from orchestrator.results.modelled import Costs
 from orchestrator.results.runs import RunIdentity, prepare_directory, write_results
+from orchestrator.run import boot
 
 pytestmark = pytest.mark.usefixtures("lab")
 
@@ -361,6 +369,45 @@ def test_a_dry_run_says_which_kernels_lack_a_module_of_their_own(tmp_path: Path)
     refused = [line for line in cells if "; unsupported: it has no modules of its own" in line]
     assert refused == [line for line in cells if "/own-bare-" in line]
     assert 0 < len(refused) < len(cells)
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "probes", "reason"),
+    [
+        ("{name: gtodbench}", "[none, uprobe-event]", "it is in the program that makes the calls"),
+        ("{name: markers}", "[marker.empty, marker.registers]", "this kernel has no preemption to disable"),
+        ("{name: kpcache, sizes: [1000]}", "[none, kpcache.hit]", "this kernel was built without CONFIG_DEBUG_FS"),
+        ("{name: ping-flood}", "[none]", "cannot have a whole system in memory: it lacks CONFIG_BLK_DEV_LOOP"),
+    ],
+)
+def test_a_dry_run_and_a_run_refuse_the_same_cells_alike(
+    benchmark: str, probes: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_tree(tmp_path)
+    file = tmp_path / "x.yaml"
+    shared = f"name: x\nkernels: [{tmp_path}/linux]\nmachines: [{{cpu: athlon64}}]\n"
+    file.write_text(f"{shared}probes: {probes}\nbenchmark: {benchmark}\n")
+
+    def without_debugfs(context: BuildContext, spec: KernelSpec) -> Kernel:
+        kernel = ready_kernel(context, spec)
+        return replace(kernel, config={**kernel.config, "CONFIG_DEBUG_FS": "n"})
+
+    for module in (run_command, boot):
+        monkeypatch.setattr(module, "ready_kernel", without_debugfs)
+    dry_run = orchestrator("run", str(file), "--dry-run", "--offline")
+    assert dry_run.exit_code == 0, dry_run.output
+    cells = [line.strip().partition("; unsupported: ") for line in dry_run.stdout.splitlines() if "; unsup" in line]
+    told = {cell.split()[0]: sentence for cell, _, sentence in cells}
+    assert told
+    assert all(reason in sentence for sentence in told.values())
+    monkeypatch.setattr(boot, "machine_of", MagicMock())
+    context = BuildContext(Cache(tmp_path / "cache"), offline=True)
+    prepared: dict[str, boot.Prepared[Any]] = {}
+    for planned in plan(load_experiment(file, kinds())).boots:
+        refused = replace(planned, cells=tuple(cell for cell in planned.cells if cell.id in told))
+        if refused.cells:
+            prepared |= boot.prepare(context, kinds().named(planned.kind), refused).cells
+    assert prepared == {id_: boot.unsupported(sentence) for id_, sentence in told.items()}
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_the_table_names_its_compiler_whichever_it_is(marked: ObjectFile) -> Non
 
 
 def test_a_way_without_end_is_noticed(marked: ObjectFile) -> None:
-    with pytest.raises(EvidenceError, match="the way through endless comes to no return"):
+    with pytest.raises(EvidenceError, match="the path through endless reaches no return"):
         paths(marked, "endless")
     with pytest.raises(EvidenceError, match="the object has no function nothing"):
         paths(marked, "nothing")

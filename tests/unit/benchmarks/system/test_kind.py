@@ -110,6 +110,13 @@ def test_problems_are_reported(load: Loader, change: tuple[str, str], message: s
     assert message in complaint(load, BUILD.replace(*change))
 
 
+def test_a_disk_of_ones_own_is_no_image_of_a_system(load: Loader, tmp_path: Path) -> None:
+    disk = tmp_path / "mine.img"
+    disk.write_bytes(bytes(1080) + b"\x53\xef" + bytes(1 << 20))  # ext4's magic number
+    message = complaint(load, BUILD.replace("benchmark:", f"image: {disk}\nbenchmark:"))
+    assert "a workload works in memory, where a disk of your own cannot be: name a recipe" in message
+
+
 def test_a_table_of_either_kind_takes_the_defaults_that_it_knows(load: Loader) -> None:
     text = """\
 name: both

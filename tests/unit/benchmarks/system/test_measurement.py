@@ -169,6 +169,17 @@ def test_a_kernel_without_markers_names_one_that_has_them(name: str, other: str)
     assert reason.endswith(f": hooks are in kernels that have markers, such as {other}")
 
 
+def test_a_kernel_that_cannot_mount_a_file_is_not_supported() -> None:
+    planned = plan(load_experiment(data_dir("configs") / "lkst-events-2005.yaml", kinds()))
+    cell = next(cell for cell in planned.cells if cell.row == "none")
+    config = {f"CONFIG_{name}": "y" for name in ("BLK_DEV_LOOP", "SQUASHFS", "SQUASHFS_LZ4", "TMPFS")}
+    assert unsupported_reason(a_kernel(config), cell) is None
+    # A driver that is a module needs the kernel's modules, which this one has not.
+    lacking = unsupported_reason(a_kernel({**config, "CONFIG_BLK_DEV_LOOP": "m", "CONFIG_TMPFS": "n"}), cell)
+    assert lacking is not None
+    assert lacking.endswith("cannot have a whole system in memory: it lacks CONFIG_BLK_DEV_LOOP, CONFIG_TMPFS")
+
+
 # Is a recorder believed only where its places are armed, and a workload only where it did what the baseline did?
 
 REPORT = b"""\

@@ -15,7 +15,7 @@ from orchestrator.benchmarks.system.work import SystemTask, system_inputs
 from orchestrator.benchmarks.system.workloads import system_workloads
 from orchestrator.catalog.images import images
 from orchestrator.catalog.kernels import kernel
-from orchestrator.errors import ConfigError, HostError, UnsupportedError, UsageError
+from orchestrator.errors import ConfigError, HostError
 from orchestrator.paths import data_dir
 
 CONFIG = {f"CONFIG_{name}": "y" for name in ("BLK_DEV_LOOP", "SQUASHFS", "SQUASHFS_LZ4", "TMPFS")}
@@ -63,27 +63,9 @@ def test_targets_are_what_the_script_takes_for_one() -> None:
             assert not set(target) - set("abcdefghijklmnopqrstuvwxyz_/.")
 
 
-@pytest.mark.parametrize(
-    ("task", "message"),
-    [
-        (replace(PING, image="debian-amd64"), "image 'debian-amd64' is for x86_64, and kernel 'lab-i386-smp' is for"),
-        (replace(PING, image="./mine.qcow2"), "is a disk, and ping-flood runs in a system that is all in"),
-    ],
-)
-def test_a_taskthat_cannot_be_is_refused(task: SystemTask, message: str, context: BuildContext, built: Kernel) -> None:
-    with pytest.raises(UsageError, match=message):
-        system_inputs(context, built, task)
-
-
 def test_an_unknown_image_is_answered_with_the_nearest(context: BuildContext, built: Kernel) -> None:
     with pytest.raises(ConfigError, match="did you mean 'debian-i386'"):
         system_inputs(context, built, replace(PING, image="debian-i368"))
-
-
-def test_a_kernel_that_cannot_mount_a_file_is_not_supported(context: BuildContext, built: Kernel) -> None:
-    lacking = replace(built, config={**CONFIG, "CONFIG_BLK_DEV_LOOP": "m", "CONFIG_TMPFS": "n"})
-    with pytest.raises(UnsupportedError, match="it lacks CONFIG_BLK_DEV_LOOP, CONFIG_TMPFS"):
-        system_inputs(context, lacking, PING)
 
 
 def test_offline_a_missing_image_is_reported(context: BuildContext, built: Kernel) -> None:
