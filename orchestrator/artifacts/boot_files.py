@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a guest starts from besides its kernel: an initramfs, its disks, a disk of the kernel's modules.
+"""The files that a guest boots from besides its kernel: the initramfs, its disks, a disk with the kernel's modules.
 
-A guest with disks gets a second archive behind it, which the kernel unpacks over the first: their drivers, and the
-script by which it enters an image.
+For a guest with disks, a second archive follows the initramfs: the disks' drivers, and the script that enters the
+image. The kernel unpacks it over the first.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ from orchestrator.steps import step
 _FOLDERS = ("bin", "dev", "etc", "lib", "lib/modules", "proc", "root", "sys", "tmp")
 _DRIVERS = ("virtio_pci", "virtio_console")
 _DISK_DRIVERS = ("virtio_blk", "crc32c_generic", "ext4", "squashfs", "virtio_net")
-"""ext4 asks for the checksum by a name that only modprobe could find."""
+"""ext4 requests its checksum driver by an alias that only modprobe can resolve."""
 
 _DISK_SCRIPTS = {"image/enter.sh": "enter.sh", "bin/start-image": "start-image.sh", "bin/mount-data": "mount-data.sh"}
 _APPLETS = Path(__file__).with_name("applets.txt")
 
 
 def initramfs(context: BuildContext, kernel: Kernel) -> Path:
-    """The guest's initramfs for ``kernel``, uncompressed: emulated CPUs are slow at decompressing."""
+    """The uncompressed initramfs for guests of ``kernel``. Uncompressed, as emulated CPUs are slow at decompressing."""
     arch = kernel.spec.arch
 
     def choose(apt: AptRoot) -> list[Package]:
         return [apt.show("busybox-static", ARCHITECTURES[arch].debian)]
 
     busybox, programs = unpacked_packages(context, f"busybox-{arch}", arch, choose), guest_programs(context, arch)
-    # The script that makes a restored guest one of its own.
+    # Gives a restored guest its own identity.
     applets, renewal = _APPLETS.read_text().split(), (data_dir("images") / "guest/renew-guest.sh").read_text()
     recipe = [_FOLDERS, _DRIVERS, applets, renewal]
     inputs = {"kernel": kernel.key, "busybox": busybox.key, "programs": programs.key, "recipe": recipe}
@@ -89,7 +89,7 @@ def initramfs(context: BuildContext, kernel: Kernel) -> Path:
 
 
 def disk_drivers(context: BuildContext, kernel: Kernel) -> Path:
-    """The second archive, of a guest of ``kernel`` with disks: their drivers, and the scripts that mount them."""
+    """The second archive, for guests of ``kernel`` with disks: the disks' drivers and the scripts that mount them."""
     folder = data_dir("images") / "guest"
     scripts = {place: (folder / name).read_text() for place, name in _DISK_SCRIPTS.items()}
     inputs = {"kernel": kernel.key, "drivers": _DISK_DRIVERS, "scripts": scripts, "packing": "xz"}
@@ -114,23 +114,23 @@ def _drivers(files: Sequence[Path], listed: str) -> list[Entry]:
     ]
 
 
-# An initramfs with work in it that the guest does by itself, before the host sends anything.
+# An initramfs with unattended work: the guest runs it before the host sends anything.
 #
-# Input from the host arrives at a moment that the guest's clock does not determine. Unattended work receives none, so
+# Input from the host arrives at an instant that the guest's clock does not determine. Unattended work receives none, so
 # on the exact clock two guests with the same work agree in every instruction, timer ticks included.
 
 FOLDER = "/sealed"
-"""In the guest. The name is part of the work: with another one the totals move in their fifth digit."""
+"""A path in the guest. It affects the counts: another name changes the totals in their fifth digit."""
 OUTPUT = f"{FOLDER}/output"
-"""In the guest: what the work printed, and the wait status it ended with, as init.c writes them."""
+"""In the guest: the output of the work, and its wait status, as init.c writes them."""
 STATUS = f"{FOLDER}/status"
 
 STEPS = "steps.sh"
-"""What every script of unattended work includes."""
+"""The file that every script of unattended work includes."""
 
 
 def progress(line: str) -> str | None:
-    """The progress in a line of the console, behind the kernel's time stamp; None in any other line."""
+    """The progress report in a console line, without the kernel's time stamp; None for any other line."""
     _, mark, words = line.partition("lab: ")
     return words if mark else None
 
@@ -138,9 +138,9 @@ def progress(line: str) -> str | None:
 def write_work(
     target: BinaryIO, initramfs: Path, script: str, settings: Mapping[str, int | str], files: Mapping[str, bytes | Path]
 ) -> None:
-    """Write the initramfs with ``images/unattended/SCRIPT.sh`` as its work, and what that needs, in ``/sealed``.
+    """Write ``initramfs``, followed by an archive in ``/sealed`` of ``images/unattended/SCRIPT.sh`` and ``files``.
 
-    ``settings`` are the script's shell variables. Files may be hundreds of megabytes on the host's disk.
+    ``settings`` are the script's shell variables. ``files`` may be large: those on the host's disk are streamed.
     """
     scripts = unattended_scripts()
     text = "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in settings.items())
@@ -154,13 +154,13 @@ def write_work(
     with step(f"write an initramfs with the work {script}"):
         with initramfs.open("rb") as file:
             shutil.copyfileobj(file, target)
-        # The kernel unpacks one archive after the other.
+        # The kernel unpacks concatenated archives in turn.
         entries = [Entry.folder(folder), *(Entry.file(f"{folder}/{name}", data) for name, data in content.items())]
         write_archive(target, entries)
 
 
 def unattended_scripts() -> Path:
-    """Where the scripts of unattended work are."""
+    """The folder with the scripts of unattended work."""
     return data_dir("images") / "unattended"
 
 
@@ -169,13 +169,13 @@ _DEPMOD = "/usr/sbin/depmod"
 
 
 def kernel_modules(context: BuildContext, kernel: Kernel) -> Path:
-    """The squashfs of a kernel's modules with depmod's index. Raises UsageError where it has none, and BuildError."""
+    """A squashfs of a kernel's modules with depmod's index. Raises UsageError if it has none, BuildError."""
     folder, files = lists_folder(kernel), module_files(kernel)
     lists = [folder / name for name in ("modules.order", BUILT_IN, f"{BUILT_IN}.modinfo") if (folder / name).is_file()]
     if not files:
         hint = "leave out --kernel-modules (in a test's mark: kernel_modules), or take a kernel of Debian's"
         raise UsageError(f"kernel '{kernel.spec.name}' has no modules of its own: what it has is built in", hint=hint)
-    # A tree's modules may be built anew while its kernel stays the same.
+    # The modules in a user's tree may be rebuilt while its kernel stays the same.
     content = {} if kernel.packages else {name: sha256_of(file) for name, file in files.items()}
 
     def build(place: Path) -> None:
@@ -202,7 +202,7 @@ def kernel_modules(context: BuildContext, kernel: Kernel) -> Path:
 
 _DATA = ("CONFIG_VIRTIO_BLK", "CONFIG_SQUASHFS", "CONFIG_SQUASHFS_LZ4")
 _SYSTEMD = ("CONFIG_CGROUPS", "CONFIG_FHANDLE", "CONFIG_INOTIFY_USER", "CONFIG_SIGNALFD", "CONFIG_TIMERFD")
-"""What systemd's own README calls required, of what a kernel can be built without."""
+"""The options that systemd's README requires and that a kernel can be built without."""
 
 _MOST_DATA_DISKS = 16
 
@@ -219,11 +219,11 @@ class GuestDisks:
 
 
 NOTHING = GuestDisks()
-"""A guest that stays in its initramfs."""
+"""A guest without disks: it stays in its initramfs."""
 
 
 class Disks(NamedTuple):
-    """A guest's disks, ready, and what their kernel needs for them."""
+    """A guest's disks, and the archive of drivers that the kernel needs for them."""
 
     root: RootImage | None
     data: tuple[DataDisk, ...]
@@ -231,7 +231,7 @@ class Disks(NamedTuple):
 
 
 def image_arch(name: str) -> Arch | None:
-    """The architecture of an image; None where only its programs know it. Raises ConfigError for no image."""
+    """The architecture of an image; None for a user's disk, which does not state it. Raises ConfigError."""
     if is_user_disk(name):
         find_disk(name)
         return None
@@ -239,7 +239,7 @@ def image_arch(name: str) -> Arch | None:
 
 
 def unsupported_reason(wanted: GuestDisks, spec: KernelSpec) -> str | None:
-    """Why a guest of this kernel cannot have what is wanted, as far as names show. Raises ConfigError."""
+    """Why a guest of this kernel cannot have these disks, as far as names alone show. Raises ConfigError."""
     if wanted.image is None:
         if wanted.channel != "framed":
             return f"channel '{wanted.channel}' needs an image: without one there is nothing to log in to"
@@ -253,7 +253,7 @@ def unsupported_reason(wanted: GuestDisks, spec: KernelSpec) -> str | None:
 
 
 def ready_disks(context: BuildContext, kernel: Kernel, wanted: GuestDisks) -> Disks:
-    """The disks, fetched and built where they are not there yet. Raises UsageError, HostError, BuildError."""
+    """Fetch and build the disks as needed. Raises UsageError, HostError, BuildError."""
     sentence = unsupported_reason(wanted, kernel.spec)
     if sentence is not None:
         raise UsageError(sentence)
@@ -270,7 +270,7 @@ def ready_disks(context: BuildContext, kernel: Kernel, wanted: GuestDisks) -> Di
     data = tuple(DataDisk(name, data_disk(context, folder)) for name, folder in _named(wanted.data).items())
     if wanted.kernel_modules:
         _check_kernel(kernel, _DATA, "its modules on a disk")
-        name = f"modules of {kernel.release}"  # no folder of data is called so
+        name = f"modules of {kernel.release}"  # a data folder's name has no spaces
         data += (DataDisk(name, kernel_modules(context, kernel), f"{MODULES}/{kernel.release}"),)
     drivers = disk_drivers(context, kernel) if root is not None or data else None
     return Disks(root, data, drivers)
@@ -305,7 +305,7 @@ def _named(folders: Sequence[Path]) -> dict[str, Path]:
 
 def _check_kernel(kernel: Kernel, options: Sequence[str], what: str, hint: str = "") -> None:
     lacking = [option for option in options if kernel.config.get(option, "n") not in ("y", "m")]
-    # Of a kernel without a folder of drivers all has to be built in.
+    # Without a folder of drivers, the kernel must have everything built in.
     if not kernel.modules.is_dir():
         lacking += [option for option in options if kernel.config.get(option) == "m"]
     if lacking and not hint and kernel.spec.tree is not None:

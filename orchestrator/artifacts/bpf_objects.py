@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""BPF programs of the user's own: their object file, compiled where it is a source, and what loads it in a guest."""
+"""BPF programs of users: the object file, compiled from C if necessary, and the loader that runs in a guest."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NAME = "vmlinux.h"
 
 
 def kernel_types(context: BuildContext, kernel: Kernel) -> Path:
-    """The folder with a kernel's ``vmlinux.h``. Raises BuildError where its image has no types."""
+    """The folder with a kernel's ``vmlinux.h``. Raises BuildError if its image has no type information."""
 
     def build(target: Path) -> None:
         context.say(f"writing {_NAME} of {kernel.spec.name}")
@@ -46,7 +46,7 @@ def kernel_types(context: BuildContext, kernel: Kernel) -> Path:
 
 _CLANG = ("clang", "-g", "-O2", "-Wall", "-target", "bpf", BPF_TARGET, "-c")
 _HOST_HEADERS = f"/usr/include/{HOST.triplet}"
-"""asm/types.h, which clang looks for in no such folder with the target bpf."""
+"""Has asm/types.h, which clang does not find by itself with ``-target bpf``."""
 _HOST_LIBRARIES = Path("/usr/lib", HOST.triplet)
 _LOADER_FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-static")
 _LIMIT = 120.0
@@ -56,7 +56,7 @@ _ON_FPROBES = ("kprobe.multi", "kprobe.session", "kretprobe.multi")
 
 @dataclass(frozen=True)
 class BpfObject:
-    """A user's object file with its source, the program that loads it, and the one that asks the kernel about it."""
+    """A user's BPF object and its source, the loader, and the tool that queries the kernel about loaded programs."""
 
     file: Path
     loader: Path
@@ -111,7 +111,7 @@ def _kept(context: BuildContext, file: Path) -> Compiled:
 def _compiled(context: BuildContext, kernel: Kernel, file: Path) -> Compiled:
     check_installed("bpf-compiler-packages.txt", f"{file.name}, which is to be compiled,")
     read_c_source(file)
-    types = kernel_types(context, kernel)  # named by its path, which has a key
+    types = kernel_types(context, kernel)  # its path, which has a key, is part of the flags
     flags = [f"-I{types}", f"-I{_HOST_HEADERS}"]
     source = own_file(file, files_read([*_CLANG, *flags, str(file)], build_environment()), types)
     asked = run(["clang", "--version"], time_limit=_LIMIT, environment={"LC_ALL": "C"})
@@ -140,7 +140,7 @@ def _loader(context: BuildContext) -> Path:
     }
 
     def build(target: Path) -> None:
-        # It runs outside all measurements, and must suit the host's libraries: so the host's compiler makes it.
+        # It runs outside of measurements, and links the host's libraries, so the host's compiler builds it.
         argv = ["gcc", *_LOADER_FLAGS, "-o", str(target / "bpfload"), str(source), str(lacking), *libraries]
         compiled = run(argv, time_limit=_LIMIT, environment=compiling_in(target))
         compiled.or_raise(BuildError, "bpfload.c does not compile", where=str(source))

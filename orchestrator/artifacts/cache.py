@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The cache of everything built or fetched: its store, its errors, what is in use, and what a build needs of it.
+"""The cache of everything built or fetched: artifacts, locks, usage tracking, and errors of its disk.
 
-An artifact is a directory ``<kind>/<key>`` with a ``manifest.json``. It is built beside its place and renamed
-into it, under a lock of its own, so that two processes wanting the same artifact build it once and a process killed in
-the middle leaves nothing that is ever used. What a process has obtained stays until that process ends.
+An artifact is a directory ``<kind>/<key>`` with a ``manifest.json``. It is built in a sibling directory under its own
+lock and then renamed: processes that want the same artifact build it once, and a killed process leaves nothing that
+is ever used. What a process has obtained stays until that process ends.
 
-A process checks an artifact when it first uses it (see ``digests``). One that was changed is set aside, under
-``damaged``, and made anew.
+A process verifies an artifact on first use (see ``digests``). It moves a changed one to ``damaged`` and builds it anew.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ def cache_faults(root: Path) -> Iterator[None]:
 
 
 def check_folder(root: Path) -> None:
-    """Raise HostError where something else than a folder that can be read is in the cache's place."""
+    """Raise HostError if the cache's path is anything but a readable folder."""
     try:
         if os.path.lexists(root):
             os.scandir(root).close()
@@ -80,7 +79,7 @@ def _obstacle(root: Path, error: OSError) -> str:
 
 @contextlib.contextmanager
 def build_faults(root: Path, unfinished: Path) -> Iterator[None]:
-    """Remove what a failing build has half made. Raises HostError where it failed for lack of room."""
+    """Remove the unfinished files of a failed build. Raises HostError if it failed because a disk is full."""
     try:
         yield
     except BaseException as error:
@@ -97,7 +96,7 @@ def build_faults(root: Path, unfinished: Path) -> Iterator[None]:
 
 
 def _no_room(root: Path, *others: Path) -> HostError:
-    """The disk of the cache, or of temporary files, is full; or it was, and a program has removed a file since."""
+    """The disk of the cache or of temporary files is full, or was until a program removed its file on failing."""
     folder = files.full_one((root, *others))
     name, variable = ("temporary files", "TMPDIR") if folder in others else ("the cache folder", "ORCHESTRATOR_CACHE")
     when = "is full" if files.is_full(folder) else "was full a moment ago"
@@ -109,19 +108,19 @@ def _no_room(root: Path, *others: Path) -> HostError:
     )
 
 
-# Whether something in the cache is in use, and when it last was.
+# Usage tracking: whether something in the cache is in use, and when it was last used.
 #
-# A file stands for each thing. A user of the thing holds a shared lock on that file until its process ends; removing
-# the thing takes an exclusive lock. The file's modification time is the time of the last use, to the day.
+# A file represents each thing. A user holds a shared lock on that file until its process ends; removing the thing
+# requires an exclusive lock. The file's modification time is the time of the last use, to the day.
 
 DAY = 86_400.0
-"""Seconds; a use is noted once in that time."""
+"""Seconds; a use is recorded at most once in this time."""
 
 _held: dict[Path, int] = {}
 
 
 def hold(file: Path) -> bool:
-    """Use the thing until this process ends; False where it is gone. Waits only for a process that removes it."""
+    """Hold the thing until this process ends; False if it is gone. Waits only for a process that is removing it."""
     descriptor = _held.get(file)
     if descriptor is not None and files.is_open_file(file, descriptor):
         _note_use(descriptor)
@@ -149,7 +148,7 @@ def release(file: Path) -> None:
 
 @contextmanager
 def claim(file: Path) -> Iterator[bool]:
-    """Hold the thing exclusively; False, at once, where another process uses it or it is gone."""
+    """Hold the thing exclusively; False, without waiting, if another process uses it or it is gone."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -173,7 +172,7 @@ def in_use(file: Path) -> bool:
 
 
 def last_use(file: Path) -> float:
-    """Seconds since the epoch, 0 for what is gone. A use in the future, left by a wrong clock, becomes one of now."""
+    """Seconds since the epoch, 0 if gone. A time in the future, left by a wrong clock, is replaced by the present."""
     try:
         used = file.stat().st_mtime
         if used > (now := time.time()):
@@ -185,24 +184,24 @@ def last_use(file: Path) -> float:
 
 
 def _note_use(descriptor: int) -> None:
-    # Also a use in the future, which a clock that was set back has left: it would hide all uses until then.
+    # A time in the future, left by a clock since set back, would hide all uses until then.
     if abs(time.time() - os.fstat(descriptor).st_mtime) > DAY:
         with suppress(OSError):  # another user's cache, or a read-only one
             os.utime(descriptor)
 
 
 ENVIRONMENT_STAMP = "lab-complete"
-"""The file that stands for a Python environment that the lab's start script has made in the cache."""
+"""Marks a Python environment that ``./lab`` has made in the cache as complete."""
 
 _MANIFEST = "manifest.json"
 _UNFINISHED = ".building"
 DAMAGED = "damaged"
-"""The folder of what was set aside."""
+"""The folder for damaged artifacts."""
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """A complete artifact: its folder, a label for people, and the exact inputs it was made from."""
+    """A complete artifact: its folder, a readable label, and the exact inputs it was made from."""
 
     kind: str
     key: str
@@ -220,7 +219,7 @@ class Artifact:
 
 
 def tree_status(path: Path) -> Iterator[os.stat_result]:
-    """The status of a file, or of a folder and all in it, but for what another process has just removed."""
+    """The status of a file, or of a folder and everything in it. Skips files that another process removes meanwhile."""
     below = (Path(folder, name) for folder, *names in os.walk(path) for name in chain(*names))
     for one in chain([path], below):
         with suppress(FileNotFoundError):
@@ -228,22 +227,22 @@ def tree_status(path: Path) -> Iterator[os.stat_result]:
 
 
 def disk_usage(path: Path) -> int:
-    """Bytes on disk; its part of a file with several links: patched kernel sources share most of their files."""
+    """Bytes on disk. A file with several links counts in part: patched kernel sources share most of their files."""
     return sum(one.st_blocks * 512 // (1 if stat.S_ISDIR(one.st_mode) else one.st_nlink) for one in tree_status(path))
 
 
 def digest(inputs: object) -> str:
-    """A stable name for a JSON value: 24 hex digits of its SHA-256."""
+    """A stable name for a JSON value: the first 24 hex digits of its SHA-256."""
     text = json.dumps(inputs, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
-def _on_stderr(text: str) -> None:  # no lambda: a cache goes with its boot to another process
+def _on_stderr(text: str) -> None:  # no lambda: a cache is pickled with its boot
     print(text, file=sys.stderr, flush=True)
 
 
 class Cache:
-    """The artifacts of one user, below ``root``; made when first needed. ``say`` gets a line for each one set aside."""
+    """One user's artifacts below ``root``, which is created on first use. ``say`` reports each artifact set aside."""
 
     def __init__(self, root: Path, say: Callable[[str], None] = _on_stderr) -> None:
         self.root = root
@@ -256,11 +255,11 @@ class Cache:
         return self._use(found.path) if found is not None and self.is_sound(found) else None
 
     def find(self, kind: str, inputs: Mapping[str, object]) -> Artifact | None:
-        """The artifact of these inputs, if it is complete; for a caller who needs no more than its key."""
+        """The complete artifact of these inputs, unverified: for callers who need only its key."""
         return self._use(self.root / kind / digest(inputs))
 
     def is_sound(self, artifact: Artifact) -> bool:
-        """Whether it is as it was made; else it is set aside. Raises LabError where it is in use, HostError."""
+        """Verify an artifact, and set a damaged one aside. Raises LabError if another process uses it, HostError."""
         if artifact.path not in self._sound:
             if (damage := digests.changed(artifact.path)) is not None:
                 self.set_aside(artifact, damage, digests.changed)
@@ -269,7 +268,7 @@ class Cache:
         return True
 
     def set_aside(self, artifact: Artifact, damage: Damage, check: Callable[[Path], Damage | None]) -> None:
-        """Move an artifact out of the way, unless another process has done so and ``check`` finds nothing any more."""
+        """Move an artifact away, unless another process has replaced it and ``check`` finds no damage any more."""
         what = f"{artifact.kind} {artifact.label} in the cache is damaged ({damage})"
         place, aside = artifact.path, self.root / DAMAGED / f"{artifact.kind}-{artifact.key}"
         try:
@@ -291,7 +290,7 @@ class Cache:
         self._say(f"{what}: set aside as {aside}")
 
     def obtain(self, kind: str, inputs: Mapping[str, object], label: str, build: Callable[[Path], None]) -> Artifact:
-        """The artifact of these inputs; ``build`` fills an empty folder with it when it is not there yet."""
+        """The artifact of these inputs; if missing, ``build`` makes it in an empty folder."""
         with step(f"obtain {kind}: {label}") as obtaining:
             found = self.get(kind, inputs)
             if found is not None:
@@ -305,7 +304,7 @@ class Cache:
 
     @contextlib.contextmanager
     def lock(self, name: str) -> Iterator[None]:
-        """Hold a lock between processes; the system releases it when its holder dies."""
+        """Hold an inter-process lock; the system releases it when the holder dies."""
         with self._lock(name, 3600.0) as locked:  # kernels take several minutes to build
             if not locked:
                 raise LabError(f"another process has held {self.lock_file(name)} for an hour")
@@ -315,21 +314,21 @@ class Cache:
         return self.root / "locks" / f"{name}.lock"
 
     def try_lock(self, name: str) -> contextlib.AbstractContextManager[bool]:
-        """Hold a lock if that is possible at once; the context's value is whether it was."""
+        """Hold a lock if it is free; the context's value says whether it was."""
         return self._lock(name, 0)
 
     def artifacts(self) -> Iterator[Artifact]:
-        """All complete artifacts, by kind and label; what was set aside is none. Raises LabError for a damaged one."""
+        """All complete artifacts by kind and label, except those set aside. Raises LabError for a damaged one."""
         found = (self.artifact(place) for place in self.places())
         yield from sorted((a for a in found if a is not None), key=lambda a: (a.kind, a.label, a.key))
 
     def places(self) -> Sequence[Path]:
-        """The folders of all artifacts, damaged ones too; what was set aside is none."""
+        """The folders of all artifacts, damaged ones included, without those set aside."""
         found = (manifest.parent for manifest in self.root.glob(f"*/*/{_MANIFEST}"))
         return sorted(place for place in found if place.suffix != _UNFINISHED and place.parent.name != DAMAGED)
 
     def artifact(self, place: Path) -> Artifact | None:
-        """The artifact in a folder; None where there is none. Raises LabError for one that cannot be read."""
+        """The artifact in a folder, or None. Raises LabError if its manifest cannot be read."""
         try:
             manifest = json.loads((place / _MANIFEST).read_text())
             return Artifact(place.parent.name, place.name, place, manifest["label"], manifest["inputs"])
@@ -342,22 +341,22 @@ class Cache:
             raise LabError(what, hint=hint) from None
 
     def contents(self, kind: str) -> Iterator[tuple[Path, Artifact | None]]:
-        """The folders of a kind: complete artifacts, and what is being built or was left by a builder that died."""
+        """The folders of a kind: complete artifacts, and (None) builds in progress or abandoned."""
         folder = self.root / kind
         for place in sorted(folder.iterdir()) if is_real_folder(folder) else ():
             if re.fullmatch(rf"[0-9a-f]{{24}}({re.escape(_UNFINISHED)})?", place.name) and is_real_folder(place):
                 yield place, self.complete(place)
 
     def is_finished(self, place: Path) -> bool:
-        """Whether a folder's builder has come to its end; what it left may have been damaged since."""
+        """Whether the build of a folder finished. Its content may have been damaged since."""
         return place.suffix != _UNFINISHED and (place / _MANIFEST).exists()
 
     def build_lock(self, place: Path) -> str:
-        """The name of the lock that is held while what belongs into a folder, or into the one beside it, is built."""
+        """The name of the lock held during the build of a folder or of its unfinished sibling."""
         return f"{place.parent.name}-{place.name.removesuffix(_UNFINISHED)}"
 
     def remove(self, artifact: Artifact, unused_since: float) -> bool:
-        """Remove an artifact; False where a process builds or uses it, or has used it since then (epoch seconds)."""
+        """Remove an artifact; False if a process builds it, uses it, or has used it since that time (epoch seconds)."""
         place = self.root / artifact.kind / artifact.key
         with self.try_lock(self.build_lock(place)) as locked:
             if not locked or not is_real_folder(place):
@@ -369,7 +368,7 @@ class Cache:
         return True
 
     def discard(self, artifact: Artifact, is_wrong: Callable[[Path], bool]) -> None:
-        """Remove an artifact, whoever uses it, if ``is_wrong`` still: another process may have made it anew."""
+        """Remove an artifact even if in use, if ``is_wrong`` still holds: another process may have rebuilt it."""
         place = artifact.path
         with step(f"discard {artifact.kind}: {artifact.label}"), self.lock(self.build_lock(place)):
             release(artifact.stamp)
@@ -378,7 +377,7 @@ class Cache:
         self._sound.discard(place)
 
     def remove_leftover(self, place: Path, unused_since: float = 0.0) -> bool:
-        """Remove what a killed builder left; False where one is at work, or has finished meanwhile."""
+        """Remove the leftovers of a killed build; False if a build is running or has finished meanwhile."""
         with self.try_lock(self.build_lock(place)) as locked:
             if not locked or not is_real_folder(place) or self.complete(place) is not None:
                 return False
@@ -398,7 +397,7 @@ class Cache:
                 lock.release()
 
     def _remove(self, place: Path) -> None:
-        # Under that name no process uses it, even if this removal is interrupted.
+        # No process uses the unfinished name, even if this removal is interrupted.
         unfinished = place.with_name(place.name + _UNFINISHED)
         shutil.rmtree(unfinished, ignore_errors=True)
         place.rename(unfinished)
@@ -416,8 +415,7 @@ class Cache:
 
     def _build(self, place: Path, inputs: Mapping[str, object], label: str, build: Callable[[Path], None]) -> Artifact:
         unfinished = place.with_name(place.name + _UNFINISHED)
-        # A leftover is of a builder that died: a living one would hold the lock. No process uses an entry that has lost
-        # its manifest.
+        # Leftovers of a killed build: a running one would hold the lock. No process uses an entry without a manifest.
         for leftover in (unfinished, place):
             shutil.rmtree(leftover, ignore_errors=True)
         unfinished.mkdir(parents=True)
@@ -437,7 +435,7 @@ class Cache:
 
 
 def is_real_folder(path: Path) -> bool:
-    """Whether it is a folder, and not a link to one: what is elsewhere is not the cache's."""
+    """Whether it is a folder and not a link: what a link points to does not belong to the cache."""
     return path.is_dir() and not path.is_symlink()
 
 
@@ -447,7 +445,7 @@ def _silent(text: str) -> None:
 
 @dataclass(frozen=True)
 class BuildContext:
-    """``say`` gets one line for each thing that takes seconds or more, ``warn`` the warnings of what was built."""
+    """The cache; ``say`` gets a line for whatever takes seconds or more, ``warn`` the warnings of builds."""
 
     cache: Cache
     offline: bool = False

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The cache's entries: what each is, which are removed, and whether all are as they were made.
+"""The cache's entries: listing, removal and verification.
 
-Only what has the name and the shape of something that the lab makes is ever looked at, and links are not followed.
+Only files and folders with the names that the lab gives them are considered, and links are not followed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from orchestrator.errors import UsageError
 
 
 class Kind(StrEnum):
-    """The kinds of artifacts, and of what lies beside them in the cache."""
+    """The kinds of artifacts, and of other entries of the cache."""
 
     DEBIAN = "debian"
     INITRAMFS = "initramfs"
@@ -76,16 +76,16 @@ _BESIDE = {
     Kind.GIT_TREES: re.compile(rf"[A-Za-z0-9._+-]+-[0-9a-f]{{6}}({re.escape(UNFINISHED)})?"),
     Kind.PINS: re.compile(r"[\w.-]+\.json"),
 }
-"""The names that things may have in these folders of the cache."""
+"""The file names allowed in these folders of the cache."""
 
 ARTIFACT_KINDS = frozenset(Kind) - {*_BESIDE, Kind.ENVIRONMENTS}
 
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """Something in the cache, when it was last ``used`` (epoch seconds), and the files that its users hold locks on.
+    """An entry of the cache: when it was last ``used`` (epoch seconds), and the files that its users lock.
 
-    ``remove`` takes a time: it returns False for an entry that is in use or was used since.
+    ``remove`` takes a time, and returns False for an entry that is in use or was used since.
     """
 
     kind: Kind
@@ -100,7 +100,7 @@ class CacheEntry:
 
 
 def cache_entries(cache: Cache) -> list[CacheEntry]:
-    """All that can be removed. Raises UsageError where the cache is a home folder, or one above it."""
+    """Everything that can be removed. Raises UsageError if the cache is a home folder or contains one."""
     root = cache.root.resolve()
     home = Path.home().resolve()
     if root == home or root in home.parents:
@@ -138,7 +138,7 @@ def _beside(cache: Cache, kind: Kind) -> Iterator[CacheEntry]:
 
 
 def _pin_use(cache: Cache, pin: Path) -> float:
-    """A choice of packages is in use as long as these are: without it, newer ones would be chosen."""
+    """A pin was last used when its packages were: without the pin, the lab would choose newer packages."""
     of_packages = (entry for kind in (Kind.DEBIAN, Kind.ARCHIVES) for entry in cache.contents(kind))
     chosen = (a.used for _, a in of_packages if a is not None and a.label == pin.stem)
     return max([_last_change(pin), *chosen])
@@ -163,7 +163,7 @@ def _environments(cache: Cache, kind: Kind) -> Iterator[CacheEntry]:
 
 
 def _remove_environment(path: Path, lock: Path, stamp: Path, unused_since: float) -> bool:
-    # The start script locks one while it makes it, and would not notice if the lock's (empty) file were removed.
+    # The start script locks an environment while making it, and would not notice that its (empty) lock file is gone.
     with claim(lock) as not_made, claim(stamp) as not_used:
         if (lock.exists() and not not_made) or (stamp.exists() and not not_used):
             return False
@@ -191,12 +191,12 @@ def _remove(path: Path) -> None:
 
 
 ALL = inf
-"""A time after which nothing was used: all that is not in use may go."""
+"""A time later than any use: removes everything that is not in use."""
 
 
 @dataclass(frozen=True)
 class Removal:
-    """An entry that was to be removed, what it takes on disk in bytes, and whether it is gone: one in use stays."""
+    """An attempted removal: the entry, its size in bytes on disk, and whether it is gone (one in use stays)."""
 
     entry: CacheEntry
     size: int
@@ -204,24 +204,24 @@ class Removal:
 
 
 def remove(leaving: Sequence[CacheEntry], unused_since: float) -> list[Removal]:
-    """Remove entries, unless one is in use or was used since then."""
+    """Remove entries, except those in use or used since that time."""
     return [Removal(entry, disk_usage(entry.path), entry.remove(unused_since)) for entry in leaving]
 
 
 def verified(cache: Cache) -> Iterator[tuple[Artifact, Damage | None]]:
-    """Every complete artifact, by kind, and what is wrong with it; files that several share are read once."""
+    """Every complete artifact by kind, with its damage if any. A file that several artifacts share is read once."""
     known: Known = {}
     for kind in Kind:
         for place, found in cache.contents(kind) if kind in ARTIFACT_KINDS else ():
             if found is not None or cache.is_finished(place):
                 artifact = found or Artifact(kind, place.name, place, "unknown", {})
                 damage = _damage(artifact, known)
-                if artifact.stamp.exists():  # no process has removed it meanwhile
+                if artifact.stamp.exists():  # not removed meanwhile by another process
                     yield artifact, damage
 
 
 def set_aside(cache: Cache, artifact: Artifact, damage: Damage) -> None:
-    """Set a damaged artifact aside, if no process has made it anew. Raises LabError where that is not possible now."""
+    """Set a damaged artifact aside unless another process has rebuilt it. Raises LabError if it is in use."""
 
     def check(place: Path) -> Damage | None:
         again = dict(cache.contents(place.parent.name)).get(place)

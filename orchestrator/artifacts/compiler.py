@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Compilers and what they make: programs for guests, the user's shared libraries, QEMU's plugin, constants of C."""
+"""Compilers and what they make: guest programs, users' shared libraries, QEMU's plugin, and values of C constants."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from orchestrator.paths import data_dir
 from orchestrator.process import run
 from orchestrator.program import check_installed
 
-# Which compiler makes what runs in guests? The one that made their kernels, on every host.
+# The compiler for code that runs in guests is the one that built their kernels, on every host.
 #
-# Another compiler may put one instruction more into a path, and a number would then depend on the host.
+# Another compiler may put one more instruction into a path, and counts would then depend on the host.
 
 _TOOLS_LIMIT = 60.0
 _LLVM = {"LD": "ld.lld", **{tool.upper(): f"llvm-{tool}" for tool in ("ar", "nm", "strip", "objcopy", "readelf")}}
-"""Variables of a kernel's build, and the programs that LLVM=1 gives them."""
+"""make variables of a kernel's build, and the programs that LLVM=1 sets them to."""
 
 
 @dataclass(frozen=True)
 class Toolchain:
-    """A compiler and its binutils, in ``folder`` by their plain names, or (None) on the host's PATH.
+    """A compiler and its binutils, by plain names in ``folder``, or on the host's PATH (None).
 
-    ``release`` is the compiler's (``12.2.0``), ``version`` its whole line, ``variables`` make's for one on the PATH.
+    ``release`` is the compiler's (``12.2.0``), ``version`` its full version line, ``variables`` are for make.
     """
 
     folder: Path | None
@@ -56,7 +56,7 @@ class Toolchain:
 
     @property
     def packages(self) -> Path | None:
-        """Where its packages are unpacked; None: they are installed on the host."""
+        """The folder of its unpacked packages; None if installed on the host."""
         return None if self.folder is None else self.folder.parent / "packages"
 
     @lru_cache  # noqa: B019 - a process has few of them
@@ -64,7 +64,7 @@ class Toolchain:
         return run([self.program("gcc"), flag, "-E", "-x", "c", "/dev/null"], time_limit=_TOOLS_LIMIT).status == 0
 
     def for_make(self) -> list[str]:
-        """The variables by which the kernel's build system takes these tools."""
+        """The make variables that select these tools in a kernel's build."""
         folder = self.folder
         return list(self.variables) if folder is None else [f"CROSS_COMPILE={folder}/", f"CC={folder}/gcc"]
 
@@ -73,13 +73,13 @@ _found: dict[tuple[Path, str | None], Toolchain] = {}
 
 
 def guest_toolchain(context: BuildContext) -> Toolchain:
-    """The compiler of the guests' Debian: the host's if it is the same, else the release's. Raises HostError."""
+    """The compiler of the guests' Debian: the host's if its release is the same, else a package. Raises HostError."""
     return matching_toolchain(context, debian().compiler)
 
 
 def matching_toolchain(context: BuildContext, release: str | None) -> Toolchain:
-    """The compiler of that release, by this host or the guests' Debian; else the host's. Raises HostError."""
-    # By the cache's folder: a context belongs to one run, and refers to all that this has printed.
+    """The compiler of that release, from the host or the guests' Debian; otherwise the host's. Raises HostError."""
+    # Keyed by the cache's folder: a context belongs to one run, and would keep that run's printer alive.
     place = context.cache.root, release
     if place not in _found:
         toolchain = host = _host_toolchain()
@@ -94,21 +94,21 @@ def matching_toolchain(context: BuildContext, release: str | None) -> Toolchain:
 
 
 def tree_toolchain(context: BuildContext, config: Mapping[str, str]) -> Toolchain:
-    """The compiler of a user's kernel by its release or its major one, else a gcc as ``matching_toolchain`` has it."""
+    """The compiler of a user's kernel, by exact or major release; otherwise as ``matching_toolchain``."""
     release = release_in(config)
     if release is None:
         return matching_toolchain(context, None)
     if _is_clang(config):
         return _installed_clang(release, config) or matching_toolchain(context, None)
     found = matching_toolchain(context, release)
-    name = f"gcc-{_major(release)}"  # as distributions call those beside their usual one
+    name = f"gcc-{_major(release)}"  # as distributions name additional compilers
     if found.release == release or not shutil.which(name):
         return found
     return replace(_examined(name, None), variables=(f"CC={name}",))
 
 
 def release_in(config: Mapping[str, str]) -> str | None:
-    """The release of the compiler that a kernel was configured with; None where its configuration does not say it."""
+    """The compiler release that a kernel was configured with; None if its configuration does not state it."""
     number = config.get("CONFIG_CLANG_VERSION" if _is_clang(config) else "CONFIG_GCC_VERSION", "")
     if not number.isdecimal() or int(number) == 0:
         return None
@@ -116,13 +116,13 @@ def release_in(config: Mapping[str, str]) -> str | None:
 
 
 def compiler_in(config: Mapping[str, str]) -> str | None:
-    """The compiler that a kernel was configured with, and its release; None where that is not known."""
+    """The compiler and release that a kernel was configured with; None if unknown."""
     release = release_in(config)
     return None if release is None else f"{'clang' if _is_clang(config) else 'gcc'} {release}"
 
 
 def llvm_programs(config: Mapping[str, str]) -> Mapping[str, str]:
-    """The programs that build a kernel's modules beside clang, by make's variables: none where GNU ld links it."""
+    """By make variable, the LLVM programs that build a kernel's modules beside clang; empty if GNU ld links it."""
     return _LLVM if config.get("CONFIG_LD_IS_LLD") == "y" else {}
 
 
@@ -131,7 +131,7 @@ def _is_clang(config: Mapping[str, str]) -> bool:
 
 
 def _installed_clang(release: str, config: Mapping[str, str]) -> Toolchain | None:
-    """A clang of the same major release with what links the kernel; its programs are beside it, by plain names."""
+    """A clang of the same major release with the kernel's linker; its programs are beside it, by plain names."""
     major = _major(release)
     for name in (f"clang-{major}", "clang", f"/usr/lib/llvm-{major}/bin/clang"):
         place = shutil.which(name)
@@ -154,7 +154,7 @@ def _major(release: str) -> str:
 
 
 def _debian_toolchain(context: BuildContext) -> Toolchain:
-    if ":" in str(context.cache.root):  # which separates folders for the loader, and for gcc
+    if ":" in str(context.cache.root):  # a colon separates folders for the loader and for gcc
         hint = "set ORCHESTRATOR_CACHE to another folder"
         raise HostError(f"a compiler cannot work in {context.cache.root}: it takes no colons in a path", hint=hint)
     packages = unpacked_packages(
@@ -166,7 +166,7 @@ def _debian_toolchain(context: BuildContext) -> Toolchain:
     script, tools = Path(__file__).with_name("run-tool.sh").read_text(), debian().compiler_tools
 
     def build(folder: Path) -> None:
-        # Artifacts of all kinds lie side by side, and a whole cache may be moved.
+        # Relative: all artifacts are siblings, and a user may move the whole cache.
         (folder / "packages").symlink_to(os.path.relpath(packages.path, folder))
         (folder / "bin").mkdir()
         for tool in tools:
@@ -185,14 +185,14 @@ def _host_toolchain() -> Toolchain:
 
 
 def _examined(gcc: str, folder: Path | None) -> Toolchain:
-    # The kernel's build system matches compilers' output, and so does the lab: it must be in English.
+    # The kernel's build system and the lab match the compiler's output, which must be English.
     version, release = (
         run([gcc, option], time_limit=_TOOLS_LIMIT, environment={"LC_ALL": "C"})
         for option in ("--version", "-dumpfullversion")
     )
     if version.status != 0 or release.status != 0:
         raise HostError(f"{gcc} does not run", detail=version.complaint())
-    # "gcc (Debian 12.2.0-14) 12.2.0": the first word is the name that it was called by.
+    # "gcc (Debian 12.2.0-14) 12.2.0": the first word is the name it was called by.
     return Toolchain(folder, release.stdout.strip(), f"gcc {version.stdout.splitlines()[0].partition(' ')[2]}")
 
 
@@ -205,13 +205,13 @@ _CODE = (
 _FIXED = ("-fno-pie", "-no-pie")
 _FLAGS = (*_CODE, *_FIXED, "-static")
 LIBRARIES = "/tmp/libraries"  # noqa: S108 - in the guest
-"""Where a program looks first for its shared libraries."""
+"""Where a program first looks for its shared libraries."""
 _LINKED = (
-    # A library's own memcpy() must not give way to that of runtime.c, as to an exported one it would.
+    # A library's own memcpy() must win over that of runtime.c, which an exported symbol would not.
     *(*_CODE, *_FIXED, "-fvisibility=hidden"),
-    # All is resolved before the first call. The library that lacks a symbol finds it in the guest.
+    # Resolve everything before the first call; a library with undefined symbols finds them in the guest.
     *("-Wl,-z,now", "-Wl,--no-as-needed", "-Wl,--allow-shlib-undefined"),
-    # As the older tag, which libraries of libraries are looked for by as well.
+    # The older tag, which also applies to libraries of libraries.
     f"-Wl,--disable-new-dtags,-rpath,{LIBRARIES}",
 )
 _COMPILE_LIMIT = 60.0
@@ -220,13 +220,13 @@ _IN_A_LIBRARY = "a function that it calls has to be in one of benchmark.librarie
 
 
 def build_environment() -> dict[str, str | None]:
-    """A build's environment without the user's KCFLAGS, ARCH, CPATH and the like, which no cache key has."""
+    """A build environment without KCFLAGS, ARCH, CPATH and other user settings, which no cache key covers."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
     return {**dict.fromkeys(os.environ), **kept, "LC_ALL": "C"}
 
 
 def compiling_in(folder: Path) -> dict[str, str | None]:
-    """The same with the compiler's temporary files in a folder that goes with the build: a killed one leaves them."""
+    """The same, with the compiler's temporary files in the build's folder: a killed compiler leaves them behind."""
     return {**build_environment(), "TMPDIR": str(folder)}
 
 
@@ -236,7 +236,7 @@ def _own_inputs(toolchain: Toolchain, flags: Sequence[str], files: Iterable[Path
 
 
 def guest_programs(context: BuildContext, arch: str) -> Artifact:
-    """``init``, ``agent`` and the benchmarks of ``images/guest``, as static programs for ``arch``."""
+    """``init``, ``agent`` and the benchmarks of ``images/guest`` as static programs for ``arch``."""
     folder, toolchain = data_dir("images") / "guest", guest_toolchain(context)
     mains = [file for file in sorted(folder.glob("*.c")) if not file.with_suffix(".h").exists()]
     sources = {main: [main, *included(read_c_source(main), [folder])] for main in mains}
@@ -269,24 +269,24 @@ def _lab_files(context: BuildContext, name: str) -> tuple[Toolchain, list[Path],
 
 @dataclass(frozen=True)
 class Compiled:
-    """A user's C file, compiled, and what it was compiled from."""
+    """A compiled C file of a user's, with its source."""
 
     file: Path
     source: OwnSource
 
 
 def compiled_workload(context: BuildContext, arch: str, file: Path, libraries: Sequence[Path] = ()) -> Compiled:
-    """A user's ``workload()`` as a program at fixed addresses that times it. Raises BuildError, ConfigError."""
+    """A user's ``workload()``, linked at fixed addresses with code that times it. Raises BuildError, ConfigError."""
     images, toolchain = data_dir("images"), guest_toolchain(context)
     folders = [file.parent, images / "workload", images / "guest"]
-    # The user's own file as well, where it has a header of its name.
+    # This includes a user's own workload.h, if there is one.
     text = '#include "workload.h"\n' + read_c_source(file)
     shared = [other for other in included(text, folders) if other != file]
     if any(other.parent == file.parent and other.name == "workload.h" for other in shared):
         raise ConfigError("a workload.h of its own stands beside it, which is the lab's name", where=str(file))
     timed = included('#include "bench.h"\n', folders[1:])
     files = [file, *dict.fromkeys([*shared, *timed])]
-    # By -l, a library without a name of its own (SONAME) is found by that of its file, not by the host's path.
+    # With -l:, a library without SONAME is recorded by its file name, not by its path on the host.
     named = (word for library in libraries for word in (f"-L{library.parent}", f"-l:{library.name}"))
     linked = (*_LINKED, f"-Wl,--dynamic-linker={ARCHITECTURES[arch].loader}", *named) if libraries else _FLAGS
     source, inputs = _source(toolchain, arch, files, folders)
@@ -317,7 +317,7 @@ def shared_library(context: BuildContext, arch: str, file: Path) -> Compiled:
 def _source(
     toolchain: Toolchain, arch: str, files: Sequence[Path], folders: Sequence[Path]
 ) -> tuple[OwnSource, Mapping[str, object]]:
-    """The first of the files with all that is compiled, and what the result depends on besides flags."""
+    """The source as an ``OwnSource``, and the inputs that decide the result besides flags."""
     sources = [str(file) for file in files if file.suffix in _COMPILED]
     places = (f"-I{folder}" for folder in folders)
     words = [toolchain.program("gcc"), ARCHITECTURES[arch].gcc_flag, *_CODE, *places, *sources]
@@ -335,7 +335,7 @@ def _compile(
     flags: Sequence[str] = _FLAGS,
 ) -> None:
     sources = [str(file) for file in files if file.suffix in _COMPILED]
-    # A library counts for what stands before it.
+    # Libraries apply to the objects before them.
     wanted = [*(f"-I{folder}" for folder in folders), "-o", str(target), *sources, *flags]
     argv = [toolchain.program("gcc"), ARCHITECTURES[arch].gcc_flag, *wanted]
     finished = run(argv, time_limit=_COMPILE_LIMIT, environment=compiling_in(target.parent))
@@ -344,7 +344,7 @@ def _compile(
         raise compile_error(files[0].name, finished, without if folders else "")
 
 
-# Its functions of the C library are those of the QEMU that loads it: neither headers nor start files are needed.
+# Its C library functions come from the QEMU that loads it: it needs neither headers nor start files.
 _PLUGIN_FLAGS = (
     *("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-m64"),
     *("-ffreestanding", "-fno-builtin", "-fno-stack-protector", "-fvisibility=hidden"),
@@ -353,7 +353,7 @@ _PLUGIN_FLAGS = (
 
 
 def counting_plugin(context: BuildContext) -> Path:
-    """The plugin's file, by the compiler that makes the guests' programs. Raises HostError, BuildError."""
+    """The plugin, built by the compiler of the guest programs. Raises HostError, BuildError."""
     toolchain, folders, files = _lab_files(context, "plugin/count.c")
 
     def build(target: Path) -> None:
@@ -363,27 +363,27 @@ def counting_plugin(context: BuildContext) -> Path:
     return context.cache.obtain("plugins", inputs, "QEMU's counting plugin", build).path / "count.so"
 
 
-# Constants of system calls by their names in C, such as ``O_RDONLY``: the host's compiler finds their values.
+# Values of C constants in system calls, such as ``O_RDONLY``, from the host's compiler.
 #
-# The kernel's own headers come first: the C library has another ``O_LARGEFILE`` than the kernel. What only the C
-# library declares, such as ``SOCK_STREAM``, is looked for there.
+# The kernel's headers come first: the C library has another ``O_LARGEFILE``. Constants that only the C library
+# declares, such as ``SOCK_STREAM``, come from its headers.
 
 _INCLUDE = Path("/usr/include")
 _MULTIARCH = _INCLUDE / HOST.triplet
 _LIBRARY = ("fcntl.h", "mqueue.h", "poll.h", "sched.h", "signal.h", "time.h", "unistd.h", "netinet/in.h", "net/if.h")
-"""Headers of the C library beside those in its folder ``sys``."""
+"""Headers of the C library besides those in ``sys/``."""
 _VALUE = re.compile(r"^\s*value (-?\d+)$", re.MULTILINE)
 _FUNCTION = 'void function(void) { __asm__ volatile("value %%c0" : : "i" ((long)(%s))); }'
-"""As the kernel's own kbuild.h has constants told by the compiler."""
+"""The method of the kernel's kbuild.h: the compiler prints a constant into its assembly."""
 _REFUSING = re.compile(r"(?:from |^)[^\s:]*constant\.c:(\d+)[:,]", re.MULTILINE)
 
 
 @lru_cache(maxsize=256)
 def header_constant(name: str) -> int:
-    """The value of a C constant. Raises ConfigError where it has none or several, HostError for lacking packages."""
+    """The value of a C constant. Raises ConfigError if it has none or several, HostError if packages are missing."""
     check_installed("header-packages.txt", f"{name}, a constant of C,")
     places = [[header] for header in _declaring(name)]
-    # Such a name is reserved: only a line of a header tells a constant (__WALL) from what the compiler defines.
+    # Names with a leading underscore are reserved: only a header line tells __WALL from a compiler's own macros.
     found = _values(name, places) or ({} if name.startswith("_") else _values(name, [[]]))
     if not found:
         raise ConfigError(f"no header of the kernel or of the C library has a constant {name}")
@@ -415,7 +415,7 @@ def _declaring(name: str) -> Iterator[str]:
 
 @lru_cache(maxsize=2)
 def _library_headers(arch: str) -> Sequence[str]:
-    """The C library's headers that can be included together; those that refuse an architecture are left out."""
+    """The C library headers that can be included together, without those that reject an architecture."""
     headers = [*_LIBRARY, *(f"sys/{file.name}" for file in sorted((_MULTIARCH / "sys").glob("*.h")))]
     while True:
         # The first header is in line 2.
@@ -430,7 +430,7 @@ def _compiled(expression: str, arch: str, headers: Sequence[str]) -> tuple[str, 
     lines = ["#define _GNU_SOURCE", *(f"#include <{header}>" for header in headers)]
     with TemporaryDirectory(prefix="lab-constant-") as name:
         folder = Path(name)
-        # The C library's headers for i386 name one that only its 32-bit package has, and it is of no use here.
+        # For i386, headers include gnu/stubs-32.h, which only the 32-bit package has. An empty one will do.
         (folder / "gnu").mkdir()
         (folder / "gnu/stubs-32.h").touch()
         source = folder / "constant.c"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Debian's packages: where they come from, which ones are taken, how they are fetched and unpacked without root."""
+"""Debian's packages: the mirror, the choice of versions, and fetching and unpacking them without root."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SECURITY_SUITE = re.compile(r"(.+)(?:-security|/updates)")
 
 @dataclass(frozen=True)
 class DebianMirror:
-    """The addresses of Debian's archive and, where it is known, of its security archive."""
+    """The addresses of Debian's archive and, if known, of its security archive."""
 
     archive: str
     security: str | None
@@ -40,7 +40,7 @@ class DebianMirror:
         return without_passwords(self.archive)
 
     def sources(self, suites: Suites) -> dict[str, str]:
-        """A signed line of apt's source list for each suite. Raises HostError without Debian's keys."""
+        """A signed line of apt's source list for each suite. Raises HostError if Debian's keys are missing."""
         options, security = f"[signed-by={archive_keyring()}]", suites.security_suite
         lines = {suite: f"deb {options} {self.archive} {suite} main\n" for suite in suites.suites}
         if self.security is not None and security:
@@ -49,12 +49,12 @@ class DebianMirror:
 
 
 def without_passwords(text: str) -> str:
-    """A text for people: the addresses in it without a user's name and password."""
+    """A text for display, without the user names and passwords in its addresses."""
     return re.sub(r"(?<=://)[^/@\s]*@", "", text)
 
 
 def archive_keyring(root: Path = Path("/")) -> Path:
-    """The keys of Debian's archive, of this host or below another root. Raises HostError where there are none."""
+    """The keys of Debian's archive, of this host or below another root. Raises HostError if missing."""
     for keyring in map(Path, debian().keyrings):
         if (root / keyring.relative_to("/")).is_file():
             return keyring
@@ -68,7 +68,7 @@ def debian_mirror() -> DebianMirror:
         if not re.fullmatch(r"[a-z][a-z+]*:[!-~]+", named):
             raise UsageError(f"{MIRROR_VARIABLE} is {named!r}, which is no address such as http://HOST/debian")
         return DebianMirror(named, _security_beside(named))
-    # apt reads both forms of its source lists; without release information it needs no package lists of the host.
+    # apt-get parses both formats of source lists; without release information it needs none of the host's lists.
     wanted = ["--no-release-info", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"]
     listed = run(["apt-get", "indextargets", *wanted], time_limit=60.0, environment={"LC_ALL": "C"})
     listed.or_raise(HostError, "the host's apt sources cannot be read", hint="apt-get check")
@@ -76,17 +76,17 @@ def debian_mirror() -> DebianMirror:
 
 
 def mirror_in(rows: str) -> DebianMirror:
-    """The mirror in rows of an address, a suite and a component. Raises HostError where there is none of Debian's."""
+    """The mirror in rows of address, suite and component. Raises HostError if none is a mirror of Debian."""
     known = [debian().release, *debian().other_releases]
     words = [row.split() for row in rows.splitlines()]
     pairs = [(row[0], row[1].rstrip("/")) for row in words if len(row) == 3 and row[2] == "main"]
-    # Others publish for Debian under the same names of suites; only Debian has updates of a release beside it.
+    # Other projects publish for Debian under the same suite names, but only Debian has a release's updates beside it.
     candidates = dict.fromkeys(uri for suite in known for uri, found in pairs if found == suite)
     if not candidates:
         what = f"guests are made of {debian().title}, and this host's apt sources name no mirror of Debian"
         raise HostError(what, hint=f"{ANOTHER_MIRROR} ({KEYRING_HINT})")
     with_updates = {uri for uri, suite in pairs if (uri, f"{suite}-updates") in pairs}
-    # Of equals the first is taken.
+    # Of equal candidates, max() takes the first.
     archive = max(candidates, key=lambda uri: (uri in with_updates, _name(uri) == _ARCHIVE))
     security = [uri for uri, suite in pairs if (of := _SECURITY_SUITE.fullmatch(suite)) and of[1] in known]
     named = max(security, key=lambda uri: _name(uri) == _SECURITY_ARCHIVE, default=None)
@@ -102,18 +102,18 @@ def _security_beside(archive: str) -> str | None:
     return f"{parent}/{_SECURITY_ARCHIVE}" if _name(archive) == _ARCHIVE else None
 
 
-# Packages of a Debian release, of any architecture, without root and without changing the host.
+# Packages of a Debian release, for any architecture, without root and without changing the host.
 #
-# apt works in a private root here: its lists, its status, its archives and its sources are ours, while the mirror, the
-# keys and the way to the network are the host's. apt verifies what it downloads against the signed lists.
+# apt works in a private root with its own lists, status, archives and sources. The mirror, the keys and the network
+# settings are the host's. apt verifies downloads against the signed lists.
 
 _RESOLVE_LIMIT = 120.0
 _FRESH = 600.0  # seconds for which package lists serve a second artifact
-_PAUSE = 3.0  # seconds before the second attempt: the archive may be in the middle of its synchronisation
-_NAMED = 6  # packages of so few each get a line when they are fetched
+_PAUSE = 3.0  # seconds before the second attempt: the mirror may be synchronising
+_NAMED = 6  # up to so many packages are reported one by one
 
 
-# Messages of apt 2.6 and 3.0: a signature by none of the keys, a suite without one, an HTTP status of the mirror.
+# Messages of apt 2.6 and 3.0: signed by an unknown key, a suite without signature, an HTTP status of the mirror.
 _NO_KEY = re.compile(r"NO_PUBKEY|Missing key|couldn't be verified|signature verification failed", re.IGNORECASE)
 
 _SETTINGS = """\
@@ -152,7 +152,7 @@ _VERSION = re.compile(r"[0-9][A-Za-z0-9.+~:-]{0,80}")
 
 @dataclass(frozen=True)
 class Package:
-    """One exact package; ``sha256`` is that of its .deb in the signed lists, ``suite`` the first that lists it."""
+    """One exact package. ``sha256`` is the .deb's in the signed lists, ``suite`` the first that lists it."""
 
     name: str
     architecture: str
@@ -175,7 +175,7 @@ class NoSuchPackageError(HostError):
 
 
 def package_of(stanza: str) -> Package:
-    """The package that a paragraph of a list describes. Raises NoSuchPackageError for a damaged one."""
+    """The package that a paragraph of a list describes. Raises NoSuchPackageError for a damaged paragraph."""
     fields = dict(re.findall(r"^([A-Za-z0-9-]+): (.*)$", stanza, re.MULTILINE))
     name, version, sha256 = (fields.get(key, "") for key in ("Package", "Version", "SHA256"))
     if not (_NAME.fullmatch(name) and _VERSION.fullmatch(version) and re.fullmatch(r"[0-9a-f]{64}", sha256)):
@@ -194,7 +194,7 @@ class AptRoot:
         self._stamp, self._sources = self._root / "complete", self._root / "sources.list"
 
     def refresh(self) -> None:
-        """Fetch the lists; a suite that fails twice is left out, but not the main one. Raises HostError."""
+        """Fetch the lists. A suite that fails twice is dropped, except the main one. Raises HostError."""
         title = self.suites.title
         self.context.need_network(f"the package lists of {title}")
         mirror = debian_mirror()
@@ -235,7 +235,7 @@ class AptRoot:
         return sorted(found, key=numbers_in)
 
     def simulate(self, wanted: Sequence[str]) -> list[str]:
-        """The exact names of what installing these on an empty disk installs. Raises HostError where that fails."""
+        """The exact names (``name=version``) that installing these on an empty disk installs. Raises HostError."""
         arguments = ["install", "--simulate", "--no-install-recommends", "--", *wanted]
         finished = self._apt("apt-get", *arguments, time_limit=_RESOLVE_LIMIT)
         if finished.status != 0:
@@ -246,7 +246,7 @@ class AptRoot:
         return [f"{name}={version}" for name, version in found]
 
     def stanzas(self, exact: Sequence[str]) -> list[str]:
-        """The signed lists' paragraphs on packages named exactly (``name=version``), those that they still have."""
+        """The signed lists' paragraphs of exact packages (``name=version``), as far as the lists still have them."""
         finished = self._apt("apt-cache", "show", "--", *exact, time_limit=_RESOLVE_LIMIT)
         return [stanza for stanza in finished.stdout.split("\n\n") if stanza.strip()]
 
@@ -264,7 +264,7 @@ class AptRoot:
         return listed.issuperset(package.sha256 for package in packages)
 
     def download(self, packages: Sequence[Package], into: Path) -> list[Path]:
-        """Fetch the packages' .deb files into a folder, verified by apt, in the order asked for."""
+        """Fetch .deb files into a folder, verified by apt, in the order given. Raises HostError."""
         self.context.need_network(", ".join(p.pinned for p in packages[:_NAMED]))
         into.mkdir(parents=True, exist_ok=True)
         named = [f"{package.name} {package.version}" for package in packages]
@@ -283,14 +283,14 @@ class AptRoot:
     def _is_fresh(self, sources: Mapping[str, str]) -> bool:
         with contextlib.suppress(FileNotFoundError):
             age = time.time() - self._stamp.stat().st_mtime
-            # A clock that was set back makes the lists of the future, which would be fresh until then.
+            # After a clock was set back, lists from the future would count as fresh until then.
             return 0 <= age < _FRESH and self._stamp.read_text() == digest(sources)
         return False
 
     def _prepare(self, sources: str) -> None:
-        # Lists of an earlier day, or of a mirror that the host no longer has, are not worth keeping.
+        # Drop lists of an earlier day, or of a mirror that the host no longer uses.
         shutil.rmtree(self._root, ignore_errors=True)
-        # A mirror's address and the host's settings may hold a password.
+        # A mirror's address and the host's settings may contain a password.
         self._root.mkdir(parents=True, mode=0o700)
         for folder in ("state/lists/partial", "cache/archives/partial"):
             (self._root / folder).mkdir(parents=True)
@@ -302,19 +302,19 @@ class AptRoot:
         with contextlib.suppress(FileNotFoundError):
             settings = f"{Path('/etc/apt/apt.conf').read_text()}\n{settings}"
         (self._root / "settings.conf").write_text(settings)
-        # apt reads $APT_CONFIG first and Dir::Etc::main last; only there can settings of the host be cleared.
+        # apt reads $APT_CONFIG first and Dir::Etc::main last; only in the latter can the host's settings be cleared.
         (self._root / "first.conf").write_text(f'Dir::Etc::main "{root}/settings.conf";\n')
 
     def _apt(self, program: str, *arguments: str, time_limit: float, cwd: Path | None = None) -> Finished:
         environment = {"APT_CONFIG": str(self._root / "first.conf"), "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
         ended = run([program, "-q", *arguments], time_limit=time_limit, cwd=cwd, environment=environment)
-        # apt hides a password in an address only as long as nothing is wrong with it.
+        # apt hides the password in an address only while nothing fails.
         return replace(ended, stdout=without_passwords(ended.stdout), stderr=without_passwords(ended.stderr))
 
 
 def failed_suites(printed: str, suites: Iterable[str]) -> list[str]:
-    """Those of the suites that the messages of a failed ``apt-get update`` name."""
-    # Other warnings are about keys that are good, or will be good for another year.
+    """The suites that the messages of a failed ``apt-get update`` name."""
+    # Other warnings concern keys that are still valid.
     lines = [line for line in printed.splitlines() if line.startswith(("E: ", "W: Failed", "W: GPG error"))]
     # E: Failed to fetch http://HOST/debian-security/dists/bookworm-security/main/...  File has unexpected size
     # E: The repository 'http://HOST/debian bookworm-updates Release' does not have a Release file.
@@ -323,7 +323,7 @@ def failed_suites(printed: str, suites: Iterable[str]) -> list[str]:
 
 
 def numbers_in(version: str) -> tuple[int, ...]:
-    """The numbers in a version or in a name, by which one of two is the newer."""
+    """The numbers in a version or name, which order it."""
     return tuple(map(int, re.findall(r"\d{1,9}", version)))
 
 
@@ -346,11 +346,11 @@ def _without_lists(mirror: DebianMirror, suites: Suites, finished: Finished) -> 
     return HostError(what, detail=finished.complaint(), hint=hint)
 
 
-# Which exact packages was an artifact made from? They are chosen once and recorded.
+# Pinning: the exact packages that an artifact is made from.
 #
-# A set of packages is chosen once (from the release's suites, at the newest version) and kept to until its record in
-# the cache's ``pins`` folder is removed: two runs of one experiment use the same kernel, whatever the archive did
-# between.
+# The lab chooses the newest versions in the release's suites once and records them in the cache's ``pins`` folder. It
+# keeps to a record until the user removes it: two runs of an experiment use the same kernel, whatever the archive has
+# published in between.
 
 Choice = Callable[[AptRoot], Sequence[Package]]
 Filling = Callable[[AptRoot, Sequence[Package], Path], None]
@@ -358,7 +358,7 @@ Filling = Callable[[AptRoot, Sequence[Package], Path], None]
 
 @dataclass(frozen=True)
 class PackageSet:
-    """A set to choose, in the first of ``places`` that has it; ``is_newest`` chooses anew each time."""
+    """A set to choose from the first of ``places`` that has it; ``is_newest`` chooses anew each time."""
 
     name: str
     arch: str
@@ -368,7 +368,7 @@ class PackageSet:
 
 
 def pinned_artifact(context: BuildContext, kind: str, wanted: PackageSet, choose: Choice, fill: Filling) -> Artifact:
-    """The artifact that ``fill`` makes of the packages that were chosen, now or before. Raises HostError."""
+    """The artifact that ``fill`` makes of the chosen or pinned packages. Raises HostError."""
     name, pin = wanted.name, pin_of(context, wanted.name)
 
     def ready(pinned: Sequence[Package] | None) -> Artifact | None:
@@ -399,7 +399,7 @@ def _found(
         apt = AptRoot(context, wanted.architectures, suites)
         try:
             apt.refresh()
-            # An archive keeps only the newest versions, so what was pinned and then lost is chosen anew.
+            # An archive keeps only the newest versions: choose anew if it no longer has the pinned ones.
             packages = pinned if pinned is not None and apt.has(pinned) else choose(apt)
             found.append((apt, apt.with_suites(packages)))
         except HostError as error:
@@ -414,18 +414,18 @@ def _found(
 
 
 def pin_of(context: BuildContext, name: str) -> Path:
-    """The file that remembers the choice of the set called ``name``."""
+    """The file that records the choice of the set ``name``."""
     return context.cache.root / "pins" / f"{name}.json"
 
 
 def origins(context: BuildContext, name: str) -> dict[str, str]:
-    """Version and suite of every package that was chosen for the set called ``name``, by name and architecture."""
+    """Version and suite of every package of the set ``name``, by name and architecture."""
     packages = chosen(pin_of(context, name)) or ()
     return {f"{p.name}:{p.architecture}": f"{p.version} ({p.suite})" for p in packages}
 
 
 def chosen(pin: Path) -> tuple[Package, ...] | None:
-    """The packages in a record; None where there is none. Raises LabError for a damaged one."""
+    """The packages in a record; None if there is no record. Raises LabError for a damaged one."""
     try:
         return tuple(Package(**fields) for fields in json.loads(pin.read_text()))
     except FileNotFoundError:
@@ -435,12 +435,12 @@ def chosen(pin: Path) -> tuple[Package, ...] | None:
 
 
 def inputs_of(packages: Sequence[Package]) -> dict[str, object]:
-    """The inputs of an artifact that is made of packages and nothing else."""
+    """The inputs of an artifact made of packages alone."""
     return {"packages": {f"{p.name}:{p.architecture}": [p.version, p.sha256] for p in packages}}
 
 
 def versions(artifact: Artifact) -> Mapping[str, str]:
-    """The version of every package that an artifact lists among its inputs, by name and architecture."""
+    """The versions of the packages among an artifact's inputs, by name and architecture."""
     packages = artifact.inputs["packages"]
     assert isinstance(packages, dict)
     return {name: version for name, (version, _) in packages.items()}
@@ -465,7 +465,7 @@ def unpacked_packages(
     places: Sequence[Suites] = (),
     is_newest: bool = False,
 ) -> Artifact:
-    """The unpacked packages called ``name``, below one root. Raises HostError."""
+    """The unpacked packages of the set ``name``, below one root. Raises HostError."""
     architectures = dict.fromkeys((HOST.debian, ARCHITECTURES[arch].debian))
     wanted = PackageSet(name, arch, tuple(architectures), tuple(places), is_newest)
     return pinned_artifact(context, "debian", wanted, choose, _unpack)

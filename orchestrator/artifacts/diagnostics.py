@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a build prints: its first error, the places in the user's files, and hints.
+"""Build output: its first error, places in the user's files, and hints.
 
-A module is built in a temporary folder. What is kept of the compiler's output names a place as ``<build>/FILE:LINE``;
-it is shown with the files that the module comes from at that time.
+A module is built in a temporary folder. Stored compiler output names a place as ``<build>/FILE:LINE``; when shown, the
+place is that of the file the module was built from.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BUILD = "<build>"
 WARNINGS_FILE = "warnings.txt"
 _PLACE = re.compile(rf"{_BUILD}/(?P<file>[^\s:]+)(?::(?P<line>\d+)(?P<column>:\d+)?)?")
 _ANY_PLACE = re.compile(r"(/.+?:\d+)(?::\d+)?: (?:fatal )?error")
-# Of compilers, assemblers, modpost and objtool; not the word alone, which may be in a path. GNU ld says no such word.
+# Errors of compilers, assemblers, modpost and objtool; not the bare word, which may be in a path. GNU ld has no word.
 _ERROR = re.compile(
     r"\b(?:error|Error|ERROR|FATAL): |undefined (?:reference|symbol)|multiple definition of "
     r"|^\S*\bld(?:\.\w+)?: (?!.*\bwarning: )|\*\*\* (?!\[)"
@@ -35,7 +35,7 @@ _ERROR = re.compile(
 _CONSEQUENCE = re.compile(r"make(?:\[\d+\])?: (?:\*\*\* \[|Target |Leaving |Entering )")
 _CONTEXT = re.compile(r"In file included from |\s+from |.*: (?:In function|At top level|Assembler messages)")
 _WARNING = re.compile(r"\bwarning: ", re.IGNORECASE)
-# The kernel's build system, of itself: Makefile and scripts/Makefile.modfinal of Linux 6.1 and 7.3, and make.
+# The build system's own warnings: Makefile and scripts/Makefile.modfinal of Linux 6.1 and 7.3, and make.
 _OF_THE_BUILD = re.compile(
     r"make(?:\[\d+\])?: "
     r"|warning: (?:the compiler|pahole version) differs from the one used to build the kernel$"
@@ -51,20 +51,20 @@ def kept_output(output: str, folder: Path) -> str:
 
 
 def keep_warnings(target: Path, errors: str, folder: Path) -> None:
-    """Keep the warnings of a build in ``folder``, without the build system's own; no file where there are none."""
+    """Store the warnings of a build in ``folder`` without the build system's own; writes no file if there are none."""
     lines = [line for line in kept_output(errors, folder).splitlines() if not _OF_THE_BUILD.match(line)]
     if lines:
         (target / WARNINGS_FILE).write_text("".join(f"{line}\n" for line in lines))
 
 
 def shown_warnings(target: Path, origins: Mapping[str, Path]) -> tuple[str, ...]:
-    """Return what was kept in ``target``, with the places in the files of ``origins``."""
+    """Return the stored warnings of ``target``, with places in the files of ``origins``."""
     kept = target / WARNINGS_FILE
     return tuple(located(kept.read_text(), origins)) if kept.exists() else ()
 
 
 def located(kept: str, origins: Mapping[str, Path]) -> list[str]:
-    """Return kept output with the places in ``origins``; of a template the lines are those of the rendered file."""
+    """Return stored output with places in ``origins``; for a template, lines are those of the rendered file."""
 
     def place(match: re.Match[str]) -> str:
         line, column = match["line"], match["column"] or ""
@@ -77,7 +77,7 @@ def located(kept: str, origins: Mapping[str, Path]) -> list[str]:
 
 
 def error_lines(output: str) -> list[str]:
-    """The first twenty lines from a build's first error on, without repeated errors and what make says of them."""
+    """The first twenty lines from a build's first error on, without repeated errors and make's consequences."""
     lines = output.splitlines()
     first = _first_error(lines)
     shown: list[str] = []
@@ -97,7 +97,7 @@ def error_lines(output: str) -> list[str]:
 
 
 def _first_error(lines: Sequence[str]) -> int:
-    """The number of the line; of a program that calls its error by no word of ours, of what it said before make did."""
+    """The index of the first error line; if none is recognised, of the output before make's first failure."""
     found = next((number for number, line in enumerate(lines) if _ERROR.search(line)), None)
     if found is None:
         found = next((number for number, line in enumerate(lines) if _CONSEQUENCE.match(line)), 0)
@@ -107,7 +107,7 @@ def _first_error(lines: Sequence[str]) -> int:
 
 
 def error_hint(kept: str, beside: Path, files: Collection[str] = ()) -> str:
-    """What to do about the first error, if known; ``beside`` is the sources' folder, ``files`` what the build had."""
+    """What to do about the first error, if known. ``beside`` is the sources' folder, ``files`` the build's files."""
     line = next(iter(error_lines(kept)), "")
     missing = re.search(r"fatal error: '?([^\s':]+)'?(?:: No such file| file not found)", line)
     name = "" if missing is None else os.path.normpath(missing[1])
@@ -122,7 +122,7 @@ def error_hint(kept: str, beside: Path, files: Collection[str] = ()) -> str:
 
 
 def build_error(what: str, kept: str, origins: Mapping[str, Path], main: Path, hints: Sequence[str]) -> BuildError:
-    """The error of a build with the first error of its output, where that is in ``origins``, else in ``main``."""
+    """A BuildError with the first error of the output, located in ``origins`` or else in ``main``."""
     match, place = _PLACE.match(next(iter(error_lines(kept)), "")), str(main)
     origin = None if match is None else origins.get(match["file"])
     if match is not None and origin is not None and match["line"] is not None:
@@ -133,14 +133,14 @@ def build_error(what: str, kept: str, origins: Mapping[str, Path], main: Path, h
 
 
 def compile_error(name: str, finished: Finished, hint: str = "") -> BuildError:
-    """The error of a compiler that was called for a file of the user's, with the command and the first error."""
+    """A BuildError for a compiler called on a user's file, with its command and first error."""
     words = error_lines(finished.stderr or finished.stdout)
     place = next((found[1] for line in words if (found := _ANY_PLACE.match(line))), "")
     return BuildError(f"{name} does not compile", where=place, detail=[finished.complaint()[0], *words], hint=hint)
 
 
 def warning_note(module: str, lines: Sequence[str]) -> str:
-    """Return one line on the warnings of a module: the first of them, and how many more there are."""
+    """One line on a module's warnings: the first one, and the number of the others."""
     warnings = [line for line in lines if _WARNING.search(line)] or list(lines)
     more = f" (and {len(warnings) - 1} more)" if len(warnings) > 1 else ""
     return f"the compiler warns of {module}: {warnings[0]}{more}"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A user's tree under git at any of its revisions: a clone of its own, which keeps what was built in it.
+"""A user's git tree at any of its revisions: a clone in the cache, which keeps what was built in it.
 
-The user's repository is only read. The clone has its own files and its own bisection. It shares the repository's
-objects and configuration, and what a shallow one lacks, as they are when it is opened. So it can check out what the
-user's git can; what it fetches of a partial clone's objects it keeps itself.
+The user's repository is only read. The clone has its own files and bisection state. It shares the repository's
+objects, configuration and shallow boundary, refreshed whenever it is opened, so it can check out whatever the user's
+git can. Objects that it fetches for a partial clone stay in the clone.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from orchestrator.results.origin import Commit
 FOLDER = "git-trees"
 """In the cache."""
 UNFINISHED = ".unfinished"
-"""Ends the name of a clone that is being made."""
+"""The suffix of an unfinished clone."""
 
-_LIMIT = 1800.0  # seconds; a checkout of a kernel's source takes some tens on a slow disk
+_LIMIT = 1800.0  # seconds; a kernel's checkout takes tens of seconds on a slow disk
 _PATHLESS = "a folder with a slash in its name, then @ and a commit: ./linux@v6.1"
 _MOST_NAMES = 10_000
-"""Tags and branches among which the nearest is looked for; a kernel's repository has a thousand tags."""
+"""Tags and branches considered for suggestions; a kernel's repository has a thousand tags."""
 
 _FETCH_ENDED = (-signal.SIGPIPE, 128 + signal.SIGPIPE)
-"""git 2.39 writes what it lacks to a fetch of its own, and is killed where that has ended already."""
+"""git 2.39 is killed by SIGPIPE if its own fetch has ended before git writes the wanted objects to it."""
 
 _CONFIG = "lab.config"
-"""In a clone's .git: it includes the configuration of the user's repository."""
+"""In the clone's .git: includes the configuration of the user's repository."""
 _SETTINGS = """\
 [include]
 	path = "{}"
@@ -56,7 +56,7 @@ _SETTINGS = """\
 
 @dataclass(frozen=True)
 class Revision:
-    """A commit of a repository; ``top`` is the folder of its files, ``name`` what the user called the commit."""
+    """A commit of a repository; ``top`` is the work tree's folder, ``name`` the commit as the user wrote it."""
 
     top: Path
     commit: str
@@ -64,14 +64,14 @@ class Revision:
 
 
 def is_revision(name: str) -> bool:
-    """Whether a name is meant as ``TREE@REV``, and not as a path of a file that is there."""
+    """Whether a name means ``TREE@REV``, and not an existing file."""
     return "@" in name and not user_path(name).exists()
 
 
 def find_revision(text: str) -> Revision:
-    """The commit that ``TREE@REV`` names. Raises UsageError where there is no such tree or commit."""
+    """The commit that ``TREE@REV`` names. Raises UsageError if there is no such tree or commit."""
     tree, mark, name = text.rpartition("@")
-    if name.startswith("{"):  # HEAD@{1}, or @{upstream}
+    if name.startswith("{"):  # as in HEAD@{1} or @{upstream}
         tree, _, ref = tree.rpartition("@") if "@" in tree else (tree, "", "")
         name = f"{ref}@{name}"
     if not mark or "/" not in tree:
@@ -120,12 +120,12 @@ def _other_commit(tree: str, folder: Path, name: str) -> str:
 
 
 def is_shallow(folder: Path) -> bool:
-    """Whether the repository of a folder lacks older commits that its remote has."""
+    """Whether a folder's repository lacks older commits that its remote has."""
     return _git(folder, "rev-parse", "--is-shallow-repository").stdout.strip() == "true"
 
 
 def unshallowing(tree: str, *, whole: bool) -> str:
-    """The command that gets the commits a shallow clone lacks: of its branch, or of all branches and tags."""
+    """The command that fetches a shallow clone's missing commits: of its branch, or of all branches and tags."""
     command = f"git -C {shlex.quote(tree)} fetch --unshallow"
     if not whole:
         return command
@@ -134,7 +134,7 @@ def unshallowing(tree: str, *, whole: bool) -> str:
 
 
 def revisions(before: str, after: str) -> tuple[Revision, Revision]:
-    """Two commits of one repository, each ``TREE@REV``. Raises UsageError as ``find_revision`` does."""
+    """Two commits of one repository, each ``TREE@REV``. Raises UsageError."""
     found = find_revision(before), find_revision(after)
     if found[0].top != found[1].top:
         raise UsageError(f"{found[0].top} and {found[1].top} are two repositories", hint="name two commits of one")
@@ -142,13 +142,13 @@ def revisions(before: str, after: str) -> tuple[Revision, Revision]:
 
 
 def tree_lock(folder: Path) -> str:
-    """The name of the cache's lock that is held while a clone is made or used."""
+    """The cache lock that is held while a clone is made or used."""
     return f"git-tree-{folder.name.removesuffix(UNFINISHED)}"
 
 
 @dataclass(frozen=True)
 class GitTree:
-    """The clone ``folder`` of the repository in ``top``, open in one process; ``offline`` fetches nothing."""
+    """The clone ``folder`` of the repository ``top``, opened by one process. With ``offline`` it fetches nothing."""
 
     top: Path
     folder: Path
@@ -157,7 +157,7 @@ class GitTree:
     @classmethod
     @contextmanager
     def open(cls, cache: Cache, top: Path, *, offline: bool = False) -> Iterator[GitTree]:
-        """The tree's clone in the cache, which is made where it is missing. Raises LabError where it is in use."""
+        """Open the tree's clone, making it if missing. Raises LabError if another process uses it."""
         name = re.sub(r"[^A-Za-z0-9._+-]+", "-", top.name).strip("-.+_") or "tree"
         folder = cache.root / FOLDER / f"{name[:40]}-{hashlib.sha256(str(top).encode()).hexdigest()[:6]}"
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -170,20 +170,20 @@ class GitTree:
             tree = cls(top, folder, offline)
             if not (folder / ".git" / _CONFIG).is_file():
                 tree._clone()
-            # What a git that was killed left, as by Ctrl-C: its lock files would refuse any other one.
+            # Lock files of a killed git (Ctrl-C) would block every later one.
             for lock in [*(folder / ".git").glob("*.lock"), *(folder / ".git/refs").rglob("*.lock")]:
                 lock.unlink(missing_ok=True)
             tree._share(folder / ".git")
             yield tree
 
     def git(self, *arguments: str) -> Finished:
-        # It is the lab's own, whoever the file system says owns it.
+        # The clone is the lab's own, whatever owner the file system reports.
         ours = ("-c", f"safe.directory={self.folder}")
-        # Of a local folder a partial clone's objects may be fetched without a network.
+        # Offline, a partial clone may still fetch objects from a local folder.
         return _git(self.folder, *ours, *arguments, settings={"GIT_ALLOW_PROTOCOL": "file"} if self.offline else {})
 
     def check_out(self, *commits: str) -> None:
-        """Check out the first commit when the others were checked out before it. Raises HostError, LabError."""
+        """Check out the first commit, given that the others were checked out before it. Raises HostError, LabError."""
         for commit in reversed(commits):
             finished = self.git("checkout", "--quiet", "--force", "--detach", commit)
             if finished.status == 0:
@@ -211,7 +211,7 @@ class GitTree:
 
     def moved(self, path: str) -> str:
         place = user_path(path)
-        # git names the tree without symbolic links; a user may come to it by one.
+        # git reports the tree without symbolic links; a user's path may go through one.
         for one in (place, place.resolve()):
             if one.is_relative_to(self.top):
                 return str(self.folder / one.relative_to(self.top))
@@ -230,7 +230,7 @@ class GitTree:
         unfinished.rename(self.folder)
 
     def _share(self, repository: Path) -> None:
-        """Have what the user's repository has now: it may be another one, no longer shallow, or moved."""
+        """Share what the user's repository has now: it may have moved, or be another one, or no longer shallow."""
         objects, shallow, config = (Path(self._asked("--git-path", name)) for name in ("objects", "shallow", "config"))
         (repository / "objects/info").mkdir(exist_ok=True)
         (repository / "objects/info/alternates").write_text(f"{objects}\n")
@@ -246,7 +246,7 @@ class GitTree:
 
 
 def _git(folder: Path, *arguments: str, settings: Mapping[str, str] | None = None) -> Finished:
-    # In the user's environment, in which the user's git can check out what it can; without prompts.
+    # The user's environment, as git's configuration may depend on it; without prompts.
     environment = {**_of_another_repository(), "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **(settings or {})}
     quiet = ("-c", "advice.detachedHead=false", "-c", "core.hooksPath=/dev/null")
     return run(["git", "-C", str(folder), *quiet, *arguments], time_limit=_LIMIT, environment=environment)
@@ -254,6 +254,6 @@ def _git(folder: Path, *arguments: str, settings: Mapping[str, str] | None = Non
 
 @lru_cache(maxsize=1)
 def _of_another_repository() -> Mapping[str, None]:
-    """Unset what names another repository, such as the GIT_DIR of a hook; not the user's configuration."""
+    """Unset variables that name another repository, such as a hook's GIT_DIR, but not the user's configuration."""
     listed = run(["git", "rev-parse", "--local-env-vars"], time_limit=_LIMIT).stdout.split()
     return {name: None for name in listed if not name.startswith("GIT_CONFIG_")}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Disk images for guests: archives of packages, trees, file systems, and folders as disks that guests only read."""
+"""Disk images for guests: package archives, trees, file systems, and read-only disks of users' folders."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from orchestrator.process import run
 from orchestrator.program import INSTALL_COMMAND, check_installed
 from orchestrator.steps import step
 
-# All the packages that a system is made of, fetched once: an archive of its own that apt can install from.
+# A system's packages, fetched once, as an archive that apt can install from.
 #
-# The index holds the paragraphs of the signed lists, so what is installed from here, without any network and at any
-# time, is what the release's suites had when the packages were chosen.
+# The index holds the paragraphs of the signed lists. Installing from it needs no network, and installs what the
+# release's suites had when the packages were chosen, at any later time.
 
 INDEX = "Packages"
 
 
 def system_packages(recipe: ImageRecipe) -> debian.PackageSet:
-    """The set that is chosen for a recipe. Another wish is another set, whatever its name."""
+    """The package set of a recipe. A recipe that asks for other packages gets another set, whatever its name."""
     wish = digest([recipe.arch, recipe.packages])[:8]
     return debian.PackageSet(f"{recipe.name}-system-{wish}", recipe.arch, (ARCHITECTURES[recipe.arch].debian,))
 
@@ -61,15 +61,15 @@ def system_archive(context: BuildContext, recipe: ImageRecipe) -> Artifact:
 
 
 def index(listed: Iterable[tuple[str, str]]) -> str:
-    """The index of a flat archive: the paragraphs of a list, each with the name of the file that it is about."""
+    """The index of a flat archive, from paragraphs and file names."""
     moved = (re.sub(r"^Filename: .*$", f"Filename: ./{name}", stanza.strip(), flags=re.M) for stanza, name in listed)
     return "\n\n".join(moved) + "\n"
 
 
-# How a user who is not root makes files that belong to many users: as root of a user namespace of one's own.
-
-# The user is root in there, and has the ids of /etc/subuid for all others. Mounts, processes and networks of its own
-# are what lets that root mount /proc and /sys.
+# An ordinary user makes files that belong to many users as root of a user namespace.
+#
+# In the namespace the user is root and has the ids of /etc/subuid for all other users. That root may mount /proc and
+# /sys because the namespace has its own mounts, processes and networks.
 _UNSHARE = (
     "unshare",
     *("--map-root-user", "--map-auto", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
@@ -78,7 +78,7 @@ _UNSHARE = (
 
 
 def as_root() -> tuple[str, ...]:
-    """The prefix of a command that runs as root. Raises HostError where a user cannot have a namespace."""
+    """The prefix of a command that runs as root. Raises HostError if the host allows no user namespace."""
     return () if os.geteuid() == 0 else _namespace()
 
 
@@ -101,29 +101,29 @@ def _namespace() -> tuple[str, ...]:
     raise HostError(what, detail=tried.complaint(), hint=f"as root: {hint}")
 
 
-# Disk images built from an archive of packages: a tree by mmdebstrap, finished, in a file system, as a qcow2 file.
+# Disk images from an archive of packages: mmdebstrap makes a tree, which becomes a file system and a qcow2 file.
 #
-# No loop device, no mount and no device node is needed, and no network.
+# This needs no loop device, mount, device node or network.
 
 BASE, ROOT, PACKAGES, FILES = "base.qcow2", "root.squashfs", "packages.txt", "files.txt"
 
 EPOCH = 1121212800
-"""2005-07-13, in seconds: the time of all that has none of its own, so that the same inputs give the same files."""
+"""2005-07-13, in seconds: the time of files without one of their own, so that equal inputs give equal files."""
 
 _SCRIPTS = ("build.sh", "finish.sh", "sshd.conf")
 _BUILD_LIMIT = 1800.0
 _WORK_PREFIX = "orchestrator-image-"
 _ELSEWHERE = "set TMPDIR to another folder"
-_EXPANSION = 8  # bytes for the tree, the file system and the image, at most, for each byte of the packages
+_EXPANSION = 8  # upper bound of the bytes of tree, file system and image per byte of packages
 
 
 def scripts() -> dict[str, str]:
-    """What decides, besides the packages, what an image is like: the scripts that make it, by name."""
+    """The scripts that make an image, by name: with the packages, they decide its content."""
     return {name: (data_dir("images") / "recipes" / name).read_text() for name in _SCRIPTS}
 
 
 def build_image(context: BuildContext, recipe: ImageRecipe, archive: Artifact, folder: Path) -> None:
-    """Build an image's qcow2 and squashfs, with records of packages and files. Raises BuildError, HostError."""
+    """Build an image's qcow2 and squashfs, and records of its packages and files. Raises BuildError, HostError."""
     check_installed("image-packages.txt", "building an image")
     prefix = as_root()
     packages = debian.versions(archive)
@@ -151,7 +151,7 @@ def build_image(context: BuildContext, recipe: ImageRecipe, archive: Artifact, f
 
 
 def installed_packages(folder: Path) -> dict[str, str]:
-    """The packages recorded in an image's folder: versions by name."""
+    """The package versions recorded in an image's folder, by name."""
     return dict(line.split(" ", 1) for line in (folder / PACKAGES).read_text().splitlines())
 
 
@@ -174,11 +174,11 @@ def _work_folder(prefix: tuple[str, ...], room: int) -> Iterator[Path]:
 
 
 def _remove_abandoned(prefix: tuple[str, ...], parent: Path) -> None:
-    """Remove our folders that no process holds and that are older than any build: a clock may have been set."""
+    """Remove work folders that no process holds and that are older than any build; clocks may have been set."""
     for folder in parent.glob(f"{_WORK_PREFIX}*"):
-        with contextlib.suppress(FileNotFoundError), claim(folder) as unused:  # another builder removes them as well
+        with contextlib.suppress(FileNotFoundError), claim(folder) as unused:  # another builder may remove them too
             facts = folder.lstat()
-            is_left = unused or folder.is_symlink()  # a link holds nothing
+            is_left = unused or folder.is_symlink()  # a link cannot be held
             if is_left and facts.st_uid == os.geteuid() and time.time() - facts.st_mtime > 2 * _BUILD_LIMIT:
                 _remove_tree(prefix, folder)
 
@@ -189,9 +189,9 @@ def _remove_tree(prefix: tuple[str, ...], folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Image:
-    """An image: ``base`` (qcow2, an ext4), never written to, and ``squashfs`` with the same files for guests in memory.
+    """An image: ``base`` (a qcow2 of an ext4) is never written to; ``squashfs`` has its files, for guests in memory.
 
-    ``packages`` has their versions; ``tree`` is the SHA-256 of the record of the files, modes and owners too.
+    ``packages`` has their versions; ``tree`` is the SHA-256 of the record of files, modes and owners.
     """
 
     recipe: ImageRecipe
@@ -208,7 +208,7 @@ class Image:
 
 @dataclass(frozen=True)
 class PackedImage:
-    """An image's files as a squashfs, and the name and the key of the image."""
+    """An image's files as a squashfs, with the image's name and key."""
 
     name: str
     key: str
@@ -216,24 +216,24 @@ class PackedImage:
 
 
 def ready_image(context: BuildContext, recipe: ImageRecipe) -> Image:
-    """The image of ``recipe``, from the cache or built. Raises HostError, BuildError."""
+    """The image of ``recipe``, cached or built now. Raises HostError, BuildError."""
     with step(f"get image {recipe.name} ready"):
         found = cached_image(context, recipe)
         if found is not None:
             return found
-        context.need_network(f"image {recipe.name}")  # to build takes as long as to fetch: offline means neither
+        context.need_network(f"image {recipe.name}")  # a build takes as long as a download: offline excludes both
         archive = system_archive(context, recipe)
         inputs, build = _inputs(recipe, archive.key), partial(build_image, context, recipe, archive)
         return _image(recipe, context.cache.obtain("images", inputs, recipe.name, build))
 
 
 def cached_image(context: BuildContext, recipe: ImageRecipe) -> Image | None:
-    """The image of ``recipe``, if it is in the cache: of the packages once chosen for it."""
+    """The image of ``recipe`` with the packages pinned for it, if cached."""
     packages = debian.chosen(debian.pin_of(context, system_packages(recipe).name))
     if packages is None:
         return None
     archive = debian.inputs_of(packages)
-    context.cache.find("archives", archive)  # which is in use with its image, and with it the choice of packages
+    context.cache.find("archives", archive)  # marks the archive, and so the pin, as used with its image
     found = context.cache.get("images", _inputs(recipe, digest(archive)))
     return _image(recipe, found) if found is not None else None
 
@@ -250,7 +250,7 @@ def _image(recipe: ImageRecipe, artifact: Artifact) -> Image:
 
 _FILE = "data.squashfs"
 
-# lz4: an emulated CPU is slow at anything denser. The rest: nothing in the bytes but the content.
+# lz4: an emulated CPU is slow at anything denser. The other options make the bytes depend on the content alone.
 OPTIONS = (
     *("-comp", "lz4", "-noappend", "-no-progress", "-quiet"),
     *("-all-root", "-no-xattrs", "-all-time", str(EPOCH), "-mkfs-time", str(EPOCH)),
@@ -258,14 +258,14 @@ OPTIONS = (
 
 
 def pack(folder: Path, file: Path, what: str) -> None:
-    """Pack a folder as a squashfs file. Raises BuildError that ``what`` cannot be packed."""
+    """Pack a folder as a squashfs file; ``what`` names it in the BuildError."""
     argv = ["mksquashfs", str(folder), str(file), *OPTIONS]
     packed = run(argv, time_limit=1800, environment={"SOURCE_DATE_EPOCH": None})
     packed.or_raise(BuildError, f"{what} cannot be packed")
 
 
 def data_disk(context: BuildContext, folder: Path) -> Path:
-    """A user's folder as a private squashfs; no link is followed. Raises UsageError, HostError, BuildError."""
+    """A user's folder as a private squashfs; links are not followed. Raises UsageError, HostError, BuildError."""
     if not folder.is_dir():
         what = "is no folder" if folder.exists() else "is not there"
         raise UsageError(f"{folder} {what}: a data disk is made of a folder")
@@ -273,7 +273,7 @@ def data_disk(context: BuildContext, folder: Path) -> Path:
     content = _content(folder)
 
     def build(place: Path) -> None:
-        place.chmod(0o700)  # users who may not read the folder may not read its disk either
+        place.chmod(0o700)  # who may not read the folder may not read its disk
         check_installed("image-packages.txt", "making a data disk")
         context.say(f"packing {folder}")
         file = place / _FILE

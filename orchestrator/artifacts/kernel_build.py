@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Kernels built from source: the distribution's source with the lab's patches, the configuration, build trees."""
+"""Kernels built from source: Debian's source with the lab's patches, configurations, and build trees."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from orchestrator.process import run
 from orchestrator.program import check_installed
 
 UNPACKED_GB = 1.7
-"""Disk for the package and the unpacked source; a patched copy shares all files but those that it changes."""
+"""Disk space of the package and the unpacked source; a patched copy shares all files but those that it changes."""
 
 SOURCE_KIND, _PACKAGE = "kernel-source", "linux-source-"
 _UNPACK_LIMIT = 900.0
@@ -37,7 +37,7 @@ _UNPACK_LIMIT = 900.0
 def kernel_source(
     context: BuildContext, package: str, patches: Sequence[str] = (), files: Mapping[str, str] | None = None
 ) -> Artifact:
-    """A ``linux-source`` package with patches and ``files`` of ``kmods`` by new paths. Raises HostError, BuildError."""
+    """A ``linux-source`` package with patches and (by new path) files of ``kmods``. Raises HostError, BuildError."""
     archive = _archive(context, package)
 
     def unpack(folder: Path) -> None:
@@ -52,7 +52,7 @@ def kernel_source(
 
     def patch(folder: Path) -> None:
         sound_source(context, package)
-        # Hard links: times stay, so that make sees what changed, and patch replaces a file instead of writing into it.
+        # Hard links: times stay, so that make sees the changes, and patch replaces a file rather than writing into it.
         copied = run(["cp", "-al", str(pristine.path / "linux"), str(folder)], time_limit=_UNPACK_LIMIT)
         copied.or_raise(HostError, f"cannot copy {pristine.path}")
         for name, file in changes.items():
@@ -63,7 +63,7 @@ def kernel_source(
                 raise BuildError(f"{name}.patch does not apply to {package}", where=str(file), detail=detail)
         for place, text in added.items():
             path = folder / "linux" / place
-            if path.exists():  # by a hard link it would be changed in every other copy as well
+            if path.exists():  # writing through the hard link would change every copy
                 raise BuildError(f"{place} cannot be added to the source: there is such a file")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
@@ -73,7 +73,7 @@ def kernel_source(
         "package": archive.key,
         "patches": {name: file.read_text() for name, file in changes.items()},
     }
-    if added:  # a source without any keeps the key it always had
+    if added:  # keeps the keys of sources without added files
         inputs["files"] = added
     return _obtain(context, inputs, f"{package} with {', '.join(patches)}", patch)
 
@@ -96,13 +96,13 @@ def _archive(context: BuildContext, package: str) -> Artifact:
 def sound_source(
     context: BuildContext, package: str, patches: Sequence[str] = (), files: Mapping[str, str] | None = None
 ) -> Artifact:
-    """The source as ``kernel_source`` has it, with each of its 80,000 files checked: for who compiles with it."""
+    """The same as ``kernel_source``, with each of its 80,000 files verified: for callers that compile it."""
     source = kernel_source(context, package, patches, files)
     return source if context.cache.is_sound(source) else kernel_source(context, package, patches, files)
 
 
 def unpack_tarball(tarball: Path, folder: Path) -> None:
-    """Unpack a kernel's source without its top folder. Raises HostError for a damaged one, or without tar."""
+    """Unpack a kernel's source without its top folder. Raises HostError if that fails."""
     argv = ["tar", "-C", str(folder), "--strip-components=1", "-xf", str(tarball)]
     run(argv, time_limit=_UNPACK_LIMIT).or_raise(HostError, f"cannot unpack {tarball}")
 
@@ -111,14 +111,14 @@ def _obtain(context: BuildContext, inputs: Mapping[str, object], label: str, mak
     found = context.cache.find(SOURCE_KIND, inputs)
     if found is not None:
         return found
-    context.need_network(f"the source {label}")  # a command that only lists must not fetch gigabytes
-    # tar names the program that is missing, but not its package.
+    context.need_network(f"the source {label}")  # do not fetch gigabytes unasked
+    # tar's message names a missing program, but not its package.
     check_installed("kernel-packages.txt", f"the source {label}")
     return context.cache.obtain(SOURCE_KIND, inputs, label, make)
 
 
 class BuildSource(Fact):
-    """The choice, as ``build_source.yaml`` explains it, and the ``package`` it is made from."""
+    """The files chosen from a kernel's source, as ``build_source.yaml`` explains, and the source ``package``."""
 
     package: str
     build: list[str]
@@ -140,7 +140,7 @@ class BuildSource(Fact):
 
 
 def build_source_choice() -> BuildSource:
-    """Return the lab's choice."""
+    """The lab's choice of source files."""
     return BuildSource.model_validate(read("build_source.yaml"))
 
 
@@ -149,7 +149,7 @@ _FILE = "source.squashfs"
 
 @dataclass(frozen=True)
 class PackedSource:
-    """A squashfs with a kernel's source, all of it dated at the images' epoch; ``key`` names its exact content."""
+    """A squashfs of a kernel's source, dated at the images' epoch; ``key`` identifies the exact content."""
 
     key: str
     file: Path
@@ -176,7 +176,7 @@ def build_source(context: BuildContext) -> PackedSource:
 
 
 def link_chosen(choice: BuildSource, source: Path, tree: Path) -> None:
-    """Make ``tree`` of hard links to the files that are chosen of a source; all of its folders are there."""
+    """Fill ``tree`` with all folders of ``source`` and hard links to its chosen files."""
     for parent, _, names in os.walk(source):
         folder = Path(parent).relative_to(source)
         (tree / folder).mkdir(parents=True)
@@ -187,19 +187,19 @@ def link_chosen(choice: BuildSource, source: Path, tree: Path) -> None:
 _UNSET = re.compile(r"^# (CONFIG_\w+) is not set$", re.MULTILINE)
 
 MAINLINE_HASH_BITS = "6"
-"""Where a kernel has no option for it: KPROBE_HASH_BITS of kernel/kprobes.c, since 2.6.9."""
+"""The value of kernels without the option: KPROBE_HASH_BITS of kernel/kprobes.c, since 2.6.9."""
 
 _PREEMPTION = {
     "CONFIG_PREEMPT_VOLUNTARY": "voluntary",
     "CONFIG_PREEMPT": "full",
     "CONFIG_PREEMPT_LAZY": "lazy",  # since Linux 6.13 (commit 7c70cb94d29c)
     "CONFIG_PREEMPT_RT": "real time",
-    "CONFIG_PREEMPT_DYNAMIC": "dynamic",  # chosen when it boots; the code is that of a preemptible kernel
+    "CONFIG_PREEMPT_DYNAMIC": "dynamic",  # selected at boot; the code is that of a preemptible kernel
 }
 
 
 def merged(spec: KernelSpec) -> str:
-    """A kernel's fragments of ``images/kernels`` one after the other; a later one has the last word."""
+    """A kernel's fragments of ``images/kernels``, concatenated; later ones override earlier ones."""
     folder = data_dir("images") / "kernels"
     text = "".join((folder / f"{name}.config").read_text() for name in spec.fragments)
     lines = [(line, SET_OPTION.match(line) or _UNSET.match(line)) for line in text.splitlines(keepends=True)]
@@ -207,7 +207,7 @@ def merged(spec: KernelSpec) -> str:
 
 
 def not_granted(wanted: str, config: Mapping[str, str]) -> list[str]:
-    """The options that the kernel's build system did not take as the fragments have them, each with what it has."""
+    """The options that the build system did not set as the fragments ask, each with its value."""
     last = {(one[1] or one[3]): one[2] for one in re.finditer(f"{SET_OPTION.pattern}|{_UNSET.pattern}", wanted, re.M)}
     return [
         f"{option}: wanted {value or 'off'}, got {config.get(option, 'off')}"
@@ -217,7 +217,7 @@ def not_granted(wanted: str, config: Mapping[str, str]) -> list[str]:
 
 
 def features(config: Mapping[str, str]) -> dict[str, str]:
-    """What matters to probes, by the kernel's own configuration."""
+    """The kernel features that matter to probes, from its configuration."""
 
     def has(option: str) -> str:
         return "yes" if config.get(option) == "y" else "no"
@@ -236,16 +236,16 @@ def features(config: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-# A copy of a kernel's build tree made to belong to another source, so that only what differs is built again.
+# Relocating a copy of a build tree to another source, so that make rebuilds only what differs.
 #
-# Kbuild compares the command that made an object, and the names of what it was made from, with those of today. Both
-# hold the source's absolute path, and those of objtool, after which every object is made again, the build tree's own.
-# It detects a changed file by its time alone, which means nothing in another tree: an object may be younger than a
-# file that it was not made from. So objects made from a file that differs are removed.
+# Kbuild compares an object's command line and the names of its inputs with today's. Both hold the source's absolute
+# path; those of objtool, on which every object depends, also hold the build tree's. Kbuild detects a changed file by
+# its time alone, which means nothing in another tree: an object may be newer than a file that it was not made from. So
+# objects made from a file that differs are removed.
 
 
 def relocate(build: Path, made_in: Path, before: Path, now: Path) -> None:
-    """Adapt ``build``, copied from ``made_in``, to the source ``now``, which shares files with ``before``."""
+    """Adapt ``build``, a copy of ``made_in``, to the source ``now``, which shares files with ``before``."""
     others = set(_files(before)) ^ set(_files(now)) if before != now else set()
     differing = {os.fsencode(now / path) for path, _ in others}
     for file in [*build.rglob("*.cmd"), *build.rglob("*.d"), build / "Makefile"]:
@@ -257,7 +257,7 @@ def relocate(build: Path, made_in: Path, before: Path, now: Path) -> None:
                 changed = changed.replace(os.fsencode(old) + end, os.fsencode(new) + end)
         if changed != content:
             file.write_bytes(changed)
-        # .NAME.cmd says how NAME was made. (auto.conf.cmd is another thing: without an auto.conf all is made anew.)
+        # .NAME.cmd says how NAME was made. (auto.conf.cmd differs: removing auto.conf would rebuild everything.)
         made = re.fullmatch(r"\.(.+)\.cmd", file.name)
         if made is not None and not differing.isdisjoint(re.findall(rb"[^\s:;\"'\\()]+", changed)):
             file.with_name(made[1]).unlink(missing_ok=True)
@@ -275,12 +275,12 @@ def _files(source: Path) -> Iterator[tuple[str, tuple[int, int]]]:
 
 
 def has_types(config: str) -> bool:
-    """Whether a configuration is that of a kernel with type information."""
+    """Whether a configuration includes type information (BTF)."""
     return "CONFIG_DEBUG_INFO_BTF=y" in config.splitlines()
 
 
 def drop_debug_information(build: Path, toolchain: Toolchain) -> None:
-    """Strip a built tree, except for what modules are built with. Raises BuildError."""
+    """Strip a built tree, except the files that module builds need. Raises BuildError."""
     for file in {*build.rglob("*.o"), *build.rglob("*.a"), *build.glob(".tmp_vmlinux*")}:
         if file.relative_to(build).parts[0] not in ("scripts", "tools"):
             file.unlink()
@@ -295,7 +295,7 @@ def strip_debug(toolchain: Toolchain, file: Path) -> None:
 
 BUILD_GB = 0.4
 CPU_MINUTES = 10
-"""Disk and time of a build from nothing; from a similar kernel's, where few files see the difference, half a minute."""
+"""Disk space and time of a full build. From a similar kernel's tree with few affected files it takes half a minute."""
 
 
 IDENTITY = {
@@ -304,11 +304,11 @@ IDENTITY = {
     "KBUILD_BUILD_HOST": "lab",
     "KBUILD_BUILD_VERSION": "1",
 }
-"""Variables of a build. A kernel contains these facts about it: the same inputs must give the same bytes."""
+"""Variables of a build. They end up in the kernel: equal inputs must give equal bytes."""
 
 
 def built_kernel(context: BuildContext, spec: KernelSpec) -> Artifact:
-    """The build tree of a lab kernel, in ``build/``; made when it is not there. Raises BuildError, HostError."""
+    """The build tree of a lab kernel, in ``build/``, cached or built now. Raises BuildError, HostError."""
     assert spec.source is not None
     wanted = merged(spec)
     source, toolchain = kernel_source(context, spec.source, spec.patches, spec.files), guest_toolchain(context)
@@ -316,7 +316,7 @@ def built_kernel(context: BuildContext, spec: KernelSpec) -> Artifact:
     found = context.cache.get("kernels", inputs)
     if found is not None:
         return found
-    context.need_network(spec.name)  # to build takes as long as to fetch: offline means neither
+    context.need_network(spec.name)  # a build takes as long as a download: offline excludes both
     cache = context.cache.root
     if not kbuild_takes(cache):
         what = f"a kernel cannot be built below {cache}: its path has {AWKWARD}"
@@ -326,7 +326,7 @@ def built_kernel(context: BuildContext, spec: KernelSpec) -> Artifact:
     if free < UNPACKED_GB + BUILD_GB:
         raise HostError(f"building a kernel needs {UNPACKED_GB + BUILD_GB:.1f} GB in {cache}, and {free:.1f} are free")
     if has_types(wanted):
-        # Without pahole Linux 6.1 fails after ten minutes, and 6.12 only switches the option off.
+        # Without pahole Linux 6.1 fails after ten minutes, and 6.12 silently disables the option.
         check_installed("type-packages.txt", f"building {spec.name}, which has type information (BTF),")
     sound_source(context, spec.source, spec.patches, spec.files)
     return context.cache.obtain(
@@ -343,7 +343,7 @@ def _build(
         time_needed = f"up to {CPU_MINUTES} minutes of one CPU"
         context.say(f"building {spec.name} from what {similar.label} left: {BUILD_GB} GB, {time_needed}")
         shutil.copytree(similar.path / "build", build, symlinks=True)
-        made_in = similar.path.with_suffix(folder.suffix) / "build"  # under the name of an unfinished artifact
+        made_in = similar.path.with_suffix(folder.suffix) / "build"  # its name while unfinished
         relocate(build, made_in, origin.path.parent / str(similar.inputs["source"]) / "linux", source)
     else:
         context.say(f"building {spec.name}: {BUILD_GB} GB, some {CPU_MINUTES} minutes of one CPU")
@@ -360,7 +360,7 @@ def _build(
         what = f"the configuration of {spec.name} is not what its fragments say"
         raise BuildError(what, detail=refused[:20], hint=hint)
     if refused:
-        # The fragments are of the versions that the catalogue has: another may have renamed an option, or dropped it.
+        # The fragments suit the catalogue's versions: another version may have renamed or dropped an option.
         context.warn("\n".join([f"{spec.name} is configured otherwise than its fragments say:", *refused]))
     jobs = f"-j{len(os.sched_getaffinity(0))}"
     argv = [*make, jobs, "bzImage", "modules"]
@@ -377,7 +377,7 @@ def _build(
 
 
 def _similar(context: BuildContext, spec: KernelSpec, source: Artifact, toolchain: Toolchain) -> Artifact | None:
-    """The most similar sound kernel of this architecture, package and compiler; none for one with types (BTF)."""
+    """The most similar sound kernel with this architecture, package and compiler; None for a kernel with BTF."""
     wanted = merged(spec)
     if has_types(wanted):
         return None
@@ -398,12 +398,12 @@ def _similar(context: BuildContext, spec: KernelSpec, source: Artifact, toolchai
     def shared(artifact: Artifact) -> int:
         return len(lines & set(str(artifact.inputs["config"]).splitlines()))
 
-    # What is copied is recorded as sound: it must be.
+    # Copied files get recorded as sound, so the tree must be sound.
     return next(filter(context.cache.is_sound, sorted(candidates, key=shared, reverse=True)), None)
 
 
 class _Progress:
-    """Reports every 15 seconds how many files were compiled."""
+    """Reports the number of compiled files every 15 seconds."""
 
     def __init__(self, context: BuildContext, name: str) -> None:
         self._context, self._name, self._steps = context, name, 0
@@ -418,20 +418,20 @@ class _Progress:
 
 
 def is_kernel_source(tree: Path) -> bool:
-    """Whether a tree is a kernel's."""
+    """Whether a folder is a kernel's source tree that can be built for x86."""
     return (tree / "Kconfig").is_file() and (tree / "arch" / "x86" / "Makefile").is_file()
 
 
 @dataclass(frozen=True)
 class TreeBuild:
-    """How a kernel is built in its tree: with this configuration, and these variables for make (``CC=gcc-12``)."""
+    """How to build a kernel in its tree: the configuration, and variables for make (``CC=gcc-12``)."""
 
     config: Path
     variables: Sequence[str] = ()
 
     @classmethod
     def of(cls, tree: Path, config: Path | None, variables: Sequence[str]) -> Self:
-        """With this configuration, or the one in ``tree``. Raises UsageError where that is no kernel's, and either."""
+        """From ``config`` or the tree's own. Raises UsageError if either is given for a tree that is not a kernel's."""
         if (config is not None or variables) and not is_kernel_source(tree):
             what = f"--kconfig and --make are for a kernel's tree, and {tree} is none"
             raise UsageError(what, hint="leave them out")
@@ -449,7 +449,7 @@ class TreeBuild:
 
     @property
     def _arch(self) -> str:
-        # One for i386 does not say that it is not for 64 bits: make has to.
+        # An i386 configuration does not say that it is not for 64 bits; make must be told.
         config = read_config(self.config)
         return next((name for name, arch in ARCHITECTURES.items() if config.get(arch.option) == "y"), "")
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A kernel's symbols and code, read from its image before anything boots.
+"""A kernel's symbols and code, read from its image before it boots.
 
-A build tree has them in its System.map and vmlinux. Debian's packages have only the compressed image: its list of
-symbols is found inside (see ``kallsyms``). The addresses are those in a guest, which boots with nokaslr.
+A build tree has them in System.map and vmlinux. Debian's packages have only the compressed image, with a list of
+symbols in it (see ``find_symbols``). The addresses are those in a guest, which boots with nokaslr.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from elftools.elf.elffile import ELFFile
 
 from orchestrator.catalog.user_files import DAMAGED
 
-# The list of symbols inside a kernel's own image, as scripts/kallsyms.c of Linux wrote it.
+# The list of symbols inside a kernel's image, as scripts/kallsyms.c of Linux writes it.
 #
-# Debian's images have no ELF symbols, and its packages an empty System.map. CONFIG_KALLSYMS puts the list into
-# .rodata, and nothing points to it there: it is found by its form. A table of 256 tokens is followed by a table of
-# their offsets, which must agree in every entry; the markers before it must agree with the names before those.
+# Debian's images have no ELF symbols, and its packages an empty System.map. CONFIG_KALLSYMS puts the list into .rodata,
+# where nothing points to it, so it is recognised by its structure: a table of 256 tokens, then a table of their
+# offsets, which must agree in every entry. The markers before it must agree with the names before them.
 #
 # The addresses are before the names up to Linux 6.3, and behind the tokens since 6.4 (commit 404bad70fcf7). Since 7.0
 # the tables are aligned to 4 bytes, and each address is relative to its own place.
@@ -43,7 +43,7 @@ _FIRST = b"_stext"
 
 @dataclass(frozen=True)
 class Symbol:
-    """A symbol of a kernel; ``type`` is as nm prints it: t, T, w or W for code."""
+    """A symbol of a kernel; ``type`` is nm's letter: t, T, w or W for code."""
 
     address: int
     type: str
@@ -52,7 +52,7 @@ class Symbol:
 
 @dataclass(frozen=True)
 class _Image:
-    """The bytes that the list is among. ``word`` is what the tables are aligned to, in bytes."""
+    """The bytes to search for the list; ``word`` is the alignment of its tables in bytes."""
 
     data: bytes
     word: int
@@ -61,7 +61,7 @@ class _Image:
         return -(-place // self.word) * self.word
 
     def numbers(self, place: int, count: int, form: str) -> Sequence[int]:
-        """``count`` numbers of struct's ``form``; fewer than that where the image ends before."""
+        """``count`` numbers in struct's ``form``, or fewer at the end of the image."""
         size = struct.calcsize(form)
         whole = max(0, min(count, (len(self.data) - place) // size)) if place >= 0 else 0
         return struct.unpack_from(f"<{whole}{form}", self.data, place) if whole else ()
@@ -70,12 +70,12 @@ class _Image:
 def find_symbols(
     data: bytes, *, word: int, absolute_percpu: bool, start: int = 0, text: int = 0
 ) -> list[Symbol] | None:
-    """The symbols in the read-only data of an image, by address; None where no list is found.
+    """The symbols in the read-only data of an image, by address; None if there is no list.
 
     ``word`` is the size of a pointer in bytes. With ``absolute_percpu`` (CONFIG_KALLSYMS_ABSOLUTE_PERCPU) an offset
     that is not negative is the address itself. ``start`` is the address of the data, and ``text`` that of the text.
     """
-    # A table of distances may look like one of offsets from a base, but no other has the text where it is.
+    # Tables of relative addresses and of offsets look alike, but only the right one has the text at its address.
     image = _Image(data, 4)
     for (_, behind), names in _lists_in(image) if text else ():
         offsets = image.numbers(behind, len(names), "i")
@@ -99,7 +99,7 @@ def _symbols(addresses: Sequence[int], names: Sequence[bytes]) -> list[Symbol]:
 
 
 def _lists_in(image: _Image) -> Iterator[tuple[tuple[int, int], list[bytes]]]:
-    # A character that names have is a token of its own, so every table has ten digits in a row.
+    # Every character that occurs in names is a token of its own, so every table has ten digits in a row.
     for digits in re.finditer(re.escape(b"".join(b"%d\0" % digit for digit in range(10))), image.data):
         tokens = _tokens_around(image, digits.start())
         if tokens is None:
@@ -110,11 +110,11 @@ def _lists_in(image: _Image) -> Iterator[tuple[tuple[int, int], list[bytes]]]:
 
 
 def _tokens_around(image: _Image, digits: int) -> tuple[int, int, list[bytes]] | None:
-    """Where the table of tokens with these digits begins, where that of their offsets ends, and the tokens."""
+    """The start of the token table with these digits, the end of the offset table behind it, and the tokens."""
     data, second = image.data, digits
     for _ in range(ord("0") - 1):
         second = data.rfind(b"\0", max(0, second - _LONGEST_NAME), second - 1) + 1
-    # What is before the first token need not end with a NUL, but the table is aligned.
+    # The bytes before the first token need not end with a NUL, but the table is aligned.
     nearest = (second - 1) // image.word * image.word
     for start in range(nearest, max(0, nearest - _LONGEST_TOKEN), -image.word):
         tokens = data[start : start + _LARGEST_TOKEN_TABLE].split(b"\0", _TOKENS)[:_TOKENS]
@@ -126,13 +126,13 @@ def _tokens_around(image: _Image, digits: int) -> tuple[int, int, list[bytes]] |
 
 
 def _names_before(image: _Image, tokens_at: int, tokens: Sequence[bytes]) -> Iterator[tuple[int, list[bytes]]]:
-    """Lists of names that end before the tokens, and where the number of names is that each begins with."""
+    """Lists of names that end before the tokens, each with the place of the number that counts its names."""
     for markers_at, markers in _marker_runs(image, tokens_at):
         latest = markers_at - markers[-1] - 4
         for count_at in range(latest - latest % 4, latest - _NAMES_PER_MARKER * _LONGEST_NAME, -4):
             count = next(iter(image.numbers(count_at, 1, "I")), 0)
             needed = -(-count // _NAMES_PER_MARKER)
-            # What follows the markers may look like one or two more.
+            # Bytes after the markers may look like one or two more.
             if len(markers) - 2 <= needed <= len(markers):
                 names = _names(image.data, image.aligned(count_at + 4), count, tokens, markers)
                 if names is not None:
@@ -140,10 +140,10 @@ def _names_before(image: _Image, tokens_at: int, tokens: Sequence[bytes]) -> Ite
 
 
 def _marker_runs(image: _Image, tokens_at: int) -> Iterator[tuple[int, list[int]]]:
-    """Rising runs of numbers from 0 on that may be the markers, and their places, the nearest to the tokens first.
+    """Rising runs of numbers from 0 on that may be the markers, with their places, nearest to the tokens first.
 
-    Between them and the tokens is a table of 3 bytes for each name (kallsyms_seqs_of_names, Linux 6.2, commit
-    60443c88f3a8, and stable kernels), up to 6.3.
+    Between the markers and the tokens, Linux 6.2 (commit 60443c88f3a8; also in stable kernels) to 6.3 has a table of 3
+    bytes per name, kallsyms_seqs_of_names.
     """
     begin = max(0, tokens_at - _LARGEST_SEQUENCE_TABLE)
     begin -= begin % 4
@@ -157,7 +157,7 @@ def _marker_runs(image: _Image, tokens_at: int) -> Iterator[tuple[int, list[int]
 
 
 def _names(data: bytes, start: int, count: int, tokens: Sequence[bytes], markers: Sequence[int]) -> list[bytes] | None:
-    """The names from ``start`` on, each with its type's letter in front; None where a marker says otherwise."""
+    """The names from ``start`` on, each prefixed by its type's letter; None if they contradict a marker."""
     names: list[bytes] = []
     place = start
     for number in range(count):
@@ -167,7 +167,7 @@ def _names(data: bytes, start: int, count: int, tokens: Sequence[bytes], markers
             return None
         length = data[place]
         place += 1
-        if length & 0x80:  # a long name's length takes two bytes since Linux 6.1 (commit 73bbb94466fd)
+        if length & 0x80:  # a long name has two length bytes since Linux 6.1 (commit 73bbb94466fd)
             length = length & 0x7F | data[place] << 7
             place += 1
         name = b"".join([tokens[code] for code in data[place : place + length]])
@@ -196,19 +196,19 @@ def _addresses(image: _Image, ends: tuple[int, int], count: int, *, absolute_per
 
 _LINE = re.compile(r"^([0-9a-f]{8,16}) (\S) (\S+)$", re.MULTILINE)
 FUNCTION_TYPES = frozenset("tTwW")
-"""The types of symbols that kprobes can be at."""
+"""The symbol types that kprobes can be placed on."""
 
 VMLINUX, SYSTEM_MAP = "vmlinux", "System.map"
 _RODATA, _TEXT = ".rodata", ".text"
 # struct alt_instr of arch/x86/include/asm/alternative.h: two relative addresses, the CPU's feature in 2 bytes (in 4
 # since Linux 6.3, commit 5d1dd961e743), and the lengths of the code and of its replacement.
 _ALTERNATIVES = ((12, 10), (14, 12))  # bytes of an entry, and where the lengths are
-_SITES = (".retpoline_sites", ".return_sites")  # sections of places, each relative to its own entry
+_SITES = (".retpoline_sites", ".return_sites")  # sections of addresses, each relative to its own entry
 
 
 @dataclass(frozen=True)
 class CodePart:
-    """A part of an image: its address in memory, its size in bytes, and its place in the file."""
+    """A part of an image: its virtual address, its size in bytes, and its offset in the file."""
 
     address: int
     size: int
@@ -217,7 +217,7 @@ class CodePart:
 
 @dataclass(frozen=True)
 class KernelCode:
-    """Symbols by address and the image's bytes; ``word`` is a pointer's size, ``is_module`` of a module's file."""
+    """Symbols by address, and the image. ``word`` is a pointer's size in bytes; ``is_module`` means a module's file."""
 
     symbols: Sequence[Symbol] = field(repr=False)
     image: bytes = field(repr=False)
@@ -254,7 +254,7 @@ class KernelCode:
         return self._addresses[behind] if behind < len(self._addresses) else None
 
     def read(self, address: int, size: int) -> bytes:
-        """Up to ``size`` bytes at a virtual address; none where the image has nothing there."""
+        """Up to ``size`` bytes at a virtual address; fewer if the image ends there."""
         for part in self.segments:
             behind = address - part.address
             if 0 <= behind < part.size:
@@ -266,7 +266,7 @@ class KernelCode:
         return int.from_bytes(found, "little") if len(found) == self.word else None
 
     def is_patched(self, start: int, end: int) -> bool:
-        """Whether the kernel may put other code between two addresses for the CPU that it boots on."""
+        """Whether the kernel may patch code between two addresses for the CPU it boots on."""
         first = bisect_right(self._patched, (start, 0))
         near = self._patched[max(0, first - 1) : first + 1]
         return any(begin < end and start < behind for begin, behind in near)
@@ -291,7 +291,7 @@ class KernelCode:
 
     @cached_property
     def _patched(self) -> Sequence[tuple[int, int]]:
-        """From where to where the kernel may put in other code for the CPU that it boots on, in order."""
+        """The ranges in which the kernel may patch code for the CPU it boots on, in order."""
         sites = [self._relative(place, entry) for name in _SITES for place, entry in self._listed(name, 4)]
         found = [(address, address + 5) for address in sites]
         # struct paravirt_patch_site: a pointer, the type and the length in a byte each, and padding.
@@ -309,7 +309,7 @@ class KernelCode:
                 (self._relative(place, entry), self._relative(place + 4, entry[4:]), *entry[length_at : length_at + 2])
                 for place, entry in self._listed(".altinstructions", size)
             ]
-            # The image has both codes, and the new one fits: it does not where the entries are of the other form.
+            # In the right form of the entries, both codes are in the image and the replacement fits.
             if all(
                 new <= old and 0 < old == len(self.read(place, old)) and new == len(self.read(other, new))
                 for place, other, old, new in found
@@ -328,7 +328,7 @@ class KernelCode:
 
 
 def code_of_tree(tree: Path) -> KernelCode | None:
-    """What the kernel of a build tree has; None where the tree has no vmlinux and System.map, or damaged ones."""
+    """The code of a build tree's kernel; None if vmlinux or System.map is missing or damaged."""
     listing, image = tree / SYSTEM_MAP, tree / VMLINUX
     try:
         return _tree_code(listing, image, image.stat().st_mtime_ns, listing.stat().st_mtime_ns)
@@ -345,7 +345,7 @@ def _tree_code(listing: Path, image: Path, *changed: int) -> KernelCode | None:
 
 
 def write_code(folder: Path, elf: bytes, *, absolute_percpu: bool) -> None:
-    """Write vmlinux and, where a list of symbols is found, System.map (with CONFIG_KALLSYMS_ABSOLUTE_PERCPU or not)."""
+    """Write vmlinux and, if a list of symbols is found, System.map. ``absolute_percpu``: see ``find_symbols``."""
     (folder / VMLINUX).write_bytes(elf)
     code = _of_elf(elf, ())
     part, text = (None, None) if code is None else map(code.sections.get, (_RODATA, _TEXT))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Kernels ready to boot: their images unpacked, with the headers to build modules for them."""
+"""Kernels ready to boot: unpacked images, and the headers to build modules with."""
 
 from __future__ import annotations
 
@@ -42,12 +42,11 @@ from orchestrator.steps import step
 
 # A 32-bit kernel as a bzImage that need not decompress itself.
 #
-# QEMU starts a 32-bit ELF image only by a PVH entry, which Debian's i386 kernel lacks. Decompressing itself takes an
-# emulated CPU 2.2 of the 5.6 s of its boot. So the bzImage keeps its setup sectors, and behind them the decompressor
-# gives way to the kernel's segments at the addresses where it would have put them. The setup code enters what is
-# behind it at 1 MiB, with ESI at the boot parameters (Documentation/arch/x86/boot.rst); a jump there leads to the
-# kernel's own entry, which expects no more. Guests boot with nokaslr at the preferred address, so there is nothing to
-# relocate.
+# QEMU starts a 32-bit ELF image only by a PVH entry, which Debian's i386 kernel lacks. Decompression takes an emulated
+# CPU 2.2 of the 5.6 s of its boot. So this bzImage keeps its setup sectors, and the kernel's segments replace the
+# decompressor, at the addresses to which it would have unpacked them. The setup code jumps to 1 MiB with ESI pointing
+# to the boot parameters (Documentation/arch/x86/boot.rst). There, a jump leads to the kernel's own entry, which expects
+# no more. Guests boot with nokaslr at the preferred address, so nothing needs relocating.
 
 _SETUP_SECTORS = 0x1F1
 _SYSSIZE = 0x1F4  # of the protected-mode part, in units of 16 bytes
@@ -58,7 +57,7 @@ _IMAGE_MAX = 128 << 20  # bytes; Debian's has 31 MB
 
 
 def flat_image(compressed: bytes, elf: bytes) -> bytes | None:
-    """The bzImage with its kernel unpacked; None where ``elf`` is no 32-bit kernel that lies above 1 MiB."""
+    """A bzImage with the kernel unpacked in it; None if ``elf`` is not a 32-bit kernel above 1 MiB."""
     try:
         image = ELFFile(io.BytesIO(elf))
         if image.elfclass != 32 or image["e_machine"] != I386.machine:
@@ -81,21 +80,21 @@ def flat_image(compressed: bytes, elf: bytes) -> bytes | None:
     return bytes(setup + flat)
 
 
-# The uncompressed kernel inside a bzImage, which a machine can start without its firmware.
+# The uncompressed kernel inside a bzImage, which a machine can start without firmware.
 #
 # An x86_64 kernel with CONFIG_PVH boots from its ELF image in a third of the time: no BIOS, and no decompression by an
 # emulated CPU. Offsets are those of the x86 boot protocol (Documentation/arch/x86/boot.rst, version 2.08 and later).
 
 _PAYLOAD = 0x248  # its offset, and its length
 _XZ, _ZSTD = b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
-"""How Debian's kernels are packed up to 6.11, and since 6.12; by its own defaults one is packed by gzip."""
+"""Debian packs kernels by xz up to 6.11 and by zstd since 6.12; the kernel's own default is gzip."""
 _GZIP_WINDOW = 31  # zlib's word for gzip's header and a window of 32 KiB
-_PIECE = 1024  # bytes; a block of zstd's of four bytes may stand for 128 KiB
+_PIECE = 1024  # bytes; a zstd block of four bytes may expand to 128 KiB
 _BZIMAGE_MAX = 256 << 20  # bytes; a kernel's image has some 60 MB
 
 
 def _payload(image: bytes) -> bytes | None:
-    """The compressed kernel in a bzImage, with the bytes that its build appends; None where it is no such image."""
+    """The compressed kernel in a bzImage, with the bytes that the build appends; None for any other image."""
     place, magic = BOOT_MARK
     if len(image) < 0x250 or image[place : place + 4] != magic or struct.unpack_from("<H", image, 0x206) < (0x208,):
         return None
@@ -105,14 +104,14 @@ def _payload(image: bytes) -> bytes | None:
 
 
 def extract(image: bytes) -> bytes | None:
-    """The ELF image in a bzImage, or None where there is none that we can take out (another compression)."""
+    """The ELF image in a bzImage; None if there is none, or its compression is not supported."""
     packed = _payload(image)
     elf = None if packed is None else unpacked(packed, _BZIMAGE_MAX)
     return elf if elf is not None and elf.startswith(b"\x7fELF") else None
 
 
 def unpacked(packed: bytes, most: int) -> bytes | None:
-    """What is packed by xz, zstd or gzip; None where it is damaged, cut, or has more than ``most`` bytes."""
+    """Unpacked xz, zstd or gzip data; None if damaged, truncated, or more than ``most`` bytes."""
     unpacking: Any = zlib.decompressobj(_GZIP_WINDOW)
     if packed.startswith((_XZ, _ZSTD)):
         is_xz = packed.startswith(_XZ)
@@ -133,16 +132,16 @@ _FLAT = "flat-bzImage"
 
 
 class UnusableTreeError(HostError):
-    """The kernel in a user's build tree cannot be used as it is now; at another revision it may be."""
+    """The kernel in a user's build tree cannot be used as it is. At another revision it may be."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel to boot: QEMU loads the ``image``, ``modules`` is the folder of its drivers, ``key`` names the content.
+    """A kernel to boot: QEMU loads ``image``, ``modules`` is the folder of drivers, ``key`` identifies the content.
 
-    Its modules are built by ``make -C HEADERS -f MAKEFILE`` with the ``toolchain``. ``origin`` has version and suite of
-    the packages that it is, or was built from. ``code_folder`` has vmlinux and System.map where ``headers`` has not;
-    ``packaged`` is the package's own image where ``image`` was derived from it.
+    ``make -C HEADERS -f MAKEFILE`` with the ``toolchain`` builds modules for it. ``origin`` has version and suite of
+    the packages it comes from. ``code_folder`` has vmlinux and System.map if ``headers`` lacks them; ``packaged`` is
+    the package's own image if ``image`` was derived from it.
     """
 
     spec: KernelSpec
@@ -168,7 +167,7 @@ class Kernel:
         return all(self.config.get(option) == "y" for option in _DRIVERS)
 
     def entry_offset(self, symbol: str) -> int:
-        """Bytes from a function's symbol to its first own instruction, by its code where that is at hand."""
+        """Bytes from a function's symbol to its own first instruction; the kernel's usual value without its code."""
         found = None if self.code is None else entry_offset(self.code, symbol)
         return self.spec.entry_offset if found is None else found
 
@@ -187,7 +186,7 @@ class Kernel:
 
 
 def ready_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
-    """The kernel of ``spec``, fetched, built or the user's own. Raises HostError, BuildError."""
+    """The kernel of ``spec``, fetched, built, or from the user's tree. Raises HostError, BuildError."""
     with step(f"get kernel {spec.name} ready"):
         if spec.packages is not None:
             return _debian_kernel(context, spec)
@@ -195,7 +194,7 @@ def ready_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
 
 
 def _user_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
-    """The kernel of a user's build tree, which may change from one run to the next: its key is its content."""
+    """The kernel of a user's build tree. The tree may change between runs, so the key is a digest of its content."""
     assert spec.tree is not None
     assert spec.image is not None
     try:
@@ -217,7 +216,7 @@ def _user_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
         release=release,
         key=key,
         image=spec.image,
-        modules=spec.tree / "no-drivers",  # all that a guest needs is built in
+        modules=spec.tree / "no-drivers",  # what a guest needs is built in
         headers=spec.tree,
         headers_makefile=spec.tree / "Makefile",
         packages={},
@@ -241,7 +240,7 @@ def _lab_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
         release=release,
         key=artifact.key,
         image=build / "arch/x86/boot/bzImage",
-        modules=artifact.path / "no-drivers",  # all that a guest needs is built in
+        modules=artifact.path / "no-drivers",  # what a guest needs is built in
         headers=build,
         headers_makefile=build / "Makefile",
         packages={},
@@ -255,7 +254,7 @@ def _debian_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
     artifact = packages_at_hand(context, spec) if spec.is_searched else _packages(context, spec)
     root = artifact.path
     try:
-        # From Debian 13 on, packages have all below /usr.
+        # Since Debian 13, packages have everything below /usr.
         modules = next(p for p in (root / "lib/modules", root / "usr/lib/modules") if p.is_dir())
         release = next(p.name for p in sorted(modules.iterdir()))
         headers = root / "usr/src" / f"linux-headers-{release}"
@@ -301,7 +300,7 @@ def _packages(context: BuildContext, spec: KernelSpec) -> Artifact:
 
 
 def packages_at_hand(context: BuildContext, spec: KernelSpec) -> Artifact:
-    """The newest kernel of a version in the suites at hand. Raises HostError with the versions that there are."""
+    """The newest kernel of a version in the available suites. Raises HostError that lists the versions there are."""
     assert spec.packages is not None
     arch, is_newest = ARCHITECTURES[spec.arch].debian, spec.version == NEWEST
     # 7.3.4+deb13, 7.4~rc1+deb14 and, up to Debian 12, 6.1.0-41.
@@ -330,10 +329,10 @@ def packages_at_hand(context: BuildContext, spec: KernelSpec) -> Artifact:
 
 
 def _parts(apt: AptRoot, image: str, arch: str) -> list[Package]:
-    """The packages of an image: since Linux 6.19 it has parts. Without headers where the archive no longer has them."""
+    """The packages of an image (several since Linux 6.19), with headers if the archive still has them."""
     release, found = image.removeprefix("linux-image-"), apt.show(image, arch)
     names = _dependencies(found, rf"linux-(?:binary|modules)-{re.escape(release)}")
-    if names:  # the configuration is in none of them
+    if names:  # no part contains the configuration
         names.insert(0, _dependency(found, f"linux-base-{re.escape(release)}"))
     parts = [apt.show(name, arch) for name in names]
     try:
@@ -374,7 +373,7 @@ def _uncompressed(
         if elf is not None:
             write_code(folder, elf, absolute_percpu=config.get("CONFIG_KALLSYMS_ABSOLUTE_PERCPU") == "y")
 
-    inputs = {"kernel": key, "contents": "image, symbols; xz, zstd; relative"}  # earlier versions had less
+    inputs = {"kernel": key, "contents": "image, symbols; xz, zstd; relative"}  # earlier versions stored less
     return context.cache.obtain("vmlinux", inputs, spec.name, build).path
 
 

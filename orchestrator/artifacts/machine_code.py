@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""x86 machine code: instructions, where functions begin, what calls them, and what a kernel lists of its text."""
+"""x86 machine code: decoding, where functions begin, direct calls, and the dispatch of system calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orchestrator.artifacts.kernel_code import KernelCode
 
 @dataclass(frozen=True)
 class Memory:
-    """A memory operand: the registers' names, 32 or 64 bit, empty where there is none."""
+    """A memory operand; registers are names of 32 or 64 bits, empty if absent."""
 
     base: str
     index: str
@@ -32,7 +32,10 @@ Operand = str | int | Memory
 
 @dataclass(frozen=True)
 class Instruction:
-    """``name`` as Intel writes it; ``opcode`` is one byte, or two from 0f on, behind the ``prefixes`` but for REX."""
+    """A decoded instruction, ``name`` in Intel's syntax.
+
+    ``opcode`` is one byte, or two from 0f on; ``prefixes`` come before it, without REX.
+    """
 
     address: int
     size: int
@@ -47,7 +50,7 @@ class Instruction:
 
 
 def decoded(code: bytes, address: int, word: int) -> Iterator[Instruction]:
-    """The instructions of code one after the other, up to bytes that are none. ``word`` is 4 or 8 bytes."""
+    """The instructions of code in order, up to bytes that do not decode. ``word`` is 4 or 8 bytes."""
     for one in _decoder(word).disasm(code, address):
         operands = tuple(_operand(operand, word) for operand in one.operands)
         opcode = bytes(one.opcode[: 2 if one.opcode[0] == _ESCAPE else 1])
@@ -56,7 +59,7 @@ def decoded(code: bytes, address: int, word: int) -> Iterator[Instruction]:
 
 
 def disassembled(code: bytes, address: int, word: int) -> str:
-    """One instruction as text, in Intel's syntax; its bytes where they are none."""
+    """One instruction in Intel's syntax; its bytes if they do not decode."""
     for one in _decoder(word).disasm(code, address):
         return f"{one.mnemonic} {one.op_str}".rstrip()
     return f".byte {code.hex(' ')}"
@@ -64,7 +67,7 @@ def disassembled(code: bytes, address: int, word: int) -> str:
 
 @lru_cache(maxsize=2)
 def _decoder(word: int) -> Any:
-    import capstone  # takes a tenth of a second, and a command that decodes nothing does not wait for it
+    import capstone  # takes a tenth of a second, which commands that decode nothing save
 
     decoder = capstone.Cs(capstone.CS_ARCH_X86, {4: capstone.CS_MODE_32, 8: capstone.CS_MODE_64}[word])
     decoder.detail = True
@@ -77,7 +80,7 @@ def _operand(operand: Any, word: int) -> Operand:
     if operand.type == x86.X86_OP_REG:
         return _register(operand.reg)
     if operand.type == x86.X86_OP_IMM:
-        return int(operand.imm) % (1 << 8 * word)  # addresses of the kernel are negative to capstone
+        return int(operand.imm) % (1 << 8 * word)  # capstone gives kernel addresses as negative numbers
     memory = operand.mem
     return Memory(_register(memory.base), _register(memory.index), memory.scale, memory.disp)
 
@@ -86,33 +89,33 @@ def _register(register: int) -> str:
     return str(_decoder(8).reg_name(register) or "") if register else ""
 
 
-# Where a function's own code begins, behind an endbr and what the function tracer has at its start.
+# Where a function's own code begins, after an endbr and the function tracer's nop or call.
 #
-# A probe "at the function's entry" goes there: 0, 4, 5 or 9 bytes behind the symbol. Which it is depends on the
-# function as well as on the kernel: one that is only called directly has no endbr, one that is notrace no nop.
+# A probe "at the function's entry" goes there: 0, 4, 5 or 9 bytes after the symbol. It depends on the function as well
+# as on the kernel: a function that is only called directly has no endbr, and one that is notrace has no nop.
 
 LONGEST = 9
-"""Bytes to look at: an endbr and a call or nop of the function tracer's."""
+"""Bytes to look at: an endbr and the function tracer's call or nop."""
 
 ENDBR_BYTES, TRACER_BYTES = 4, 5
 
-# endbr64, endbr32, and the nops that kernels since 5.18 put in place of an endbr that nothing jumps to: an older and a
+# endbr64, endbr32, and the nops with which kernels since 5.18 replace an endbr that nothing jumps to: an older and a
 # newer gen_endbr_poison() of arch/x86/include/asm/ibt.h.
 _ENDBR = frozenset(bytes.fromhex(code) for code in ("f30f1efa", "f30f1efb", "660f1f00", "0f1f40d6"))
 
 FTRACE_NOPS = (bytes.fromhex("0f1f440000"), bytes.fromhex("3e8d742600"))
-"""The five-byte nops that stand for a disabled call of the function tracer, x86_64's and i386's."""
+"""The five-byte nops that replace a disabled call of the function tracer, on x86_64 and i386."""
 
 
 def entry_places(code: bytes) -> set[int]:
-    """Offsets at which nothing of a function has run yet; ``code`` is from memory, the function tracer being off."""
+    """Offsets at which nothing of a function has run yet; ``code`` is from memory, with the function tracer off."""
     endbr = _endbr_bytes(code)
     traced = code[endbr : endbr + TRACER_BYTES] in FTRACE_NOPS
     return {0, endbr, endbr + TRACER_BYTES if traced else endbr}
 
 
 def entry_offset(code: KernelCode, symbol: str) -> int | None:
-    """Bytes before the code of a function of the kernel; None where it has not one such function."""
+    """Bytes from a kernel function's symbol to its own code; None unless exactly one function has the name."""
     start, fentry = code.function(symbol), code.function("__fentry__")
     if start is None:
         return None
@@ -120,7 +123,7 @@ def entry_offset(code: KernelCode, symbol: str) -> int | None:
     if not first:
         return None
     endbr = _endbr_bytes(first)
-    # Before the kernel has started, the tracer's nop is the call that the compiler made.
+    # Before the kernel starts, the tracer's nop is still the call that the compiler emitted.
     call = first[endbr : endbr + TRACER_BYTES]
     target = start + endbr + TRACER_BYTES + int.from_bytes(call[1:], "little", signed=True)
     calls_tracer = call[:1] == bytes([CALL]) and fentry is not None and (target - fentry) % (1 << 32) == 0
@@ -128,7 +131,7 @@ def entry_offset(code: KernelCode, symbol: str) -> int | None:
 
 
 def tracer_place(entry: int) -> int:
-    """Where the function tracer's nop is, which is behind any endbr, for code that begins ``entry`` bytes in."""
+    """The offset of the function tracer's nop, after any endbr, given the offset of the function's own code."""
     return entry - TRACER_BYTES if entry >= TRACER_BYTES else entry
 
 
@@ -136,7 +139,7 @@ def _endbr_bytes(code: bytes) -> int:
     return ENDBR_BYTES if code[:ENDBR_BYTES] in _ENDBR else 0
 
 
-# call, jmp, and behind a byte 0f the long conditional jumps; each with four bytes of distance from its own end.
+# call, jmp and, after a byte 0f, the long conditional jumps; each followed by four bytes of distance from its end.
 _BRANCH = re.compile(rb"[\xe8\xe9\x80-\x8f](?=(....))", re.DOTALL)
 
 
@@ -151,15 +154,15 @@ def direct_calls(code: KernelCode, function: int) -> Iterator[int]:
             yield behind - TRACER_BYTES
 
 
-# Which function does a system call's number go to? The kernel's own dispatch says it.
+# Which function a system call's number dispatches to, from the kernel's own code.
 #
-# It is a switch since Linux 6.9 and in stable kernels (x64_sys_call, ia32_sys_call; commit 1e3ad78334a6; 6.1.176 has
-# it), and a table of pointers before. A kernel with a switch may keep ``sys_call_table`` for the tracing of system
-# calls; on x86_64 that is not the table of int80.
+# The dispatch is a switch since Linux 6.9 and in stable kernels (x64_sys_call, ia32_sys_call; commit 1e3ad78334a6;
+# 6.1.176 has it), and a table of pointers before. A kernel with a switch may keep ``sys_call_table`` for the tracing of
+# system calls; on x86_64 that is not the table of int80.
 #
-# A compiler makes a switch into compares and jumps, or into a table of jumps. So the switch is followed for one
-# number: its instructions are carried out on the register with the number, as far as the first call out of it. That is
-# the function.
+# A compiler turns a switch into compares and jumps, or into a jump table. So the switch is executed symbolically for
+# one number: starting from the register with the number, up to the first call or jump out of it. That leads to the
+# function.
 
 
 _SWITCHES: dict[Arch, str] = {"i386": "ia32_sys_call", "x86_64": "x64_sys_call"}
@@ -174,10 +177,10 @@ _WRAPPERS: dict[Arch, re.Pattern[str]] = {
 }
 _NUMBER_AT = {4: "edx", 8: "esi"}  # the second argument's register: of -mregparm=3, and of the x86_64 ABI
 
-_LONGEST_WAY = 200  # instructions of a switch for one number; a balanced tree of compares for 450 numbers takes some 40
+_LONGEST_WAY = 200  # instructions for one number; a balanced tree of compares for 450 numbers takes some 40
 _LONGEST_INSTRUCTION = 15
 
-# Of the two numbers compared, as unsigned and as signed ones.
+# Of the two numbers compared, as unsigned and as signed.
 _CONDITIONS: Mapping[str, Callable[[int, int], bool]] = {
     "je": eq,
     "jne": ne,
@@ -193,11 +196,11 @@ _CONDITIONS: Mapping[str, Callable[[int, int], bool]] = {
 
 
 class UnknownDispatchError(Exception):
-    """The kernel's dispatch is in a form that is not known; the text says where."""
+    """The kernel's dispatch has an unknown form; the text says where."""
 
 
 def dispatched(code: KernelCode, numbers: Arch, number: int) -> str:
-    """The function that a call of ``number`` enters, by its entry's own name. Raises UnknownDispatchError."""
+    """The function that system call ``number`` enters, by the dispatch's own name. Raises UnknownDispatchError."""
     switch = code.function(_SWITCHES[numbers])
     target = _pointed_to(code, numbers, number) if switch is None else _Switch(code, switch).target(number)
     names = code.names_at(target)
@@ -260,7 +263,7 @@ class _Switch:
         return one.end
 
     def _write(self, one: Instruction) -> None:
-        """Carry out what changes a register or the flags; what is not known is forgotten."""
+        """Apply an instruction's effect on a register or the flags; an unknown result makes them unknown."""
         if one.name not in {"mov", "movabs", "movsxd", "movzx", "movsx", "lea"}:
             self._compared = None
         if not one.operands or not isinstance(one.operands[0], str):
@@ -280,7 +283,7 @@ class _Switch:
             self._registers[register] = result & _WORD
 
     def _value(self, operand: Operand) -> int | None:
-        """A number, a register's content, or the address that a memory operand means; None where it is not known."""
+        """The value of a number or register, or the address of a memory operand; None if unknown."""
         if isinstance(operand, int):
             return operand
         if isinstance(operand, str):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A kernel's own modules: their files, their order of loading, their functions, and those that a guest needs first."""
+"""A kernel's own modules: files, dependencies, loading order, and functions."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _LARGEST = 64 << 20  # bytes of a module; amdgpu.ko has 14 MB
 
 
 def with_dependencies(modules: Path, wanted: Sequence[str]) -> list[Path]:
-    """Modules below a kernel's folder, each behind its dependencies (``depends=``); the others are built in."""
+    """Modules below a kernel's folder, each after its dependencies (``depends=``). Built-in ones are left out."""
     return list(in_order(modules.rglob("*.ko*"), wanted).values())
 
 
 def in_order(modules: Iterable[Path], wanted: Sequence[str]) -> Mapping[str, Path]:
-    """The wanted ones of these files by module, each behind those of them that it depends on. Raises LabError."""
+    """The wanted modules' files by name, each after its dependencies among them. Raises LabError."""
     files = {module_name(path.name): path for path in modules}
     found: dict[str, Path] = {}
 
@@ -48,7 +48,7 @@ def in_order(modules: Iterable[Path], wanted: Sequence[str]) -> Mapping[str, Pat
 
 
 def module_info(path: Path) -> dict[str, str]:
-    """A module's .modinfo: ``depends``, ``vermagic``, ``license`` and so on. Raises LabError for another file."""
+    """A module's .modinfo: ``depends``, ``vermagic``, ``license`` and so on. Raises LabError for any other file."""
     try:
         section = ELFFile(io.BytesIO(module_content(path))).get_section_by_name(".modinfo")
         if section is None:
@@ -60,7 +60,7 @@ def module_info(path: Path) -> dict[str, str]:
 
 
 def module_content(path: Path) -> bytes:
-    """A module's file, unpacked where it is packed. Raises OSError, and LabError for a damaged or too large one."""
+    """A module's file, decompressed if necessary. Raises OSError, and LabError for a damaged or too large one."""
     content = path.read_bytes()
     whole = content if path.suffix == ".ko" else unpacked(content, _LARGEST)
     if whole is None:
@@ -69,12 +69,12 @@ def module_content(path: Path) -> bytes:
 
 
 def unpacked_name(path: Path) -> str:
-    """The name of a module's file that is not packed."""
+    """The file name without a compression suffix."""
     return f"{path.name.partition('.ko')[0]}.ko"
 
 
 def module_name(text: str) -> str:
-    """A module's name as the kernel lists it, from its file's name: without the suffixes, and with underscores."""
+    """A module's name as the kernel lists it, from its file name: without suffixes, with underscores."""
     return text.partition(".ko")[0].replace("-", "_")
 
 
@@ -82,19 +82,19 @@ BUILT_IN = "modules.builtin"
 
 
 def module_files(kernel: Kernel) -> Mapping[str, Path]:
-    """The files of a kernel's modules by their paths, packaged or built. Raises LabError for a damaged list."""
+    """The files of a kernel's modules by relative path, packaged or built. Raises LabError for a damaged list."""
     if kernel.modules.is_dir():
         return {str(file.relative_to(kernel.modules)): file for file in sorted(kernel.modules.rglob("*.ko*"))}
     return {name: kernel.headers / name for name in _listed(kernel.headers)}
 
 
 def lists_folder(kernel: Kernel) -> Path:
-    """The folder with the lists that the kernel's build writes beside its modules, such as ``modules.builtin``."""
+    """The folder with the build's lists of modules, such as ``modules.builtin``."""
     return kernel.modules.parent if kernel.modules.is_dir() else kernel.headers
 
 
 def loaded_files(kernel: Kernel, names: Sequence[str]) -> Mapping[str, Path]:
-    """The files that the kernel loads for modules, by name, in order. Raises LabError for a file that is no module."""
+    """The files to load for these modules, by name, in loading order. Raises LabError for files of another kind."""
     if not names:
         return {}
     if kernel.modules.is_dir():
@@ -104,12 +104,12 @@ def loaded_files(kernel: Kernel, names: Sequence[str]) -> Mapping[str, Path]:
 
 @lru_cache(maxsize=64)
 def _loaded_of_package(modules: Path, names: Sequence[str]) -> Mapping[str, Path]:
-    """Remembered: to look through the 4,000 files of a Debian kernel takes 0.1 s, and each cell asks."""
+    """Cached: searching the 4,000 files of a Debian kernel takes 0.1 s, and every cell asks."""
     return in_order(modules.rglob("*.ko*"), names)
 
 
 def missing_module_reason(kernel: Kernel, names: Sequence[str]) -> str | None:
-    """Why a kernel cannot have modules of these names, with the nearest one; None where it has all of them."""
+    """Why a kernel lacks modules of these names, with the nearest name; None if it has them all."""
     if not names:
         return None
     found = {module_name(file.name) for file in module_files(kernel).values()}
@@ -137,25 +137,25 @@ def _listed(tree: Path) -> list[str]:
     return [name for name in files if (tree / name).is_file() and ".." not in Path(name).parts]
 
 
-# The functions of a module's file, as a kernel's image has them: at addresses that it has nowhere else.
+# The functions of a module's file in the form of a kernel's image, at invented addresses.
 #
-# What the kernel decides as it loads a module is left out: its addresses, and what they are in its instructions. The
-# function tracer's calls are nops, as the loader leaves them.
+# Relocation is left out, as its results depend on where the kernel loads the module. The function tracer's calls are
+# nops, as the loader leaves them.
 
 _FUNCTIONS = ("STT_FUNC", "STT_NOTYPE")
-"""An assembler leaves a function without a type where the source has none; the kernel lists it all the same."""
+"""Assemblers leave a function without a type if the source gives none; the kernel lists it all the same."""
 _BASE, _DISTANCE = 0x10000000, 0x01000000
-"""Where the first section is, and how far one is from the next: on 32 bits there is room for 200."""
+"""The address of the first section and the distance between sections; 32 bits have room for 200."""
 
 
 def loaded_code(kernel: Kernel, modules: Sequence[str], symbol: str) -> Mapping[str, KernelCode]:
-    """The code of those modules and their dependencies that have the function. Raises LabError."""
+    """The code of those modules and dependencies that have the function. Raises LabError."""
     found = {name: module_code(file) for name, file in loaded_files(kernel, modules).items()}
     return {name: code for name, code in found.items() if code.has_function(symbol)}
 
 
 def module_code(file: Path) -> KernelCode:
-    """The functions of a module's file. Raises LabError where it is no module."""
+    """The functions of a module's file. Raises LabError if it is not a module."""
     try:
         return _code(file, file.stat().st_mtime_ns)
     except (OSError, *DAMAGED) as error:
@@ -194,13 +194,13 @@ def _functions(elf: ELFFile, parts: Mapping[int, CodePart]) -> Iterator[Symbol]:
         part = parts.get(symbol["st_shndx"]) if symbol["st_info"]["type"] in _FUNCTIONS else None
         if part is not None and symbol.name:
             yield Symbol(part.address + symbol["st_value"], "t", symbol.name)
-    # Where the last function of a section ends.
+    # Ends the last function of a section.
     for part in parts.values():
         yield Symbol(part.address + part.size, "d", "")
 
 
 def _tracer_calls(elf: ELFFile, parts: Mapping[int, CodePart]) -> Iterator[int]:
-    """Where in the file the calls of the function tracer are: their targets are filled in at loading."""
+    """File offsets of the function tracer's calls, whose targets the loader fills in."""
     table = elf.get_section_by_name(".symtab")
     if not isinstance(table, SymbolTableSection):
         return

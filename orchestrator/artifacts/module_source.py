@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The sources of a module: its rendered template and the files that this includes."""
+"""A module's sources: the rendered template and the files that it includes."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ TEMPLATE = ".c.j2"
 
 _LARGEST = 1 << 31
 _LONGEST = 1024
-_LONGEST_NAME = 40  # of a user's module: MODULE_NAME_LEN is 56 with the terminating zero on 64-bit kernels
+_LONGEST_NAME = 40  # of a user's module; MODULE_NAME_LEN is 56 with the terminating zero on 64-bit kernels
 
 _SYNTAX = (
     "{{ VALUE }} is replaced, {% if VALUE %}...{% endif %} chooses; "
     "C that has such braces stands between {% raw %} and {% endraw %}"
 )
 
-_OWN = "own_"  # how the names of users' modules begin, which none of the kernel's has
+_OWN = "own_"  # prefix of users' modules; no module of the kernel has it
 
 _FORMAT_ERRORS = "-Werror=format -Werror=format-extra-args"
-"""A probe reads a marker's arguments as its format says: one that does not fit makes it read what was not passed."""
+"""A probe reads a marker's arguments by its format: with a wrong one it would read what was not passed."""
 
 _INCLUDED = re.compile(r'^\s*#\s*include\s+["<]([^">]+)', re.MULTILINE)
 _PLAIN_KBUILD = re.compile(
@@ -47,10 +47,10 @@ Value = Scalar | tuple[Scalar, ...]
 
 @dataclass(frozen=True)
 class ModuleSource:
-    """A module's files by their paths in its folder, with its Kbuild. ``name`` is what the kernel lists.
+    """A module's files, with its Kbuild, by paths in its folder. ``name`` is the kernel's name of the module.
 
     A path may lead out of the folder (``../x.h``), or be absolute: that file stays where it is. ``origins`` has the
-    paths that the files come from, by the same: what messages on them name.
+    paths on the host that messages name, by the same paths.
     """
 
     name: str
@@ -58,11 +58,11 @@ class ModuleSource:
     origins: Mapping[str, Path] = field(default_factory=dict)
 
     def parts(self) -> dict[str, dict[str, str]]:
-        """The names of all objects but the main one's, each with the texts that decide what is in it.
+        """The names of all objects but the main one's, each with the texts that decide its content.
 
-        One of these is the module's name where a text has it (KBUILD_MODNAME), or is a user's: pr_debug() of the
-        kernel's headers puts it into the object, too. None where the Kbuild says more than which objects there are, and
-        flags for all of them.
+        The texts include the module's name if one of them uses it (KBUILD_MODNAME), or if the module is a user's:
+        pr_debug() of the kernel's headers puts it into the object, too. Empty if the Kbuild has more than a list of
+        objects and common flags.
         """
         kbuild = _PLAIN_KBUILD.fullmatch(self.files["Kbuild"])
         if kbuild is None:
@@ -87,7 +87,7 @@ class ModuleSource:
         return parts
 
     def write(self, folder: Path) -> Path:
-        """Write the files in a folder, as deep in it as paths lead out; return where the module's folder is then."""
+        """Write the files below ``folder``, deep enough for paths that lead out; return the module's folder."""
         depth = max(Path(name).parts.count("..") for name in self.files)
         place = folder.joinpath(*["module"] * depth)
         for name, text in self.files.items():
@@ -100,19 +100,19 @@ class ModuleSource:
 
 @lru_cache(maxsize=1)
 def module_folders() -> Sequence[Path]:
-    """The folders of ``kmods``. A file is found by its name alone, which is unique among them."""
+    """The folders of ``kmods``. File names are unique among them."""
     return sorted(path for path in data_dir("kmods").iterdir() if path.is_dir())
 
 
 @lru_cache(maxsize=1)
 def templates() -> Mapping[str, Path]:
-    """The lab's own modules, by name, with their templates: NAME of ``NAME.c.j2`` becomes ``lab_NAME.ko``."""
+    """The templates of the lab's modules, by name: NAME of ``NAME.c.j2``, which becomes ``lab_NAME.ko``."""
     files = (file for folder in module_folders() for file in folder.glob(f"*{TEMPLATE}"))
     return dict(sorted((file.name.removesuffix(TEMPLATE), file) for file in files))
 
 
 def render(template: str, values: Mapping[str, Value]) -> ModuleSource:
-    """Render a module of the lab's; values are identifiers, whole numbers, or tuples of these. Raises UsageError."""
+    """Render one of the lab's modules; values are identifiers, integers, or tuples of these. Raises UsageError."""
     if template not in templates():
         raise UsageError(unknown("module", template, templates()))
     name = f"lab_{template.replace('-', '_')}"
@@ -121,7 +121,7 @@ def render(template: str, values: Mapping[str, Value]) -> ModuleSource:
 
 
 def check_parameters(values: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
-    """Values that one of the lab's modules is loaded with. Raises UsageError for a bad one, as ``render`` does."""
+    """Check the load parameters of one of the lab's modules. Raises UsageError for a bad value, as ``render`` does."""
     for key, value in values.items():
         _check(key, value)
     return values
@@ -134,15 +134,15 @@ def render_own(file: Path, values: Mapping[str, Value]) -> ModuleSource:
 
 
 def render_as(name: str, file: Path, values: Mapping[str, Value]) -> ModuleSource:
-    """Render a user's module as ``render_own`` does, and call it ``name``."""
+    """Render a user's module as ``render_own`` does, with the module name ``name``."""
     folders = [file.parent, *module_folders()]
     main = _rendered(file, folders, values) if file.name.endswith(TEMPLATE) else read_c_source(file)
-    # Where kernel headers find what they include of a module, such as the header of its tracepoints.
+    # For kernel headers that include a module's file, such as the header of its tracepoints.
     return _source(name, main, folders, file, ("-I$(src)",))
 
 
 def source_name(module: Path) -> str:
-    """The C file that a user's .ko was probably built from: ``NAME.c`` of ``NAME.ko``, and of our ``own_NAME.ko``."""
+    """The C file that a user's .ko was probably built from: ``NAME.c`` for ``NAME.ko`` and ``own_NAME.ko``."""
     return f"{module.stem.removeprefix(_OWN)}.c"
 
 
@@ -162,7 +162,7 @@ def _rendered(file: Path, folders: Sequence[Path], values: Mapping[str, Value]) 
         what = f"the template needs a value that was not given: {error.message}"
         raise UsageError(what, where=_place(file, error), hint=hint) from None
     except jinja2.TemplateSyntaxError as error:
-        # One of another file has its name: the template has included it.
+        # Another file's name: the error is in an included template.
         where = f"{error.filename or file}:{error.lineno}"
         problem = (error.message or "").rstrip(".")
         what = f"this is no template of Jinja's: {problem[:1].lower()}{problem[1:]}"
@@ -183,11 +183,11 @@ def _place(file: Path, error: Exception) -> str:
 
 
 def _source(name: str, main: str, folders: Sequence[Path], main_file: Path, flags: Sequence[str] = ()) -> ModuleSource:
-    """A module's files: the main one and what it includes; guests' headers come last (``region.h``)."""
+    """A module's files: the main one, then what it includes; guests' headers come last (``region.h``)."""
     found = included_as(main, [*folders, data_dir("images") / "guest"])
     shared = {path: file for path, file in found.items() if not file.samefile(main_file)}
     files = {f"{name}_main.c": main, **{path: read_c_source(file) for path, file in shared.items()}}
-    # A source is compiled by itself where its header is included; another is a part of the file that includes it.
+    # A source is compiled by itself if its header is included; otherwise it is part of the file that includes it.
     sources = [one for one in map(Path, shared) if one.suffix in (".c", ".S") and not one.is_absolute()]
     parts = [Path(f"{name}_main.c"), *(one for one in sources if str(one.with_suffix(".h")) in shared)]
     objects = " ".join(str(path.with_suffix(".o")) for path in parts)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Kernel modules, built by the kernel's own build system and cached by content; those of the user in whatever form."""
+"""Kernel modules: the lab's and users', built by the kernel's build system and cached by content."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from orchestrator.program import PROGRAM
 from orchestrator.steps import step
 
 _NEWER_FLAGS = {"CONFIG_CC_HAS_MIN_FUNCTION_ALIGNMENT": "-fmin-function-alignment=16"}
-"""Options that a kernel has by its compiler, with flags that others do not know; Linux does without them."""
+"""Options that a kernel has because of its compiler, with flags that other compilers lack. Linux can do without."""
 
 
 class NoHeadersError(BuildError, UnsupportedError):
-    """No module can be built for a kernel, as its headers are not to be had."""
+    """No module can be built for a kernel because its headers are not available."""
 
 
 _SIGNED = (
@@ -51,12 +51,12 @@ _SIGNED = (
     "CONFIG_LOCK_DOWN_KERNEL_FORCE_INTEGRITY",
     "CONFIG_LOCK_DOWN_KERNEL_FORCE_CONFIDENTIALITY",
 )
-"""Each makes a kernel refuse modules that are not signed with its own key."""
+"""With any of these a kernel rejects modules not signed by its own key."""
 _PLUGIN = re.compile(r"CONFIG_(?:GCC_PLUGIN_\w+|RANDSTRUCT)")
 
 
 def check_tree(context: BuildContext, kernel: Kernel) -> None:
-    """Say what may not build for a user's tree. Raises UnusableTreeError where no module can be built or loaded."""
+    """Report what may not build for a user's tree. Raises UnusableTreeError if no module can be built or loaded."""
     if kernel.spec.tree is None:
         return
     for what, hint in _problems(kernel.spec.tree, kernel):
@@ -97,7 +97,7 @@ def _without(tree: Path, option: str) -> str:
 
 
 def tree_notes(kernel: Kernel) -> list[str]:
-    """Why a module may not build for a user's tree; nothing for the lab's own kernels."""
+    """Why modules may not build for a user's tree; empty for other kernels."""
     if kernel.spec.tree is None:
         return []
     differs = compiler_in(kernel.config) not in (None, kernel.toolchain.compiler)
@@ -109,7 +109,7 @@ def tree_notes(kernel: Kernel) -> list[str]:
 
 
 def make_modules(kernel: Kernel, folder: Path, variables: Sequence[str] = ()) -> Finished:
-    """Run make on the Kbuild in ``folder``, whatever its status. Raises NoHeadersError, HostError."""
+    """Run make on the Kbuild in ``folder``, whatever its exit status. Raises NoHeadersError, HostError."""
     headers, makefile = kernel.headers, kernel.headers_makefile
     if not headers.is_dir():
         raise NoHeadersError(f"no module can be built for {kernel.release}: Debian's archive no longer has its headers")
@@ -126,7 +126,7 @@ def make_modules(kernel: Kernel, folder: Path, variables: Sequence[str] = ()) ->
 
 
 def _other_options(kernel: Kernel) -> list[str]:
-    """Options of a packaged kernel that are off for modules: what takes pahole, and what this compiler cannot do."""
+    """Options of a packaged kernel turned off for modules: those that need pahole or another compiler."""
     if kernel.spec.packages is None:
         return []
     lacking = ["CONFIG_DEBUG_INFO_BTF_MODULES"]
@@ -148,9 +148,9 @@ _SHOWN_LINES = 60
 
 @dataclass(frozen=True)
 class Module:
-    """A built module, the folder of its ``sources`` (None: the user has built it), and the compiler's ``warnings``.
+    """A built module, the folder of its ``sources`` (None for a user's .ko), and the compiler's ``warnings``.
 
-    ``parameters`` are what it is loaded with: cells share a module and load it with their own.
+    ``parameters`` are its load parameters: cells share a module, and load it with different ones.
     """
 
     name: str
@@ -162,7 +162,7 @@ class Module:
 
 
 def build_modules(context: BuildContext, kernel: Kernel, sources: Sequence[ModuleSource]) -> list[Module | BuildError]:
-    """The modules in the order given, a BuildError in place of one that does not build. Raises UnusableTreeError."""
+    """Build modules in order; a failed one becomes its BuildError. Raises UnusableTreeError."""
 
     def build(source: ModuleSource) -> Module | BuildError:
         try:
@@ -197,16 +197,16 @@ def _build(context: BuildContext, kernel: Kernel, source: ModuleSource) -> Modul
         with scratch_folder() as scratch:
             here = source.write(scratch)
             others = _take_objects(context, kernel, source, here)
-            mapped = f"-ffile-prefix-map={here}/="  # else a module's messages and build ID have the folder's name
+            mapped = f"-ffile-prefix-map={here}/="  # keeps the folder's name out of messages and build ID
             finished = make_modules(kernel, here, [f"KCFLAGS={mapped}", f"KAFLAGS={mapped}"])
             if finished.status != 0:
                 raise _build_error(context, kernel, source, here, finished.stdout + finished.stderr)
-            # It is left with a tenth of the size, and no path of this host.
+            # Leaves a tenth of the size, and no path of this host.
             strip_debug(kernel.toolchain, here / f"{source.name}.ko")
             shutil.copy(here / f"{source.name}.ko", folder / f"{source.name}.ko")
             (folder / "sources").mkdir()
             keep_warnings(folder / "sources", finished.stderr, here)
-            if not shown_warnings(folder / "sources", {}):  # a warning is shown with each module that has the file
+            if not shown_warnings(folder / "sources", {}):  # an object with warnings is not shared
                 _keep_objects(context, kernel, others, here)
             source.write(folder / "sources")
 
@@ -219,10 +219,10 @@ def _build(context: BuildContext, kernel: Kernel, source: ModuleSource) -> Modul
 def _take_objects(
     context: BuildContext, kernel: Kernel, source: ModuleSource, here: Path
 ) -> dict[str, dict[str, object]]:
-    """Put the objects that other modules of the same texts have brought in their sources' place; return the others.
+    """Copy in objects that other modules made of the same texts; return those still to be compiled.
 
-    Nine of ten files of a module are in others as well, and each takes a third of a second: a module takes 1.3 seconds
-    of one CPU for 4.2.
+    Modules share nine of ten files, and each takes a third of a second to compile: sharing makes a module take 1.3
+    seconds of one CPU instead of 4.2.
     """
     others, rules = {}, ""
     for name, texts in source.parts().items():
@@ -240,7 +240,7 @@ def _take_objects(
         shutil.copy(found.path / f"{name}.o", here / f"{name}.shared")
         (here / f".{name}.o.cmd").touch()  # modpost reads it
         rules += f"$(obj)/{name}.o: $(src)/{name}.shared\n\tcp $< $@\n"
-    with (here / "Kbuild").open("a") as kbuild:  # since Linux 6.13 Kbuild's own rule (.o_shipped) matches no object
+    with (here / "Kbuild").open("a") as kbuild:  # Kbuild's own rule (.o_shipped) matches no object since Linux 6.13
         kbuild.write(rules)
     return others
 
@@ -262,7 +262,7 @@ def _inputs(kernel: Kernel, source: ModuleSource) -> dict[str, object]:
         "compiler": kernel.toolchain.version,
         "name": source.name,
         "files": dict(source.files),
-        "recipe": "warnings kept",  # modules from before were built without a record of their warnings
+        "recipe": "warnings kept",  # earlier modules have no record of their warnings
     }
 
 
@@ -278,7 +278,7 @@ def _build_error(context: BuildContext, kernel: Kernel, source: ModuleSource, sc
     return build_error(f"module {source.name} does not build", kept, origins, main, hints)
 
 
-_VALUE = re.compile(r"[A-Za-z0-9_./ +=-]{0,200}")  # of a variable for make: nothing that make or a shell expands
+_VALUE = re.compile(r"[A-Za-z0-9_./ +=-]{0,200}")  # a make variable's, without anything that make or a shell expands
 
 
 def folder_modules(
@@ -330,7 +330,7 @@ def _write(sources: Mapping[str, bytes], folder: Path, target: Path) -> None:
     for name, content in sources.items():
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         (target / name).write_bytes(content)
-        shutil.copymode(folder / name, target / name)  # a program that make calls
+        shutil.copymode(folder / name, target / name)  # make may call it as a program
 
 
 def _assignments(variables: Mapping[str, str | int]) -> list[str]:
@@ -338,7 +338,7 @@ def _assignments(variables: Mapping[str, str | int]) -> list[str]:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", name) or not _VALUE.fullmatch(str(value)):
             hint = "letters, digits and '_' in its name; letters, digits, spaces and _./+=- in its value"
             raise UsageError(f"found {name}={str(value)!r}; that is no variable for make", hint=hint)
-        # What says what is built, where and by what: a second value would replace the lab's.
+        # These say what is built, where and by what; a second value would replace the lab's.
         if re.fullmatch(r"M|MO|O|ARCH|CC|CROSS_COMPILE|KBUILD_.*", name):
             hint = "leave it out: a module is built by the kernel's own compiler, in a folder of the lab's"
             raise UsageError(f"found {name}={str(value)!r}; the lab gives make this variable itself", hint=hint)
@@ -349,7 +349,7 @@ _MACHINES = {**OF_MACHINE, "EM_AARCH64": "arm64", "EM_ARM": "arm", "EM_RISCV": "
 
 
 def prebuilt(file: Path, kernel: Kernel) -> Module:
-    """The module in a .ko file. Raises UnsupportedError for one of another kernel, ConfigError for no module."""
+    """The module in a .ko file. Raises UnsupportedError if built for another kernel, ConfigError if not a module."""
     info = named_modinfo(file)
     machine = _MACHINES.get(header(file, "e_machine"), "another processor")
     if machine != kernel.spec.arch:
@@ -366,10 +366,10 @@ def prebuilt(file: Path, kernel: Kernel) -> Module:
     return Module(info["name"], file, sha256_of(file), None)
 
 
-_LONGEST = 55  # characters of a module's name: MODULE_NAME_LEN is 56 with the terminating zero on 64-bit kernels
+_LONGEST = 55  # characters of a module's name; MODULE_NAME_LEN is 56 with the terminating zero on 64-bit kernels
 
 _MODULE_NAME = re.compile(rf"[a-z_][a-z0-9_]{{0,{_LONGEST - 1}}}", re.IGNORECASE)
-"""What the kernel's build system takes."""
+"""The names that the kernel's build system accepts."""
 
 _NO_VALUES: Mapping[str, Value] = MappingProxyType({})
 
@@ -382,10 +382,10 @@ def user_modules(
     name: str | None = None,
     values: Mapping[str, Value] = _NO_VALUES,
 ) -> tuple[Module, ...]:
-    """The module at ``path``, built for ``kernel``: what is to be loaded, in this order, the module itself last.
+    """The module at ``path``, built for ``kernel``: the modules to load, in order, the module itself last.
 
-    It is ``NAME.c.j2``, rendered with ``values``, ``NAME.c``, ``NAME.ko`` as it is, or a folder with a Kbuild or a
-    Makefile, built with ``values`` as variables; of several modules of a folder, ``name`` says which is meant.
+    ``path`` is ``NAME.c.j2``, rendered with ``values``; ``NAME.c``; ``NAME.ko``; or a folder with a Kbuild or Makefile,
+    built with ``values`` as make variables, in which ``name`` selects one of several modules.
     Raises ConfigError, UsageError for a wrong name or value, BuildError, UnsupportedError for another kernel's .ko.
     """
     if path.is_dir():
@@ -412,7 +412,7 @@ def user_modules(
 
 
 def takes_values(path: Path) -> bool:
-    """Whether a module is built with values: from a template, or by a folder's make."""
+    """Whether a module's build takes values: a template's, or a folder's make."""
     return path.is_dir() or path.name.endswith(TEMPLATE)
 
 
@@ -440,14 +440,14 @@ def _named(module: Module, name: str | None) -> Module:
 
 
 _PARAMETER_SYMBOL = "__param_str_"
-"""Begins the symbol of a parameter's name (__module_param_call() of include/linux/moduleparam.h)."""
+"""Prefix of the symbol of a parameter's name (__module_param_call() of include/linux/moduleparam.h)."""
 
 _KERNELS_OWN = frozenset({"async_probe", "dyndbg"})
 """Parameters that the kernel takes for every module (unknown_module_param_cb() of kernel/module/main.c)."""
 
 
 def check_parameter_names(module: Module, given: Iterable[str]) -> None:
-    """Raise UsageError for a parameter that the module has not got, if that can be known. Raises ConfigError."""
+    """Raise UsageError for a parameter that the module lacks, if its parameters are known. Raises ConfigError."""
     names = [name for name in given if name not in _KERNELS_OWN]
     allowed = _parameter_names(module.file) if names else None
     if allowed is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Code of programs and libraries: where a function or a static probe point is, and which libraries a program has."""
+"""Code of programs and libraries: the places of functions and static probe points, and a program's libraries."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from orchestrator.errors import BuildError
 from orchestrator.process import run
 from orchestrator.program import check_installed
 
-# The static probe points of a program (USDT): the notes that <sys/sdt.h> leaves in it.
+# The static probe points (USDT) of a program: the notes that <sys/sdt.h> leaves in it.
 #
-# Their form: https://sourceware.org/systemtap/wiki/UserSpaceProbeImplementation, version 3.
+# Format: https://sourceware.org/systemtap/wiki/UserSpaceProbeImplementation, version 3.
 
 _NOTES, _BASE = ".note.stapsdt", ".stapsdt.base"
 _OWNER, _VERSION = b"stapsdt\0", 3
@@ -42,7 +42,7 @@ _ALIGNMENT = 4
 
 @dataclass(frozen=True)
 class StaticPoint:
-    """A point's name, ``PROVIDER:NAME``, its address, and that of its semaphore, 0 where it has none."""
+    """A static probe point: its name ``PROVIDER:NAME``, its address, and its semaphore's, or 0."""
 
     name: str
     address: int
@@ -50,10 +50,10 @@ class StaticPoint:
 
 
 def static_points(elf: ELFFile) -> Iterator[StaticPoint]:
-    """All points that the notes name, in their order. What is no such note is passed over.
+    """All points of the notes, in order; other notes are skipped.
 
-    A note whose base is 0 has none: a linker that drops the base's section (--gc-sections) leaves 0 there, and its
-    addresses are as they were linked. At 0 is a point whose function was dropped.
+    A base of 0 means that the linker dropped the base's section (--gc-sections): the note's addresses are as linked. A
+    point at address 0 belongs to a dropped function.
     """
     base = elf.get_section_by_name(_BASE)
     for described in _notes(elf):
@@ -73,7 +73,7 @@ def static_points(elf: ELFFile) -> Iterator[StaticPoint]:
 
 
 def _notes(elf: ELFFile) -> Iterator[bytes]:
-    """What each note has to say; linkers keep several sections of the name where their flags differ."""
+    """The descriptors of the notes; linkers keep several sections of this name if their flags differ."""
     for section in elf.iter_sections():
         content, at = section.data() if section.name == _NOTES else b"", 0
         while at + _HEADER.size <= len(content):
@@ -90,14 +90,14 @@ def _aligned(size: int) -> int:
 
 
 _SHOWN_POINTS = 8
-_IFUNC = "STT_LOOS"  # STT_GNU_IFUNC by the name of its number
+_IFUNC = "STT_LOOS"  # pyelftools' name for STT_GNU_IFUNC
 _FUNCTIONS = ("STT_FUNC", _IFUNC)
-_HIDDEN = 1 << 15  # VERSYM_HIDDEN: no program is linked with this version of the symbol any more
+_HIDDEN = 1 << 15  # VERSYM_HIDDEN: a superseded version of the symbol
 
 
 @dataclass(frozen=True)
 class ProgramPlace:
-    """An instruction's address, place in the file and up to 16 bytes; a static point's ``semaphore``, or 0."""
+    """An instruction: its address, file offset and up to 16 bytes; and a static point's ``semaphore``, or 0."""
 
     address: int
     file_offset: int
@@ -115,7 +115,7 @@ def find_in_program(program: Path, symbol: str, offset: int) -> ProgramPlace:
 
 
 def find_in_library(library: Path, name: str, symbol: str, offset: int) -> ProgramPlace:
-    """The same in a shared library, relative to where it is loaded; errors call it ``name``. Raises BuildError."""
+    """The same in a shared library, relative to its load address; errors call it ``name``. Raises BuildError."""
     with _read(library, name) as elf:
         return _find(elf, name, symbol, offset)
 
@@ -148,7 +148,7 @@ def _find(elf: ELFFile, name: str, symbol: str, offset: int) -> ProgramPlace:
         raise BuildError(f"{symbol} of {name} {what}", hint="probe another function")
     if offset >= found.size:
         raise BuildError(f"{symbol}+{offset:#x} is behind the end of {symbol}, which has {found.size:#x} bytes")
-    # Inside an instruction a breakpoint would make another one of it, in a library for all processes of the guest.
+    # A breakpoint inside an instruction would corrupt it, in a library for all processes of the guest.
     place = _place_at(elf, found.start + offset, symbol)
     code = _place_at(elf, found.start, symbol, found.size).code
     for one in decoded(code, found.start, elf.elfclass // 8):
@@ -178,7 +178,7 @@ def _not_found(elf: ELFFile, name: str, symbol: str, functions: Mapping[str, _Fu
 
 @dataclass(frozen=True)
 class _Function:
-    """Where a function is; a "chooser" (IFUNC) returns the address of what is called instead."""
+    """Where a function is. A "chooser" (IFUNC) returns the address of the function that is called instead."""
 
     start: int
     size: int
@@ -187,16 +187,17 @@ class _Function:
 
 
 def _tables(elf: ELFFile) -> Sequence[SymbolTableSection]:
-    """The dynamic table comes last: a name that is exported is the library's, whatever static functions share it."""
+    """The dynamic table comes last: an exported name takes precedence over static functions of that name."""
     tables = [table for table in elf.iter_sections() if isinstance(table, SymbolTableSection)]
     return sorted(tables, key=lambda table: table["sh_type"] == "SHT_DYNSYM")
 
 
 def _functions(elf: ELFFile) -> dict[str, _Function]:
-    """By name; of a name with several versions the one that a program is linked with today.
+    """Functions by name; for a name with several versions, the version that programs are linked with today.
 
-    Assemblers leave a function without a size or a type where the source does not give them. A label in the code counts
-    as a function where none has its name; what has no size ends where the next function or exported label begins.
+    Assemblers leave out a function's size or type if the source does not give them. A label in code counts as a
+    function if no function has its name. A function without a size ends where the next function or exported label
+    begins.
     """
     code = [
         range(section["sh_addr"], section["sh_addr"] + section["sh_size"])
@@ -229,7 +230,7 @@ def _functions(elf: ELFFile) -> dict[str, _Function]:
 
 
 def _current(elf: ELFFile, table: SymbolTableSection) -> Iterator[tuple[str, Symbol]]:
-    """The symbols of a table that have a place, but for those of superseded versions; names without a version."""
+    """A table's defined symbols without superseded versions; names do not include the version."""
     versions = elf.get_section_by_name(".gnu.version") if table["sh_type"] == "SHT_DYNSYM" else None
     of_each = b"" if versions is None else versions.data()
     for index, entry in enumerate(table.iter_symbols()):
@@ -237,7 +238,7 @@ def _current(elf: ELFFile, table: SymbolTableSection) -> Iterator[tuple[str, Sym
             continue
         if of_each and struct.unpack_from("<H", of_each, 2 * index)[0] & _HIDDEN:
             continue
-        # In the full table a name has its version: pause@@GLIBC_2.2.5, or with one @ a superseded one.
+        # The full table has versions in names: pause@@GLIBC_2.2.5, with a single @ if superseded.
         name, at, version = entry.name.partition("@")
         if name and (not at or version.startswith("@")):
             yield name, entry
@@ -276,7 +277,7 @@ _FILE = re.compile(r"^f [0-7]+ \d+:\d+ (\d{1,15}) \./(\S+)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class SharedLibrary:
-    """A library: its file on the host, its path in the guest, and its source where the image does not have it."""
+    """A library: its file on the host, its path in the guest, and its source if it does not come from the image."""
 
     name: str
     file: Path
@@ -286,7 +287,7 @@ class SharedLibrary:
 
 
 def obtain_library(context: BuildContext, arch: Arch, image: str, library: UserLibrary) -> SharedLibrary:
-    """The library compiled, as it is, or read out of the ``image``. Raises BuildError, HostError."""
+    """The library: compiled, as given, or read from the ``image``. Raises BuildError, HostError."""
     if library.file is None:
         return library_of_image(context, arch, ready_image(context, image_recipe(image)), library.name)
     file, source = library.file, own_file(library.file)
@@ -310,7 +311,7 @@ def _loaded_as(file: Path) -> str:
 
 
 def library_of_image(context: BuildContext, arch: Arch, image: Image, name: str) -> SharedLibrary:
-    """An image's own library. Raises BuildError where it has none of this ``name``, HostError."""
+    """An image's own library. Raises BuildError if the image has none called ``name``, HostError."""
     path = library_path((image.squashfs.parent / FILES).read_text(), arch, name, image.recipe.name)
 
     def build(target: Path) -> None:
@@ -327,7 +328,7 @@ def library_of_image(context: BuildContext, arch: Arch, image: Image, name: str)
 
 
 def library_path(record: str, arch: Arch, name: str, image: str) -> str:
-    """A library's path in an image, behind links; ``record`` lists the files. Raises BuildError."""
+    """A library's path in an image, with links resolved; ``record`` lists the image's files. Raises BuildError."""
     sizes = {path: int(size) for size, path in _FILE.findall(record)}
     links = dict(re.findall(r"^l [0-7]+ \d+:\d+ \./(\S+) (\S+)$", record, re.MULTILINE))
     folders = ARCHITECTURES[arch].library_folders

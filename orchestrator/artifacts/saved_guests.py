@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Saved guests in the cache, and failed tests' guests kept in files.
 
-QEMU loads the state of another machine without a word (see ``guest.saved``), so the key holds all that a guest's
-behaviour depends on. The folder is private to the user, since memory and overlay hold keys. Files are never rewritten,
-only renamed into place: restored guests map them. Removing one that guests run from is safe.
+QEMU silently loads the state of a different machine (see ``guest.saved``), so the key covers everything that a guest's
+behaviour depends on. The folder is private to the user, as memory and overlay contain keys. Restored guests map the
+files, so these are only renamed into place and never rewritten. Removing a saved guest that guests run from is safe.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ LIMIT = 2 << 30
 """Bytes on disk of all saved guests; one has 20 to 90 MB."""
 
 _FORMAT = 1
-_POINT = "the channel is open and the clocksource is final"  # where in its life a guest is saved
+_POINT = "the channel is open and the clocksource is final"  # the state in which a guest is saved
 
 _FIRMWARE = ("bios-256k.bin", "qboot.rom", "kvmvapic.bin", "linuxboot_dma.bin", "pvh.bin")
 
 _FOLDERS = ("share/qemu", "share/seabios", "lib/qemu", "lib64/qemu", "lib/*/qemu")
-"""Of firmware and of QEMU's modules, below its prefix."""
+"""Where firmware and QEMU's modules are, below QEMU's prefix."""
 
-_MODULE_FOLDER = "QEMU_MODULE_DIR"  # the environment variable by which QEMU looks for modules elsewhere first
+_MODULE_FOLDER = "QEMU_MODULE_DIR"  # QEMU first looks for modules in this environment variable's folder
 
 
 def key_inputs(machine: Machine) -> dict[str, object]:
-    """All that a saved guest of a machine depends on. Raises HostError where a part of it cannot be read."""
-    # What counts a guest's instructions is no part of the guest: see tests/qemu/test_profile.py.
+    """Everything that a machine's saved guest depends on. Raises HostError if a part of it cannot be read."""
+    # The instruction counter is not part of the guest: see tests/qemu/test_profile.py.
     machine = replace(machine, counter=None)
     memory = MemoryFile("memory", is_saved=True)
     wiring = Wiring("monitor", "agent", "console", None, Path("initramfs"), Path("overlay"), memory)
@@ -69,14 +69,14 @@ def key_inputs(machine: Machine) -> dict[str, object]:
         "kernel": _digest(machine.kernel),
         "initramfs": _digest(machine.initramfs),
         "drivers": None if machine.disk_drivers is None else _digest(machine.disk_drivers),
-        # The overlay has the path of its base in it.
+        # The overlay contains the path of its base.
         "root": disk,
         "data": [[disk.name, disk.file.parent.name, _digest(disk.file)] for disk in machine.data],
     }
 
 
 def saved_guest(context: BuildContext, machine: Machine, save: Callable[[SavedGuest], None]) -> SavedGuest:
-    """The saved guest of a machine; ``save`` fills its folder where none is sound. Raises what that does, HostError."""
+    """The saved guest of a machine; ``save`` makes one if none is sound. Raises what ``save`` does, HostError."""
     inputs = key_inputs(machine)
     key = digest(inputs)
     found = context.cache.find(KIND, inputs)
@@ -90,11 +90,10 @@ def saved_guest(context: BuildContext, machine: Machine, save: Callable[[SavedGu
         save(SavedGuest(key, folder))
 
     artifact = context.cache.obtain(KIND, inputs, _label(context, machine), build)
-    # Fails in a cache that cannot be written, and so it should: QEMU 7.2 opens the memory's file for writing, though it
-    # maps it privately.
+    # Fails in a read-only cache, as it must: QEMU 7.2 opens the memory's file for writing, though it maps it privately.
     os.utime(artifact.stamp)
     if found is None:
-        # Remove those whose last use is longest ago until the rest is within the limit; none that is in use.
+        # Remove the least recently used ones that are not in use, until the rest is within the limit.
         kept, room = (one for _, one in context.cache.contents(KIND) if one is not None), LIMIT
         for one in sorted(kept, key=lambda one: one.used, reverse=True):
             room -= disk_usage(one.path)
@@ -104,7 +103,7 @@ def saved_guest(context: BuildContext, machine: Machine, save: Callable[[SavedGu
 
 
 def discard(context: BuildContext, machine: Machine, version: tuple[int, int] | None) -> None:
-    """Remove this version of a machine's saved guest, though other guests run from it; not one that was saved since."""
+    """Remove this version of a machine's saved guest, even if guests run from it, but not one saved since."""
     found = context.cache.find(KIND, key_inputs(machine))
     if found is not None:
         context.cache.discard(found, lambda place: SavedGuest(found.key, place).version == version)
@@ -129,7 +128,7 @@ def _qemu_digests() -> dict[str, str]:
     folders = [folder for pattern in _FOLDERS for folder in sorted(prefix.glob(pattern))]
     if os.environ.get(_MODULE_FOLDER):
         folders.append(Path(os.environ[_MODULE_FOLDER]))
-    # The emulated CPU, which Debian's QEMU has in a file of its own, is in the last.
+    # Debian's QEMU has the emulated CPU in a file of its own, the last one here.
     files = [folder / name for folder in folders for name in (*_FIRMWARE, "accel-tcg-x86_64.so")]
     return {QEMU: _digest(program)} | {str(file): _digest(file) for file in files if file.is_file()}
 
@@ -141,11 +140,10 @@ def _digest(file: Path) -> str:
         raise HostError(f"{file} cannot be read: {error.strerror}") from None
 
 
-# A failed test's guest in a file: its memory, its devices, its disk's overlay, and what machine it was.
+# A failed test's guest in a file: memory, devices, the disk's overlay, and the description of its machine.
 #
-# The file is an archive (tar) that belongs to the user alone: memory holds keys, and QEMU trusts the state that it
-# loads. Kernel, initramfs and image stay in the cache; a digest of them and of QEMU says whether they are the same
-# still.
+# The file is a tar archive that only the user can read: memory contains keys, and QEMU trusts the state that it loads.
+# Kernel, initramfs and image stay in the cache; a digest of them and of QEMU detects changes.
 
 _MACHINE = "machine.json"
 
@@ -160,7 +158,7 @@ _kept = TypeAdapter(_Kept)
 
 
 def keep_guest(guest: Guest, file: Path) -> None:
-    """Write a running guest into a new file, and end the guest. Raises GuestError, HostError."""
+    """Write a running guest into a new file and stop it. Raises GuestError, HostError."""
     machine = replace(guest.machine, login=Login())  # a password is not kept
     key = digest(key_inputs(machine))
     try:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a user's file is built from: each file that its compiler reads, found through includes or in a folder.
+"""The sources of a user's file: each file that its compiler reads, found through includes or in a folder.
 
-A number depends on each of them. The compiler itself names them: it follows ``#include "sub/x.h"``, ``<x.h>`` and a
-header that a macro names.
+Results depend on all of them. The compiler itself lists them: it follows ``#include "sub/x.h"``, ``<x.h>`` and headers
+named by macros.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from orchestrator.process import run
 _LIMIT = 60.0
 _LARGEST_TEXT = 1 << 20
 _SYSTEM = (Path("/usr/include"), Path("/usr/lib"), Path("/usr/share"))
-"""Where the distribution's packages have headers; what is in /usr/local is the user's."""
+"""Where the distribution's packages have headers; those in /usr/local are the user's."""
 _OF_COMPILER = re.compile("/usr/lib/(?:gcc|clang|llvm-[^/]+)/")
-"""Begins the paths of the headers of the host's compilers: their versions name them."""
+"""Matches headers of the host's compilers, which the compiler's version identifies."""
 OF_THE_LAB = "lab:"
-"""Begins the title of a file of the lab's: the user may have one of its name."""
+"""Prefix of the titles of the lab's files, as the user may have a file of the same name."""
 
 
 @dataclass(frozen=True)
 class OwnSource:
-    """A file of the user's with all that it is built from, or a line of an experiment.
+    """A user's file with everything it is built from, or a line of an experiment.
 
-    ``name`` is what users call it, ``file`` its path, empty of a line. ``digests`` are SHA-256 by titles: the user's
-    files relative to the main one's folder, the lab's as ``lab:FOLDER/NAME``, the distribution's by their paths.
-    ``texts`` are those of them that are the user's, and text.
+    ``name`` is the user's name for it, ``file`` its path, empty for a line. ``digests`` are SHA-256 by title: paths
+    relative to the main file's folder for the user's files, ``lab:FOLDER/NAME`` for the lab's, absolute paths for the
+    distribution's. ``texts`` are the contents of the user's text files, by title.
     """
 
     name: str
@@ -55,7 +55,7 @@ def own_line(text: str) -> OwnSource:
 
 
 def own_file(file: Path, read: Iterable[Path] = (), leave_out: Path | None = None) -> OwnSource:
-    """A file with all that its compiler reads, but for compilers' headers and ``leave_out``. Raises ConfigError."""
+    """A file with all that its compiler reads, except the compiler's headers and ``leave_out``. Raises ConfigError."""
     main, apart = file.absolute(), None if leave_out is None else leave_out.resolve()
     digests: dict[str, str] = {}
     texts: dict[str, str] = {}
@@ -84,7 +84,7 @@ def own_file(file: Path, read: Iterable[Path] = (), leave_out: Path | None = Non
 
 
 def files_read(compiler: Sequence[str], environment: Mapping[str, str | None]) -> Sequence[Path]:
-    """Every file that a compiler with these arguments reads; none where it does not compile."""
+    """Every file that a compiler with these arguments reads; empty if compilation fails."""
     finished = run([*compiler, "-w", "-M", "-MT", "files"], time_limit=_LIMIT, environment=environment)
     if finished.status != 0:
         return []
@@ -94,26 +94,26 @@ def files_read(compiler: Sequence[str], environment: Mapping[str, str | None]) -
 
 
 _MACRO = re.compile(r"^\s*#\s*(?:define|include\s+[A-Za-z_])(?:.*\\\n)*.*", re.MULTILINE)
-"""A macro, whose text may name a file, and an include that has a macro's."""
+"""A macro, which may name a file, or an include of a macro."""
 _FILE = re.compile(r"(?<![\w./-])[\w./-]{1,200}\.(?:h|inc|def|tbl)(?![\w.])")
 
 
 def included(main: str, folders: Sequence[Path]) -> list[Path]:
-    """The files that a source includes, directly, through others, or by macros; what no folder has is left out.
+    """The files that a source includes directly, through others, or by macros. Files that no folder has are left out.
 
-    Each is looked for beside the file that includes it, then in ``folders``, the source's first. NAME.h brings in the
-    NAME.c or NAME.S beside it. Raises ConfigError for a file that cannot be read.
+    Each is looked for beside the including file, then in ``folders``, of which the first is the source's. NAME.h adds
+    the NAME.c or NAME.S beside it. Raises ConfigError for a file that cannot be read.
     """
     return list(_found(main, folders, ()).values())
 
 
 def included_as(main: str, folders: Sequence[Path]) -> Mapping[str, Path]:
-    """The same by paths in a copy of all, in which the files of ``folders[0]`` hide the lab's."""
+    """The same by paths in a flat copy, in which the files of ``folders[0]`` hide the lab's."""
     return _found(main, folders, folders[:1])
 
 
 def read_c_source(file: Path) -> str:
-    """Return a source's text. Raises ConfigError where it cannot be read as one."""
+    """Return a source's text. Raises ConfigError if it is too large, unreadable or not UTF-8."""
     try:
         if file.stat().st_size > _LARGEST_TEXT:
             raise ConfigError("too large for a source file", where=str(file))
@@ -141,7 +141,7 @@ def _found(main: str, folders: Sequence[Path], first: Sequence[Path]) -> Mapping
 
 
 def _brought_in(name: str, beside: Sequence[Path], place: Path, folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
-    """A file by its name in one that is at ``place``, of the folders ``beside``, and the source that belongs to it."""
+    """A file named in a file at ``place`` of the folders ``beside``, and the source that belongs to it."""
     places = (*((one / name, place / name) for one in beside), *((one / name, Path(name)) for one in folders))
     for file, path in places:
         if file.is_file():
@@ -156,11 +156,11 @@ def _brought_in(name: str, beside: Sequence[Path], place: Path, folders: Sequenc
 _MOST_FILES = 2000
 _MOST_BYTES = 64 << 20
 _BUILT = re.compile(r"\..*|.*\.(o|ko|a|mod|mod\.c|cmd)|Module\.symvers|modules\.order")
-"""What an earlier build has left in the folder, and hidden files."""
+"""Hidden files, and what an earlier build left in the folder."""
 
 
 def read_sources(folder: Path) -> Mapping[str, bytes]:
-    """A folder's files by path, without what a build left. Raises ConfigError for unreadable ones, or too many."""
+    """A folder's files by path, without build products. Raises ConfigError for unreadable or too many files."""
     found: dict[str, bytes] = {}
     size = 0
     file = folder
@@ -178,7 +178,7 @@ def read_sources(folder: Path) -> Mapping[str, bytes]:
 
 def _files(folder: Path, within: tuple[Path, ...]) -> Iterator[Path]:
     for path in sorted(folder.iterdir()):
-        if path.name.startswith(".") or not path.exists():  # a link to nothing
+        if path.name.startswith(".") or not path.exists():  # a broken link
             continue
         if path.is_dir():
             place = path.resolve()
