@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""QEMU guests: the machine, its life, its channels. Knows nothing of probes."""
+"""QEMU guests: the machine, its lifecycle, its channels. Knows nothing of probes."""

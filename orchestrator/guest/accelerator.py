@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which accelerator runs a guest? The one that was measured to be fast, not the one that can be opened.
+"""The choice of an accelerator: KVM is used if it was measured to be fast, not if it merely opens.
 
-A ``/dev/kvm`` may open, create machines and still execute a few million instructions a second (an emulated one,
-inside another virtual machine): a Linux guest on it looks like a hang. So KVM is judged by a guest's progress alone.
+A ``/dev/kvm`` may open, create machines and still execute only a few million instructions a second (an emulated one,
+inside another virtual machine): a Linux guest on it looks like a hang. So only a guest's progress counts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DEVICE = Path("/dev/kvm")
 
 
 class KvmSpeed(BaseModel):
-    """Whether guests are fast on KVM, and what was found about it."""
+    """Whether guests are fast on KVM, and the reason for this verdict."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -44,8 +44,7 @@ class KvmSpeed(BaseModel):
 def measure_kvm(device: Path = DEVICE) -> KvmSpeed:
     """Examine ``device``, run a short guest on it, and keep the result until the host's next boot.
 
-    Takes about 0.2 s where KVM is fast, two seconds of processor time where it is slow, and never more than the time
-    limit.
+    Takes about 0.2 s if KVM is fast, two seconds of processor time if it is slow, and never more than the time limit.
     """
     refusal = _refusal(device)
     if refusal is not None:
@@ -53,7 +52,7 @@ def measure_kvm(device: Path = DEVICE) -> KvmSpeed:
     problem = count_down("kvm")
     reason = f"/dev/kvm executes more than {_FAST} million instructions a second"
     speed = KvmSpeed(usable=problem is None, reason=reason if problem is None else f"/dev/kvm opens, but {problem}")
-    # Where the cache cannot be written, the next guest measures again.
+    # If the cache cannot be written, the next guest measures again.
     with contextlib.suppress(OSError):
         _memory_file().parent.mkdir(parents=True, exist_ok=True)
         write_whole(_memory_file(), _Memory(boot=_boot(), speed=speed).model_dump_json())
@@ -61,7 +60,7 @@ def measure_kvm(device: Path = DEVICE) -> KvmSpeed:
 
 
 def known_kvm_speed(device: Path = DEVICE) -> KvmSpeed:
-    """As ``measure_kvm``, or the result that was measured since this host booted."""
+    """Like ``measure_kvm``, but returns a result measured since this host booted."""
     if _refusal(device) is None:
         with contextlib.suppress(OSError, ValidationError):
             memory = _Memory.model_validate_json(_memory_file().read_bytes())
@@ -116,10 +115,10 @@ def _refusal(device: Path) -> str | None:
     return f"no permission to open {device}: {who}"
 
 
-# A guest that counts down and ends its QEMU: the Multiboot specification's header, and 32-bit code behind it.
+# A guest that counts down and ends its QEMU: the Multiboot specification's header, then 32-bit code.
 
 TIME_LIMIT_SECONDS = 60.0
-"""For a KVM that blocks. One that spins ends at the limit of processor time, which a busy host does not use up."""
+"""For a KVM that blocks. One that spins meets the limit of processor time, which a busy host does not use up."""
 
 CPU_SECONDS = 2
 _FAST = 20
@@ -130,7 +129,7 @@ _ENDED = 33
 """QEMU's status where the guest writes 0x10 to the port of isa-debug-exit (hw/misc/debugexit.c)."""
 
 _MULTIBOOT = (0x1BADB002, 1 << 16)
-"""The header's magic, and the flag that the addresses of a flat image follow."""
+"""The header's magic, and the flag for the address fields of a flat image."""
 
 _PROGRAM = struct.pack("<8I", *_MULTIBOOT, -sum(_MULTIBOOT) & 0xFFFFFFFF, _ENTRY - 32, _ENTRY - 32, 0, 0, _ENTRY) + (
     b"\xb9" + (CPU_SECONDS * _FAST * 500_000).to_bytes(4, "little")  # mov ecx, half as many as instructions
@@ -144,7 +143,7 @@ _OPTIONS = ("-machine", "pc", "-m", "16", "-nodefaults", "-no-user-config", "-di
 
 
 def count_down(accelerator: str) -> str | None:
-    """Run the guest to its end; why it did not come to it, as the end of a sentence, None where it did."""
+    """Run the guest to its end. Returns None, or why it did not finish, worded as the end of a sentence."""
     program = os.memfd_create("countdown")
     try:
         os.write(program, _PROGRAM)
@@ -175,7 +174,7 @@ _ANOTHER = f"name another CPU: {PROGRAM} list cpus, or max for all that QEMU emu
 
 
 def check_cpu(model: CpuModel, timing: Timing) -> None:
-    """Raise HostError for a CPU that this host cannot give, and UsageError for one that the clock excludes."""
+    """Raise HostError for a CPU that this host cannot provide, UsageError for one that the clock excludes."""
     name = model.qemu.partition(",")[0]
     if name not in qemu_cpu_names():
         guess = nearest(name, qemu_cpu_names())

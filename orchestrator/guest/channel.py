@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What every channel into a guest does: commands in, their output and status back, files and folders both ways.
+"""The contract of channels into a guest: commands with their output and status, files and folders both ways.
 
-``tests/qemu/channel_contract.py`` tests this contract with each channel. Time limits are in host seconds in which a
-processor could be had (see ``deadline``): a guest's own clock may jump.
+``tests/qemu/channel_contract.py`` tests it with each channel. Time limits are in host seconds during which a processor
+was available (see ``deadline``), as a guest's own clock may jump.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 COMMAND_LIMIT = 60.0
-"""Host seconds for a command, a file, or a condition to become true, where nothing else is said."""
+"""Host seconds for a command, a file, or a condition to become true, by default."""
 
 KILL_LIMIT = 10.0
 """Seconds that a guest may take to kill a command."""
@@ -39,24 +39,24 @@ OUTPUT_MAX = 256 << 20
 """Bytes that one command may print on a stream; more is an error rather than the end of the host's memory."""
 
 DIRECTORY = "/"
-"""Where every command runs."""
+"""The working directory of every command."""
 
 COMMAND_LINE_MAX = 64 * 1024
-"""Bytes of a command's directory and words, each with its end."""
+"""Bytes of a command's directory and words, including terminators."""
 
 _PATH_MAX = 4000
 _QUOTED_BYTES = 4096
 
 
 class Stream(StrEnum):
-    """What a command prints on."""
+    """The stream that a command prints on."""
 
     STDOUT = "stdout"
     STDERR = "stderr"
 
 
 Listener = Callable[[Stream, bytes], None]
-"""Gets a command's output as it comes."""
+"""Receives a command's output as it arrives."""
 
 
 @dataclass(frozen=True)
@@ -68,54 +68,53 @@ class CommandResult:
     status: int
     """Its exit status, or 128 + the signal that killed it, as in a shell."""
     stdout: bytes
-    """Standard output; empty where a listener got it."""
+    """Standard output; empty if a listener received it."""
     stderr: bytes
-    """Standard error; empty where a listener got it."""
+    """Standard error; empty if a listener received it."""
 
     @property
     def text(self) -> str:
-        """Standard output as text; bytes that are no UTF-8 are replaced."""
+        """Standard output as text, with invalid UTF-8 replaced."""
         return self.stdout.decode("utf-8", errors="replace")
 
 
 class Channel(Protocol):
-    """One way into one guest; one request at a time.
+    """One connection to one guest; one request at a time.
 
-    Every request raises GuestConnectionLost when the channel broke, GuestHang when the guest does not answer, and
-    GuestError, with the guest's reason, when the guest refuses it.
+    Every request raises GuestConnectionLost if the channel broke, GuestHang if the guest does not answer, and
+    GuestError, with the guest's reason, if the guest refuses it.
     """
 
     def run(self, argv: Sequence[str], *, time_limit: float, listener: Listener | None = None) -> CommandResult:
-        """Run a program, its standard input empty; collect what it prints or give it to a listener.
+        """Run a program with empty standard input; collect its output or pass it to a listener.
 
-        Status 127 means that there is no such program, 126 that it may not be executed. A process that it leaves behind
-        is not waited for. Raises CommandTimeout when it was killed, with its process group, after ``time_limit``
-        seconds; GuestHang when even that got no answer.
+        Status 127: no such program; 126: not executable. Does not wait for background processes. Raises CommandTimeout
+        if its process group was killed after ``time_limit`` seconds, GuestHang if even the kill got no answer.
         """
 
     def put(self, content: bytes | Path, target: str, *, mode: int, time_limit: float) -> None:
-        """Write a file in the guest, over what is there. Raises OSError for a file of the host that cannot be read."""
+        """Write a file in the guest, replacing any there. Raises OSError if the host's file cannot be read."""
 
     def get(self, source: str, *, time_limit: float, largest: int = OUTPUT_MAX) -> bytes:
-        """Read a file of the guest whole. Raises GuestError when it has more than ``largest`` bytes."""
+        """Read a whole file of the guest. Raises GuestError if it has more than ``largest`` bytes."""
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
 
 
 class TooMuchOutput(GuestError):
-    """A command printed more than is kept."""
+    """A command printed more than the lab keeps."""
 
 
 class Output:
-    """What a command has printed so far: kept, or given to a listener."""
+    """A command's output so far, kept or passed to a listener."""
 
     def __init__(self, listener: Listener | None = None) -> None:
         self._listener = listener
         self._kept = {stream: bytearray() for stream in Stream}
 
     def add(self, stream: Stream, data: bytes) -> None:
-        """Take some output. Raises TooMuchOutput when more is kept than OUTPUT_MAX."""
+        """Add output. Raises TooMuchOutput if more than OUTPUT_MAX is kept."""
         if self._listener is not None:
             self._listener(stream, data)
             return
@@ -134,9 +133,9 @@ class Output:
 
 @contextmanager
 def killed_when_late(command: str, time_limit: float, output: Output, kill: Callable[[], object]) -> Iterator[None]:
-    """What collects a command's output: a command that prints too much, or does not end in time, is killed.
+    """Context that collects a command's output, and kills a command that prints too much or exceeds its time.
 
-    Raises CommandTimeout, and GuestHang where the guest does not even answer that.
+    Raises CommandTimeout, or GuestHang if the guest does not answer the kill.
     """
     try:
         yield
@@ -152,7 +151,7 @@ def killed_when_late(command: str, time_limit: float, output: Output, kill: Call
 
 
 def check_command(argv: Sequence[str]) -> None:
-    """Refuse a command that no guest could be given. Raises GuestError."""
+    """Raise GuestError for a command that no guest can run."""
     if not argv or any("\0" in word for word in argv):
         raise GuestError("a command needs a program and cannot hold NUL characters")
     if sum(len(os.fsencode(word)) + 1 for word in (DIRECTORY, *argv)) > COMMAND_LINE_MAX:
@@ -160,7 +159,7 @@ def check_command(argv: Sequence[str]) -> None:
 
 
 def command_name(argv: Sequence[str]) -> str:
-    """What a command is called in errors: its program, or what a shell's script was given as its name (``$0``)."""
+    """A command's name in errors: its program, or the name (``$0``) given to a shell's script."""
     match argv:
         case ["sh", "-c", _, name, *_]:
             return name
@@ -170,7 +169,7 @@ def command_name(argv: Sequence[str]) -> str:
 
 
 def guest_path(path: str) -> bytes:
-    """A path in the guest, encoded. Raises GuestError for one that cannot be."""
+    """Encode a path in the guest. Raises GuestError for an invalid one."""
     encoded = os.fsencode(path)
     if not path.startswith("/") or b"\0" in encoded or len(encoded) > _PATH_MAX:
         raise GuestError(f"{path!r} is no absolute path in the guest")
@@ -178,7 +177,7 @@ def guest_path(path: str) -> bytes:
 
 
 def blocks(content: bytes | Path, size: int) -> Generator[bytes, None, None]:
-    """The content, or that of a file of the host, piece by piece. Raises OSError when it cannot be read."""
+    """Yield the content, or that of a host's file, in blocks. Raises OSError if it cannot be read."""
     if isinstance(content, Path):
         with content.open("rb") as file:
             while block := file.read(size):
@@ -189,50 +188,50 @@ def blocks(content: bytes | Path, size: int) -> Generator[bytes, None, None]:
 
 
 def complaint(printed: bytes) -> str:
-    """The reason, for a sentence of ours, from what a program in the guest printed about its failure."""
+    """The reason in a guest program's error message, for use in a sentence."""
     lines = plain_lines(printed[:_QUOTED_BYTES])
     return lines[0].rpartition(": ")[2].lower() if lines and ": " in lines[0] else "the guest does not say why"
 
 
-# One value that a file of the guest's kernel has: of /proc, of sysfs, or of a module's parameters.
+# Files with a single value: of /proc, sysfs, or a module's parameters.
 
 _LARGEST = 4096
-"""Bytes: a page, which the kernel's own files of one value do not exceed (sysfs_emit() of fs/sysfs/file.c)."""
+"""Bytes: a page, the limit of the kernel's files of one value (sysfs_emit() of fs/sysfs/file.c)."""
 
-# Python refuses to read more than 4300 digits as a number.
+# Python refuses to convert more than 4300 digits.
 _NUMBER = re.compile(r"[0-9]{1,20}")
 
 
 def kernel_value(guest: Guest, file: str, *, time_limit: float = COMMAND_LIMIT) -> str:
-    """What the file says, without the spaces around it. Raises GuestError where it cannot be read, or is no value."""
+    """A file's stripped text. Raises GuestError if it cannot be read, or is too long for a value."""
     return guest.get(file, time_limit=time_limit, largest=_LARGEST).decode("ascii", errors="replace").strip()
 
 
 def whole_number(text: str) -> int | None:
-    """The number that a value is, of up to 64 bits; None where it is none."""
+    """A value as a number of up to 64 bits; None if it is not one."""
     return int(text) if _NUMBER.fullmatch(text) else None
 
 
-# Where a command's output begins and ends on a channel that carries bytes and no frames.
+# Framing of a command's output on a channel that carries only bytes.
 #
-# ``images/guest/run-command.sh`` writes a line with a random token before and behind it on either stream. A pipe keeps
-# its order, so the last line marks the end of the output, even where another process still holds the pipe open.
+# ``images/guest/run-command.sh`` writes a line with a random token before and after the output on both streams. A pipe
+# keeps its order, so the last line marks the end of the output, even if another process still holds the pipe open.
 
 _JUNK_MAX = 4096
 
 
 def own_script(name: str) -> bytes:
-    """A script of ours for a shell in the guest."""
+    """One of the lab's scripts for a shell in the guest."""
     return (data_dir("images") / "guest" / name).read_bytes()
 
 
 def guest_script(name: str, *words: str) -> bytes:
-    """A script of ours with its arguments in it, for a shell that reads it from somewhere."""
+    """A script of the lab's with its arguments set, for a shell that reads it from standard input."""
     return b"set -- " + shlex.join(words).encode("utf-8", "surrogateescape") + b"\n" + own_script(name)
 
 
 class MarkedCommand:
-    """One command and its output so far."""
+    """A command on a byte stream, and its output so far."""
 
     def __init__(self, argv: Sequence[str], output: Output) -> None:
         token = secrets.token_hex(16)
@@ -243,7 +242,7 @@ class MarkedCommand:
 
     @property
     def process(self) -> int | None:
-        """The process ID, in the guest, of the leader of the command's group, once it is known."""
+        """The process ID, in the guest, of the leader of the command's group; None until it is known."""
         return next((marked.first for marked in self._streams.values() if marked.first is not None), None)
 
     @property
@@ -255,7 +254,7 @@ class MarkedCommand:
         return all(marked.last is not None for marked in self._streams.values())
 
     def result(self) -> CommandResult:
-        """The whole of it. Without a status the shell itself was killed, by the command's signal to its group."""
+        """The complete result. Without a status, the command's signal to its group killed the shell itself."""
         return self.output.result(self.argv, 128 + 9 if self.status is None else self.status)
 
     def feed(self, stream: Stream, data: bytes) -> None:
@@ -274,7 +273,7 @@ class _MarkedStream:
         self.last: int | None = None
 
     def feed(self, data: bytes) -> bytes:
-        """The command's output in the stream so far that was not returned yet."""
+        """The command's output in the stream that was not returned yet."""
         self._pending += data
         if self.first is None:
             mark = self._mark.search(self._pending)
@@ -296,7 +295,7 @@ class _MarkedStream:
         return content
 
     def _possible_mark(self) -> int:
-        """Where a mark may have begun of which the rest is still to come."""
+        """The start of a mark that may still be incomplete."""
         begun = self._begun_mark.search(self._pending)
         if begun is not None:
             return begun.start()
@@ -305,28 +304,27 @@ class _MarkedStream:
         return len(self._pending) - next(lengths, 0)
 
 
-# A folder of a guest that ``exec`` copies to the host: its files and folders, within bounds, and nothing else.
+# Copying a folder from a guest to the host: files and folders only, within bounds.
 #
-# The guest is not trusted: what it calls its files stays below the copy, links are not followed, and nothing is
-# replaced.
+# The guest is not trusted: copies stay below the target, links are not followed, and nothing is replaced.
 
 MOST_FILES = 1000
 MOST_BYTES = 256 << 20
 
 _LONGEST = 255
-"""Bytes of a name on the host's file systems."""
+"""Bytes of a file name on the host's file systems."""
 
 _LONGEST_LIST = MOST_FILES * 4096
-"""Bytes of all paths: Linux takes none of more than 4096 (PATH_MAX)."""
+"""Bytes of all paths: Linux accepts at most 4096 each (PATH_MAX)."""
 
 _LEAST = 0.1
-"""Host seconds that the last request gets at least."""
+"""Minimum host seconds for the last request."""
 
 
 def fetch_folder(guest: Guest, path: str, target: Path, time_limit: float) -> None:
-    """Copy a folder of the guest to ``target``, which is not there, within ``time_limit`` host seconds.
+    """Copy a guest's folder to ``target``, which must not exist, within ``time_limit`` host seconds.
 
-    Raises GuestError for one of more than MOST_FILES files or MOST_BYTES bytes, of which nothing is copied; HostError.
+    Raises GuestError, and copies nothing, for more than MOST_FILES files or MOST_BYTES bytes; HostError.
     """
     deadline = Deadline(time_limit)
     found = _find(guest, path, ["-type", "f"], deadline)
@@ -342,7 +340,7 @@ def fetch_folder(guest: Guest, path: str, target: Path, time_limit: float) -> No
         except BaseException:
             shutil.rmtree(target, ignore_errors=True)
             raise
-    except OSError as error:  # one that has come meanwhile, too
+    except OSError as error:  # also if the target appeared meanwhile
         raise HostError(f"cannot write what {path} of the guest has: {error.strerror}", where=str(target)) from None
     print(f"{path} of the guest is in {target} (files: {len(names)}, bytes: {size})", file=sys.stderr, flush=True)
     if others:
@@ -365,7 +363,7 @@ def _copy(guest: Guest, path: str, names: list[str], target: Path, deadline: Dea
 
 
 def _find(guest: Guest, path: str, tests: list[str], deadline: Deadline) -> list[str]:
-    # The dot has find follow a link that the folder itself is, and no other one.
+    # The trailing dot makes find follow the folder itself if it is a link, and no other link.
     start = f"{path}/."
     argv = ["find", start, "-xdev", *tests, "-print0"]
     result = guest.run(argv, time_limit=max(deadline.left(), _LEAST))
@@ -377,7 +375,7 @@ def _find(guest: Guest, path: str, tests: list[str], deadline: Deadline) -> list
 
 
 def _is_plain(name: str) -> bool:
-    """Whether a relative path of the guest's stays below the copy, and shows nothing odd on a terminal."""
+    """Whether a relative path of the guest stays below the copy and is printable."""
     parts = name.split("/")
     return name.isprintable() and all(
         part not in ("", ".", "..") and len(os.fsencode(part)) <= _LONGEST for part in parts

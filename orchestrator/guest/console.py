@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What is on a guest's console: its last lines, the kernel's reports of trouble, and the function to blame."""
+"""A guest's console: its last lines, the kernel's reports of trouble, and the function to blame."""
 
 from __future__ import annotations
 
@@ -20,63 +20,63 @@ from orchestrator.errors import HostError, UsageError
 from orchestrator.files import is_full, room_left
 from orchestrator.plain_text import plain_line, plain_text, without_sequences
 
-# What trouble does a kernel report among the lines of its console? What the catalogue knows by its first line.
+# The kernel's reports of trouble among a console's lines, recognised by the first lines in ``kernel_reports.yaml``.
 #
-# So is a call trace with the message above it, the shape that reports have (``kernel_reports.yaml`` has the lines).
+# A call trace with the message above it is a report as well, whether or not the catalogue knows its first line.
 
 REPORT_LINES = 60
-"""Lines of one report at most; an oops of 6.1 with a deep call trace has about 50."""
+"""Limit of lines of one report; an oops of 6.1 with a deep call trace has about 50."""
 
 LINE_CHARACTERS = 4096
-"""Characters quoted of a line; the kernel's own have 1 KB (LOG_LINE_MAX of kernel/printk/printk.c)."""
+"""Limit of characters quoted of a line; the kernel's own have 1 KB (LOG_LINE_MAX of kernel/printk/printk.c)."""
 
 FUNCTION = (
     r"(?P<name>[A-Za-z_]\w{0,511})(?:\.[\w.]{1,64})?\+0x[0-9a-f]{1,16}/0x[0-9a-f]{1,16}"
     r"(?: \[(?P<module>\w{1,64})(?: [0-9a-f]{1,64})?\])?"
 )
-"""A place in a function (%pS of lib/vsprintf.c): behind the name what GCC adds to that of a function's part or copy
-(".cold", ".isra.0", ".constprop.0"), behind the module its build's identifier (CONFIG_STACKTRACE_BUILD_ID)."""
+"""A place in a function (%pS of lib/vsprintf.c). GCC may append ".cold", ".isra.0" or ".constprop.0" to the name of a
+part or copy; CONFIG_STACKTRACE_BUILD_ID appends the build's identifier to the module."""
 
 FRAME = re.compile(
     rf"(?:^|[\]>]) {{1,3}}(?:\[<[0-9a-f]{{1,16}}>\] )?{FUNCTION}(?: \(?[\w./+-]{{1,256}}:\d{{1,6}}[^\]]{{0,40}})?$"
 )
-"""A frame of a call trace, with its address (print_ip_sym()) or its line in the source (CONFIG_KALLSYMS_LINEINFO). One
-with a question mark is a word on the stack that may be a return address of an earlier call."""
+"""A frame of a call trace, with its address (print_ip_sym()) or its source line (CONFIG_KALLSYMS_LINEINFO). With a
+question mark, it is a word on the stack that may be the return address of an earlier call."""
 
 _OOPS_DISTANCE = 10
-"""Lines from the sentence about a fault to the numbered line that belongs to it ("Oops: 0000 [#1]"), at most."""
+"""Maximum of lines from the sentence about a fault to its numbered line ("Oops: 0000 [#1]")."""
 
 _BEGINNING = r"(?:^(?:<\d>)?|\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? )"
-"""Where a kernel message begins: behind its time stamp, which may itself stand behind a line that user space began.
+"""The beginning of a kernel message: its time stamp, which may follow an unfinished line from user space.
 
-With CONFIG_PRINTK_CALLER the thread or CPU follows the time stamp."""
+With CONFIG_PRINTK_CALLER the thread or CPU comes after the time stamp."""
 
 _STAMP = re.compile(r"\[ *(?P<time>\d{1,12}\.\d{6})\](?P<caller>\[ *[TC]\d+\])? ")
 
 _CALLERS_MAX = 64
-"""Callers whose reports are put together at a time."""
+"""Limit of callers whose reports are assembled at a time."""
 
 _LINES_BEFORE = 40
-"""Lines kept that may belong to a call trace that follows; __show_regs() and the line of modules make some 20."""
+"""Lines kept that may belong to a following call trace; __show_regs() and the line of modules make some 20."""
 
 _MESSAGE_LINES = 3
-"""Lines of one message above its last at most; the kernel gives all of them the same time."""
+"""Limit of lines of a message above its last one; the kernel gives all of them the same time."""
 
 _LAST_WORDS = 3
-"""Lines behind a call trace that a report without a known first line ends with."""
+"""Lines after the call trace that end a report without a known first line."""
 
 
 _MESSAGE_GAP = 0.01
 """Seconds from a message to the line of the same report below it; a guest of Linux 7.3 took 0.0001."""
 
 _GAP = 1.0
-"""Seconds between two lines that do not belong to one report."""
+"""Seconds between two lines of different reports."""
 
 _Entries = list[dict[str, Any]]
 
 
 class Trouble(StrEnum):
-    """What a kernel can report."""
+    """The kinds of trouble that a kernel reports."""
 
     WARNING = "warning"
     STALL = "stall"
@@ -86,10 +86,10 @@ class Trouble(StrEnum):
 
 
 class KnownReport(Fact):
-    """A report that is known by its first line: a pattern of that line's beginning, and an example.
+    """A report known by its first line: a pattern for the line's beginning, and an example.
 
-    ``is_alone`` where the report is this one line, which may stand in another one; ``is_below_message`` where the line
-    right above may be what the report is about.
+    ``is_alone``: the report is this one line, possibly within another one. ``is_below_message``: the line directly
+    above may say what the report is about.
     """
 
     kind: Trouble
@@ -102,7 +102,7 @@ class KnownReport(Fact):
 
 @lru_cache(maxsize=1)
 def known_reports() -> Sequence[KnownReport]:
-    """The catalogue's, the worst first."""
+    """The catalogue's reports, the worst first."""
     kinds = read("kernel_reports.yaml")
     return [KnownReport(kind=Trouble(kind), **one) for kind, of in kinds.items() for one in cast(_Entries, of)]
 
@@ -116,29 +116,29 @@ _NUMBERED_SIGN = re.compile(_BEGINNING + r"[\w ,.:()/-]{1,120}: [0-9a-f]{4} \[#\
 _CUT = re.compile(_BEGINNING + r"-+\[ cut here \]-+")
 _TRACE = re.compile(_BEGINNING + "Call Trace:")
 _TRACE_LINES = 8
-"""Lines of a call trace that an excerpt has rather than registers: its heading, <TASK>, and frames."""
+"""Call trace lines that an excerpt prefers to registers: the heading, <TASK>, and frames."""
 _REGISTERS = re.compile(_BEGINNING + r"(?:Code|R(?:SP|AX|DX|BP|10|13)|E(?:AX|SI)|[CDF]S|[CD]R\d|PKRU): ")
-"""Lines of __show_regs() and show_opcodes() (arch/x86/kernel) other than that of the instruction pointer."""
+"""Lines of __show_regs() and show_opcodes() (arch/x86/kernel), except the instruction pointer's."""
 _END = re.compile(_BEGINNING + r"---\[ end (?:trace|Kernel panic)")
 _PREAMBLE = re.compile(
     rf"{_REGISTERS.pattern}|{_BEGINNING}(?:RIP: |EIP: |CPU: \d+ (?:UID: \d+ )?PID: |Tainted: \[|Hardware name: |"
     r"Workqueue: |Stopper: |Sched_ext: |Modules linked in:|Unloaded tainted modules|Preemption disabled at:|"
     r"\[<[0-9a-f]{8}|irq event stamp: |(?:hard|soft)irqs last )"
 )
-"""Lines above a call trace that say nothing of its reason (lib/dump_stack.c, __show_regs())."""
+"""Lines above a call trace that do not give its reason (lib/dump_stack.c, __show_regs())."""
 _STACK = re.compile(rf"{FRAME.pattern}|{_TRACE.pattern}|{_BEGINNING} {{1,3}}(?:\? |</?[A-Z]|0x[0-9a-f]{{8}})")
 _ASKED_FOR = re.compile(
     _BEGINNING
     + r"(?:sysrq: |task:|NMI backtrace for cpu|Sending NMI|rcu: |stack backtrace:|.{1,64} invoked oom-killer: |"
     r"name \S{1,64}, interval \d+, probability |The following trace is a kernel self test)"
 )
-"""Messages above a call trace that is no trouble by itself: someone has asked for it (SysRq, fault injection), or it is
-a part of the report that another line begins."""
+"""Messages above a call trace that is not trouble in itself: it was requested (SysRq, fault injection), or is part of a
+report that another line begins."""
 
 
 @dataclass(frozen=True)
 class KernelReport:
-    """One report: its kind and its lines, from its first sign (or the "cut here" above) to its end or to a limit."""
+    """One report: its kind, and its lines from the first sign (or the "cut here" above) to its end or a limit."""
 
     trouble: Trouble
     lines: tuple[str, ...]
@@ -149,7 +149,7 @@ class KernelReport:
 
 
 def excerpt(lines: Sequence[str], most: int) -> Sequence[str]:
-    """The first lines of a report, at most so many; a call trace that they would cut off goes before registers."""
+    """The first ``most`` lines of a report; its call trace takes precedence over registers."""
     trace = next((number for number, line in enumerate(lines) if _TRACE.search(line)), len(lines))
     if trace == len(lines) or trace + min(_TRACE_LINES, len(lines) - trace) <= most:
         return lines[:most]
@@ -157,7 +157,7 @@ def excerpt(lines: Sequence[str], most: int) -> Sequence[str]:
 
 
 def line_pattern(regex: str) -> re.Pattern[str]:
-    """A pattern for lines, or for a text of several. Raises UsageError for one that is wrong."""
+    """A pattern for a line or a text of several. Raises UsageError for an invalid one."""
     try:
         return re.compile(regex, re.MULTILINE)
     except (re.error, TypeError, OverflowError, RecursionError) as error:
@@ -165,7 +165,7 @@ def line_pattern(regex: str) -> re.Pattern[str]:
 
 
 def report_patterns(regexes: Iterable[str]) -> tuple[re.Pattern[str], ...]:
-    """Patterns of reports that are expected. Raises UsageError for one that is wrong, or allows every report."""
+    """Patterns of expected reports. Raises UsageError for an invalid one, or one that allows every report."""
     patterns = []
     for regex in regexes:
         pattern = line_pattern(regex)
@@ -176,13 +176,13 @@ def report_patterns(regexes: Iterable[str]) -> tuple[re.Pattern[str], ...]:
 
 
 def sign_in(line: str) -> Trouble | None:
-    """The trouble that a line is a sign of."""
+    """The trouble that a line indicates."""
     known = _known(line)
     return None if known is None else known.kind
 
 
 def is_dump(line: str) -> bool:
-    """Whether a line is of registers or of a stack, and no message."""
+    """Whether a line shows registers or a stack rather than a message."""
     return _PREAMBLE.search(line) is not None or _STACK.search(line) is not None
 
 
@@ -192,12 +192,11 @@ def _known(line: str) -> KnownReport | None:
 
 
 def reports_in(lines: Iterable[str]) -> Iterator[KernelReport]:
-    """The reports in a console's lines, in their order.
+    """The reports in a console's lines, in order.
 
-    A report ends at its end mark, where its caller's next begins, and after ``REPORT_LINES``; one about memory is one
-    line, and one without a known first line ends some lines behind its call trace. What a program or another caller
-    prints in between is no part of it. User space can print on the console as well, so a report is a reason to look,
-    not a proof.
+    A report ends at its end mark, at its caller's next report, or after ``REPORT_LINES``. A report about memory is one
+    line. One without a known first line ends some lines after its call trace. Lines of programs and of other callers in
+    between are left out. User space can print on the console too: a report is a reason to look, not a proof.
     """
     readers: dict[str | None, _Reader] = {}
     for line in lines:
@@ -212,26 +211,26 @@ def reports_in(lines: Iterable[str]) -> Iterator[KernelReport]:
 
 
 def _caller(line: str) -> str | None:
-    """Who printed a line: a thread or a CPU, "" where the kernel does not say; None for a line without a time stamp."""
+    """The thread or CPU that printed a line; "" if the kernel does not say, None without a time stamp."""
     found = _STAMP.search(line)
     return found["caller"] or "" if found is not None else None
 
 
 class _Reader:
-    """Puts the lines of one caller's reports together."""
+    """Assembles the reports of one caller."""
 
     def __init__(self) -> None:
         self._begin(None, ())
 
     def _begin(self, trouble: Trouble | None, lines: Sequence[str]) -> None:
         self._trouble = trouble
-        self._lines = list(lines)  # of the report; else those that a call trace may be about
+        self._lines = list(lines)  # of the report, or those that a call trace may be about
         self._is_cut = self._is_numbered = self._has_trace = False
-        self._heading: int | None = None  # the line "Call Trace:" whose first frame is to come
-        self._words: int | None = None  # lines behind the call trace of a report without a known first line
+        self._heading: int | None = None  # the line "Call Trace:" whose first frame is pending
+        self._words: int | None = None  # lines after the call trace of a report without a known first line
 
     def take(self, line: str) -> Iterator[KernelReport]:
-        """The reports that end with this line, or before it."""
+        """The reports that end at or before this line."""
         known = _known(line)
         if known is not None and known.is_alone:
             if self._words:
@@ -242,9 +241,9 @@ class _Reader:
         self._lines.append(line[:LINE_CHARACTERS])
         yield from self._look_for_trace(self._lines[-1])
         is_end = "---[ end " in line and _END.search(line) is not None
-        if is_end and self._is_cut:  # the first line is damaged, or of a kernel to come
+        if is_end and self._is_cut:  # the first line is damaged, or unknown
             self._trouble = Trouble.WARNING
-        # What is above the sentence about memory is a list of all processes, and below it nothing.
+        # Above the sentence about memory is a list of all processes, and below it nothing.
         if is_end or self._trouble is Trouble.MEMORY or self._words == _LAST_WORDS:
             last = self._lines[-_LAST_WORDS:] if self._words else ()
             yield from self.rest()
@@ -262,11 +261,11 @@ class _Reader:
             and not self._is_numbered
             and len(self._lines) <= _OOPS_DISTANCE
         ):
-            known = None  # "BUG: ..." has begun this report
+            known = None  # "BUG: ..." already began this report
         is_cut = "[ cut here ]" in line and _CUT.search(line) is not None
         if self._trouble is not None and (is_cut or known is not None):
             yield from self.rest()
-        if is_cut:  # above what WARN() was given to say, which is above the sign
+        if is_cut:  # followed by the text of WARN(), then by the sign
             self._begin(None, ())
             self._is_cut = True
         elif known is not None:
@@ -274,7 +273,7 @@ class _Reader:
         self._is_numbered = self._is_numbered or is_numbered
 
     def _message_of(self, line: str, known: KnownReport) -> Sequence[str]:
-        """The line right above a report's first that says what it is about."""
+        """The line directly above a report's first that says what it is about."""
         if not known.is_below_message or not self._lines or is_dump(self._lines[-1]):
             return ()
         above, own = _STAMP.search(self._lines[-1]), _STAMP.search(line)
@@ -295,7 +294,7 @@ class _Reader:
             self._words = 0 if is_dump(line) else self._words + 1
 
     def _add_trace(self, message: int | None) -> Iterator[KernelReport]:
-        """Take a call trace for a part of the report, or for a report of its own that begins with its message."""
+        """Add a call trace to the report, or begin a report of its own at its message."""
         self._heading = None
         if self._is_cut:
             self._trouble = Trouble.WARNING
@@ -308,7 +307,7 @@ class _Reader:
         self._has_trace = self._trouble is not None
 
     def _is_over(self, message: int) -> bool:
-        """Whether the report that was begun has ended before a message of its lines, above a call trace."""
+        """Whether the current report ended before a message above a call trace."""
         if message == 0:
             return False
         before, after = (_STAMP.search(line) for line in self._lines[message - 1 : message + 1])
@@ -318,7 +317,7 @@ class _Reader:
 
 
 def _message_above(lines: Sequence[str], heading: int) -> int | None:
-    """The line that begins the message above a call trace; None where it has none, or is no report by itself."""
+    """The first line of the message above a call trace; None if there is none, or it is not a report by itself."""
     last = heading - 1
     while last >= 0 and _PREAMBLE.search(lines[last]):
         last -= 1
@@ -334,10 +333,10 @@ def _message_above(lines: Sequence[str], heading: int) -> int | None:
 
 
 QUOTED_LINES = 10
-"""The last lines of what a program printed, or a console shows, that an error quotes."""
+"""Last lines of a program's output or of a console that an error quotes."""
 
 REPORTS_MAX = 100
-"""Reports that whoever judges a guest looks at: a kernel that is broken can repeat one for ever."""
+"""Limit of reports examined: a broken kernel can repeat one for ever."""
 
 _TAIL_BYTES = 16 * 1024
 _LINE_BYTES = 1024
@@ -361,7 +360,7 @@ class Console:
         return plain_line(lines[-1]) if lines else ""
 
     def length(self) -> int:
-        """Bytes printed so far: a mark to look for trouble after."""
+        """Bytes printed so far: a mark after which to look for trouble."""
         try:
             return self.path.stat().st_size
         except FileNotFoundError:
@@ -371,14 +370,14 @@ class Console:
         return reports_in(self._all_lines(after))
 
     def check_room(self) -> None:
-        """Raise HostError where the log's disk is full: lines may be missing. QEMU 7.2 drops them without a word."""
+        """Raise HostError if the log's disk is full, so that lines may be missing. QEMU 7.2 drops them silently."""
         folder = self.path.parent
         if is_full(folder):
             what = f"there is no room left for what the guest prints: {room_left(folder)}"
             raise HostError(what, where=str(self.path), hint="make room, then run again, or go on with --resume")
 
     def whole_lines(self, after: int) -> tuple[list[str], int]:
-        """The lines that were printed to their ends since the mark ``after``, and the mark to go on from."""
+        """The complete lines printed since the mark ``after``, and the next mark."""
         try:
             with self.path.open("rb") as file:
                 file.seek(after)
@@ -387,19 +386,19 @@ class Console:
             return [], after
         end = text.rfind(b"\n") + 1
         if not end and len(text) == _MOST_AT_ONCE:
-            end = len(text)  # a line without an end is not waited for
+            end = len(text)  # an unfinished line is left for later
         return plain_lines(text[:end]), after + end
 
     def followed(
         self, after: int, silence: float, most: int, has_ended: Callable[[], bool] = lambda: False
     ) -> Iterator[tuple[list[str], int]]:
-        """The lines that are printed behind the mark ``after``, as they come, with the mark before them.
+        """The lines printed after the mark ``after``, as they come, each batch with the mark before it.
 
-        It ends when nothing was printed for ``silence`` seconds, ``most`` bytes were, or nothing more can be.
+        Ends after ``silence`` seconds without output, after ``most`` bytes, or when ``has_ended`` and all was read.
         """
         deadline, end = Deadline(silence), after + most
         while deadline.left() and after < end:
-            ended = has_ended()  # asked first: what is printed last is looked at
+            ended = has_ended()  # checked first, so that the last output is read
             lines, mark = self.whole_lines(after)
             if mark > after:
                 yield lines, after
@@ -410,7 +409,7 @@ class Console:
                 time.sleep(_POLL)
 
     def printing(self, silence: float, has_ended: Callable[[], bool]) -> Iterator[None]:
-        """At once and after each output, until it has ended or nothing was printed for ``silence`` seconds."""
+        """Yield at once and after each output, until it has ended or nothing was printed for ``silence`` seconds."""
         deadline, printed = Deadline(silence), -1
         while True:
             length = self.length()
@@ -422,7 +421,7 @@ class Console:
             time.sleep(_POLL)
 
     def _all_lines(self, after: int) -> Iterator[str]:
-        """Every line since the mark ``after``: a guest that prints a lot does not hide what its kernel reported."""
+        """Every line since the mark ``after``, so that much output cannot hide what the kernel reported."""
         lines, mark = self.whole_lines(after)
         while lines or mark > after:
             yield from lines
@@ -431,7 +430,7 @@ class Console:
         yield from self._lines(after)
 
     def _lines(self, start: int) -> list[str]:
-        """The lines from a byte offset on; negative: from the end."""
+        """The lines from a byte offset on; a negative one counts from the end."""
         try:
             with self.path.open("rb") as file:
                 size = file.seek(0, 2)
@@ -442,16 +441,16 @@ class Console:
 
 
 def plain_lines(text: bytes) -> list[str]:
-    """The lines that a guest printed, for an error to quote: no empty ones, and nothing that a terminal would obey."""
+    """A guest's output as lines for an error to quote: without empty lines and terminal controls."""
     lines = (line.rstrip(_PADDING) for line in without_sequences(text.decode("utf-8", errors="replace")).split("\n"))
     return [plain_text(line) for line in lines if line]
 
 
-# Kernel functions that are on top of a call trace without being to blame for what is reported.
+# Kernel functions at the top of call traces that are not to blame for what is reported.
 
 
 class ReportingFunctions(Fact):
-    """Patterns of their names: those that ``report``, those that ``serve`` the one that called them, the ``idle``."""
+    """Patterns of function names: those that ``report``, those that ``serve`` their caller, and the ``idle`` ones."""
 
     report: list[str]
     serve: list[str]
@@ -468,12 +467,12 @@ def _is_any(name: str, *patterns: str) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-# Which function is to blame for what a kernel reports? Linux 5.10 to 7.3 on x86 print it so.
+# Blame: the function responsible for a report, as Linux 5.10 to 7.3 print it on x86.
 
-# A place in a message, not at its beginning: there it is a frame. What is at a lock's place took that lock.
+# A place inside a message; at the beginning it is a frame. A lock's place is where the lock was taken.
 _PLACE = re.compile(rf"(?:[^\s\]>?] |[(=])(?<! at: )(?<!lock: ){FUNCTION}")
 _WARNING = re.compile(r"\bWARNING: ")
-# Named without an offset (%ps): a function of a module, and what stands behind words of kernel/workqueue.c and kcsan.
+# Named without an offset (%ps): a module's function, or the name after words of kernel/workqueue.c and kcsan.
 _MODULES_OWN = re.compile(r"\b(?P<name>[A-Za-z_]\w{0,511}) \[(?P<module>[A-Za-z_]\w{0,63})(?: [0-9a-f]{1,64})?\]")
 _WITHOUT_OFFSET = re.compile(
     r"(?:\bBUG: KCSAN: [\w -]{1,60} in |\blast function: |\bworkfn=|\bin-flight: \d+(?:\(RESCUER\))?:|"
@@ -483,22 +482,22 @@ _WITHOUT_OFFSET = re.compile(
 # do_init_module() of kernel/module/main.c.
 _INIT = re.compile(r"'(?P<module>\w{1,64})'->(?P<name>init) suspiciously returned")
 
-# Of the kernel's code, which 64 bit says by its segment: show_iret_regs() of arch/x86/kernel/dumpstack.c. In user mode
-# there are no symbols.
+# In kernel code, which 64-bit kernels show by its segment: show_iret_regs() of arch/x86/kernel/dumpstack.c. User code
+# has no symbols.
 _POINTER = re.compile(r"\b(?:RIP: 0010:|EIP: |IP: \[<[0-9a-f]{8,16}>\] )" + FUNCTION)
-# "(acquired here) at: " of lockdep: the lock that is asked for comes first (kernel/locking/lockdep.c, print_lock()).
+# "(acquired here) at: " of lockdep: the requested lock comes first (kernel/locking/lockdep.c, print_lock()).
 _ASKED = re.compile(r"\bis trying to (?:acquire|release)\b|\[HC\d\[\d+\]:SC\d\[\d+\]:HE\d:SE\d\] takes:")
 _LOCK = re.compile(r" at: " + FUNCTION)
 _MODULES_FRAME = re.compile(rf"(?=.*\+0x[0-9a-f]{{1,16}}/0x[0-9a-f]{{1,16}} \[){FRAME.pattern}")
-# Of a panic: all frames until it tell of it. A console over which a channel runs may have a damaged name there.
+# Of a panic: skip all frames up to this one. A console that a channel uses may have damaged names before it.
 _PANIC_FRAME = re.compile(r"\bv?panic\+0x[0-9a-f]{1,16}/0x[0-9a-f]{1,16}")
 
 
 def guilty_function(lines: Sequence[str]) -> str | None:
-    """The function that a report is about, ``name`` or ``name [module]``; None where it names none.
+    """The function that a report blames, ``name`` or ``name [module]``; None if it names none.
 
-    That is the one that its message names, else where the CPU was, else the first frame of its call trace, whichever of
-    these neither reports nor serves its caller. A module's function is never one of those, whatever its name.
+    It is the one named in the message, else where the CPU was, else the first frame of the call trace, in each case
+    without functions that report or serve their caller. A module's function is never one of those, whatever its name.
     """
     known = reporting_functions()
     for name, module in _named(lines):
@@ -510,18 +509,18 @@ def guilty_function(lines: Sequence[str]) -> str | None:
 
 
 def interrupted_at(lines: Sequence[str]) -> Sequence[str]:
-    """The lines about an interrupt from where the CPU was, without what the kernel says of the interrupt itself."""
+    """The lines about an interrupt from the CPU's place on, without the interrupt's own."""
     return list(dropwhile(lambda line: not _POINTER.search(line), lines)) or lines[1:]
 
 
 def is_idle(lines: Sequence[str]) -> bool:
-    """Whether the CPU that a report is of was waiting for work."""
+    """Whether the CPU of a report was waiting for work."""
     places = (found["name"] for line in lines for pattern in (_POINTER, FRAME) if (found := pattern.search(line)))
     return any(_is_any(name, *reporting_functions().idle) for name in places)
 
 
 def _named(lines: Sequence[str]) -> Iterator[tuple[str, str | None]]:
-    """Functions and their modules, the most telling first."""
+    """Functions with their modules, the most telling first."""
     message = lines[: next((number for number, line in enumerate(lines) if is_dump(line)), len(lines))]
     said = [line for line in message if not _WARNING.search(line)]
     asked = next((number for number, line in enumerate(lines) if _ASKED.search(line)), len(lines))
@@ -529,10 +528,10 @@ def _named(lines: Sequence[str]) -> Iterator[tuple[str, str | None]]:
     for pattern, part in (
         *((pattern, said) for pattern in (_PLACE, _MODULES_OWN, _INIT)),
         (_WITHOUT_OFFSET, lines),
-        (_PLACE, message),  # of WARN(): its own place is that of whoever checks
+        (_PLACE, message),  # WARN()'s own place is that of the check
         (_POINTER, lines),
         (_LOCK, lines[asked:]),
-        # Without a line that is known, some function of the kernel's complains of its caller.
+        # Without a known first line, a kernel function complains about its caller.
         (_MODULES_FRAME, [] if any(map(sign_in, lines)) else lines),
         (FRAME, lines[panic:]),
     ):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Why a guest failed: a panic, a hang, a refused CPU, a kill for want of memory, or QEMU's end."""
+"""Why a guest failed: a panic, a hang, a refused CPU, the OOM killer, or QEMU's end."""
 
 from __future__ import annotations
 
@@ -46,25 +46,25 @@ _FOLLOWS = re.compile(
     r"Hard LOCKUP|RCU Stall|System is deadlocked on memory|Out of memory|Aiee, killing interrupt handler|"
     r"Attempted to kill init|Attempted to kill the idle task|corrupted stack end)|panic_on_warn set"
 )
-"""Panics that a report before them has led to."""
+"""Panics that a preceding report has led to."""
 
 _PRECEDES = re.compile(r"PANIC: double fault")
-"""The one that a report follows, of the same fault (arch/x86/kernel/doublefault_32.c and traps.c)."""
+"""A panic followed by the report of the same fault (arch/x86/kernel/doublefault_32.c and traps.c)."""
 
 _INTERRUPTED = re.compile(r"Kernel panic - not syncing: NMI: Not continuing")
 _INIT = re.compile(r"Attempted to kill init! exitcode=0x([0-9a-f]{8})")
 _COMMAND = re.compile(r"PID: 1 Comm: (\S{1,15})")
 _MEMORY = re.compile(r"deadlocked on memory|Out of memory")
 _OTHERS_FAULT = re.compile(rf"{_MEMORY.pattern}|Attempted to kill init!|corrupted stack end")
-"""Panics whose call trace is of who noticed: that memory is lacking, process 1 has ended, a stack was overwritten."""
+"""Panics whose call trace shows who noticed: lack of memory, the end of process 1, an overwritten stack."""
 _SENTENCE = re.compile(r"(?:Kernel panic - not syncing: |PANIC: )(?P<sentence>.{1,160})")
 
 
 @dataclass(frozen=True)
 class Panic:
-    """A panic: what the kernel says of it, the function to blame, and the lines to quote.
+    """A panic: the kernel's sentence, the function to blame, and the lines to quote.
 
-    ``is_of_memory`` where the guest had too little, ``is_idle`` where the CPU was waiting for work.
+    ``is_of_memory``: the guest had too little memory. ``is_idle``: the CPU was waiting for work.
     """
 
     sentence: str
@@ -75,7 +75,7 @@ class Panic:
 
 
 def panic_among(reports: Iterable[KernelReport]) -> Panic | None:
-    """The first panic among a kernel's reports, and what led to it; None where there is none."""
+    """The first panic among a kernel's reports, with the reports that led to it; None if there is none."""
     before: KernelReport | None = None
     story: list[KernelReport] = []
     for report in reports:
@@ -93,7 +93,7 @@ def panic_among(reports: Iterable[KernelReport]) -> Panic | None:
         return None
     panic = next(report for report in story if report.trouble is Trouble.PANIC)
     is_of_memory = any(_MEMORY.search(_sign(report)) for report in story)
-    # Where a report led to it, that one has the function; the call trace of the panic is of who noticed.
+    # Blame a preceding report's function: the panic's call trace only shows who noticed.
     telling = [report for report in story if not (is_of_memory or _OTHERS_FAULT.search(_sign(report)))]
     guilty = next(filter(None, (guilty_function(report.lines) for report in telling)), None)
     lines = tuple(line for report in story for line in excerpt(report.lines, _REPORT_LINES))
@@ -107,7 +107,7 @@ def panic_among(reports: Iterable[KernelReport]) -> Panic | None:
 
 
 def answers_interruption(report: KernelReport) -> bool:
-    """Whether a report is what the kernel of a guest that hangs has answered to the lab's NMI."""
+    """Whether a report is the answer of a hanging guest's kernel to the lab's NMI."""
     return _INTERRUPTED.search(_sign(report)) is not None
 
 
@@ -116,16 +116,16 @@ def _led_to(before: KernelReport, panic: KernelReport) -> bool:
     if before.trouble is Trouble.WARNING and "panic_on_warn" not in sign:
         return False
     if _INIT.search(sign) and not any(_COMMAND.search(line) for line in before.lines):
-        return False  # another process died of it
+        return False  # another process died of that oops
     return _FOLLOWS.search(sign) is not None
 
 
 def _sentence(panic: KernelReport) -> str:
-    """What the kernel says of it; for an init that ended, how."""
+    """The kernel's reason for a panic; for an init that ended, how it ended."""
     init = _INIT.search(_sign(panic))
     if init is not None:
         command = next((found[1] for line in panic.lines if (found := _COMMAND.search(line))), "init")
-        code = int(init[1], 16)  # as wait(2) has it
+        code = int(init[1], 16)  # a status as in wait(2)
         how = f"was killed by signal {code & 0x7F}" if code & 0x7F else f"ended with status {code >> 8 & 0xFF}"
         return f"process 1 ({command}) {how}"
     found = _SENTENCE.search(_sign(panic))
@@ -136,37 +136,37 @@ def _sign(report: KernelReport) -> str:
     return next((line for line in report.lines if _SENTENCE.search(line)), report.lines[0])
 
 
-# Where is the CPU of a guest that hangs? Its kernel says so when it is interrupted by an NMI, and panics.
+# Where the CPU of a hanging guest is: an NMI makes the kernel print it and panic.
 #
-# That is how all guests boot (``unknown_nmi_panic``). An NMI comes through where interrupts are off, and the kernel
-# knows its modules' symbols.
+# All guests boot with ``unknown_nmi_panic``. An NMI works even with interrupts off, and the kernel knows its modules'
+# symbols.
 
 _HANG_SILENCE = 2.0
-"""Seconds without a new line on the console after which the kernel is not expected to say more."""
+"""Seconds without a new console line after which the kernel is done."""
 
 _PAUSE = 0.02
 
 _LOOKS = 3
 _POINTER = re.compile(r"\b[ER]IP=([0-9a-f]{8,16})\b")
-"""Where a CPU is, as QEMU's `info registers` says it (target/i386/cpu-dump.c)."""
+"""A CPU's instruction pointer in QEMU's `info registers` (target/i386/cpu-dump.c)."""
 
 
 def interrupt(monitor: Monitor, process: Spawned, console: Console) -> str:
-    """Send the guest an NMI, and wait until its kernel has said where it was, or does not say it.
+    """Send the guest an NMI, and wait until its kernel has printed where it was, or stays silent.
 
-    The guest has panicked then, which ends QEMU. Returns where QEMU has the CPUs of a kernel that says nothing, as in a
-    fault of its handler of faults, as the end of a sentence. Nothing is sent where QEMU itself is stopped.
+    The panic ends QEMU. If the kernel stays silent, as in a fault of its fault handler, returns the CPUs' places from
+    QEMU, worded as the end of a sentence. Sends nothing if QEMU itself is stopped.
     """
     if process.poll() is not None or is_stopped(process.pid):
         return ""
     before = console.length()
-    with contextlib.suppress(GuestError):  # it is gone, or does not answer
+    with contextlib.suppress(GuestError):  # QEMU is gone, or does not answer
         monitor.command("inject-nmi")
     for _ in console.printing(_HANG_SILENCE, lambda: process.poll() is not None):
         pass
     if process.poll() is not None or console.length() > before:
         return ""
-    places: dict[str, None] = {}  # in their order
+    places: dict[str, None] = {}  # an ordered set
     with contextlib.suppress(GuestError):
         for _ in range(_LOOKS):
             places |= dict.fromkeys(_POINTER.findall(monitor.human("info registers -a")))
@@ -175,7 +175,7 @@ def interrupt(monitor: Monitor, process: Spawned, console: Console) -> str:
 
 
 def is_stopped(process: int) -> bool:
-    """Whether a process is stopped by a signal or a tracer: the first field behind its name in proc(5)'s stat."""
+    """Whether a process is stopped by a signal or tracer, from the first field after its name in proc(5)'s stat."""
     try:
         stat = Path(f"/proc/{process}/stat").read_text(errors="replace")
     except OSError:
@@ -183,10 +183,10 @@ def is_stopped(process: int) -> bool:
     return stat.rpartition(")")[2].split()[0] in ("T", "t")
 
 
-# Why did a guest fail? The kernel's panic or QEMU's end, where a channel only sees silence or a broken connection.
+# Replacing a channel's error (silence, a broken connection) by its cause: a panic of the kernel, or QEMU's end.
 
 DYING_LIMIT = 5.0
-"""Seconds that QEMU may take to end after its guest has ended."""
+"""Seconds that QEMU may take to end after its guest."""
 
 MORE_MEMORY = "give the guest more memory: `memory:` of a machine in an experiment, --memory"
 
@@ -196,16 +196,16 @@ _QUOTED_REPORTS = 3
 
 _VICTIM = re.compile(r"Out of memory: Killed process \d+ \(([^)]{1,64})\)")
 _ORDERED = re.compile(r"reboot: |sysrq: Resetting")
-"""What a kernel prints when it was told to restart or power off (kernel/reboot.c, drivers/tty/sysrq.c)."""
+"""Printed by a kernel told to restart or power off (kernel/reboot.c, drivers/tty/sysrq.c)."""
 _TERMINATED = re.compile(r": terminating on signal \d")
-"""What QEMU prints before it ends with status 0 at SIGTERM, SIGINT and SIGHUP (system/runstate.c)."""
+"""Printed by QEMU before it exits with status 0 on SIGTERM, SIGINT or SIGHUP (system/runstate.c)."""
 
 
 def cause_of(error: GuestError, doing: str, console: Console, messages: Path, process: Spawned | None) -> GuestError:
-    """The error to raise for ``error``, which a channel or the monitor raised while ``doing`` something.
+    """The error to raise instead of ``error``, which a channel or the monitor raised while ``doing`` something.
 
     ``messages`` is the file of QEMU's messages; ``process`` is QEMU, None before its start and after its end.
-    An error of a guest that lives is returned as it is.
+    Returns ``error`` itself if the guest is alive.
     """
     if isinstance(error, GuestHang):
         return _panic(doing, console) or _hang(error, doing, console, process)
@@ -215,9 +215,9 @@ def cause_of(error: GuestError, doing: str, console: Console, messages: Path, pr
 
 
 def trouble_of(reports: Sequence[KernelReport], log: Path) -> GuestOops | GuestPanic:
-    """The error for what a kernel reported: of a panic, else the first lines of the first reports.
+    """The error for a kernel's reports: a panic if there is one, else the first lines of the first reports.
 
-    That of a panic names the console's ``log``: it is all that is left of the guest.
+    A panic's error names the console's ``log``, as nothing else is left of the guest.
     """
     panic = panic_among(reports)
     if panic is not None:
@@ -241,7 +241,7 @@ def _kind(report: KernelReport) -> str:
 
 def _panic(doing: str, console: Console) -> GuestPanic | None:
     panic = panic_among(console.reports())
-    # A kernel that has panicked answers no NMI: a program has printed what looks like a panic then.
+    # A kernel that has panicked ignores the NMI; if it answers, a program printed what looks like a panic.
     if panic is None or any(map(answers_interruption, console.reports())):
         return None
     return _panicked(panic, f" while {doing}", str(console.path))
@@ -256,7 +256,7 @@ def _panicked(panic: Panic, doing: str, where: str) -> GuestPanic:
 
 def _hang(error: GuestHang, doing: str, console: Console, process: Spawned | None) -> GuestHang:
     place, hint = "", error.hint or "its kernel may be spinning with interrupts off; see the console's log"
-    # The kernel has not panicked but for our NMI: what else looks like a panic, a program has printed.
+    # The kernel has not panicked except by the lab's NMI: a program printed anything else that looks like a panic.
     before = next((report for report in console.reports() if report.trouble is not Trouble.PANIC), None)
     answer = next(filter(answers_interruption, console.reports()), None)
     interruption = None if answer is None else panic_among([answer])
@@ -285,7 +285,7 @@ def _lost(why: str, doing: str, console: Console, messages: Path, process: Spawn
     where, lines, printed = str(console.path), console.last_lines(), Console(messages).last_lines(QUOTED_LINES)
     was_killed = status is not None and status < 0
     was_terminated, was_ordered = any(map(_TERMINATED.search, printed)), status == 0 and _ends_in_order(lines)
-    # A panic ends in none of these ways: a program has printed what looks like one.
+    # No panic ends in these ways: a program printed what looks like one.
     panic = None if was_killed or was_terminated or was_ordered else _panic(doing, console)
     if panic is not None:
         return panic
@@ -310,12 +310,12 @@ def _lost(why: str, doing: str, console: Console, messages: Path, process: Spawn
 
 
 def _ends_in_order(lines: Sequence[str]) -> bool:
-    """Whether the kernel was told to end, and has not panicked over it."""
+    """Whether the kernel was told to end, and did not panic over it."""
     ordered = max((number for number, line in enumerate(lines) if _ORDERED.search(line)), default=len(lines))
     return ordered < len(lines) and not any(sign_in(line) is Trouble.PANIC for line in lines[ordered:])
 
 
-# The taint mask of a guest's kernel: what has happened to it, as bits that stay set until it boots again.
+# The taint mask of a guest's kernel: sticky bits that record events since boot.
 
 _FILE = "/proc/sys/kernel/tainted"
 _QUOTED = 40
@@ -329,21 +329,21 @@ _TROUBLE = {
     9: "a warning",
     14: "a soft lockup",
 }
-"""The bits that mean trouble, from Documentation/admin-guide/tainted-kernels.rst. The others describe modules (P, C, O,
-E, K, N, X, T, J), firmware (A, I), the CPU (S) and what a user asked for (U)."""
+"""The bits that mean trouble, from Documentation/admin-guide/tainted-kernels.rst. Others describe modules (P, C, O, E,
+K, N, X, T, J), firmware (A, I), the CPU (S) and users' requests (U)."""
 
 _REPORTED = frozenset({5, 7, 9, 14})
-"""The bits that come with a report on the console."""
+"""The bits that accompany a report on the console."""
 
 
 def troubles(before: int, after: int, *, has_reported: bool) -> list[str]:
-    """What has happened between two readings, without what comes with a report where the kernel ``has_reported``."""
+    """The troubles between two readings; if the kernel ``has_reported``, without those that accompany reports."""
     new = {bit for bit in _TROUBLE if (after & ~before) >> bit & 1}
     return [_TROUBLE[bit] for bit in sorted(new - _REPORTED if has_reported else new)]
 
 
 def taint_mask(guest: Guest) -> int:
-    """The mask now. Raises GuestError where it cannot be read, or is no number."""
+    """The current mask. Raises GuestError if it cannot be read or is not a number."""
     text = kernel_value(guest, _FILE)
     mask = whole_number(text)
     if mask is None:
@@ -351,22 +351,22 @@ def taint_mask(guest: Guest) -> int:
     return mask
 
 
-# Was QEMU killed for want of memory? The system counts such kills, for anybody to read; its log may be root's alone.
+# Whether the OOM killer has ended QEMU. Any user may read the count of such kills; the log may be root's alone.
 #
-# The count is that of our control group: ``memory.events`` (version 2), ``memory.oom_control`` (version 1). A host
-# without such groups has one for all processes in ``/proc/vmstat``. All came with Linux 4.13.
+# The count is that of the lab's control group: ``memory.events`` (version 2), ``memory.oom_control`` (version 1). A
+# host without such groups counts all processes in ``/proc/vmstat``. All three came with Linux 4.13.
 
 _HOST = Path("/proc/vmstat")
 _COUNT = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 
 
 def memory_kills() -> int | None:
-    """How many processes have been killed for want of memory so far; None where nothing counts them."""
+    """The number of processes that the OOM killer has killed; None if it is not counted."""
     own = [files[0] for files in memory_files("memory.oom_control", "memory.events")]
     for file in (*own, _HOST):
         try:
             counted = _COUNT.search(file.read_text())
-        except OSError:  # not mounted here, or the root of all groups, which has no such file
+        except OSError:  # not mounted, or the root group, which lacks the file
             continue
         if counted is not None:
             return int(counted[1])
@@ -374,7 +374,7 @@ def memory_kills() -> int | None:
 
 
 def explain_kill(ended: GuestExit, before: int | None) -> None:
-    """Say in the hint what has killed QEMU, if it was killed; ``before`` are the kills until its start."""
+    """If QEMU was killed, explain by whom in the hint; ``before`` is the count of kills before its start."""
     if ended.status != -signal.SIGKILL:
         return
     now = memory_kills()
@@ -389,14 +389,13 @@ def explain_kill(ended: GuestExit, before: int | None) -> None:
         )
 
 
-# Has the kernel's boot stub refused the guest's CPU? It says why, and halts for ever (arch/x86/boot/main.c, cpu.c).
+# Detecting that the kernel's boot stub refused the CPU. It prints why and halts (arch/x86/boot/main.c, cpu.c).
 #
-# It prints by the BIOS, before it knows of any console= of its command line. QEMU's qboot prints on the serial port;
-# SeaBIOS prints on a screen, which the guest has not. Then only the CPU shows it: halted in real mode outside the
-# BIOS.
+# It prints through the BIOS, before it parses console=. QEMU's qboot prints on the serial port; SeaBIOS prints on a
+# screen, which the guest lacks. Then only the CPU's state shows it: halted in real mode outside of the BIOS.
 
 _STUB_SILENCE = 5.0
-"""Seconds without a word on the console after which the CPU is looked at; a kernel prints within three."""
+"""Seconds without console output after which the CPU is examined; a kernel prints within three."""
 
 _LAST_WORDS = "Unable to boot - please use a kernel appropriate for your CPU."
 _REASON = "This kernel requires "
@@ -407,18 +406,18 @@ _SEGMENT = re.compile(r"^CS =[0-9a-f]{4} (?P<base>[0-9a-f]{8})", re.MULTILINE)
 _CONTROL = re.compile(r"\bCR0=(?P<bits>[0-9a-f]{8})")
 _PROTECTED = 0x1
 _BIOS = 0xC0000
-"""Where ROMs begin. The stub is below, in RAM, and a BIOS that waits for an interrupt in real mode is not."""
+"""Where ROMs begin. The stub is in RAM below; a BIOS waiting for an interrupt in real mode is above."""
 
 
 class BootStub:
-    """The boot stub of a guest's kernel, while it boots."""
+    """The boot stub of a booting guest's kernel."""
 
     def __init__(self, monitor: Monitor, console: Console, cpu: str) -> None:
         self._monitor, self._console, self._cpu = monitor, console, cpu
         self._silence = Deadline(_STUB_SILENCE)
 
     def check(self) -> None:
-        """Raise UnsupportedError where it has refused the CPU."""
+        """Raise UnsupportedError if the stub has refused the CPU."""
         lines = self._console.last_lines()
         said = any(_LAST_WORDS in line for line in lines)
         if not said and (lines or self._silence.left()):
@@ -426,8 +425,8 @@ class BootStub:
         self._silence = Deadline(_STUB_SILENCE)
         try:
             if not is_stopped_stub(self._monitor.human("info registers")):
-                return  # a program can print these words as well
-        except GuestError:  # QEMU has ended, or is stopped itself: the wait for the agent tells
+                return  # a program may have printed these words
+        except GuestError:  # QEMU has ended or is stopped; the wait for the agent reports it
             return
         why = (
             _reason(lines) if said else "its boot stub has stopped without a word, as it does for a CPU that it refuses"
@@ -441,7 +440,7 @@ class BootStub:
 
 
 def is_stopped_stub(registers: str) -> bool:
-    """Whether a CPU has halted in a boot stub, by what QEMU says to ``info registers``."""
+    """Whether a CPU has halted in a boot stub, from the output of ``info registers``."""
     segment, control = _SEGMENT.search(registers), _CONTROL.search(registers)
     if segment is None or control is None or _HALTED.search(registers) is None:
         return False
@@ -449,7 +448,7 @@ def is_stopped_stub(registers: str) -> bool:
 
 
 def _reason(lines: list[str]) -> str:
-    """What the stub has said, as one sentence: missing features are on a line of their own."""
+    """The stub's message as one sentence; it prints missing features on a separate line."""
     said = [line.strip() for line in lines[: next(n for n, line in enumerate(lines) if _LAST_WORDS in line)]]
     first = next((n for n, line in enumerate(said) if line.startswith(_REASON)), None)
     return "it does not say why" if first is None else " ".join(said[first:]).rstrip(".")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The command channel to the agent in the guest: frames on a virtio serial port of its own.
 
-The frames are described at the top of ``images/guest/agent.c``. Nothing else travels on this channel, so nothing that
-a guest prints can be taken for a reply.
+The frames are described at the top of ``images/guest/agent.c``. Nothing else uses this port, so nothing that a guest
+prints can be mistaken for a reply.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from orchestrator.guest.channel import (
 )
 
 DEATH_LIMIT = 3.0
-"""Seconds in which the agent kills a command; a guest that takes longer hangs."""
+"""Seconds that the agent has to kill a command; a guest that takes longer hangs."""
 
 PROTOCOL = 1
 PAYLOAD_MAX = 64 * 1024
@@ -45,7 +45,7 @@ _WORD = struct.Struct("<I")
 
 
 class Frame(IntEnum):
-    """The types of frames, as in agent.c."""
+    """The frame types of agent.c."""
 
     EXEC = 1
     KILL = 2
@@ -81,14 +81,14 @@ class FramedChannel:
         self.wait_for_answer(self.send_ping(), time_limit)
 
     def send_ping(self) -> int:
-        """Ask for a sign of life; the request's number. The agent may not run yet."""
+        """Send a ping and return the request's number. The agent may not be running yet."""
         return self._send(Frame.PING, b"")
 
     def wait_for_answer(self, ping: int, time_limit: float) -> None:
         self._done(ping, Deadline(time_limit))
 
     def run(self, argv: Sequence[str], *, time_limit: float, listener: Listener | None = None) -> CommandResult:
-        """Run a program, looked for in /bin, /sbin and /usr; see ``Channel.run``."""
+        """Run a program found in /bin, /sbin or /usr; see ``Channel.run``."""
         check_command(argv)
         request = self._send(Frame.EXEC, b"".join(os.fsencode(word) + b"\0" for word in (DIRECTORY, *argv)))
         output = Output(listener)
@@ -97,7 +97,7 @@ class FramedChannel:
         return output.result(argv, status)
 
     def stop(self) -> None:
-        """Kill the command whose end another thread is waiting for, which sends nothing meanwhile."""
+        """Kill the command whose end another thread awaits; that thread sends nothing meanwhile."""
         self._send_frame(Frame.KILL, self._request, b"", Deadline(KILL_LIMIT))
 
     def put(self, content: bytes | Path, target: str, *, mode: int, time_limit: float) -> None:
@@ -105,7 +105,7 @@ class FramedChannel:
         request = self._next_request()
         head = _WORD.pack(mode) + guest_path(target) + b"\0"
         with contextlib.closing(blocks(content, PAYLOAD_MAX)) as rest:
-            first = next(rest, None)  # a file of the host that cannot be read is known before anything is sent
+            first = next(rest, None)  # reveals an unreadable host file before anything is sent
             whole = itertools.chain([first] if first else [], rest, [b""])
             frames = itertools.chain([(Frame.PUT, head)], ((Frame.DATA, block) for block in whole))
             self._send_whole((_HEADER.pack(len(data), kind, request) + data for kind, data in frames), deadline)
@@ -117,7 +117,7 @@ class FramedChannel:
         return self._done(request, deadline, f"cannot read {source}", largest)
 
     def close(self) -> None:
-        """Close the connection; the agent then resets its machine, and QEMU ends."""
+        """Close the connection; the agent then resets the machine, which ends QEMU."""
         self._socket.close()
 
     def _collect(self, request: int, output: Output, deadline: Deadline) -> int:
@@ -143,7 +143,7 @@ class FramedChannel:
             kind, payload = self._reply(request, deadline)
             if kind == Frame.DATA:
                 if not is_too_large and len(content) + len(payload) > largest:
-                    # It may never end. What is on its way is read, but not kept: the next reply must be found.
+                    # The content may never end. Read and drop what is on its way, to find the next reply.
                     is_too_large = True
                     self._send_frame(Frame.KILL, request, b"", deadline)
                 if not is_too_large:
@@ -156,8 +156,8 @@ class FramedChannel:
                 return bytes(content)
 
     def _reply(self, request: int, deadline: Deadline) -> tuple[int, bytes]:
-        """The next frame of one request; late frames of earlier ones are discarded."""
-        # Checked here as well: with a guest that never stops sending, _wait is never called.
+        """The next frame of a request; late frames of earlier requests are discarded."""
+        # Checked here too: if a guest never stops sending, _wait is never called.
         while deadline.left() > 0:
             kind, number, payload = self._frame(deadline)
             if number == request:
@@ -177,10 +177,10 @@ class FramedChannel:
         self._send_whole([_HEADER.pack(len(payload), kind, request) + payload], deadline)
 
     def _send_whole(self, frames: Iterable[bytes], deadline: Deadline) -> None:
-        """Send frames that the agent needs all of."""
+        """Send frames that the agent must receive as a whole."""
         if self._torn:
             raise GuestConnectionLost("an earlier request was cut off in the middle by its time limit")
-        # Whatever ends this early leaves the agent waiting for the rest: nothing can follow it then.
+        # If this ends early, the agent waits for the rest, and nothing else can follow.
         self._torn = True
         for frame in frames:
             data = memoryview(frame)
@@ -199,7 +199,7 @@ class FramedChannel:
         if length > PAYLOAD_MAX:
             raise GuestConnectionLost("the guest sent a frame that is too long")
         end = _HEADER.size + length
-        # A frame leaves the buffer only when it is whole: a time limit may end in the middle of it.
+        # Frames leave the buffer only when complete, as a time limit may end in the middle of one.
         self._receive(end, deadline)
         payload = bytes(self._received[_HEADER.size : end])
         del self._received[:end]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A guest: its life from off to gone, saving and restoring it, and the verbs for what happens in it."""
+"""A guest: its lifecycle, saving and restoring, and the verbs for working in it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ from orchestrator.ktap.results import TestRun
 from orchestrator.process import exit_status
 from orchestrator.steps import step
 
-# The life of a guest: from off to ready to gone.
+# The lifecycle of a guest.
 #
 #     off ── boot() ─────> starting ──> ready ── power_off(), kill(), or its own death ──> gone
 #         ├─ restore() ──┤              │  ^  └─ save(), keep() ─────────────────────────┘
@@ -84,39 +84,39 @@ BOOT_LIMIT = 180.0
 """Seconds from QEMU's start to the agent's first frame; a Debian kernel takes seven on an idle core."""
 
 RESTORE_LIMIT = 60.0
-"""Host seconds from QEMU's start to the channel of a restored guest, which takes 0.3 on an idle core."""
+"""Host seconds from QEMU's start to a restored guest's channel; takes 0.3 on an idle core."""
 
 FAILURES = (GuestExit, GuestPanic, GuestHang, GuestConnectionLost)
-"""What is raised once a guest has ended by itself, or does not answer."""
+"""Raised once a guest has ended by itself, or does not answer."""
 
 
 END_OF_LOG = "lab: end of log"
-"""In the line that ``drain_console`` writes and waits for."""
+"""Part of the line that ``drain_console`` writes and waits for."""
 
 _LOG_LIMIT = 10.0
-"""Host seconds for the agent to write that line; and without a new line on the console, for it to come."""
+"""Host seconds for the agent to write that line, and of console silence before giving up on it."""
 
 _LOG_BYTES = 2 << 20
-"""Bytes on the console among which that line is: a kernel's log buffer has 128 or 256 KiB (CONFIG_LOG_BUF_SHIFT)."""
+"""Console bytes to search for that line; a kernel's log buffer has 128 or 256 KiB (CONFIG_LOG_BUF_SHIFT)."""
 
 _PAUSE = ("sleep", "0.1")
-"""Runs in the guest between two polls: on the exact clock, guest time stands still while the guest is idle."""
+"""Runs in the guest between polls: on the exact clock, guest time stands still while the guest is idle."""
 
 _LAST_ATTEMPT_LIMIT = 1.0
-"""Host seconds that the last poll of a condition gets at least."""
+"""Minimum host seconds for the last poll of a condition."""
 
 _ANSWER_LIMIT = 10.0
-"""Host seconds for a kernel that seems to have panicked to answer; QEMU's end is noticed before."""
+"""Host seconds for a kernel that seems to have panicked to answer; QEMU's end is noticed earlier."""
 
 _QUOTED_BYTES = 4096
 
 _WAITS_FOR_THE_HOST = re.compile(r"INFO: task .{1,60} blocked (?:in I/O wait )?for more than")
-"""No report of a guest that counts instructions and has a disk: while the host reads the disk such a guest is idle, and
-its clock jumps from timer to timer. Minutes of it pass in a second of a busy host's."""
+"""Ignored for a guest on the exact clock with a disk: while the host reads the disk such a guest is idle, and its clock
+jumps from timer to timer. Minutes of it may pass in a second of a busy host."""
 
 
 class State(StrEnum):
-    """Where in its life a guest is."""
+    """A state in the lifecycle."""
 
     OFF = "off"
     STARTING = "starting"
@@ -128,11 +128,11 @@ class State(StrEnum):
 class Guest:
     """One guest. Its console log and QEMU's messages go into ``directory``, as ``NAME.console`` and ``NAME.qemu``.
 
-    Used as a context manager it boots on entry, unless it is ready already, and is killed on exit. A guest belongs to
-    the thread that starts it. ``expected_reports`` are patterns: what its kernel reports is no trouble where one of
-    them is found in the report. ``say`` gets a line when it has to wait for other guests. ``terminal`` is a device's
-    name. With ``memory`` of ours it can be saved. It is ended when either log has more than ``console_max`` bytes.
-    ``has_failed`` once a verb has raised that it is gone, or hangs.
+    As a context manager it boots on entry, unless ready already, and is killed on exit. A guest belongs to the thread
+    that starts it. Kernel reports that match a pattern in ``expected_reports`` are not trouble. ``say`` gets a line if
+    it has to wait for other guests. ``terminal`` is a device's name. A guest with shared ``memory`` can be saved. It is
+    ended if either log exceeds ``console_max`` bytes. ``has_failed`` is set once a verb has raised that it is gone or
+    hangs.
     """
 
     def __init__(
@@ -156,10 +156,10 @@ class Guest:
         self._terminal, self._memory = terminal, memory
         self._qemu = RunningQemu(directory / f"{name}.qemu")
         self._files: GuestFiles | None = None
-        self._overlay: int | None = None  # the open file, for who saves or keeps the guest
+        self._overlay: int | None = None  # open, for saving or keeping the guest
         self._channel: Channel | None = None
         self._slots: Slots | None = None
-        self._memory_kills: int | None = None  # of any process, before QEMU's start
+        self._memory_kills: int | None = None  # of any process, counted before QEMU's start
 
     def __enter__(self) -> Self:
         if self.state is not State.READY:
@@ -171,7 +171,7 @@ class Guest:
 
     @property
     def pid(self) -> int | None:
-        """QEMU's process number while it runs."""
+        """QEMU's process ID while it runs."""
         return self._qemu.pid
 
     @property
@@ -189,7 +189,7 @@ class Guest:
         return counts_file(self.console.path)
 
     def take_slots(self) -> None:
-        """Wait until the host has room for it; it does so by itself when it starts. Raises GuestError when aborted."""
+        """Wait until the host has room for it; starting it does so too. Raises GuestError if aborted."""
         if self._slots is None:
             with step("take slots of the host"):
                 self._slots = take_slots(self.machine.memory_mib, self.say, self._qemu.check_aborted)
@@ -202,9 +202,9 @@ class Guest:
     ) -> None:
         """Start QEMU and wait for the agent. On failure nothing is left running; the error quotes the console.
 
-        With a ``listener``, which gets every line of the console, the limit is for the time without console output.
-        ``before_work`` is called while a guest that works alone has stopped itself before its work. Raises GuestError,
-        and UnsupportedError where the kernel refuses the CPU.
+        A ``listener`` receives every console line; with it, the limit is for the time without console output.
+        ``before_work`` is called while a guest with unattended work has stopped itself before its work. Raises
+        GuestError, and UnsupportedError if the kernel refuses the CPU.
         """
         with self._starting("boot", "booting", "booted"):
             with step("start QEMU"):
@@ -226,13 +226,13 @@ class Guest:
         self._release_slots()
 
     def resume(self) -> None:
-        """Let a paused guest go on; for the guest no time has passed."""
+        """Continue a paused guest; for the guest no time has passed."""
         if self.state is State.PAUSED:
             self.take_slots()
         self._control(State.PAUSED, "cont", State.READY)
 
     def power_off(self) -> None:
-        """End the guest in order: the agent resets the machine when the channel closes, and QEMU ends with it."""
+        """Shut the guest down: the agent resets the machine when its channel closes, which ends QEMU."""
         with step(f"power off {self._name}"):
             if self._channel is not None:
                 self._channel.close()
@@ -242,7 +242,7 @@ class Guest:
             self.kill()
 
     def kill(self) -> None:
-        """End the guest at once. Does nothing to one that is off or gone."""
+        """End the guest immediately. Does nothing if it is off or gone."""
         with step(f"kill {self._name}") if self._qemu.process is not None else contextlib.nullcontext():
             self._qemu.kill()
         if self._channel is not None:
@@ -256,7 +256,7 @@ class Guest:
         self.state = State.GONE
 
     def abort(self) -> None:
-        """End QEMU from another thread than the guest's own, which finds its connection lost and cleans up."""
+        """End QEMU from another thread; the guest's own thread finds the connection lost and cleans up."""
         with step(f"abort {self._name}") if self.pid is not None else contextlib.nullcontext():
             self._qemu.abort()
 
@@ -316,7 +316,7 @@ class Guest:
             ],
             console_max=self.console_max,
         )
-        # QEMU has opened all files: removed here, none is left behind, whatever ends us.
+        # QEMU has opened all files; removed now, they cannot be left behind even if this process is killed.
         if self._files is not None:
             if self._files.overlay is not None:
                 self._overlay = os.open(self._files.overlay, os.O_RDONLY | os.O_CLOEXEC)
@@ -334,7 +334,7 @@ class Guest:
 
     @contextlib.contextmanager
     def _explained(self, doing: str) -> Iterator[None]:
-        """Raise what really happened to the guest instead of a broken channel or a missing answer."""
+        """Replace a broken channel or a missing answer by its cause in the guest."""
         try:
             yield
         except GuestError as error:
@@ -348,10 +348,10 @@ class Guest:
             raise cause from None
 
     def restore(self, saved: SavedGuest, time_limit: float = RESTORE_LIMIT) -> None:
-        """Go on where a guest of this machine was saved, as another one. On failure nothing is left running.
+        """Continue as a copy of a saved guest of this machine. On failure nothing is left running.
 
-        The console's log begins with what was printed before. The clock of a guest that is not on the exact clock is
-        set, its random pool is another, and one in an image has a name, a machine-id and keys of its own.
+        The console's log begins with what was printed before saving. Off the exact clock the guest's clock is set and
+        its random pool reseeded; in an image it gets its own host name, machine-id and keys.
         """
         with self._starting("restore", "being restored", "restored"):
             with step("start QEMU"):
@@ -369,7 +369,7 @@ class Guest:
         self.restored_from = saved.key
 
     def save(self, saved: SavedGuest) -> None:
-        """Write the guest into the folder of a saved one, and end it. Raises GuestError, OSError."""
+        """Write the guest into a saved guest's folder, and end it. Raises GuestError, OSError."""
         with step(f"save {self._name}"), self._explained("being saved"):
             if self._qemu.monitor is None or self._memory is None or self.state is not State.READY:
                 raise GuestError(f"a guest that is {self.state} cannot be saved, nor one with memory of QEMU's own")
@@ -381,9 +381,9 @@ class Guest:
         self.kill()
 
     def keep(self, saved: SavedGuest) -> None:
-        """Write the whole guest, its memory with its devices, into a folder, and end it. Raises GuestError, OSError.
+        """Write the whole guest, memory and devices, into a folder, and end it. Raises GuestError, OSError.
 
-        Any guest may be kept, in whatever state its kernel is; but none with a session on its console.
+        Works for any state of its kernel, but not with a session on its console.
         """
         with step(f"keep {self._name}"), self._explained("being kept"):
             if self._qemu.monitor is None or self.pid is None or self.state not in (State.READY, State.PAUSED):
@@ -391,7 +391,7 @@ class Guest:
             if self.machine.channel == "serial":
                 raise GuestError("a guest with a session on its console cannot be kept")
             if self.state is State.READY:
-                with contextlib.suppress(GuestError):  # the agent may be what has failed
+                with contextlib.suppress(GuestError):  # the agent itself may have failed
                     self._leave_channel()
             save_state(self._monitor, saved.state, has_memory=True)
             if self.machine.root is not None:
@@ -402,9 +402,9 @@ class Guest:
         self.kill()
 
     def reopen(self, saved: SavedGuest, time_limit: float = RESTORE_LIMIT) -> None:
-        """Go on as the guest that was kept: nothing of it is another. Its commands go to the agent.
+        """Continue as the kept guest itself, with its identity; the agent is its channel.
 
-        What it has written to ``saved.overlay`` is removed. On failure nothing is left running.
+        Removes what it has written to ``saved.overlay``. On failure nothing is left running.
         """
         with self._starting("reopen", "being reopened", "reopened"):
             with step("start QEMU"):
@@ -418,32 +418,32 @@ class Guest:
             self._channel = self._agent
 
     def _continue(self, time_limit: float) -> None:
-        # On the exact clock an idle guest's time runs ahead: it finds the request when it goes on.
+        # On the exact clock an idle guest's time runs ahead: send the request before the guest continues.
         ping = self._agent.send_ping()
         self._monitor.command("cont")
         self._agent.wait_for_answer(ping, time_limit)
 
     @property
     def _written(self) -> Path | None:
-        """What the guest has written to its disk: the overlay, whose name is gone."""
+        """What the guest has written to its disk: the overlay, an open file without a name."""
         return None if self._overlay is None else Path(f"/proc/self/fd/{self._overlay}")
 
     def _leave_channel(self) -> None:
-        """Close an SSH connection: nothing of it is to be in the guest's state."""
+        """Close an SSH connection, to leave no trace of it in the guest's state."""
         if self._channel is not self._agent:
             assert self._channel is not None
             self._channel.close()
-            # sshd notices, and the connection is gone from QEMU's network.
+            # Lets sshd notice, and the connection disappear from QEMU's network.
             self._agent.run(_PAUSE, time_limit=COMMAND_LIMIT)
 
     def run(
         self, argv: Sequence[str], *, time_limit: float = COMMAND_LIMIT, listener: Listener | None = None
     ) -> CommandResult:
-        """Run a program in the guest to its end, whatever its status. A ``listener`` gets its output as it comes.
+        """Run a program in the guest and wait for it, whatever its status.
 
-        It is called with the stream and the bytes, which the result has not got then. Status 127: there is no such
-        program; 128 + N: signal N killed it. Raises CommandTimeout when it was killed after ``time_limit``, GuestError
-        when it printed more than 256 MiB.
+        A ``listener`` receives each stream's bytes as they come; the result is then empty. Status 127: no such program;
+        128 + N: killed by signal N. Raises CommandTimeout if it was killed after ``time_limit``, GuestError if it
+        printed more than 256 MiB.
         """
         with step("run", *argv) as running:
             result = self._run(argv, time_limit, listener)
@@ -451,7 +451,7 @@ class Guest:
         return result
 
     def succeed(self, argv: Sequence[str], *, time_limit: float = COMMAND_LIMIT) -> CommandResult:
-        """Run a program that must end with status 0. Raises CommandFailed with what it printed."""
+        """Run a program that must exit with status 0. Raises CommandFailed with its output."""
         with step("succeed", *argv):
             result = self._run(argv, time_limit)
             if result.status != 0:
@@ -459,7 +459,7 @@ class Guest:
         return result
 
     def fail(self, argv: Sequence[str], *, time_limit: float = COMMAND_LIMIT) -> CommandResult:
-        """Run a program that must end with another status than 0. Raises CommandFailed with what it printed."""
+        """Run a program that must exit with a nonzero status. Raises CommandFailed with its output."""
         with step("fail", *argv) as failing:
             result = self._run(argv, time_limit)
             if result.status == 0:
@@ -468,10 +468,10 @@ class Guest:
         return result
 
     def wait_until_succeeds(self, argv: Sequence[str], *, time_limit: float = COMMAND_LIMIT) -> CommandResult:
-        """Run a program every 0.1 guest seconds until it ends with status 0; its last result.
+        """Run a program every 0.1 guest seconds until it exits with status 0; return its last result.
 
-        Raises CommandFailed with what it printed last when it still fails after ``time_limit`` host seconds,
-        CommandTimeout when it did not end by then.
+        Raises CommandFailed with the last output if it still fails after ``time_limit`` host seconds, CommandTimeout if
+        it is still running then.
         """
         deadline = Deadline(time_limit)
         with step("wait until succeeds", *argv) as waiting:
@@ -492,8 +492,8 @@ class Guest:
     def put(self, content: bytes | Path, target: str, *, mode: int = 0o644, time_limit: float = COMMAND_LIMIT) -> None:
         """Write a file in the guest, from bytes or from a file of the host.
 
-        ``target`` is an absolute path; what is there is replaced. ``mode`` has the permissions. Raises GuestError where
-        the guest refuses it, OSError for a file of the host that cannot be read.
+        ``target`` is an absolute path, replaced if it exists. ``mode`` is its permissions. Raises GuestError if the
+        guest refuses it, OSError if the host's file cannot be read.
         """
         with step("put", target), self._explained(f"writing {target}"):
             self._commands.put(content, target, mode=mode, time_limit=time_limit)
@@ -501,15 +501,15 @@ class Guest:
     def get(self, source: str, *, time_limit: float = COMMAND_LIMIT, largest: int = OUTPUT_MAX) -> bytes:
         """Read a file of the guest, by its absolute path.
 
-        Raises GuestError for one that is not there, of more than ``largest`` bytes (256 MiB), or without an end.
+        Raises GuestError if it does not exist, has more than ``largest`` bytes (256 MiB), or is endless.
         """
         with step("get", source), self._explained(f"reading {source}"):
             return self._commands.get(source, time_limit=time_limit, largest=largest)
 
     def make_folder(self, path: str) -> None:
-        """Have the lab's agent make a folder that every user may write to; one that is there stays as it is.
+        """Make a folder that every user may write to, with the lab's agent; an existing one stays as it is.
 
-        None is made where the guest's file system takes none.
+        Failures are ignored: the guest's file system may be read-only.
         """
         if self._qemu.agent is None:
             raise GuestError(f"a guest that is {self.state} takes no folder")
@@ -524,14 +524,14 @@ class Guest:
         return kunit_results(self, suites)
 
     def stop_command(self) -> None:
-        """Kill the command that another thread runs in it; its ``run`` returns then."""
+        """Kill the command that another thread runs in the guest; its ``run`` then returns."""
         if self._qemu.agent is not None:
             self._qemu.agent.stop()
 
     def read_memory(self, address: int, size: int) -> bytes:
-        """Bytes of the guest's kernel memory, read by QEMU: the guest cannot forge them.
+        """Read the guest's kernel memory through QEMU: the guest cannot forge it.
 
-        ``address`` is a virtual address of the kernel's, ``size`` in bytes.
+        ``address`` is a kernel virtual address, ``size`` in bytes.
         """
         if self._qemu.monitor is None:
             raise GuestError(f"a guest that is {self.state} has no memory to read")
@@ -540,22 +540,22 @@ class Guest:
 
     @contextlib.contextmanager
     def counted_interrupts(self, ring: Ring = 0) -> Iterator[Counter[int]]:
-        """Count the traps and interrupts that fall into code of a ring meanwhile, by vector, from outside."""
+        """Count, from outside, the traps and interrupts that hit code of a ring, by vector."""
         if self._qemu.monitor is None:
             raise GuestError(f"a guest that is {self.state} takes no interrupts")
         try:
             with counted_interrupts(self._qemu.monitor, ring) as counts:
                 yield counts
-        except FAILURES:  # the verb that met it has explained it
+        except FAILURES:  # the verb that failed has explained it
             raise
         except GuestError as error:
             with self._explained("counting interrupts"):
                 raise error
 
     def check_console(self, mark: int = 0) -> None:
-        """Raise GuestOops, or GuestPanic, when the kernel has reported trouble since ``mark`` (see ``reports``).
+        """Raise GuestOops or GuestPanic if the kernel has reported trouble since ``mark`` (see ``reports``).
 
-        Raises HostError where its report may be missing: the disk of the console's log is full.
+        Raises HostError if reports may be missing because the disk of the console's log is full.
         """
         unexpected = self.reports(mark, self.expected_reports)
         if unexpected:
@@ -563,10 +563,10 @@ class Guest:
         self.console.check_room()
 
     def check_taint(self, before: int = 0, *, has_reported: bool = False) -> None:
-        """Raise GuestOops where trouble has tainted the kernel since its mask was ``before``.
+        """Raise GuestOops if trouble has tainted the kernel since its mask was ``before``.
 
-        Where the kernel ``has_reported`` trouble, and that was expected, what comes with a report is none. Nothing is
-        asked of a guest that is gone.
+        With ``has_reported``, an expected report explains the taints that accompany reports. Does nothing if the guest
+        is gone.
         """
         if self.state is not State.READY or self.pid is None or self.has_failed:
             return
@@ -575,16 +575,16 @@ class Guest:
         except GuestError as error:
             if isinstance(error, GuestExit) or not has_reported:
                 raise
-            return  # what was reported has stopped the agent as well
+            return  # the reported trouble has stopped the agent too
         if new:
             what = f"the guest's kernel has become tainted: {', '.join(new)}"
             raise GuestOops(what, hint="the console shows no report of it; the kernel's log may: dmesg")
 
     def reports(self, mark: int = 0, expected: Sequence[re.Pattern[str]] = ()) -> list[KernelReport]:
-        """What the kernel has reported since ``mark`` (a ``console.length()``) and was not ``expected``.
+        """The kernel's reports since ``mark`` (a ``console.length()``) without ``expected`` ones, up to REPORTS_MAX.
 
-        At most ``REPORTS_MAX``. What it answered to the lab's own NMI is none: the error of the guest that hung has it.
-        A panic is none where the kernel still answers: a program has printed it.
+        Leaves out the answer to the lab's NMI, which the hanging guest's error has. Leaves out panics if the kernel
+        still answers: a program has printed those.
         """
         own = (report for report in self.console.reports(mark) if not answers_interruption(report))
         if self.machine.timing == "instructions" and (self.machine.root is not None or self.machine.data):
@@ -604,24 +604,24 @@ class Guest:
         return True
 
     def check_alive(self, doing: str) -> None:
-        """Raise GuestExit, or GuestPanic, where it has ended by itself, and no verb has raised that yet."""
+        """Raise GuestExit or GuestPanic if the guest has ended by itself and no verb has raised that yet."""
         if self.state in (State.READY, State.PAUSED) and self.pid is None and not self.has_failed:
             with self._explained(doing):
                 raise GuestConnectionLost("it has ended by itself")
 
     def drain_console(self) -> None:
-        """Wait until what the kernel has logged so far is on the console.
+        """Wait until the kernel's log so far is on the console.
 
-        A kernel prints its log in order, on whatever CPU: once a line of ours is there, so is all before it. Returns as
-        well where that line does not come: the guest is dead, or its console prints no alerts. A program that prints
-        without end does not keep it waiting.
+        A kernel prints its log in order, on whatever CPU: once the lab's own line is there, so is everything before it.
+        Also returns if that line does not come: the guest is dead, or its console prints no alerts. Endless output of a
+        program does not delay it.
         """
         if self._qemu.agent is None or self.state is not State.READY:
             return
         line = f"{END_OF_LOG} {secrets.token_hex(8)}"
         mark = self.console.length()
         with step("drain the console"), contextlib.suppress(GuestError):
-            # An alert: the guest's log level may be low.
+            # At alert level, as the guest's log level may be low.
             self._agent.put(f"<1>{line}\n".encode(), "/dev/kmsg", mode=0o644, time_limit=_LOG_LIMIT)
             for lines, _ in self.console.followed(mark, _LOG_LIMIT, _LOG_BYTES):
                 if any(line in printed for printed in lines):
@@ -646,16 +646,16 @@ def _failure(result: CommandResult, how: str) -> CommandFailed:
 
 
 Watch = Callable[[Guest], None]
-"""Gets a guest before it runs."""
+"""Receives a guest before it starts."""
 
 
 @contextmanager
 def at_rest(guest: Guest) -> Iterator[None]:
-    """Pause a guest while the host works on what was read from it; its memory can be read meanwhile.
+    """Pause a guest while the host evaluates what it read; the guest's memory stays readable.
 
-    An idle guest on the exact clock keeps the host as busy as a working one. It goes on when a proof has failed, too;
-    after any other error it stays paused. A KVM guest is not paused, since its TSC, the host CPU's, would go on.
-    Raises GuestError.
+    An idle guest on the exact clock keeps the host as busy as a working one. The guest resumes afterwards, also if a
+    proof failed; after any other error it stays paused. A KVM guest is not paused, as its TSC is the host's and does
+    not stop. Raises GuestError.
     """
     if guest.machine.timing == "kvm":
         yield

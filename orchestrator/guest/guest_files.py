@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The files of one guest: overlay, initramfs archive, keys, and those of a saved one."""
+"""The files of one guest: overlay, initramfs archive, keys, and those of a saved guest."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     from paramiko import ECDSAKey, PKey
 
 
-# What a guest writes to the disk of its image: a qcow2 overlay over it.
+# The overlay: what a guest writes to its image's disk, in a qcow2 file over the image.
 
 _OVERLAY_LIMIT = 60.0
 _HEADER = struct.Struct(">4sIQI52xQ")
-"""Magic, version, place and length of the base's name, and (version 3) the incompatible features."""
+"""Magic, version, offset and length of the base's name, and (version 3) the incompatible features."""
 _EXTERNAL_DATA = 1 << 2
 
 
 def make_overlay(root: RootImage, file: Path) -> None:
-    """Make a file an overlay: reads come from the image, writes go to the file. Raises HostError."""
+    """Make an overlay file: reads come from the image, writes go to the file. Raises HostError."""
     _qemu_img("create", root, file, f"cannot make an overlay over the image {root.name}")
 
 
@@ -54,9 +54,9 @@ def _qemu_img(command: str, root: RootImage, overlay: Path, failure: str) -> Non
 
 
 def check_overlay(overlay: Path, base: Path) -> None:
-    """Raise GuestError where an overlay names another file than its base: the next guest would get its content.
+    """Raise GuestError if an overlay names another base: a later guest would get that file's content.
 
-    A guest cannot write that, but a QEMU that it has taken over could.
+    A guest cannot write the header, but a QEMU that it has taken over could.
     """
     with overlay.open("rb") as file:
         header = file.read(_HEADER.size)
@@ -69,23 +69,23 @@ def check_overlay(overlay: Path, base: Path) -> None:
 
 
 def keep_overlay(root: RootImage, overlay: Path, base: Path, target: Path) -> None:
-    """Write a stopped guest's overlay to another file, over the image alone. Raises GuestError, HostError, OSError."""
+    """Copy a stopped guest's overlay, rebased on the image itself. Raises GuestError, HostError, OSError."""
     shutil.copyfile(overlay, target)
     check_overlay(target, base)
-    # A restored guest's overlay is over the saved one's, which the cache may remove.
+    # A restored guest's overlay is based on the saved guest's, which the cache may remove.
     _qemu_img("rebase", root, target, f"cannot keep what the guest has written to {root.name}")
 
 
-# The SSH keys of the lab: one of its own, kept private to the user, and a new one for every guest.
+# SSH keys: the lab's client key, private to the user, and a new host key for every guest.
 #
-# ECDSA on P-256, for which OpenSSL has assembly: an emulated CPU checks such a signature in half the time of an
+# ECDSA on P-256, for which OpenSSL has assembly: an emulated CPU verifies such a signature in half the time of an
 # Ed25519 one, which OpenSSH computes in C.
 
 _FILE = "client_key"
 
 
 def new_private_key() -> bytes:
-    """A new private key, in OpenSSH's own format, without a passphrase."""
+    """A new private key in OpenSSH's format, without a passphrase."""
     from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
@@ -93,19 +93,19 @@ def new_private_key() -> bytes:
 
 
 def read_private_key(text: bytes) -> ECDSAKey:
-    """The key of a private key's text. Raises paramiko.SSHException, ValueError for anything else."""
+    """The key in a private key's text. Raises paramiko.SSHException, ValueError for anything else."""
     from paramiko import ECDSAKey
 
     return ECDSAKey.from_private_key(io.StringIO(text.decode()))
 
 
 def public_line(key: PKey) -> bytes:
-    """The public half, as a line of an ``authorized_keys`` file."""
+    """The public key as a line of an ``authorized_keys`` file."""
     return f"{key.get_name()} {key.get_base64()} orchestrator\n".encode()
 
 
 def client_key(folder: Path) -> ECDSAKey:
-    """The lab's own key, in ``folder``; made at the first use. Raises LabError where it cannot be used."""
+    """The lab's client key in ``folder``, made on first use. Raises LabError if it cannot be used."""
     from paramiko import SSHException
 
     file = folder / _FILE
@@ -143,10 +143,10 @@ class SshKeys:
 
 @dataclass(frozen=True)
 class GuestFiles:
-    """The files of one guest, private to the user. ``keys`` for a guest with an sshd.
+    """The files of one guest, private to the user; ``keys`` if it has an sshd.
 
-    They can be removed once QEMU has opened them. ``identity`` is what is the guest's alone, by the names of files;
-    ``base`` is what the overlay is over.
+    They can be removed once QEMU has opened them. ``identity`` is the content of the guest's identity, by file name;
+    ``base`` is the base of the overlay.
     """
 
     initramfs: Path | None = None
@@ -162,7 +162,7 @@ class GuestFiles:
 
 
 def make_guest_files(machine: Machine, directory: Path, name: str) -> GuestFiles:
-    """Make the files of a guest with disks in ``directory``, under names of their own: another guest may be there.
+    """Make the files of a guest with disks in ``directory``, under unique names: other guests may use it.
 
     On failure none is left. Raises HostError, LabError.
     """
@@ -182,7 +182,7 @@ def make_guest_files(machine: Machine, directory: Path, name: str) -> GuestFiles
 
 
 def make_restored_files(machine: Machine, saved_overlay: Path, directory: Path, name: str) -> GuestFiles:
-    """Make the files of a guest that is restored: as ``make_guest_files``, its overlay over the saved guest's."""
+    """Make the files of a restored guest: like ``make_guest_files``, but the overlay is over the saved guest's."""
     if machine.root is None:
         return GuestFiles(identity={"seed": secrets.token_bytes(_SEED_BYTES)})
     with _private_files(directory, name) as private_file:
@@ -193,7 +193,7 @@ def make_restored_files(machine: Machine, saved_overlay: Path, directory: Path, 
 
 
 def remove_leftovers(directory: Path) -> None:
-    """Remove such files of guests whose process was killed before QEMU had opened them; no guest may be there."""
+    """Remove the files of guests whose process was killed before QEMU opened them; no guest may be starting there."""
     for suffix in _SUFFIXES:
         for file in directory.glob(f"*{suffix}"):
             file.unlink(missing_ok=True)
@@ -221,11 +221,11 @@ def _private_files(directory: Path, name: str) -> Iterator[Callable[[str], Path]
 
 
 def _identity(machine: Machine, name: str) -> tuple[dict[str, bytes], SshKeys | None]:
-    """What is a guest's alone, and its keys where it has an sshd."""
+    """The guest's identity by file name, and its keys if it has an sshd."""
     identity = {
         "hostname": f"{_host_name(name)}\n".encode(),
         "machine-id": f"{secrets.token_hex(16)}\n".encode(),
-        # On the exact clock two guests execute the same instructions, so their random pools begin alike.
+        # On the exact clock two guests execute the same instructions, so their random pools start equal.
         "seed": bytes(_SEED_BYTES) if machine.timing == "instructions" else secrets.token_bytes(_SEED_BYTES),
     }
     if machine.channel != "ssh":
@@ -236,7 +236,7 @@ def _identity(machine: Machine, name: str) -> tuple[dict[str, bytes], SshKeys | 
 
 
 def _host_name(name: str) -> str:
-    """A guest's name as the name of a host: letters, digits and dashes, 63 at most."""
+    """A guest's name as a host name: letters, digits and dashes, at most 63."""
     plain = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name)
     return plain.strip("-")[:63].rstrip("-") or "guest"
 
@@ -263,7 +263,7 @@ _COPY_LIMIT = 600.0
 
 
 class SharedMemory:
-    """Memory that a guest shares with us, ``mib`` MiB: a file without a name. Closed at the context's end."""
+    """Memory of ``mib`` MiB that a guest shares with the lab: a file without a name, closed by the context."""
 
     def __init__(self, mib: int) -> None:
         self.descriptor = os.memfd_create("guest-memory")
@@ -280,7 +280,7 @@ class SharedMemory:
         return MemoryFile(f"/proc/self/fd/{self.descriptor}", is_saved=False)
 
     def write(self, target: Path) -> None:
-        """Write what the guest has touched into a new sparse file, private to the user: a guest's kernel clears much.
+        """Write the memory into a new private sparse file, without the many pages that the guest has only cleared.
 
         Raises OSError, HostError.
         """
@@ -290,33 +290,33 @@ class SharedMemory:
         copied.or_raise(HostError, "the guest's memory cannot be written")
 
 
-# A guest that was saved: its memory, the state of its devices, its disk's overlay, what it had printed.
+# A saved guest: its memory, the state of its devices, its disk's overlay, and its console output.
 #
-# Memory is not in the state (the capability x-ignore-shared): a restored guest maps the file privately, so that it
-# reads a page when it first touches it, and never writes to the file. QEMU compares hardly anything of a machine with
-# the state that it loads: a guest that ran with another clock, CPU or kernel loads silently. So a saved guest belongs
-# to one machine (see ``artifacts.saved_guests``), and who restores one must check what came of it.
+# The state excludes memory (capability x-ignore-shared): a restored guest maps the file privately, so it reads a page
+# on first access, and never writes to the file. QEMU compares hardly anything of a machine with the state that it
+# loads: a state from another clock, CPU or kernel loads silently. So a saved guest belongs to one machine (see
+# ``artifacts.saved_guests``), and callers that restore it must verify the result.
 
 _STATE_NAME = "state"
 _BANDWIDTH = 1 << 40
-"""Bytes a second; by itself QEMU limits it to 128 MiB."""
+"""Bytes a second; QEMU's default limit is 128 MiB."""
 
 _STATE_LIMIT = 60.0
-"""Host seconds for the state of the devices, which has half a megabyte."""
+"""Host seconds to save or load the devices' state, half a megabyte."""
 
 _POLL_INTERVAL = 0.002
 
 
 @dataclass(frozen=True)
 class SavedGuest:
-    """The folder of a saved guest, private to the user: memory and disk hold keys. ``key`` names what it is of."""
+    """The folder of a saved guest, private to the user, as it contains keys; ``key`` identifies the machine."""
 
     key: str
     folder: Path
 
     @property
     def memory(self) -> MemoryFile:
-        """Its memory, which QEMU opens for writing even where it maps it privately."""
+        """Its memory, which QEMU opens for writing even to map it privately."""
         return MemoryFile(str(self.memory_file), is_saved=True)
 
     @property
@@ -329,7 +329,7 @@ class SavedGuest:
 
     @property
     def version(self) -> tuple[int, int] | None:
-        """Changes where another process saves the same guest anew; None where there is none."""
+        """Changes when another process saves the same guest anew; None if there is none."""
         try:
             facts = self.state.stat()
         except FileNotFoundError:
@@ -342,14 +342,14 @@ class SavedGuest:
 
     @property
     def overlay(self) -> Path:
-        """What it had written to the disk of its image; there is none without an image."""
+        """What the guest had written to its image's disk; absent without an image."""
         return self.folder / "overlay"
 
 
 def save_state(monitor: Monitor, target: Path, *, has_memory: bool) -> None:
-    """Stop a guest and write the state of its devices, and of its memory with ``has_memory``.
+    """Stop a guest and write its devices' state, with ``has_memory`` also its memory.
 
-    Its disks are on the host then. Raises GuestError, OSError.
+    Its disks are then on the host. Raises GuestError, OSError.
     """
     monitor.command("stop")
     _prepare(monitor, has_memory=has_memory)
@@ -360,7 +360,7 @@ def save_state(monitor: Monitor, target: Path, *, has_memory: bool) -> None:
 
 
 def load_state(monitor: Monitor, source: Path, *, has_memory: bool) -> None:
-    """Give a machine that waits for it the state that was written; its CPUs are stopped then. Raises GuestError."""
+    """Load a written state into a machine that waits for it; its CPUs stay stopped. Raises GuestError."""
     _prepare(monitor, has_memory=has_memory)
     try:
         with _opened(source, os.O_RDONLY) as file:
@@ -372,7 +372,7 @@ def load_state(monitor: Monitor, source: Path, *, has_memory: bool) -> None:
 
 
 def keep_files(saved: SavedGuest, memory: SharedMemory, overlay: Path | None, console: Path) -> None:
-    """Write what a stopped guest has besides its devices. Raises OSError."""
+    """Write a stopped guest's files besides its devices' state. Raises OSError."""
     memory.write(saved.memory_file)
     for source, target in ((overlay, saved.overlay), (console, saved.console)):
         if source is not None:
@@ -382,7 +382,7 @@ def keep_files(saved: SavedGuest, memory: SharedMemory, overlay: Path | None, co
 
 
 def begin_console(saved: SavedGuest, log: Path) -> None:
-    """Begin a restored guest's log with what was on the saved one's console. Raises HostError."""
+    """Start a restored guest's log with the saved guest's console output. Raises HostError."""
     try:
         log.unlink(missing_ok=True)
         shutil.copyfile(saved.console, log)
@@ -419,18 +419,18 @@ def _wait_for_migration(monitor: Monitor) -> None:
         time.sleep(_POLL_INTERVAL)
 
 
-# What a restored guest gets of its own: a random pool and the time, and in an image a name, a machine-id and keys.
+# The new identity of a restored guest: random pool and time; in an image also host name, machine-id and keys.
 #
-# A guest of the initramfs on the exact clock gets nothing: it is to be equal to all others, as booted ones are.
+# A guest of the initramfs on the exact clock gets none of this: it must equal all others, as booted ones do.
 
 _IDENTITY_LIMIT = 30.0
 _IMAGES_FOLDER, _IDENTITY_FOLDER = "/run/orchestrator/identity", "/root"
 
 
 def reidentify(agent: FramedChannel, machine: Machine, identity: Mapping[str, bytes]) -> None:
-    """Write a guest's own ``identity`` into it, by the files' names, and set its clock. Raises GuestError."""
+    """Write a guest's ``identity`` into it, by file name, and set its clock. Raises GuestError."""
     exact = machine.timing == "instructions"
-    # On the exact clock the pools of two guests begin alike, and the time is that of 2005.
+    # On the exact clock all guests start with equal pools, in 2005.
     files = {name: content for name, content in identity.items() if not (exact and name == "seed")}
     if not files:
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A private network of guests: each QEMU has one end of a pair of sockets, and gets what the others send."""
+"""A private network of guests: each QEMU has one end of a socket pair, and receives what the others send."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _FRAME_MAX = 128 << 10
 """Bytes; QEMU's own limit is 68 KiB (NET_BUFSIZE)."""
 
 _WAITING_MAX = 256
-"""Frames that wait for a guest that does not read; of more the oldest are lost, as on any network."""
+"""Frames queued for a guest that does not read; beyond that the oldest are dropped, as on any network."""
 
 _GUESTS_MAX = 250
 
 
 @dataclass
 class _Port:
-    """The ends of one guest's sockets, and what waits for it. QEMU's end stays open for a guest that boots again."""
+    """The socket pair of one guest, and its queued frames. QEMU's end stays open for a guest that boots again."""
 
     ours: socket.socket
     theirs: socket.socket
@@ -31,7 +31,7 @@ class _Port:
 
 
 class Hub:
-    """Passes frames between guests until it is closed. Nobody else can reach the sockets, which have no names."""
+    """Forwards frames between guests until closed. The sockets have no names, so no other process can reach them."""
 
     def __init__(self) -> None:
         self._ports: dict[int, _Port] = {}
@@ -42,7 +42,7 @@ class Hub:
         self._thread.start()
 
     def next_lan(self) -> Lan:
-        """The place of one more guest on the network."""
+        """A place for another guest on the network."""
         assert len(self._ports) < _GUESTS_MAX
         port = _Port(*socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
         port.ours.settimeout(0.0)

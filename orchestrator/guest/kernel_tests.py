@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The kernel's own tests in a guest: KUnit's suites, programs that print KTAP, ftracetest.
+"""The kernel's own tests in a guest: KUnit suites, programs that print KTAP, ftracetest.
 
-A run has the results that were printed, also where the guest died meanwhile; that is then among the run's problems.
+A run keeps the results printed so far even if the guest dies, which is then one of the run's problems.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from orchestrator.guest.guest import Guest
 
 OUTPUT_MAX = 16 << 20
-"""Bytes of a run's output that are looked at."""
+"""Bytes of a run's output that are examined."""
 
 _TOO_MUCH = f"more than {OUTPUT_MAX >> 20} MiB were printed; the rest was not looked at"
 
@@ -35,9 +35,9 @@ _LOGS = "/tmp/ftracetest-logs"  # noqa: S108 - in the guest; the script would wr
 
 
 def kunit_results(guest: Guest, suites: Sequence[str] = ()) -> TestRun:
-    """The last results of KUnit's suites, of all that ran by default: those built in, and those of loaded modules.
+    """The latest results of KUnit suites, by default of all that ran: built-in ones and those of loaded modules.
 
-    Raises UnsupportedError where the kernel has no KUnit, UsageError for a suite that it does not have.
+    Raises UnsupportedError if the kernel has no KUnit, UsageError for an unknown suite.
     """
     found = guest.run(["ls", _KUNIT])
     if found.status != 0:
@@ -74,9 +74,9 @@ def _suite_runs(guest: Guest, names: Iterable[str], must_have_run: Container[str
 
 
 def ftracetest_results(guest: Guest, folder: str, cases: Sequence[str] = (), *, time_limit: float) -> TestRun:
-    """The results of ``ftracetest`` in a folder of the guest; ``cases`` are files and folders there, all by default.
+    """The results of ``ftracetest`` in a guest's folder; ``cases`` are files and folders there, by default all.
 
-    A failed or indeterminate test has its log among its lines. ``time_limit`` is in host seconds, for all of it.
+    A failed or unresolved test has its log among its lines. ``time_limit`` is in host seconds for the whole run.
     """
     paths = [f"{folder}/{case}" for case in cases]
     if any(path.startswith("-") or re.search(r"\s", path) for path in (folder, *paths)):
@@ -88,9 +88,9 @@ def ftracetest_results(guest: Guest, folder: str, cases: Sequence[str] = (), *, 
 def program_results(
     guest: Guest, argv: Sequence[str], parse: Callable[[str], TestRun] = parse_ktap, *, time_limit: float
 ) -> TestRun:
-    """The results of a program that prints KTAP or TAP, such as a test of kselftest, or ``run_kselftest.sh``.
+    """The results of a program that prints KTAP or TAP, such as a kselftest or ``run_kselftest.sh``.
 
-    ``time_limit`` is in host seconds, for all of it.
+    ``time_limit`` is in host seconds for the whole run.
     """
     printed = {stream: bytearray() for stream in Stream}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a guest is made of, the QEMU command line that makes it, and what QEMU may take of its host."""
+"""A guest's machine, the QEMU command line that makes it, and QEMU's confinement on the host."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _HINT = (
 
 @lru_cache(maxsize=1)
 def qemu_version() -> str:
-    """QEMU's own first line. Raises HostError where there is none, one that does not run, or one that is too old."""
+    """QEMU's version line. Raises HostError if QEMU is missing, does not run, or is too old."""
     finished = run([QEMU, "--version"], time_limit=_ANSWER_LIMIT)
     if finished.status != 0 or not finished.stdout:
         raise HostError(f"QEMU does not run (status {finished.status})", detail=finished.complaint(), hint=_HINT)
@@ -51,7 +51,7 @@ def _release(line: str) -> tuple[int, int]:
 
 @lru_cache(maxsize=1)
 def qemu_cpu_names() -> frozenset[str]:
-    """The CPU models that QEMU itself has. Raises HostError where there is no QEMU."""
+    """QEMU's CPU models. Raises HostError if QEMU is missing."""
     finished = run([QEMU, "-cpu", "help"], time_limit=_ANSWER_LIMIT)
     if finished.status != 0:
         what = f"QEMU does not list its CPU models (status {finished.status})"
@@ -60,17 +60,17 @@ def qemu_cpu_names() -> frozenset[str]:
     return frozenset(re.findall(r"^(?:x86 )? *([A-Za-z0-9][A-Za-z0-9_.-]*)(?: |$)", listed, re.MULTILINE))
 
 
-# What QEMU's process may take of its host: its user, its system calls, its resources, its environment.
+# QEMU's confinement on the host: its user, system calls, resources and environment.
 #
-# Started by root, QEMU opens its files as root and then becomes a user that has nothing (its own ``-runas``). To begin
-# as that user, all files would have to be passed as descriptors: of an image every layer, of a saved guest's memory
-# one that the user may open again for writing, and of ``/dev/kvm`` one that QEMU 7.2 has no option for.
+# Started by root, QEMU opens its files as root and then becomes a user without rights (``-runas``). To start as that
+# user it would need all files as descriptors: every layer of an image, a saved guest's memory reopened for writing, and
+# ``/dev/kvm``, for which QEMU 7.2 has no such option.
 
 USERS = range(60706, 61184)
-"""Users and groups that nobody gets: systemd's UIDS-GIDS has them as unused, Debian's policy as not yet given."""
+"""Unassigned users and groups: unused in systemd's UIDS-GIDS, not yet assigned by Debian's policy."""
 
 _RUN_WITH_USER = (9, 1)
-"""The QEMU from which on ``-runas`` is deprecated."""
+"""The QEMU version that deprecates ``-runas``."""
 
 _SYSTEM_CALLS = "on,obsolete=deny,elevateprivileges={},spawn=deny,resourcecontrol=deny"
 
@@ -80,8 +80,8 @@ _SELF = Path("/proc/self")
 _DATA = 3 << 30
 """Bytes of private memory besides the guest's.
 
-QEMU 7.2 was seen to take 1.3 GiB, 1 GiB of it for translated code; the most threads that it has for disks, 64, have
-stacks of half a GiB.
+QEMU 7.2 was seen to take 1.3 GiB, 1 GiB of it for translated code; its maximum of 64 disk threads has stacks of half a
+GiB.
 """
 
 _STACK = 8 << 20
@@ -92,56 +92,56 @@ _FILES = 256
 """Open files; a restored guest with an image and an SSH connection has 20."""
 
 _THREADS = 256
-"""Of one user; QEMU starts at most 64 that wait for disks."""
+"""Threads of the user; QEMU starts at most 64 that wait for disks."""
 
 _LISTS = ("PATH", "LD_LIBRARY_PATH")
 _FOLDER = "QEMU_MODULE_DIR"
-"""The variables by which a QEMU of the user's own is found, and finds its parts."""
+"""The variables that locate a user's own QEMU and its parts."""
 
 
 @dataclass(frozen=True)
 class Confinement:
-    """``user`` is the one that QEMU becomes (and its group), None where it stays the one who starts it."""
+    """``user`` is the user and group that QEMU becomes; None if it stays the one that starts it."""
 
     user: int | None = None
 
     def options(self) -> tuple[str, ...]:
         if self.user is None:
             return ("-sandbox", _SYSTEM_CALLS.format("deny"))
-        # With deny, and with children too, QEMU 7.2 is killed where it becomes the user: both forbid setuid(). That it
-        # has no capability afterwards and can get none (libseccomp sets no_new_privs) forbids the same.
+        # With these set to deny (or children), QEMU 7.2 is killed as it becomes the user: both forbid setuid(). Having
+        # no capability and libseccomp's no_new_privs have the same effect as deny.
         number = f"{self.user}:{self.user}"
         drop = ("-run-with", f"user={number}") if _release(qemu_version()) >= _RUN_WITH_USER else ("-runas", number)
         return ("-sandbox", _SYSTEM_CALLS.format("allow"), *drop)
 
     def limits(self, memory_mib: int) -> Mapping[str, int]:
-        """The limits of a QEMU whose guest has so much memory, by prlimit's names; none is above the user's own."""
+        """Resource limits, by prlimit's names, of a QEMU with so much guest memory; none exceeds the user's own."""
         wanted = {
-            "core": (resource.RLIMIT_CORE, 0),  # a guest's memory has keys in it
+            "core": (resource.RLIMIT_CORE, 0),  # a guest's memory contains keys
             "data": (resource.RLIMIT_DATA, (memory_mib << 20) + _DATA),
             "nofile": (resource.RLIMIT_NOFILE, _FILES),
             "stack": (resource.RLIMIT_STACK, _STACK),
         }
-        if self.user is not None:  # of another user all processes would count
+        if self.user is not None:  # without a user of its own, all the user's processes would count
             wanted["nproc"] = (resource.RLIMIT_NPROC, _THREADS)
         return {name: _at_most(limit, value) for name, (limit, value) in wanted.items()}
 
 
 def confinement_here() -> Confinement:
-    """The confinement of one more QEMU that this process starts: a user of its own where root starts it."""
+    """The confinement for another QEMU of this process: a user of its own if started by root."""
     user = secrets.choice(USERS)
     return Confinement(user if os.geteuid() == 0 and _can_become(user) else None)
 
 
 def environment() -> dict[str, str]:
-    """QEMU's environment. Its folders are absolute: QEMU runs in ``/``, where a relative one would be another."""
+    """QEMU's environment, with absolute folders, as QEMU runs in ``/``."""
     own = {name: os.environ[name] for name in (*_LISTS, _FOLDER) if os.environ.get(name)}
     parts = {name: value.split(os.pathsep) if name in _LISTS else [value] for name, value in own.items()}
     return {name: os.pathsep.join(map(os.path.abspath, folders)) for name, folders in parts.items()}
 
 
 def _can_become(user: int) -> bool:
-    """Whether root may, and may kill it then: in a container it may have no such user, or not the rights."""
+    """Whether root may become that user and kill its processes: a container may lack the user or the rights."""
     status = (_SELF / "status").read_text(encoding="ascii", errors="replace")
     capabilities = int(status.partition("\nCapEff:")[2].split(maxsplit=1)[0], 16)
     mapped = all(_is_mapped(user, _SELF / name) for name in ("uid_map", "gid_map"))
@@ -159,14 +159,14 @@ def _at_most(limit: int, value: int) -> int:
 
 
 class Settings(Fact):
-    """QEMU arguments and kernel parameters that a clock or a way of starting adds."""
+    """QEMU arguments and kernel parameters of a clock or a start method."""
 
     qemu: list[str]
     kernel_parameters: list[str]
 
 
 class MachineFacts(Fact):
-    """QEMU's machine type and fixed options, the kernel's parameters, and the settings of clocks and ways to start."""
+    """QEMU's machine type and fixed options, kernel parameters, and the settings of clocks and start methods."""
 
     type: str
     options: list[str]
@@ -184,38 +184,38 @@ class MachineFacts(Fact):
 
 @lru_cache(maxsize=1)
 def machine_facts() -> MachineFacts:
-    """Return the facts of ``machine.yaml``."""
+    """The facts of ``machine.yaml``."""
     return MachineFacts.model_validate(read("machine.yaml"))
 
 
 AGENT_PORT = "orchestrator.agent"
-"""The name of the virtio serial port that the agent in the guest looks for."""
+"""The virtio serial port that the agent in the guest looks for."""
 
 Timing = Literal["instructions", "tcg", "kvm"]
 """How a guest's time passes: counted instructions (exact), plain emulation, or the host's own CPU."""
 
 ChannelKind = Literal["framed", "ssh", "serial"]
-"""How commands get in: to the lab's own agent, to the image's sshd, or to a shell on its console."""
+"""How commands get in: through the lab's agent, the image's sshd, or a shell on its console."""
 
 _MEMORY = "pc.ram"
-"""What QEMU itself calls the memory of a PC: a saved guest's state has the name in it."""
+"""QEMU's name for a PC's memory, which a saved guest's state contains."""
 
 ROOT_DISK = "root"
-"""The serial number by which the guest finds the disk of its image."""
+"""The serial number that identifies the image's disk in the guest."""
 
 MODULES = "/lib/modules"
-"""Where modprobe looks for a kernel's modules, by its release."""
+"""Where modprobe looks for a kernel's modules, by release."""
 
 Start = Literal["small", "own"]
-"""What is process 1 in an image: the lab's agent, or the image's own /sbin/init."""
+"""Process 1 of an image: the lab's agent, or the image's own /sbin/init."""
 
 
 @dataclass(frozen=True)
 class RootImage:
-    """A disk image with a root file system, which is never written to: each guest gets an overlay of its own.
+    """A disk image with a root file system. It is never written to: each guest gets its own overlay.
 
-    ``key`` names its exact content; ``packages`` are names and versions, where they are known. ``is_users`` for a disk
-    that no recipe made.
+    ``key`` identifies its content; ``packages`` are names and versions, if known. ``is_users``: a disk that no recipe
+    made.
     """
 
     name: str
@@ -229,7 +229,7 @@ class RootImage:
 
 @dataclass(frozen=True)
 class DataDisk:
-    """A squashfs that the guest has read-only, at ``/data/NAME`` or at a ``place`` of its own."""
+    """A squashfs mounted read-only in the guest, at ``/data/NAME`` or at ``place``."""
 
     name: str
     file: Path
@@ -242,7 +242,7 @@ class DataDisk:
 
 @dataclass(frozen=True)
 class Login:
-    """Who logs in on the console of an image."""
+    """The login on an image's console."""
 
     user: str = "root"
     password: str | None = field(default=None, repr=False)
@@ -250,7 +250,7 @@ class Login:
 
 @dataclass(frozen=True)
 class Lan:
-    """A guest's place on a private network (see ``Hub``): QEMU's end of a socket, and a number of its own from 1 on."""
+    """A guest's place on a private network (see ``Hub``): QEMU's socket, and a number counted from 1."""
 
     descriptor: int
     number: int
@@ -266,10 +266,10 @@ class Lan:
 
 @dataclass(frozen=True)
 class CountingPlugin:
-    """A plugin of QEMU's that counts what a program marks (``images/plugin``).
+    """A QEMU plugin that counts between a program's marks (``images/plugin``).
 
-    Details are loads, stores and taken branches; they cost more, as stacks do, and models of ``caches`` most.
-    Instructions below an address are counted together, if it is given. It writes into the guest's file
+    Details are loads, stores and taken branches; they cost more, stacks too, and models of ``caches`` most.
+    Instructions below the address ``together_below`` are counted as one. It writes into the guest's file
     ``NAME.counts``, and changes nothing that the guest could notice.
     """
 
@@ -282,11 +282,11 @@ class CountingPlugin:
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine and what it boots; everything a guest's behaviour depends on. ``memory_mib`` in MiB.
+    """A machine and what it boots; everything that a guest's behaviour depends on. ``memory_mib`` in MiB.
 
-    ``keeps_time`` is for guests whose nanoseconds are believed: they get timers to calibrate their TSC by, and boot
-    slower. ``works_alone`` is for guests to which the host sends nothing until their work is done. Without a ``root`` a
-    guest stays in its initramfs. ``disk_drivers`` is the archive that a guest with disks needs besides it.
+    ``keeps_time`` is for guests whose nanoseconds are used: they get timers that calibrate their TSC, and boot slower.
+    ``works_alone`` is for unattended guests: the host sends them nothing until their work is done. Without a ``root`` a
+    guest stays in its initramfs. ``disk_drivers`` is the additional archive for a guest with disks.
     """
 
     cpu: CpuModel
@@ -311,7 +311,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class MemoryFile:
-    """A file that is the guest's memory: shared with the guest, or a saved guest's, which is mapped privately."""
+    """A file that is the guest's memory: shared with the guest, or a saved guest's, mapped privately."""
 
     path: str
     is_saved: bool
@@ -319,11 +319,11 @@ class MemoryFile:
 
 @dataclass(frozen=True)
 class Wiring:
-    """The host's ends of a guest: open sockets (descriptor numbers), the console's log file, the guest's own files.
+    """The host's side of a guest: open sockets (descriptor numbers), the console's log, the guest's own files.
 
-    QEMU's start makes the sockets of the monitor and the agent. With a ``terminal`` (a device's name, or a socket's
-    descriptor) the console is there as well. Without a ``memory`` file QEMU takes memory of its own. With that of a
-    saved guest it waits for the state of the devices, and with ``is_kept`` for a state that has the memory in it.
+    Starting QEMU makes the sockets of monitor and agent. With a ``terminal`` (a device's name or a socket's descriptor)
+    the console is connected there too. Without a ``memory`` file QEMU allocates memory. With a saved guest's memory it
+    waits for the devices' state, and with ``is_kept`` for a state that includes the memory.
     """
 
     monitor: int | str = 0
@@ -351,22 +351,22 @@ def kernel_command_line(machine: Machine) -> str:
 
 
 def _whole_parameter(word: str) -> str:
-    """A kernel parameter that stays one. Outside of ASCII the kernel takes the byte 0xa0 for a space."""
+    """Check a single kernel parameter. Outside of ASCII the kernel takes the byte 0xa0 for a space."""
     if not (word.isascii() and word.isprintable()) or " " in word or '"' in word:
         raise UsageError(f"found {word!r}; a kernel parameter has ASCII characters without spaces and quotes")
     return word
 
 
 def qemu_command(machine: Machine, wiring: Wiring) -> list[str]:
-    """The whole QEMU command line, one list element for each argument."""
+    """The whole QEMU command line, one list element per argument."""
     facts, memory = machine_facts(), wiring.memory
-    # With a thread for each virtual CPU, QEMU 7.2 goes on running stale translations of code that another virtual CPU
-    # has patched: an int3 is in memory and never hit. QEMU 10.0.13 does the same, less often. One thread for them all
-    # has not shown it.
+    # With a thread per virtual CPU, QEMU 7.2 keeps running stale translations of code that another virtual CPU has
+    # patched: an int3 is in memory and never hit. QEMU 10.0.13 does so too, less often. A single thread has not shown
+    # it.
     accelerator = "kvm" if machine.timing == "kvm" else "tcg,thread=single" if machine.smp > 1 else "tcg"
     smp = str(machine.smp)
     if machine.smp % 2 == 0:
-        # Two threads of one core, as the machines with Hyper-Threading had; QEMU shows siblings and the ht flag.
+        # Two threads of one core, as machines with Hyper-Threading had; QEMU shows siblings and the ht flag.
         smp += f",sockets=1,cores={machine.smp // 2},threads=2"
     command = [
         *(QEMU, "-machine", facts.type + ("" if memory is None else f",memory-backend={_MEMORY}")),
@@ -394,15 +394,15 @@ def qemu_command(machine: Machine, wiring: Wiring) -> list[str]:
         *(facts.stopping if machine.works_alone else ()),
     ]
     if machine.root is not None:
-        # A guest gets an overlay and never the image itself, which it could write to.
+        # A guest gets an overlay, never the image itself, which it could write to.
         assert wiring.overlay is not None
-        # An overlay is removed with its guest: no write has to reach the host's disk.
+        # An overlay is removed with its guest: writes need not reach the host's disk.
         command += _disk(ROOT_DISK, wiring.overlay, "qcow2", "cache.no-flush=on")
     for number, disk in enumerate(machine.data):
         command += _disk(data_disk_serial(number), disk.file, "raw", "read-only=on")
     if machine.channel == "ssh":
-        # The guest reaches neither the host nor any network; the host reaches its sshd, at a port that QEMU chooses: a
-        # free port found beforehand could be taken by another process.
+        # The guest reaches neither the host nor any network; the host reaches its sshd at a port that QEMU chooses, as
+        # another process could take a free port found in advance.
         command += ("-netdev", "user,id=network,restrict=on,hostfwd=tcp:127.0.0.1:0-:22")
         command += _device("net", "netdev=network,romfile=")
     if machine.lan is not None:
@@ -414,13 +414,13 @@ def qemu_command(machine: Machine, wiring: Wiring) -> list[str]:
 
 
 def _device(kind: str, options: str) -> tuple[str, str]:
-    # Without ioeventfd QEMU handles a guest's notification at once, instead of when another of its threads runs: until
-    # the host sends its first request, a guest then executes the same instructions in every boot.
+    # Without ioeventfd QEMU handles a guest's notification at once, not when another of its threads runs: until the
+    # host sends its first request, a guest then executes the same instructions in every boot.
     return "-device", f"virtio-{kind}-pci-non-transitional,{options},ioeventfd=off"
 
 
 def counts_file(console: Path) -> Path:
-    """Where the counting plugin of the guest with this console's log writes."""
+    """The output file of the counting plugin, for the guest with this console log."""
     return console.with_suffix(".counts")
 
 
@@ -431,7 +431,7 @@ def _disk(serial: str, file: Path, format_: str, option: str) -> tuple[str, ...]
 
 
 def data_disk_serial(number: int) -> str:
-    """The serial number by which the guest finds one of its data disks."""
+    """The serial number that identifies one of a guest's data disks."""
     return f"data{number}"
 
 
@@ -445,7 +445,7 @@ def _counter(counter: CountingPlugin, counts: Path) -> str:
 
 def _console(wiring: Wiring) -> str:
     log = escape(str(wiring.console))
-    # The log of a restored guest begins with what was printed before it was saved.
+    # A restored guest's log begins with what was printed before it was saved.
     append = wiring.memory is not None and wiring.memory.is_saved
     if wiring.terminal is None:
         return f"file,id=console,path={log}" + (",append=on" if append else "")
@@ -456,7 +456,7 @@ def _console(wiring: Wiring) -> str:
 
 
 def escape(value: str) -> str:
-    """A value inside one of QEMU's comma-separated options; a comma is doubled."""
+    """A value inside one of QEMU's comma-separated options; commas are doubled."""
     return value.replace(",", ",,")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""QEMU's control channel (QMP): the view of a guest from outside, which the guest cannot forge; its interrupts."""
+"""QEMU's control channel (QMP): a view of a guest from outside, which the guest cannot forge; its interrupts."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ logging.getLogger("qemu.qmp").setLevel(logging.CRITICAL)
 
 
 class Monitor:
-    """One connection to one QEMU, for one thread at a time. Raises GuestError when QEMU refuses, or is gone."""
+    """One connection to one QEMU, for one thread at a time. Raises GuestError if QEMU refuses, or is gone."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._protocol = QEMUMonitorProtocol(connection)
         self._lock = threading.RLock()
-        # What QEMU writes and the lab reads: in memory, without a name on a disk; it ends with its last process.
+        # A file in memory that QEMU writes and the lab reads; it has no name and ends with its last process.
         self._memory = os.memfd_create("orchestrator", os.MFD_CLOEXEC)
         self._memory_name: str | None = None
         try:
@@ -65,34 +65,34 @@ class Monitor:
             raise GuestError(f"QEMU's monitor takes no file: {error}") from None
 
     def human(self, line: str) -> str:
-        """Run a command of QEMU's human monitor, for what QMP has no command for."""
+        """Run a command of QEMU's human monitor, if QMP has no equivalent."""
         return str(self.command("human-monitor-command", **{"command-line": line}))
 
     @contextlib.contextmanager
     def passed(self, descriptor: int) -> Iterator[str]:
-        """Let QEMU have an open file; gives the name by which QEMU's commands open it."""
+        """Pass an open file to QEMU; yields the name by which QEMU's commands open it."""
         with self._lock:
             number, name = self._pass(descriptor)
         try:
             yield name
         finally:
-            # A QEMU that is gone has closed it.
+            # A QEMU that has ended has closed it.
             with contextlib.suppress(GuestError):
                 self.command("remove-fd", **{"fdset-id": number})
 
     def _pass(self, descriptor: int) -> tuple[int, str]:
-        """Pass a file to QEMU: the number of the set of descriptors that it is in, and its name."""
+        """Pass a file to QEMU: the number of its descriptor set, and its name."""
         self._send(descriptor)
         match self.command("add-fd"):
             case {"fdset-id": int(number), "fd": int(theirs)}:
                 # A QEMU that has become another user may still open it there: the kernel lets a process see its own
-                # descriptors (proc_fd_permission()), and all may open a memfd.
+                # descriptors (proc_fd_permission()), and every user may open a memfd.
                 return number, f"/proc/self/fd/{theirs}"
             case answer:
                 raise GuestError(f"QEMU's monitor: add-fd answered {answer}")
 
     def forwarded_port(self) -> int:
-        """The port of the host's loopback that QEMU forwards to the guest's sshd."""
+        """The host's loopback port that QEMU forwards to the guest's sshd."""
         found = _FORWARDED.search(self.human("info usernet"))
         if found is None:
             raise GuestError("QEMU forwards no port to the guest")
@@ -112,7 +112,7 @@ class Monitor:
             self.command("memsave", **arguments)
         finally:
             content = os.pread(self._memory, size + 1, 0)
-            os.ftruncate(self._memory, 0)  # a kernel's text would stay in the host's memory
+            os.ftruncate(self._memory, 0)  # frees the host's memory, as much as a kernel's text
         if len(content) != size:
             raise GuestError(f"the guest has no {size} bytes of memory at {address:#x}")
         return content
@@ -124,35 +124,35 @@ class Monitor:
         os.close(self._memory)
 
 
-# How often did a guest trap? Counted by QEMU, from outside.
+# Counting a guest's traps from outside, by QEMU.
 #
-# The emulator writes a record for every exception and interrupt that it delivers while this log is on. It is on for a
-# counting pass only, never while anything is timed, and needs TCG: a KVM guest's traps do not pass through QEMU.
+# While this log is on, the emulator writes a record for every exception and interrupt that it delivers. It is on only
+# during a counting pass, never while anything is timed, and needs TCG: a KVM guest's traps do not pass through QEMU.
 #
-# A guest decides how much is logged: 1 KB for each trap. So the log goes into a pipe, and a thread keeps nothing of it
-# but the counts. QEMU logs with its big lock held: where nobody read the pipe, not even its monitor would answer.
+# The guest decides how much is logged, 1 KB per trap. So the log goes into a pipe, and a thread keeps only the counts.
+# QEMU logs with its big lock held: if nobody read the pipe, not even its monitor would answer.
 
 Ring = Literal[0, 3]
 INT3 = 3
-"""The breakpoint exception's vector."""
+"""The vector of the breakpoint exception."""
 
-# "     2: v=03 e=0000 i=1 cpl=0 IP=0060:c1093a15 ...", and twenty lines of registers behind each. A pattern that begins
-# with a constant is searched for at the speed of memchr().
+# "     2: v=03 e=0000 i=1 cpl=0 IP=0060:c1093a15 ...", each followed by twenty lines of registers. A pattern with a
+# constant prefix is searched at the speed of memchr().
 _RECORDS = {ring: re.compile(rb": v=([0-9a-f]{2}) e=[0-9a-f]{4} i=[01] cpl=%d " % ring) for ring in (0, 3)}
 _RECORD_BYTES = 24
-"""What the pattern matches."""
+"""The length of a match."""
 
 _PIPE_BYTES = 1 << 20
-"""As large as an ordinary user's pipe may be (/proc/sys/fs/pipe-max-size)."""
+"""The largest pipe of an ordinary user (/proc/sys/fs/pipe-max-size)."""
 _PAUSE_MS = 5
-"""Between two readings: QEMU writes each line by itself, and to wake a reader for each takes longer than to log it."""
+"""Between reads: QEMU writes line by line, and waking a reader for each takes longer than logging it."""
 _PIPE_MODE = 0o622
-"""QEMU opens the pipe anew by its name in /proc, perhaps as a user of its own."""
+"""QEMU reopens the pipe by its name in /proc, perhaps as another user."""
 
 
 @contextlib.contextmanager
 def counted_interrupts(monitor: Monitor, ring: Ring = 0) -> Iterator[Counter[int]]:
-    """Count the exceptions and interrupts that fall into code of a ring, by vector; the counter is filled at the end.
+    """Count exceptions and interrupts that hit code of a ring, by vector; the counter is filled at the end.
 
     Ring 0 is the kernel, 3 its programs.
     """
@@ -163,17 +163,17 @@ def counted_interrupts(monitor: Monitor, ring: Ring = 0) -> Iterator[Counter[int
         try:
             yield counts
         finally:
-            # Each line is in the pipe when QEMU has written it: the log is line-buffered (util/log.c).
+            # The log is line-buffered (util/log.c): lines already written are in the pipe.
             monitor.human("log none")
 
 
 @contextlib.contextmanager
 def _counting_pipe(counts: Counter[int], ring: Ring) -> Iterator[int]:
-    """The end of a pipe to write records to; ``counts`` has those that were written when this ends."""
+    """The write end of a pipe for records; on exit ``counts`` has them."""
     reading, writing = os.pipe()
     ending, end = os.pipe()
     os.fchmod(writing, _PIPE_MODE)
-    with contextlib.suppress(PermissionError):  # of a user with many pipes; a smaller one only takes longer
+    with contextlib.suppress(PermissionError):  # the user has many pipes; a smaller one only takes longer
         fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     thread = threading.Thread(target=_count, args=(reading, ending, counts, _RECORDS[ring]), name="traps", daemon=True)
     thread.start()
@@ -187,13 +187,13 @@ def _counting_pipe(counts: Counter[int], ring: Ring) -> Iterator[int]:
 
 
 def _count(reading: int, ending: int, counts: Counter[int], record_of: re.Pattern[bytes]) -> None:
-    """Count records until the other end of ``ending`` is closed, and all that is in the pipe by then."""
+    """Count records until the other end of ``ending`` is closed, including what is in the pipe by then."""
     os.set_blocking(reading, False)
     poll = select.poll()
     poll.register(ending, select.POLLIN)
     rest, left = b"", _PIPE_BYTES
     while left > 0:
-        # A QEMU that answers no more may still log: of what comes after the end no more is read than a pipe holds.
+        # A QEMU that no longer answers may still log: after the end, read no more than a pipe holds.
         is_ending = bool(poll.poll(_PAUSE_MS))
         try:
             text = os.read(reading, _PIPE_BYTES)
@@ -204,5 +204,5 @@ def _count(reading: int, ending: int, counts: Counter[int], record_of: re.Patter
         left -= len(text) if is_ending else 0
         text = rest + text
         counts.update(int(record[1], 16) for record in record_of.finditer(text))
-        # Less than a whole record: none is counted twice.
+        # Less than a whole record, so none is counted twice.
         rest = text[1 - _RECORD_BYTES :]

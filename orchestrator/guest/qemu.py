@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One QEMU and our ends of its sockets, from its start to its end: boot, console, panics, channels."""
+"""One QEMU and the lab's ends of its sockets, from start to end: boot, console, panics, channels."""
 
 from __future__ import annotations
 
@@ -37,34 +37,34 @@ from orchestrator.paths import data_dir
 from orchestrator.process import Spawned, exit_status, how_ended, spawn
 from orchestrator.program import PROGRAM
 
-# Waits for the agent of a guest that boots, or does its work first, while what it prints is passed on.
+# Waiting for the agent of a guest that boots, or first does its unattended work, while passing on the console.
 #
-# A kernel whose boot stub refuses the CPU ends the wait. A guest that works alone stops itself before its work, by
-# QEMU's pvpanic device: at that instruction, so that what it executes does not depend on when the host looks.
+# A boot stub that refuses the CPU ends the wait. A guest with unattended work stops itself before it, through QEMU's
+# pvpanic device: at that exact instruction, so that what it executes does not depend on when the host looks.
 
 LONGEST_WORK = 24 * 3600.0
-"""Seconds that unattended work may take, whatever the guest prints meanwhile."""
+"""Limit of seconds for unattended work, whatever the guest prints meanwhile."""
 
 _LISTENING_INTERVAL = 0.5
 
 
 _STOPPING_INTERVAL = 0.1
-"""The same until a guest has stopped itself: it does nothing while nobody looks."""
+"""The same until a guest has stopped itself, as it does nothing until the host looks."""
 
 
 BootListener = Callable[[Sequence[str]], None]
-"""Gets the console's new lines some times a second: none while the guest prints nothing."""
+"""Receives the console's new lines a few times per second, possibly none."""
 
 
 class OwnStop:
-    """The stop of a guest before its work, where its machine has the device for it; ``read`` is called meanwhile."""
+    """A guest's stop before its work, if its machine has the device for it; ``read`` is called meanwhile."""
 
     def __init__(self, monitor: Monitor, read: Callable[[], None], *, is_expected: bool) -> None:
         self._monitor, self._read = monitor, read
         self._is_watched = self.is_expected = is_expected
 
     def check(self) -> None:
-        """Let a guest that has stopped itself go on. One that stops once more has panicked, and is ended."""
+        """Continue a guest that has stopped itself. One that stops a second time has panicked, and is ended."""
         match self._monitor.command("query-status") if self._is_watched else None:
             case {"status": "guest-panicked"} if self.is_expected:
                 self._read()
@@ -84,7 +84,7 @@ def wait_for_boot(
 ) -> None:
     """Wait for the agent. Raises GuestHang after ``time_limit``, UnsupportedError for a CPU that the kernel refuses.
 
-    With a ``listener``, which gets every line of the console, each new output begins the time limit anew.
+    A ``listener`` receives every console line; with it, new output restarts the time limit.
     """
     deadline, last = Deadline(time_limit), Deadline(LONGEST_WORK)
     passed_on = printed = 0
@@ -96,7 +96,7 @@ def wait_for_boot(
             stop.check()
             if listener is None and not deadline.left():
                 raise
-        finally:  # also the last lines of a guest that dies
+        finally:  # reads the last lines of a dying guest too
             if listener is not None:
                 lines, passed_on = console.whole_lines(passed_on)
                 listener(lines)
@@ -110,28 +110,27 @@ def wait_for_boot(
             raise GuestHang(f"it is still at work after {LONGEST_WORK / 3600:g} hours, the most that are allowed")
 
 
-# Has a guest's kernel panicked without a restart, or made QEMU write too much? Its QEMU is ended then, and whoever
-# waits for the guest learns it.
+# Watching for a panic without a restart, and for too much output. QEMU is then ended, which callers notice.
 #
-# A panic ends QEMU by itself as a rule (``panic=-1`` restarts at once, and QEMU has -no-reboot). It does not where the
-# guest has set ``kernel.panic`` to seconds, and where the panic itself fails: Linux 6.1 on i686 hangs in it after a
-# double fault. Without a watch only a command's time limit ends that.
+# A panic usually ends QEMU (``panic=-1`` restarts at once, and QEMU has -no-reboot). It does not if the guest has set
+# ``kernel.panic`` to seconds, or if the panic itself fails: Linux 6.1 on i686 hangs in it after a double fault. Without
+# the watch only a command's time limit would end that.
 #
-# Programs can print what looks like a panic, so a CPU has to stay in the kernel with its interrupts off as well, by
-# QEMU's registers. That is not so where a guest has set ``kernel.panic`` to 0: panic() enables interrupts then.
+# Programs can print what looks like a panic, so QEMU's registers must also show a CPU in the kernel with interrupts
+# off. That excludes guests that have set ``kernel.panic`` to 0, as panic() then enables interrupts.
 #
-# The limit of a process's files (RLIMIT_FSIZE) is none for QEMU: its threads block SIGXFSZ, and QEMU 7.2 goes on where
-# a write of the console's log fails. So the files' sizes are looked at.
+# The limit of file sizes (RLIMIT_FSIZE) does not bind QEMU: its threads block SIGXFSZ, and QEMU 7.2 continues if a
+# write of the console's log fails. So the watch checks the files' sizes.
 
 CONSOLE_MAX = 256 << 20
 """Bytes of the console's log, or of QEMU's messages; a night of a kernel's own tests prints a few megabytes."""
 
 _WATCH_INTERVAL = 0.2
-"""Seconds between two looks at the files; an emulated serial port prints a megabyte in it."""
+"""Seconds between checks of the files, in which an emulated serial port prints a megabyte."""
 
 _LOOKS = 5
 _PAUSE = 0.1
-"""Looks at the registers that find a CPU so, without a new byte on the console, and the seconds between two."""
+"""Consecutive checks of the registers without a new console byte, and the seconds between them."""
 
 # x86_cpu_dump_state() of QEMU 7.2 and 10.0, target/i386/cpu-dump.c.
 _CPU = re.compile(
@@ -141,9 +140,9 @@ _INTERRUPTS = 0x200
 
 
 class QemuWatch:
-    """A thread that watches a QEMU until it is stopped, or has ended QEMU.
+    """A thread that watches a QEMU until stopped, or until it has ended QEMU.
 
-    ``exceeded`` is the file that has more than ``largest`` bytes; a panic is looked for once there is a ``monitor``.
+    ``exceeded`` is the file with more than ``largest`` bytes; panics are looked for once there is a ``monitor``.
     """
 
     def __init__(self, process: Spawned, console: Console, messages: Path, largest: int) -> None:
@@ -156,7 +155,7 @@ class QemuWatch:
         self._thread.start()
 
     def stop(self, end: Callable[[], None]) -> None:
-        """Watch no longer; ``end`` ends QEMU, for which the thread may be waiting."""
+        """Stop watching; ``end`` ends QEMU, which the thread may be waiting for."""
         self._stopped.set()
         end()
         self._thread.join()
@@ -167,7 +166,7 @@ class QemuWatch:
         looks: list[set[int]] = []
         while not self._stopped.wait(_PAUSE if looks else _WATCH_INTERVAL):
             for file in self._files:
-                with contextlib.suppress(OSError):  # not there yet, or on a file system that has gone
+                with contextlib.suppress(OSError):  # not there yet, or the file system is gone
                     if file.stat().st_size > self.largest:
                         self.exceeded = file
                         self._process.kill()
@@ -183,12 +182,12 @@ class QemuWatch:
                     if len(looks) == _LOOKS and set.intersection(*looks):
                         self.monitor.command("quit")
                         return
-                except GuestError:  # QEMU has ended, as it should, or is being ended
+                except GuestError:  # QEMU has ended or is being ended, as expected
                     looks, self.monitor = [], None
 
 
 def _stuck_cpus(monitor: Monitor) -> set[int]:
-    """The numbers of those that are in the kernel with interrupts off; none while the guest is paused."""
+    """The CPUs in the kernel with interrupts off; empty while the guest is paused."""
     match monitor.command("query-status"):
         case {"running": True}:
             return cpus_without_interrupts(monitor.human("info registers -a"))
@@ -196,9 +195,9 @@ def _stuck_cpus(monitor: Monitor) -> set[int]:
 
 
 def cpus_without_interrupts(registers: str) -> set[int]:
-    """The numbers of the CPUs in the kernel with interrupts off, by what QEMU says to ``info registers -a``.
+    """The CPUs in the kernel with interrupts off, from the output of ``info registers -a``.
 
-    One that is halted so is off line, or was stopped by the one that panics, which never is halted.
+    A halted CPU in this state is offline, or was stopped by the panicking CPU, which never halts.
     """
     cpus = enumerate(_CPU.finditer(registers))
     return {
@@ -208,14 +207,14 @@ def cpus_without_interrupts(registers: str) -> set[int]:
     }
 
 
-# A QEMU that ends before it has made the machine: no guest has run, so it is the host that lacks a usable QEMU.
+# A QEMU that ends before it has made the machine: no guest has run, so the host lacks a usable QEMU.
 
 _NO_MEMORY = "Cannot allocate memory"
 _NO_SANDBOX = "-sandbox support is not enabled"
 
 
 def start_failure(error: GuestError, command_line: Sequence[str], process: Spawned, messages: Path) -> LabError:
-    """What to raise where QEMU's monitor did not answer: ``error`` where QEMU lives, or somebody has killed it."""
+    """The error for a monitor that did not answer: ``error`` itself if QEMU lives or was killed."""
     status = exit_status(process, DYING_LIMIT)
     if status is None or status == -signal.SIGKILL:
         return error
@@ -244,7 +243,7 @@ def drained(console: socket.socket) -> Iterator[None]:
     """Read and discard what the guest prints; the console's log has it.
 
     QEMU sends byte by byte, and a socket holds some hundreds of them. When it is full, the guest's port stays busy, and
-    a program that prints is blocked: systemd for ever.
+    programs that print block: systemd for ever.
     """
     stop, stopped = socket.socketpair()
 
@@ -252,7 +251,7 @@ def drained(console: socket.socket) -> Iterator[None]:
         poll = select.poll()
         for end in (console, stopped):
             poll.register(end, select.POLLIN)
-        with contextlib.suppress(OSError):  # QEMU has gone; the next call that reads reports it
+        with contextlib.suppress(OSError):  # QEMU is gone; the next read reports it
             while stopped.fileno() not in (number for number, _ in poll.poll()):
                 if not console.recv(_READ_MAX):
                     return
@@ -268,9 +267,9 @@ def drained(console: socket.socket) -> Iterator[None]:
 
 
 class RunningQemu:
-    """QEMU's process, its monitor, and the sockets to the agent and to the console that a serial channel has.
+    """QEMU's process, its monitor, and the sockets to the agent and to a serial channel's console.
 
-    All are None before the start and after the end. ``messages`` is the file of what QEMU prints.
+    All are None before the start and after the end. ``messages`` is the file of QEMU's output.
     """
 
     def __init__(self, messages: Path) -> None:
@@ -289,7 +288,7 @@ class RunningQemu:
 
     @property
     def flood(self) -> GuestExit | None:
-        """The error for a QEMU that was ended since it had written too much; None where that is not so."""
+        """The error for a QEMU that was ended for too much output, else None."""
         if self._watch is None or self._watch.exceeded is None:
             return None
         file, largest = self._watch.exceeded, self._watch.largest
@@ -300,9 +299,9 @@ class RunningQemu:
     def start(self, machine: Machine, wiring: Wiring, passed: Sequence[int], console_max: int) -> None:
         """Start QEMU and return when it has made the machine; by then it has opened all files of the ``wiring``.
 
-        The sockets of the wiring are made here. ``passed`` are descriptors that QEMU inherits.
-        QEMU is ended where the console's log, or its own messages, have more than ``console_max`` bytes. Raises
-        HostError where QEMU ends before, GuestError where it was killed or does not answer.
+        Makes the wiring's sockets. ``passed`` are descriptors that QEMU inherits. QEMU is ended if the console's log or
+        its own messages exceed ``console_max`` bytes. Raises HostError if QEMU ends early, GuestError if it was killed
+        or does not answer.
         """
         pairs = [socket.socketpair() for _ in range(3 if machine.channel == "serial" else 2)]
         monitor, agent, *console = (ours for ours, _ in pairs)
@@ -316,7 +315,7 @@ class RunningQemu:
                 wiring = replace(wiring, terminal=ends[2])
             self.command_line = tuple(qemu_command(machine, wiring))
             log = Path(wiring.console)
-            log.touch()  # with the user's own umask, and not with QEMU's
+            log.touch()  # with the user's umask, not QEMU's
             with self.messages.open("wb") as messages:
                 self.process = spawn(
                     self.command_line,
@@ -338,9 +337,9 @@ class RunningQemu:
             raise start_failure(error, self.command_line, self.process, self.messages) from None
 
     def abort(self) -> None:
-        """End QEMU from another thread, also one that is not started yet; our ends stay for their own thread."""
+        """End QEMU from another thread, even if not started yet; the lab's ends stay open for their own thread."""
         self.is_aborted = True
-        process = self.process  # another thread may end the guest meanwhile, and forget it
+        process = self.process  # another thread may reset it meanwhile
         if process is not None:
             process.kill()
 
@@ -372,7 +371,7 @@ _LIMIT = 60.0
 
 
 def mount_data(agent: FramedChannel, machine: Machine) -> None:
-    """Mount a guest's disks of data, and have modprobe where its kernel's modules are among them. Raises GuestError."""
+    """Mount a guest's data disks, and make a disk of its kernel's modules known to modprobe. Raises GuestError."""
     for number, disk in enumerate(machine.data):
         result = agent.run(["mount-data", data_disk_serial(number), disk.folder], time_limit=_LIMIT)
         if result.status == 0 and disk.folder.startswith(MODULES):
@@ -384,7 +383,7 @@ def mount_data(agent: FramedChannel, machine: Machine) -> None:
 
 
 def open_channel(qemu: RunningQemu, machine: Machine, files: GuestFiles | None, deadline: Deadline) -> Channel:
-    """The channel of a guest whose agent answers."""
+    """Open the channel of a guest whose agent answers."""
     assert qemu.agent is not None
     if machine.channel == "ssh":
         assert files is not None

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The channel over a guest's console, for guests with nothing else: no agent of ours, no sshd.
+"""The channel over a guest's console, for guests with neither the lab's agent nor sshd.
 
-On a console, messages of the kernel and of other programs stand in the middle of any output. So only data with a valid
-checksum is used: a shell script of ours (``images/guest/serial-serve.sh``) keeps a command's output until the host has
-received all of it, and every request can be repeated.
+On a console, messages of the kernel and of other programs interrupt any output. So only data with a valid checksum is
+used: a script (``images/guest/serial-serve.sh``) keeps a command's output until the host has received all of it, and
+every request can be repeated.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from orchestrator.guest.channel import (
 from orchestrator.guest.console import plain_lines
 
 ANSWER_MAX = 8 << 20
-"""Bytes among which an answer is looked for: one has 88 KiB, and other programs print as well."""
+"""Bytes to search for an answer, which has 88 KiB; other programs print as well."""
 
 _READ_MAX = 1 << 16
 _MESSAGE_MAX = 1 << 14
@@ -53,20 +53,20 @@ _BEGUN_MESSAGE = re.compile(rb"\[ {0,7}(?:\d{1,8}(?:\.(?:\d{0,5}|\d{6}(?:\][^\n]
 
 
 class SerialLine:
-    """One console, without the messages that the kernel puts into the middle of anything.
+    """One console, without the kernel messages that interrupt its output.
 
-    Only those with a time stamp are recognised, and only by its looks. Raises GuestConnectionLost when it is closed
-    from the guest's side.
+    Only messages with a time stamp are recognised, and only by their form. Raises GuestConnectionLost if closed from
+    the guest's side.
     """
 
     def __init__(self, descriptor: int) -> None:
         os.set_blocking(descriptor, False)
         self._descriptor = descriptor
         self._received = bytearray()
-        self._held = b""  # may begin a message
+        self._held = b""  # a possible start of a message
 
     def send(self, data: bytes, deadline: Deadline) -> None:
-        """Send all of it. Raises GuestHang at the deadline."""
+        """Send all data. Raises GuestHang at the deadline."""
         rest = memoryview(data)
         while rest:
             try:
@@ -100,10 +100,10 @@ class SerialLine:
                 raise GuestHang("the guest gave no answer in time")
 
     def read(self, patience: float) -> bytes:
-        """The input so far, after at most ``patience`` seconds of waiting for any."""
+        """The input so far, after waiting at most ``patience`` seconds for any."""
         end = time.monotonic() + patience
         left = patience
-        while not self._received and left >= 0:  # a kernel may print without end
+        while not self._received and left >= 0:  # a kernel may print endlessly
             self._receive(left)
             left = end - time.monotonic()
         text = bytes(self._received)
@@ -126,7 +126,7 @@ class SerialLine:
         return bool(poll.poll(seconds * 1000))
 
     def _receive(self, patience: float) -> None:
-        """Add what is there, or comes in time, and is no message of the kernel's."""
+        """Append the input that is available or arrives in time, without kernel messages."""
         if not self._wait(select.POLLIN, patience):
             return
         try:
@@ -138,8 +138,8 @@ class SerialLine:
         if not data:
             raise _lost(None)
         text = self._held + data
-        # No message ends behind the last line's end. To look for one there takes a time that grows with the square of
-        # how often one seems to begin: 0.26 s for 64 KiB.
+        # No message ends after the last newline. A search there takes time that is quadratic in the number of apparent
+        # beginnings: 0.26 s for 64 KiB.
         lines = text.rfind(b"\n") + 1
         text = _MESSAGE.sub(b"", text[:lines]) + text[lines:]
         begun = _BEGUN_MESSAGE.search(text)
@@ -149,24 +149,24 @@ class SerialLine:
 
 
 def _lost(error: OSError | None) -> GuestConnectionLost:
-    # What a pseudo-terminal says when nobody has its other end open is EIO.
+    # A pseudo-terminal reports EIO when nobody has its other end open.
     why = "closed from the guest's side"
     if error is not None and error.errno != errno.EIO:
         why = error.strerror or why
     return GuestConnectionLost(f"the console broke: {why}")
 
 
-# From whatever a console shows to a shell on it: a login is answered, a shell that is there already is recognised.
+# Logging in on a console in any state: answer a login prompt, or recognise a running shell.
 
 _NUDGE_INTERVAL = 3.0
-"""Seconds without a prompt until a newline is sent for a new one: the first may have been printed before the channel
-opened, or be lost among the kernel's messages. As many again for each name that was sent: a guest that hardly gets a
-processor has not answered the first newline when the next one comes, and asks for a login again after each."""
+"""Seconds without a prompt until a newline requests one: the first may have been printed before the channel opened, or
+be lost among kernel messages. Multiplied by the number of names sent: a guest that hardly gets a processor has not
+answered the first newline when the next one comes, and asks for a login again after each."""
 _ATTEMPTS = 6
-"""Times that the user's name is sent: a kernel message may spoil one, and a shell that ends at once brings the prompt
+"""How often the user's name is sent: a kernel message may corrupt one, and a shell that ends at once brings the prompt
 back."""
 _QUIET = 0.3
-"""Seconds in which a prompt is not followed by anything."""
+"""Seconds without output after a prompt."""
 _SCREEN_MAX = 1 << 14
 _CONTROL = re.compile(rb"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b(?:\[[0-9;?]*[ -/]*)?[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
 
@@ -180,8 +180,8 @@ _REFUSAL = re.compile(rb"(?mi)\b(?:login incorrect|authentication failure|permis
 def log_in(line: SerialLine, user: str, password: str | None, deadline: Deadline) -> None:
     """Return when the console shows a shell's prompt.
 
-    Raises GuestError when the guest wants a password that we have not, or refuses the one we have; GuestHang, quoting
-    what the console shows, at the deadline.
+    Raises GuestError if the guest wants a password that is not given, or refuses the given one; GuestHang, quoting the
+    console, at the deadline.
     """
     named = answered = False
     attempts = 0
@@ -222,18 +222,18 @@ def log_in(line: SerialLine, user: str, password: str | None, deadline: Deadline
 
 
 def _last_sight(shown: bytes) -> re.Pattern[bytes] | None:
-    """The pattern of what stands last on the console, if anything is known."""
+    """The pattern of the prompt at the end of the console's output, or None."""
     ends = {one: [match.end() for match in one.finditer(shown)] for one in (_LOGIN, _CHALLENGE, _SHELL)}
     last = max(ends, key=lambda one: max(ends[one], default=-1))
     return last if ends[last] else None
 
 
 _BLOCK = 32 * 1024
-"""Bytes sent at once: as base64 they must fit into the guest kernel's buffer for a console's input, 64 KiB."""
+"""Bytes sent at once: in base64 they must fit into the guest kernel's console input buffer, 64 KiB."""
 _PIECE_KIB = (64, 8, 1)
-"""KiB requested at once: the whole of what the guest puts together, and less after it arrived damaged."""
+"""KiB requested at once: first as much as the guest sends, then less after damage."""
 _FILE_MAX = 1 << 20
-"""Bytes of one of our own files in the guest, which have at most 64 KiB."""
+"""Bytes of one of the lab's files in the guest, which have at most 64 KiB."""
 _FIRST_SILENCE = 2.0
 _LEAVING_LIMIT = 1.0
 _LONGEST_REPLY = 60.0
@@ -245,14 +245,14 @@ _BASE64_LINE = re.compile(rb"[A-Za-z0-9+/]+={0,2}")
 
 @dataclass(frozen=True)
 class _Reply:
-    """The words of a reply, and the bytes that came with it: None where there are none, or they came damaged."""
+    """A reply's words, and the bytes that came with it: None if there are none, or they are damaged."""
 
     words: list[list[str]]
     content: bytes | None
 
 
 class SerialChannel:
-    """One console, which is the channel's own from now on; one request at a time. See ``Channel`` for what it does."""
+    """A channel that takes over one console; one request at a time. See ``Channel`` for the methods."""
 
     def __init__(self, connection: socket.socket | int) -> None:
         self._line = SerialLine(connection if isinstance(connection, int) else connection.detach())
@@ -260,9 +260,9 @@ class SerialChannel:
         self._number = 0
 
     def login(self, user: str, password: str | None, deadline: Deadline) -> None:
-        """Log in, or use the shell that is there, and start the serving script in it.
+        """Log in, or use a running shell, and start the serving script in it.
 
-        Raises GuestError when the guest refuses, or lacks what this takes; GuestHang at the deadline.
+        Raises GuestError if the guest refuses, or lacks the programs needed; GuestHang at the deadline.
         """
         log_in(self._line, user, password, deadline)
         serve = base64.b64encode(own_script("serial-serve.sh"))
@@ -279,11 +279,11 @@ class SerialChannel:
         self._upload("pump", own_script("serial-pump.sh"), deadline)
 
     def run(self, argv: Sequence[str], *, time_limit: float, listener: Listener | None = None) -> CommandResult:
-        """Run a program, looked for where the user's shell does; see ``Channel.run``."""
+        """Run a program found in the shell's PATH; see ``Channel.run``."""
         check_command(argv)
         command = MarkedCommand(argv, Output(listener))
         beginning = Deadline(KILL_LIMIT + len(command.script) / _SLOWEST)
-        self._ask("finish", beginning)  # what was broken off before it ended
+        self._ask("finish", beginning)  # an earlier request that was broken off
         self._upload("script", command.script, beginning)
         self._ask("start", beginning)
         with killed_when_late(argv[0], time_limit, command.output, lambda: self._ask("stop", Deadline(KILL_LIMIT))):
@@ -294,7 +294,7 @@ class SerialChannel:
     def put(self, content: bytes | Path, target: str, *, mode: int, time_limit: float) -> None:
         path, deadline = guest_path(target), Deadline(time_limit)
         with contextlib.closing(blocks(content, _BLOCK)) as rest:
-            block = next(rest, b"")  # a file of the host that cannot be read is known before anything is sent
+            block = next(rest, b"")  # reveals an unreadable host file before anything is sent
             self._upload("path", path, deadline)
             sent = self._ask(f"open {mode:o}", deadline).words[-1][0] == "done"
             index = 0
@@ -323,7 +323,7 @@ class SerialChannel:
         return bytes(content)
 
     def close(self) -> None:
-        """Restore the console as it was, where that is possible, and close it."""
+        """Restore the console's settings if possible, and close it."""
         with contextlib.suppress(GuestError):
             self._ask("leave", Deadline(_LEAVING_LIMIT))
         self._line.close()
@@ -338,7 +338,7 @@ class SerialChannel:
             word = reply.words[0][0]
             if word == "over":
                 return
-            if word not in set(Stream):  # no output yet, or the line with the stream's name was damaged
+            if word not in set(Stream):  # no output yet, or the stream's name was damaged
                 time.sleep(min(pause, deadline.left()))
                 pause = min(_POLL_LAST, 2 * pause)
                 continue
@@ -364,7 +364,7 @@ class SerialChannel:
         return word == "done"
 
     def _fetch(self, name: str, deadline: Deadline, size: int = 0) -> bytes:
-        """One of our own files in the guest, in pieces with valid checksums; ``size`` indexes the first piece's KiB."""
+        """A file of the lab's in the guest, in pieces with valid checksums; ``size`` indexes the first piece's KiB."""
         content = bytearray()
         while True:
             kib = _PIECE_KIB[size]
@@ -379,22 +379,22 @@ class SerialChannel:
                 return bytes(content)
 
     def _ask(self, request: str, deadline: Deadline, data: bytes = b"") -> _Reply:
-        """One request, made again until it is answered. Raises GuestHang at the deadline."""
-        patience = _FIRST_SILENCE + len(data) / _SLOWEST  # while the guest receives data it prints nothing
+        """Repeat a request until it is answered. Raises GuestHang at the deadline."""
+        patience = _FIRST_SILENCE + len(data) / _SLOWEST  # the guest prints nothing while it receives data
         silence = patience
         while True:
-            if not deadline.left():  # a guest may send answers in advance: our requests have consecutive numbers
+            if not deadline.left():  # a guest could answer in advance, as the numbers are consecutive
                 raise GuestHang("the guest gave no answer in time")
             self._number += 1
             self._line.forget()
-            # The empty line ends whatever an earlier attempt has left behind.
+            # The empty line ends leftovers of an earlier attempt.
             self._line.send(f"\n{self._number} {request}\n".encode() + data, deadline)
             try:
                 text = self._line.until(self._mark(), silence, Deadline(min(deadline.left(), _LONGEST_REPLY)))
             except GuestHang:
                 if not deadline.left():
                     raise
-                # The guest may still wait for bytes that were lost on their way; or for something that never ends.
+                # The guest may still wait for bytes that were lost, or for something that never ends.
                 self._line.send(b"\n" * len(data) if silence == patience else b"\x03", deadline)
                 silence *= 2
                 continue
@@ -421,7 +421,7 @@ def _checksum(content: bytes) -> str:
 
 
 def _decoded(text: bytes, checksum: str) -> bytes | None:
-    """The bytes of a piece, from among lines that are none of it; None when they are not what they were."""
+    """The bytes of a piece, among foreign lines; None if the checksum differs."""
     lines = (line.strip() for line in text.split(b"\n"))
     encoded = b"".join(line for line in lines if _BASE64_LINE.fullmatch(line))
     try:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How many guests run at once on this host, in all processes of a user, and how much memory they may have.
+"""Slots: how many guests run at once on this host, over all of a user's processes, and within which memory.
 
-There are four slots for each core, and no more than the memory has room for; a guest takes one for each begun half a
-gigabyte, and gives it back while it is paused. A thread that has slots takes no further ones for its other guests, so
-that it never waits for what it may itself hold up. Where a process that we were started by holds slots, and so may wait
-for us, the wait ends after two minutes. The system releases the slots of a process that dies.
+There are four slots per core, and no more than the memory has room for. A guest takes one per started half a gigabyte,
+and returns them while it is paused. A thread that holds slots takes none for its further guests, so that it cannot
+block itself. If an ancestor process holds slots, it may be waiting for this one, so the wait ends after two minutes.
+The system releases the slots of a process that dies.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from pathlib import Path
 from orchestrator.errors import HostError
 from orchestrator.paths import cache_dir
 
-# Where are the files of this process's control groups of memory? Version 1 and version 2 have other names for them.
+# The memory control groups' files of this process, whose names differ between version 1 and 2.
 
 _GROUPS = Path("/proc/self/cgroup")
 _MOUNTED = Path("/sys/fs/cgroup")
 
 
 def memory_files(version_1: str, version_2: str) -> Iterator[list[Path]]:
-    """For each hierarchy that counts memory, the file of that name in our own group, then in the groups above it.
+    """For each hierarchy that counts memory, the file of that name in the own group, then in its ancestors.
 
-    They need not be there: the root of all groups has few files, and a hierarchy may not be mounted.
+    The files may be missing: the root group has few files, and a hierarchy may not be mounted.
     """
     try:
         lines = _GROUPS.read_text().splitlines()
@@ -46,23 +46,23 @@ def memory_files(version_1: str, version_2: str) -> Iterator[list[Path]]:
             yield [_MOUNTED / "memory" / folder / version_1 for folder in folders]
 
 
-# How much memory may the lab and its guests have? What the host has, or less where a control group limits it.
+# The memory for the lab and its guests: the host's, or less if a control group limits it.
 #
-# A group's limit is in ``memory.max`` (version 2) or ``memory.limit_in_bytes`` (version 1) of its folder, and the
-# limits of the groups above it hold as well.
+# A group's limit is in ``memory.max`` (version 2) or ``memory.limit_in_bytes`` (version 1) of its folder. The limits of
+# its ancestors apply too.
 
 
 def host_memory_mib() -> int:
-    """MiB that this process and all that it starts may have."""
+    """MiB that this process and its children may use."""
     least = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for file in itertools.chain.from_iterable(memory_files("memory.limit_in_bytes", "memory.max")):
-        with contextlib.suppress(OSError, ValueError):  # not mounted, or the root of all groups; or it is "max"
+        with contextlib.suppress(OSError, ValueError):  # not mounted, the root group, or "max"
             least = min(least, int(file.read_text()))
     return least >> 20
 
 
 def check_memory(memory_mib: int) -> None:
-    """Raise HostError for a guest with more memory than there can be, before the system kills its QEMU for it."""
+    """Raise HostError for a guest that cannot fit into the memory, before the OOM killer ends its QEMU."""
     there = host_memory_mib()
     if memory_mib > there:
         raise HostError(
@@ -74,15 +74,15 @@ def check_memory(memory_mib: int) -> None:
 
 _FOLDER = "slots"
 _GATE = "gate"
-"""The file that is locked by whoever waits for slots: the others wait behind it, and none holds half of its slots."""
+"""Locked by the one process that is acquiring slots; others queue on it, so none holds half of its slots."""
 
 _SLOT_MIB = 512
 _SLOTS_A_CORE = 4
 _PATIENCE = 3600.0
-"""Host seconds of a wait, behind which a guest starts without slots."""
+"""Host seconds to wait; then a guest starts without slots."""
 
 _PATIENCE_WITH_ANCESTORS = 120.0
-"""The same where a process that has started this one holds slots: it may wait for this one to end."""
+"""The same if an ancestor process holds slots: it may be waiting for this one."""
 
 _POLL_INTERVAL = 0.05
 _SAY_INTERVAL = 30.0
@@ -96,15 +96,15 @@ class _Thread(threading.local):
 
 
 class Slots:
-    """What a guest has taken of the host; nothing for a further guest of its thread."""
+    """The slots of one guest; empty for a further guest of its thread."""
 
     def __init__(self, descriptors: list[int]) -> None:
         self._descriptors = descriptors
-        self._held = _thread.held  # another thread may release them
+        self._held = _thread.held  # release() may run in another thread
         self._held.add(self)
 
     def release(self) -> None:
-        """Give them back, from any thread; a second time is nothing."""
+        """Return the slots, from any thread; a second call does nothing."""
         self._held.discard(self)
         while self._descriptors:
             descriptor = self._descriptors.pop()
@@ -116,16 +116,16 @@ _thread = _Thread()
 
 
 def host_slots() -> int:
-    """The slots of this host, for the control group that we are in."""
+    """The number of slots on this host, within the lab's control group."""
     return max(1, min(_SLOTS_A_CORE * len(os.sched_getaffinity(0)), host_memory_mib() // _SLOT_MIB))
 
 
 def take_slots(memory_mib: int, say: Callable[[str], None], check: Callable[[], None]) -> Slots:
-    """Take the slots of a guest, when they are free. ``say`` gets a line when that is not at once.
+    """Take a guest's slots when they are free. ``say`` gets a line if it has to wait.
 
-    ``check`` is called while it waits, and may raise. After an hour (two minutes where a process that has started this
-    one holds slots), and where the cache cannot be written, the guest gets none and starts all the same. Raises
-    HostError for a guest with more memory than there can be.
+    ``check`` is called while waiting, and may raise. After an hour (two minutes if an ancestor process holds slots), or
+    if the cache cannot be written, the guest starts without slots. Raises HostError for a guest that cannot fit into
+    the memory.
     """
     check_memory(memory_mib)
     if _thread.held:
@@ -152,7 +152,7 @@ def take_slots(memory_mib: int, say: Callable[[str], None], check: Callable[[], 
 
 
 def _wait(folder: Path, succeeds: Callable[[], bool], say: Callable[[str], None], check: Callable[[], None]) -> None:
-    """Raises TimeoutError when it did not succeed for so long that it may never do so."""
+    """Raises TimeoutError after waiting so long that success is unlikely."""
     begun, said = time.monotonic(), 0.0
     while not succeeds():
         check()
@@ -167,22 +167,22 @@ def _wait(folder: Path, succeeds: Callable[[], bool], say: Callable[[str], None]
 
 
 def _ancestor_holds_slots(folder: Path) -> bool:
-    """Whether a process that has started this one, or one of those before, holds slots."""
+    """Whether an ancestor of this process holds slots."""
     holders: set[str] = set()
     for file in folder.iterdir():
         holders |= set(file.read_text(encoding="ascii", errors="replace").split())
     process = str(os.getppid())
-    with contextlib.suppress(OSError):  # it has just ended, or is not ours to look at
+    with contextlib.suppress(OSError):  # it has just ended, or is not readable
         while process != "0":
             if process in holders:
                 return True
-            # Its parent is the second field behind its name, which is in parentheses (proc(5)).
+            # The parent is the second field after the name, which is in parentheses (proc(5)).
             process = Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()[1]
     return False
 
 
 def _lock_some(folder: Path, total: int, wanted: int, taken: list[int]) -> bool:
-    """Take free slots until as many are taken as are wanted; whether they are."""
+    """Take free slots until enough are taken; returns whether they are."""
     for number in range(total):
         if len(taken) < wanted and _lock(folder / str(number), taken):
             os.ftruncate(taken[-1], 0)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The channel to a guest's own sshd, for guests with a distribution on a disk: commands and SFTP, as root.
 
-A command is a script on the standard input of a shell (see ``marked``), so its line may be as long as any channel's.
-One that has to end early is killed through a second session.
+A command is a script on a shell's standard input (see ``MarkedCommand``), so it may be as long as on any channel. A
+command that must end early is killed through a second session.
 """
 
 from __future__ import annotations
@@ -43,32 +43,32 @@ from orchestrator.guest.channel import (
 )
 from orchestrator.plain_text import cut, plain_line
 
-# Bounds for what a guest's sshd, and its server of files, announce or send unasked.
+# Bounds for what a guest's sshd and SFTP server announce or send unasked.
 #
-# paramiko 5.1 reads as many bytes as a packet's length says, up to 4 GiB and before anybody has logged in, keeps
-# whatever a session sends beyond its window, and reads as many attributes of a file as a count says. An honest server
-# is far below each of these limits.
+# paramiko 5.1 reads as many bytes as a packet announces, up to 4 GiB and before login, keeps whatever a session sends
+# beyond its window, and reads as many attributes of a file as a count says. An honest server stays far below these
+# limits.
 
 _PACKET_MAX = 256 << 10
-"""Bytes of an SSH packet; OpenSSH takes and sends no larger ones (PACKET_MAX_SIZE of packet.c)."""
+"""Bytes of an SSH packet; OpenSSH accepts and sends no larger ones (PACKET_MAX_SIZE of packet.c)."""
 
 _GREETING_MAX = 64 << 10
-"""Bytes before and of the line with the protocol's version, which has 255 (RFC 4253, section 4.2)."""
+"""Bytes up to the end of the protocol's version line, which has 255 (RFC 4253, section 4.2)."""
 
 _FILES_PACKET_MAX = 64 << 10
-"""Bytes of a reply about files: we ask for 32 KiB at a time, and for no lists."""
+"""Bytes of an SFTP reply: the lab reads 32 KiB at a time, and no lists."""
 
 _HANDLE_MAX = 256
-"""Bytes of a file's handle (draft-ietf-secsh-filexfer-02, section 6.3)."""
+"""Bytes of a file handle (draft-ietf-secsh-filexfer-02, section 6.3)."""
 
 _EXTENDED = 1 << 31
-"""The flag of attributes that are followed by a count of further ones (section 5 there); OpenSSH's server has none."""
+"""Flag of attributes followed by a count of extended ones (section 5 there); OpenSSH's server sends none."""
 
 _WORD = struct.Struct(">I")
 
 
 class BoundedPacketizer(Packetizer):
-    """Reads packets that are no larger than an sshd's."""
+    """Rejects packets larger than an sshd's."""
 
     def __init__(self, socket: Any) -> None:
         super().__init__(socket)
@@ -89,7 +89,7 @@ class BoundedPacketizer(Packetizer):
 
 
 class BoundedTransport(paramiko.Transport):
-    """A connection whose other side keeps within each session's window; it prefers what is cheap to emulate."""
+    """A connection that enforces each session's window, and prefers algorithms that are cheap to emulate."""
 
     def __init__(self, ciphers: Sequence[str], sock: Any, /, **options: Any) -> None:
         super().__init__(sock, packetizer_class=BoundedPacketizer, **options)
@@ -105,16 +105,16 @@ class BoundedTransport(paramiko.Transport):
 
 
 class BoundedFiles(paramiko.SFTPClient):
-    """A client of files that believes no length, and no count."""
+    """An SFTP client that trusts no length and no count."""
 
     def _read_packet(self) -> tuple[int, bytes]:
-        """The kind of the next reply, and its content. Raises SFTPError for what no honest server sends."""
+        """The type of the next reply, and its content. Raises SFTPError for what no honest server sends."""
         (size,) = _WORD.unpack(self._read_all(_WORD.size))  # type: ignore[attr-defined]
-        if not _WORD.size < size <= _FILES_PACKET_MAX:  # the kind, and the request's number or the version
+        if not _WORD.size < size <= _FILES_PACKET_MAX:  # the type, and the request's number or the version
             raise paramiko.SFTPError(f"it announces {size} bytes")
         content: bytes = self._read_all(size)  # type: ignore[attr-defined]
         kind, words = content[0], content[1:]
-        # Behind the request's number stand a handle's length, or the flags of attributes.
+        # The request's number is followed by a handle's length, or the flags of attributes.
         second = _WORD.unpack_from(words, _WORD.size)[0] if len(words) >= 2 * _WORD.size else 0
         if kind == CMD_HANDLE and second > _HANDLE_MAX:
             raise paramiko.SFTPError(f"it has a handle of {second} bytes")
@@ -124,7 +124,7 @@ class BoundedFiles(paramiko.SFTPClient):
 
 
 def _feed(session: paramiko.Channel, feed: Any, message: paramiko.Message) -> None:
-    """Keep what a session sends, unless it has sent more than its window before."""
+    """Keep what a session sends, unless it exceeds the window."""
     if len(session.in_buffer) + len(session.in_stderr_buffer) > session.in_window_size:
         raise paramiko.SSHException("a session sends more than its window")
     feed(message)
@@ -134,21 +134,21 @@ HOST = "127.0.0.1"
 USER = "root"
 
 _FIRST_PATIENCE = 3.0
-"""Seconds for the first attempt to connect: before the guest has a network, packets to it are lost."""
+"""Seconds for the first attempt to connect: packets are lost until the guest has a network."""
 _RETRY_INTERVAL = 0.1
 _SEVERING_DELAY = 2.0
-"""Seconds after its deadline that a request gets to be abandoned by itself, before the whole connection is severed."""
+"""Seconds after the deadline for a request to be abandoned, before the whole connection is severed."""
 _LONGEST_WAIT = 1e6
-"""Seconds, for a call of paramiko's that we end at the deadline: by itself it waits for an hour."""
+"""Seconds, for calls of paramiko that the lab ends at the deadline; paramiko's default is an hour."""
 _NOTICING_LIMIT = 1.0
-"""Seconds until paramiko's own thread has noticed what broke."""
+"""Seconds for paramiko's thread to notice that something broke."""
 
 _QUOTED = 200
-"""Characters of what is quoted."""
+"""Limit of quoted characters."""
 
 _WITH_TABLES, _WITH_VECTORS = ("aes128-cbc", "aes128-ctr"), ("aes128-ctr", "aes128-cbc")
 _MACS = ("hmac-sha1", "hmac-sha2-256")
-"""Cheapest for an emulated CPU first, with SSSE3 and without. The packets never leave the host."""
+"""The cheapest for an emulated CPU first, with SSSE3 and without. The packets never leave the host."""
 
 _FAILURES = (paramiko.SSHException, paramiko.SFTPError, EOFError, OSError, ValueError)
 
@@ -161,15 +161,15 @@ def _act_when_late(
 ) -> None:
     """Do ``at_first`` at a deadline, and ``at_last`` some seconds later, unless all has ``ended`` by then.
 
-    One thread for both: of two that asked one deadline at the same moment, each would add what was waited for a
-    processor. On a busy host it would then come up to sixty times as late.
+    One thread serves both: if two asked one deadline at the same moment, each would add the time waited for a
+    processor. On a busy host that comes up to sixty times as late.
     """
     while deadline.left():
         if ended.wait(deadline.pause()):
             return
     if ended.is_set():
         return
-    threading.Thread(target=at_first, daemon=True).start()  # it may block as well
+    threading.Thread(target=at_first, daemon=True).start()  # it may block
     if not ended.wait(_SEVERING_DELAY):
         at_last()
 
@@ -207,7 +207,7 @@ def _connected(
             f"{error.expected_key.fingerprint}"
         ) from None
     except paramiko.AuthenticationException as error:
-        # A connection that is lost or too slow meanwhile is reported as this as well.
+        # A connection that is lost or too slow is reported as this exception, too.
         transport = client.get_transport()
         refused = transport is not None and transport.is_active() and time.monotonic() - began < patience
         client.close()
@@ -220,12 +220,12 @@ def _connected(
 
 
 def _first(wanted: Sequence[str], offered: Sequence[str]) -> list[str]:
-    """Those wanted that paramiko has, then what else it offers: a later one may drop what is weak elsewhere."""
+    """The wanted algorithms that paramiko has, then its others: a later release may drop weak ones."""
     return [*(name for name in wanted if name in offered), *(name for name in offered if name not in wanted)]
 
 
 def _said(problem: object) -> str:
-    """A part of a sentence from what paramiko raises, which may quote the guest's sshd."""
+    """A sentence's part from a paramiko error, which may quote the guest's sshd."""
     return cut(plain_line(str(problem) or type(problem).__name__), _QUOTED)
 
 
@@ -237,11 +237,11 @@ _SHELL = "exec /bin/sh"
 _READ_SIZE = 1 << 18
 _BLOCK = paramiko.SFTPFile.MAX_REQUEST_SIZE
 _UNANSWERED = 8
-"""Blocks in flight: sshd moves all data that waits for its disk each time that more arrives."""
+"""Blocks in flight: on each arrival sshd moves all data that waits for its disk."""
 
 
 class SshChannel:
-    """One connection to one guest's sshd; one request at a time. See ``Channel`` for what it does."""
+    """One connection to one guest's sshd; one request at a time. See ``Channel`` for the methods."""
 
     def __init__(self, client: paramiko.SSHClient) -> None:
         transport = client.get_transport()
@@ -252,10 +252,10 @@ class SshChannel:
     def connect(
         cls, port: int, host_key: paramiko.PKey, client_key: paramiko.PKey, deadline: Deadline, *, ssse3: bool = False
     ) -> Self:
-        """Connect to the loopback port that leads to the guest's sshd, as soon as that is there.
+        """Connect to the loopback port that leads to the guest's sshd, as soon as it answers.
 
-        ``ssse3``: whether the guest's CPU has SSSE3, with which OpenSSL computes AES quickly in another mode. Raises
-        GuestError when who answers has another host key or refuses ours, GuestHang at the deadline.
+        ``ssse3``: whether the guest's CPU has SSSE3, with which OpenSSL computes AES fast in another mode. Raises
+        GuestError if the server has another host key or refuses the lab's key, GuestHang at the deadline.
         """
         patience = _FIRST_PATIENCE
         problem: Exception | None = None
@@ -266,13 +266,13 @@ class SshChannel:
             except _FAILURES as error:
                 problem = error
             time.sleep(_RETRY_INTERVAL)
-            # One that was merely too slow, on a busy host, gets longer the next time.
+            # Give an attempt that was merely too slow, on a busy host, more time next.
             if time.monotonic() - began >= patience:
                 patience *= 2
         raise GuestHang(f"the guest's sshd does not answer ({'no time left' if problem is None else _said(problem)})")
 
     def run(self, argv: Sequence[str], *, time_limit: float, listener: Listener | None = None) -> CommandResult:
-        """Run a program, looked for in the PATH of the guest's sshd; see ``Channel.run``."""
+        """Run a program found in the PATH of the guest's sshd; see ``Channel.run``."""
         check_command(argv)
         command = MarkedCommand(argv, Output(listener))
         with (
@@ -286,16 +286,16 @@ class SshChannel:
         path, deadline = guest_path(target), Deadline(time_limit)
         probe = ["dd", "if=/dev/zero", f"of={target}", "bs=1", "count=1", "conv=notrunc", "oflag=append", "status=none"]
         with contextlib.closing(blocks(content, _BLOCK)) as rest:
-            block = next(rest, b"")  # a file of the host that cannot be read is known before anything is sent
+            block = next(rest, b"")  # reveals an unreadable host file before anything is sent
             with self._files(deadline, f"cannot write {target}", probe) as (files, step):
                 with step():
                     file = files.open(path, "wb")
-                    with contextlib.suppress(OSError):  # the kernel's own files keep theirs
+                    with contextlib.suppress(OSError):  # files of procfs and sysfs keep their mode
                         file.chmod(mode)
                 number = 0
                 while block:
                     following, number = next(rest, b""), number + 1
-                    # A block that is not pipelined waits for the answers to all before it, which closing would not.
+                    # A block that is not pipelined waits for the answers to all before it; closing the file would not.
                     file.set_pipelined(bool(following) and number % _UNANSWERED != 0)
                     with step():
                         file.write(block)
@@ -315,7 +315,7 @@ class SshChannel:
                 with step():
                     file.prefetch(size)
                 block = b"."
-                # Many files of procfs and sysfs have a size of 0 or of a page, whatever is in them.
+                # Many files of procfs and sysfs report a size of 0 or a page, whatever they contain.
                 while block and size <= largest:
                     with step():
                         block = file.read(_BLOCK)
@@ -330,7 +330,7 @@ class SshChannel:
 
     @contextlib.contextmanager
     def _session(self, deadline: Deadline) -> Iterator[paramiko.Channel]:
-        """A session of its own, closed at the end. Raises GuestHang when it is not open at the deadline."""
+        """A new session, closed at the end. Raises GuestHang if it is not open at the deadline."""
         with self._bounded(deadline):
             session = self._transport.open_session(timeout=_LONGEST_WAIT)
         try:
@@ -340,11 +340,11 @@ class SshChannel:
 
     @contextlib.contextmanager
     def _bounded(self, deadline: Deadline, session: paramiko.Channel | None = None) -> Iterator[None]:
-        """Whatever waits in here ends at the deadline, with GuestHang. Raises GuestConnectionLost when it broke.
+        """End any wait in the context at the deadline, with GuestHang. Raises GuestConnectionLost if it broke.
 
-        A plain OSError is let through: that is what the guest's SFTP refuses with.
+        A plain OSError passes through: it is a refusal of the guest's SFTP server.
         """
-        # Some of paramiko's calls wait without a limit. To end them the session is closed, and the connection where the
+        # Some of paramiko's calls wait without a limit. Closing the session ends them, or closing the connection if the
         # message that closes the session cannot be sent.
         abandoned, ended = threading.Event(), threading.Event()
 
@@ -368,7 +368,7 @@ class SshChannel:
     def _watched(
         self, deadline: Deadline, session: paramiko.Channel | None = None, abandoned: threading.Event | None = None
     ) -> Iterator[None]:
-        """What paramiko raises in here becomes one of our own errors, except for a plain OSError."""
+        """Converts what paramiko raises in the context into the lab's errors, except a plain OSError."""
         try:
             yield
         except TimeoutError:
@@ -409,8 +409,8 @@ class SshChannel:
         while not enough():
             if not deadline.left():
                 raise _silence()
-            over = session.eof_received or session.closed  # read before the output, some of which may arrive after it
-            with self._watched(deadline):  # reads what was received, without waiting
+            over = session.eof_received or session.closed  # read first, as output may arrive in between
+            with self._watched(deadline):  # reads received data without waiting
                 stdout = session.recv(_READ_SIZE) if session.recv_ready() else b""
                 stderr = session.recv_stderr(_READ_SIZE) if session.recv_stderr_ready() else b""
             command.feed(Stream.STDOUT, stdout)
@@ -425,7 +425,7 @@ class SshChannel:
 
     def _kill(self, session: paramiko.Channel, command: MarkedCommand) -> None:
         deadline = Deadline(KILL_LIMIT)
-        # A guest may be so slow, or a limit so short, that the command's number is still on its way.
+        # A guest may be so slow, or a limit so short, that the command's process ID is still on its way.
         self._collect(session, command, deadline, lambda: command.process is not None)
         if command.process is None:
             return
@@ -440,10 +440,10 @@ class SshChannel:
     def _files(
         self, deadline: Deadline, failure: str, probe: Sequence[str]
     ) -> Iterator[tuple[paramiko.SFTPClient, Callable[[], contextlib.AbstractContextManager[None]]]]:
-        """SFTP on a session of its own, and what each step of its use is done in.
+        """SFTP on a session of its own, and the context for each step of its use.
 
-        Raises GuestError with the guest's reason. SFTP has codes for few of them: for others the program ``probe`` is
-        run, which fails with the same reason.
+        Raises GuestError with the guest's reason. SFTP has codes for few reasons: for others the program ``probe`` is
+        run, which fails for the same reason.
         """
         with self._session(deadline) as session:
 

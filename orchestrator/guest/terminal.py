@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A guest's serial console on the user's terminal.
 
-QEMU connects the console to a pseudo-terminal of ours, whose other end pexpect copies from and to the user's terminal.
-The agent starts the shell on the guest's end, so nothing else of the guest differs from one that is measured.
+QEMU connects the console to a pseudo-terminal, and pexpect copies between its other end and the user's terminal. The
+agent starts the shell on the guest's end, so nothing else of the guest differs from a measured one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from orchestrator.paths import data_dir
 if TYPE_CHECKING:
     _Spawn = pexpect.spawn[bytes]
 else:
-    _Spawn = pexpect.spawn  # no generic class when it runs
+    _Spawn = pexpect.spawn  # not generic at run time
 
 ESCAPE_KEY = "Ctrl-]"
 
@@ -40,11 +40,11 @@ _PROGRAM = "/bin/console-shell"
 
 
 class _Terminal(_Spawn):
-    """Our end of the console. There is no child of pexpect's own: QEMU is the guest's."""
+    """The lab's end of the console. pexpect has no child process: QEMU belongs to the guest."""
 
     def __init__(self, descriptor: int, session: threading.Thread) -> None:
-        super().__init__(cast(str, None))  # without a child, in pexpect's own way
-        self.ptyproc = SimpleNamespace(flag_eof=False)  # where pexpect notes that it has seen the end
+        super().__init__(cast(str, None))  # pexpect's way to have no child
+        self.ptyproc = SimpleNamespace(flag_eof=False)  # pexpect records the end here
         self.child_fd = descriptor
         self.closed = False
         self._session = session
@@ -55,12 +55,12 @@ class _Terminal(_Spawn):
         return self._session.is_alive()
 
     def converse(self) -> bool:
-        """Copy between the console and the user's terminal; True when the user ended it."""
+        """Copy between the console and the user's terminal; True if the user ended it."""
         self.interact(escape_character=_ESCAPE.decode(), input_filter=self._watch)
         return self._left
 
     def _watch(self, typed: bytes) -> bytes:
-        # An empty read is the end of a terminal that was hung up, and treated as the escape key.
+        # An empty read is the end of a terminal that was hung up; treated as the escape key.
         typed = typed or _ESCAPE
         self._left = self._left or _ESCAPE in typed
         return typed
@@ -73,7 +73,7 @@ class _Terminal(_Spawn):
 
 
 class _Session(threading.Thread):
-    """The guest's life: started, its shell started, ended when that ends."""
+    """The guest's lifecycle: it starts, its shell starts, and it ends with the shell."""
 
     def __init__(
         self, start: Callable[[Watch], Guest], prepare: Callable[[Guest], None], token: str, their_end: int
@@ -87,7 +87,7 @@ class _Session(threading.Thread):
         self.error: BaseException | None = None
 
     def abort(self) -> None:
-        """End the guest, or keep it from starting; from any thread."""
+        """End the guest, or prevent its start; from any thread."""
         self._aborted = True
         for guest in list(self._watched):
             guest.abort()
@@ -102,7 +102,7 @@ class _Session(threading.Thread):
             try:
                 self.guest = self._start(self._watch)
             finally:
-                # QEMU has opened it, or never will. While we hold it open, the other end sees no hang-up.
+                # QEMU has opened it, or never will. While it is open here, the other end sees no hang-up.
                 os.close(self._their_end)
             before = taint_mask(self.guest)
             self._prepare(self.guest)
@@ -124,12 +124,12 @@ class _Session(threading.Thread):
 
 
 def attend(start: Callable[[str, Watch], Guest], prepare: Callable[[Guest], None]) -> None:
-    """Start a guest, let ``prepare`` do its work in it, and give its console to the terminal until either ends.
+    """Start a guest, let ``prepare`` work in it, and connect its console to the terminal until either ends.
 
-    ``start`` gets the name of the device that the guest's console is to be on, and what to call with each guest before
-    it runs. Returns when the shell ends, the guest resets itself, or the user presses the escape key. Raises GuestError
-    else, GuestOops where the kernel has reported what is not among the guest's ``expected_reports``, or become tainted,
-    and HostError where the host has no pseudo-terminal.
+    ``start`` gets the device for the guest's console, and a callback for each guest before it runs. Returns when the
+    shell ends, the guest resets itself, or the user presses the escape key. Otherwise raises GuestError, GuestOops if
+    the kernel has reported trouble that is not in ``expected_reports`` or become tainted, and HostError if the host has
+    no pseudo-terminal.
     """
     try:
         ours, theirs = os.openpty()
@@ -142,7 +142,7 @@ def attend(start: Callable[[str, Watch], Guest], prepare: Callable[[Guest], None
     session.start()
     try:
         terminal = _Terminal(ours, session)
-        # The shell begins with the token; the user ends the session, or the console's end does.
+        # The shell begins with the token; the user or the console's end ends the session.
         has_begun = terminal.expect_exact([token.encode(), pexpect.EOF], timeout=None) == 0
         left = has_begun and terminal.converse()
         if left and session.guest is not None:
