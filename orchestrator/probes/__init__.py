@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Probes in a guest: where they go, how they get there, and what proves them."""
+"""Probes in a guest: their places, how they are armed, and the evidence for them."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How a probe gets into a guest: by what its kind is armed with; the lab's modules are armed here."""
+"""Arming a probe in a guest, by its kind's artifact; the lab's modules are armed here."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _COUNTS = re.compile(r"(\d{1,20}) (\d{1,20}) (\d{1,20})")
 _MEMORY = re.compile(r"(\d{1,6}) (\d{1,6})")
 _DETOUR = re.compile(r"([0-9a-f]{1,16}) (\d{1,6})")
 _TRIAL_LIMIT = 1800.0
-"""Seconds in which a module tries its places before it answers; a minute was too short beside twenty busy processes."""
+"""Seconds for a module to try its places; a minute was too short beside twenty busy processes."""
 _PLACES = re.compile(r"(\d{1,6}) of (\d{1,6})")
 _SAMPLE = re.compile(r"(\d{1,6}) of (\d{1,6}) in (\d{1,6})")
 
@@ -55,7 +55,7 @@ class _Parameters:
         return kernel_value(self._guest, self.file(name), time_limit=time_limit)
 
     def found(self, name: str, pattern: re.Pattern[str], *, time_limit: float = COMMAND_LIMIT) -> Sequence[str]:
-        """The groups of a ``pattern``. Raises EvidenceError for any other text."""
+        """The groups of a ``pattern`` in a parameter's value. Raises EvidenceError if it does not match."""
         text = self.read(name, time_limit=time_limit)
         found = pattern.fullmatch(text)
         if found is None:
@@ -83,13 +83,13 @@ class ModuleAttachment(attachment.Attachment):
         self._handler: Handler | None = None
         self._called: dict[tuple[bytes, Traced], str] = {}
         self._parameters = _Parameters(guest, module)
-        # The lab's own modules have all of them.
+        # The lab's own modules have all parameters.
         self._shown = () if kind.file is None else self._parameters.names()
         self.parameter = self._parameters.read
 
     @contextmanager
     def one_caller(self) -> Iterator[str | None]:
-        """The file is the module's parameter. None, and all hits together, with a user's module without it."""
+        """Yields the module's parameter file. None if a user's module lacks it: all hits are then counted together."""
         if not self._has("caller"):
             yield None
             return
@@ -100,16 +100,16 @@ class ModuleAttachment(attachment.Attachment):
     def handle(self, handler: Handler) -> None:
         """Choose what a hit does; the registration stays as it is.
 
-        A user's own module without handlers has only what it always does: it goes on counting. Raises UnsupportedError
-        for a module that does not record.
+        A user's module without handlers always does the same, and counting continues. Raises UnsupportedError for a
+        module that does not record.
         """
         if self._has("handler"):
-            # What counts or records anew empties its counters, so only "noop" may be left out.
+            # Choosing "count" or "record" again resets the counters, so only a repeated "noop" may be skipped.
             if (handler, self._handler) != ("noop", "noop"):
                 try:
                     self._parameters.put("handler", handler)
                 except GuestError as error:
-                    # select_handler() of kmods/lib/report.h returns it where the module has no such handler.
+                    # select_handler() of kmods/lib/report.h returns this if the module has no such handler.
                     if handler == "record" and error.what.endswith(": operation not supported"):
                         raise UnsupportedError(f"{self._kind.name} has no recording handler") from None
                     raise
@@ -120,7 +120,7 @@ class ModuleAttachment(attachment.Attachment):
             self._before = self._hits()
 
     def counts(self, called: attachment.Called) -> tuple[int, int | None]:
-        """What the module says of itself, one value for all hits with a user's module without a caller."""
+        """The module's own counts; all hits together for a user's module that cannot separate a caller."""
         if not self._has("counts"):
             return self.hits(), self._number("others") if self._has("others") else None
         hits, others, missed = self._parameters.numbers("counts", _COUNTS)
@@ -177,7 +177,7 @@ class ModuleAttachment(attachment.Attachment):
         return own, optimised
 
     def places(self) -> Mapping[str, int]:
-        """Of a module that tries many, what it took of the probed function's, and of a sample's functions."""
+        """For a module that tries many places: the number probed in the function, and in a sample of functions."""
         if self._kind.capability != "anywhere":
             return {}
         places = self._parameters.numbers("places", _PLACES, time_limit=_TRIAL_LIMIT)
@@ -209,9 +209,9 @@ class ModuleAttachment(attachment.Attachment):
         return seen
 
     def detour(self, seen: Observation) -> str | None:
-        """The range of a djprobe's detour buffer, after checking that the jump leads into it and it is the module's.
+        """The range of a djprobe's detour buffer, after checking that the jump leads into it and the module owns it.
 
-        None for other mechanisms. A jump into the kernel's own optimiser's buffer is not a djprobe.
+        None for other mechanisms. A jump into a buffer of the kernel's own optimiser is not a djprobe.
         """
         if self._kind.mechanism != "jmp":
             return None
@@ -242,18 +242,17 @@ def module_attached(
     *,
     time_limit: float = COMMAND_LIMIT,
 ) -> Iterator[ModuleAttachment]:
-    """Load a probe module and let it put its probe in; take both out again at the end.
+    """Load a probe module and let it arm its probe; disarm and unload at the end.
 
     ``point`` is the probed function's entry. For a hook and a tracepoint, the module reports the place. ``symbols`` are
-    the guest's; None reads them when they are needed. ``time_limit`` is in host seconds, for loading.
-    Raises EvidenceError when the module is refused (with its own reason from the kernel's log), or when the original
-    bytes are not back at the end.
+    the guest's, read on demand if None. ``time_limit`` is in host seconds, for loading. Raises EvidenceError if the
+    module is refused (with its own reason from the kernel's log), or if the original bytes are not restored at the end.
     """
     armed_by_host = kind.site in ("hook", "tracepoint")
     parameters = _Parameters(guest, module)
 
     def take_out() -> None:
-        """Disarm what the host has armed, and unload the module; the original bytes are back for the next probe."""
+        """Disarm what the host has armed, and unload the module, which restores the original bytes."""
         if armed_by_host:
             parameters.put("armed", "0")
             evidence.check_untouched(point, _observe(guest, kind, parameters, point), "after disarming")
@@ -278,7 +277,7 @@ def _observe(guest: Guest, kind: ProbeKind, parameters: _Parameters, point: Prob
     seen = evidence.observe(guest, point, kind.site)
     if kind.site != "tracepoint":
         return seen
-    # Tracepoints that modules probe are in no list; the kernel's own key counts them.
+    # The kernel lists no module probes at tracepoints; the tracepoint's static key counts them.
     return Observation(seen.live, "[ENABLED]" if parameters.read("enabled") != "0" else None)
 
 
@@ -290,11 +289,11 @@ def attached(
     symbols: Symbols,
     time_left: Callable[[], float],
 ) -> AbstractContextManager[attachment.Attachment]:
-    """Arm a probe at a ``point`` with its ``means``; take it out again at the end.
+    """Arm a probe at a ``point`` with its ``means``; remove it at the end.
 
-    That is a module, bpfprobe for a BPF program or a one-liner, an object of a user's own programs, or nothing for an
-    event, which the kernel has itself. Raises EvidenceError when the kernel refuses it (with its own reason), or when
-    the original bytes are not back at the end. ``time_left`` is the seconds of the host's time that are left.
+    ``means`` is a module, bpfprobe for a BPF program or a one-liner, an object of a user's BPF programs, or None for an
+    event of the kernel's own. ``time_left`` returns the host seconds left. Raises EvidenceError if the kernel refuses
+    it (with the kernel's reason), or if the original bytes are not restored at the end.
     """
     if isinstance(means, Module):
         return module_attached(guest, kind, means, point, symbols, time_limit=time_left())

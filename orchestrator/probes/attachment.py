@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A probe that is armed in a guest, whatever arms it: its final form, its calls, and its removal."""
+"""An armed probe in a guest, whatever arms it: its final form, its calls, and its removal."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from orchestrator.probes.symbols import Symbols
 
 @contextlib.contextmanager
 def removed(remove: Callable[[], object]) -> Iterator[None]:
-    """Remove a probe at the end. Raises what ``remove`` raises where the guest is used on."""
+    """Call ``remove`` at the end, to remove a probe. Raises its errors only if the guest stays in use."""
     try:
         yield
     except (NotEntered, UnsupportedError):
-        # Nothing is in trouble. The guest is used on, so the probe must be proved gone as one that was hit.
+        # The guest itself is fine and stays in use, so the probe's removal must be proved even after this error.
         remove()
         raise
     except LabError as error:
-        # The first error is the one to report. A guest in trouble gets no commands.
+        # Report the first error. A guest in trouble gets no commands.
         if not isinstance(error, GuestError):
             with contextlib.suppress(CommandFailed, EvidenceError):
                 remove()
@@ -47,17 +47,17 @@ def removed(remove: Callable[[], object]) -> Iterator[None]:
 
 
 MOST_VALUES = 8
-"""Different values that are kept, as by ``images/guest/results.h``."""
+"""Number of distinct values that are kept, as in ``images/guest/results.h``."""
 
 
 @dataclass(frozen=True)
 class CallResults:
-    """What ``observed`` calls returned; ``failed`` of them an error.
+    """What the ``observed`` calls returned, ``failed`` of them an error.
 
     A value from -4095 to -1 is an error as the kernel returns it; any other is not negative. ``values`` are the first
-    different ones with the number of calls that returned each, in the order of their first calls; ``other`` calls
-    returned further ones. ``before_failure`` calls were observed before the first that failed. ``last`` is the last
-    value, and has no meaning without calls.
+    distinct values and the number of calls that returned each, in order of first occurrence; ``other`` calls returned
+    further values. ``before_failure`` calls preceded the first failed one. ``last`` is the last value, meaningless
+    without calls.
     """
 
     observed: int
@@ -69,12 +69,12 @@ class CallResults:
 
     @property
     def endings(self) -> frozenset[int]:
-        """The errors among the values, as they were returned, and 0 for every success."""
+        """The errors among the values, and 0 for every success."""
         return frozenset(min(value, 0) for value, _ in self.values)
 
     @property
     def stopped_succeeding(self) -> bool:
-        """Whether calls succeeded at first, and all failed from one of them on."""
+        """Whether calls first succeeded, and from one of them on all failed."""
         return 0 < self.before_failure == self.observed - self.failed < self.observed
 
     def followed_by(self, later: CallResults) -> CallResults:
@@ -93,9 +93,9 @@ class CallResults:
 
 @dataclass(frozen=True)
 class Called:
-    """How many calls were made, by which processes, and what is known of each.
+    """The calls that were made: their number, the processes, and what is known of each call.
 
-    Of a system call ``number`` and the six ``arguments`` are known, what the last one returned, and what all did.
+    For a system call: its ``number``, the six ``arguments``, the last ``result``, and all ``results``.
     """
 
     entry: str
@@ -108,7 +108,7 @@ class Called:
 
 
 class Attachment(ABC):
-    """An armed probe. ``point`` is where its evidence is. Made by ``attached`` of ``arming.py``."""
+    """An armed probe, made by ``attached`` of ``arming.py``. ``point`` is where its evidence is."""
 
     point: ProbePoint
 
@@ -124,36 +124,36 @@ class Attachment(ABC):
     def handle(self, handler: Handler) -> None:
         """Choose what a hit does. The probe stays armed.
 
-        ``count`` and ``record`` begin with nothing counted or recorded; what they did is final when ``noop`` takes
-        their place. Raises UnsupportedError where it cannot record.
+        ``count`` and ``record`` start empty; their results are final once ``noop`` replaces them. Raises
+        UnsupportedError if the probe cannot record.
         """
 
     @abstractmethod
     def one_caller(self) -> AbstractContextManager[str | None]:
-        """Count apart the hits of the process that writes its number to a file of the guest's: its path, if it must."""
+        """Count one process's hits separately; yields the guest's file, if any, to which it must write its PID."""
 
     @abstractmethod
     def counts(self, called: Called) -> tuple[int, int | None]:
-        """Hits of the calls, and of others (None: not counted apart). Raises EvidenceError where any was missed."""
+        """Hits by the calls and by others (None: not separate). Raises EvidenceError if any hit was missed."""
 
     @abstractmethod
     def recorded(self, called: Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
-        """Events of the calls, each checked, and of others; all go to the ``file`` as CSV. Raises EvidenceError."""
+        """Events of the calls, each checked, and of others; writes all to ``file`` as CSV. Raises EvidenceError."""
 
     def renewal(self) -> Callable[[], None] | None:
-        """What empties the place that the handler records into, where a hit's cost depends on how full that is."""
+        """Empties the buffer that the handler records into, if a hit's cost depends on how full that is."""
         return None
 
     def extras(self) -> Sequence[Extra]:
-        """What a hit passes at present besides the handler, by what the kernel finds at the probe point."""
+        """Extra costs of a hit besides the handler, from what the kernel shows at the probe point."""
         return ()
 
     def take_off(self, extra: Extra) -> None:
-        """Disable an extra cost of the probe for good. Raises EvidenceError when the hits still pass it."""
+        """Permanently disable an extra cost of the probe. Raises EvidenceError if hits still incur it."""
         raise AssertionError(f"nothing here has {extra} to take off")
 
     def memory(self) -> tuple[int, int] | None:
-        """Bytes of a kprobe, and those that the kernel takes besides for an optimised one; None where it is neither."""
+        """Bytes of a kprobe, and additional bytes if the kernel optimises it; None for other kinds."""
         return None
 
     def places(self) -> Mapping[str, int]:
@@ -164,21 +164,21 @@ class Attachment(ABC):
         return None
 
 
-# When has a probe its final form? The kernel's optimiser of kprobes works in the background, ticks later, and so does
-# the end of a BPF program's link on Linux 6.12.
+# The final form of a probe. The kernel optimises kprobes in the background, ticks later; Linux 6.12 also ends a BPF
+# program's link in the background.
 
 OPTIMISATION = "/proc/sys/debug/kprobes-optimization"
 
 _TURNS = 100
-"""Turns until a jump must be in place, or gone."""
+"""Polls until a jump must be in place, or gone."""
 _MARKED = 10
-"""Turns until a kprobe that may be optimised is marked so, with a wide margin."""
+"""Polls until an optimisable kprobe is marked so, with a wide margin."""
 _OPTIMISER_TURN = "0.3"
-"""Guest seconds in which the optimiser has had its turn: it begins five ticks after it is asked to."""
+"""Guest seconds in which the optimiser has run: it starts five ticks after the request."""
 
 
 def write_events(file: Path | None, heading: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Write events as CSV where a file is given for them."""
+    """Write events as CSV, if a file is given."""
     if file is not None:
         with file.open("w", newline="", encoding="ascii") as opened:
             writer = csv.writer(opened, lineterminator="\n")
@@ -187,7 +187,7 @@ def write_events(file: Path | None, heading: Sequence[str], rows: Iterable[Seque
 
 
 def allow_optimisation(guest: Guest, kind: ProbeKind) -> None:
-    """Let the kernel optimise kprobes that are registered from now on, or not, as the kind has it."""
+    """Allow or forbid the kernel to optimise kprobes registered from now on, as the kind requires."""
     guest.put(b"1" if kind.optimisation else b"0", OPTIMISATION)
 
 
@@ -199,7 +199,7 @@ def wait_until_armed(
     when: str,
     check_called: Callable[[Observation], None] = lambda seen: None,
 ) -> Observation:
-    """Look until the probe has the kind's mechanism, and hits lead to it alone, by ``check_called``.
+    """Poll until the probe has the kind's mechanism and, by ``check_called``, hits lead to it alone.
 
     Raises EvidenceError with what it has instead.
     """
@@ -209,7 +209,7 @@ def wait_until_armed(
         check_called(seen)
 
     if kind.optimisation and kind.mechanism != "jump":
-        # That it is not optimised is evidence only after the optimiser has had its turn.
+        # Not being optimised is evidence only after the optimiser has run.
         guest.succeed(["sleep", _OPTIMISER_TURN])
     turns = _TURNS if kind.mechanism == "jump" or kind.program is not None else 0
     return _wait_for(guest, look, check, turns)
@@ -218,14 +218,14 @@ def wait_until_armed(
 def wait_until_untouched(
     guest: Guest, kind: ProbeKind, point: ProbePoint, look: Callable[[], Observation], when: str
 ) -> None:
-    """Look until the original bytes are back. Raises EvidenceError where they are not."""
+    """Poll until the original bytes are restored. Raises EvidenceError if they are not."""
     has_programs = kind.program is not None or kind.has_own_programs
     turns = _TURNS if kind.optimisation or has_programs else 0
     _wait_for(guest, look, lambda seen: check_untouched(point, seen, when), turns)
 
 
 def wait_until_same(guest: Guest, kind: ProbeKind, before: Observation, attachment: Attachment, when: str) -> None:
-    """Look until a probe is as it was before another joined it. Raises EvidenceError where it is not."""
+    """Poll until a probe is as it was before another one joined it. Raises EvidenceError if it is not."""
     _wait_for(guest, attachment.observe, lambda seen: check_same(kind, before, seen, attachment.point, when), _TURNS)
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """BPF programs at a probe point of a guest: attached, counted, detached, proved gone.
 
-They are the lab's, those of a user's object, or what bpftrace makes of a one-liner. While hits are counted a witness
-beside them counts by thread, and the kernel counts their own runs: each must have run at every hit that it saw.
+They are the lab's, a user's object, or a bpftrace one-liner. While hits are counted, a witness program counts them by
+thread and the kernel counts the runs of each program: the program must have run at every hit of the witness.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from orchestrator.probes.tracefs import event_number
 
 @contextlib.contextmanager
 def programs_removed(guest: Guest, kind: ProbeKind, tool: Path, place: Place) -> Iterator[None]:
-    """Let programs be attached at an untouched place, with bpfprobe brought; remove all of them at the end.
+    """Allow programs to be attached at an untouched place, with bpfprobe in the guest; remove them all at the end.
 
-    Raises EvidenceError when the original bytes are not there before, or not back at the end.
+    Raises EvidenceError if the original bytes are not there before, or not restored at the end.
     """
     point = place.point
     check_untouched(point, place.observe(), "before attaching")
@@ -54,11 +54,11 @@ def programs_removed(guest: Guest, kind: ProbeKind, tool: Path, place: Place) ->
 
 
 _NAMES = ("lab-a", "lab-b")
-"""Folders in turn: a program is attached before the one that it replaces is detached."""
+"""Folders, used alternately: a program is attached before the one that it replaces is detached."""
 
 
 class BpfAttachment(PlacedAttachment):
-    """A program that is attached. Made by ``bpf_attached``."""
+    """The lab's BPF program, attached by ``bpf_attached``."""
 
     def __init__(self, guest: Guest, kind: ProbeKind, place: Place) -> None:
         super().__init__(guest, kind, place)
@@ -84,7 +84,7 @@ class BpfAttachment(PlacedAttachment):
         return self._place.observe()
 
     def handle(self, handler: Handler) -> None:
-        """Exchange the program, the new one first. While hits are counted it stays, and counts them anew."""
+        """Exchange the program, the new one first. Counting again keeps the program and resets its counts."""
         if self._witness.is_counting:
             if handler == "noop":
                 self._bear_witness()
@@ -94,12 +94,12 @@ class BpfAttachment(PlacedAttachment):
             self._exchange(handler)
 
     def renewal(self) -> Callable[[], None] | None:
-        """The ring has room for 58,000 events, and nobody reads it meanwhile."""
+        """The ring has room for 58,000 events, and is not read meanwhile."""
         return self._program.empty if self._handler == "record" else None
 
     @contextlib.contextmanager
     def one_caller(self) -> Iterator[None]:
-        """A witness counts by thread while the kernel counts the program's runs; of returns also the entries."""
+        """A witness counts by thread while the kernel counts the program's runs; for returns also the entries."""
         entries = None
         if self._facts.entries is not None:
             target = Target(probes()[self._facts.entries], *self.point.place(0))
@@ -148,8 +148,8 @@ class BpfAttachment(PlacedAttachment):
         self._turn = 1 - self._turn
         before = self._program
         if isinstance(self.point, UserPoint):
-            # The kernel lists no uprobes, and since Linux 6.12 one stays for a jiffy behind its link (delayed_fput() of
-            # fs/file_table.c). Where two are, the bytes are the same: so they must be original in between.
+            # The kernel lists no uprobes, and since Linux 6.12 one outlives its link by a jiffy (delayed_fput() of
+            # fs/file_table.c). The bytes are the same with one or two uprobes: so they must be original in between.
             before.detach()
             when = "after detaching the program"
             attachment.wait_until_untouched(self._guest, self._kind, self.point, self._place.observe, when)
@@ -189,7 +189,7 @@ class BpfAttachment(PlacedAttachment):
 
 
 def target_of(guest: Guest, kind: ProbeKind, point: ProbePoint) -> Target:
-    """What the guest's side is to attach to. Raises EvidenceError where the kernel has no such event."""
+    """The guest-side name of what to attach to. Raises EvidenceError if the kernel has no such event."""
     assert kind.program is not None
     if kind.tracepoint is not None:
         by_number = kind.program.link == "tracepoint"
@@ -197,7 +197,7 @@ def target_of(guest: Guest, kind: ProbeKind, point: ProbePoint) -> Target:
     if isinstance(point, UserPoint):
         return Target(kind, point.file, point.file_offset, point.semaphore)
     if kind.program.link == "trampoline":
-        return Target(kind, point.symbol)  # it is found among the kernel's own by its type
+        return Target(kind, point.symbol)  # found by its type
     is_anywhere = kind.program.link == "kprobe" and not kind.at_return
     return Target(kind, *point.place(point.offset if is_anywhere else 0))
 
@@ -206,10 +206,10 @@ def target_of(guest: Guest, kind: ProbeKind, point: ProbePoint) -> Target:
 def bpf_attached(
     guest: Guest, kind: ProbeKind, tool: Path, point: ProbePoint, symbols: Symbols
 ) -> Iterator[BpfAttachment]:
-    """Attach a program that does nothing at the point; detach whatever is there at the end. ``tool`` is bpfprobe.
+    """Attach a program that does nothing at the point; detach all programs at the end. ``tool`` is bpfprobe.
 
-    Raises EvidenceError when the kernel refuses it (with its own reason), or when the original bytes are not back at
-    the end.
+    Raises EvidenceError if the kernel refuses it (with the kernel's reason), or if the original bytes are not restored
+    at the end.
     """
     place = place_of(guest, kind, point, symbols)
     with programs_removed(guest, kind, tool, place):
@@ -218,21 +218,18 @@ def bpf_attached(
 
 # A user's BPF programs in a guest: attached by libbpf as their sections say, counted, detached and proved gone.
 #
-# The guest's side is ``images/bpf/bpfload.c``. While hits are counted a witness of the lab's counts those at the probe
+# The guest's side is ``images/bpf/bpfload.c``. While hits are counted, a witness of the lab's counts those at the probe
 # point by thread, and each of the user's programs must have run as often.
 
-_LOADER = "/tmp/bpfload"  # noqa: S108 - in the guest
-_OBJECT = "/tmp/own.bpf.o"  # noqa: S108 - in the guest
-_FOLDER = "/sys/fs/bpf/lab-own"
-_AT_FUNCTION = re.compile(
+    _LOADER = "/tmp/bpfload"  # noqa: S108 - in the guest _OBJECT = "/tmp/own.bpf.o"  # noqa: S108 - in the guest
+    _FOLDER = "/sys/fs/bpf/lab-own" _AT_FUNCTION = re.compile(
     r"(?:kprobe|kretprobe|kprobe\.multi|kretprobe\.multi|kprobe\.session|fentry|fexit|fmod_ret)(?:\.s)?/([^+]+)(?:\+.*)?"
-)
-_FEWEST = 500
-"""Hits of a program that is at no function: its runs for other processes, some tens, must not pass for them."""
+    ) _FEWEST = 500 """Minimum hits for a program without a function: its runs for other processes, some tens, must not
+    pass for hits."""
 
 
 class OwnProgram(NamedTuple):
-    """One of the programs that are attached: its number and name, and where its section says that it goes."""
+    """An attached program: its number and name, and its section, which says where it is attached."""
 
     number: int
     name: str
@@ -241,15 +238,15 @@ class OwnProgram(NamedTuple):
 
 
 class OwnAttachment(PlacedAttachment):
-    """The programs of a user's object, which do what they do at each hit. Made by ``own_attached``.
+    """The programs of a user's object, which always do the same. Made by ``own_attached``.
 
-    Nothing is waited for: a link is in place when it has been made.
+    There is no waiting: a link is in place once made.
     """
 
     def __init__(self, guest: Guest, kind: ProbeKind, place: Place, programs: Sequence[OwnProgram]) -> None:
         super().__init__(guest, kind, place)
         self._programs = programs
-        # At the entry, where the object's own kprobes are.
+        # At the entry, like the object's own kprobes.
         self._witness = Witness(guest, Target(probes()["bpf-kprobe"], *self.point.place(0)))
 
     def observe(self) -> Observation:
@@ -275,7 +272,7 @@ class OwnAttachment(PlacedAttachment):
         self._witness.end()
 
     def counts(self, called: attachment.Called) -> tuple[int, int | None]:
-        """What the witness saw. Raises EvidenceError where runs for other processes may stand for the hits."""
+        """The witness's counts. Raises EvidenceError if runs for other processes might pass for the hits."""
         hits, others = self._witness.counts(called)
         everywhere = [own for own in self._programs if _function_of(own) is None]
         if everywhere and called.calls and 0 < hits < _FEWEST:
@@ -294,10 +291,10 @@ class OwnAttachment(PlacedAttachment):
 def own_attached(
     guest: Guest, kind: ProbeKind, own: BpfObject, point: ProbePoint, symbols: Symbols
 ) -> Iterator[OwnAttachment]:
-    """Load and attach a user's object; detach its programs at the end, and prove that the kernel has none of them.
+    """Load and attach a user's object; at the end detach its programs, and prove that the kernel has none of them.
 
-    Raises EvidenceError with libbpf's and the verifier's words where it is refused, where a program is attached to
-    another function than the point's, or where the original bytes are not back at the end.
+    Raises EvidenceError with libbpf's and the verifier's messages if it is refused, if a program is attached to another
+    function than the point's, or if the original bytes are not restored at the end.
     """
     place = place_of(guest, kind, point, symbols)
     with programs_removed(guest, kind, own.tool, place):
@@ -323,9 +320,9 @@ def _attach(guest: Guest, kind: ProbeKind) -> Sequence[OwnProgram]:
 
 
 def _placed(point: ProbePoint, attach: Callable[[], Sequence[OwnProgram]]) -> Sequence[OwnProgram]:
-    """The programs that ``attach`` attaches by name. Raises EvidenceError where one is at another function.
+    """The programs that ``attach`` attaches by name. Raises EvidenceError if one is at another function.
 
-    Some have no function. Where the name has several, and the kernel refuses it for that, the error says so.
+    Some have no function. If several functions share the name, a refusal by the kernel says so.
     """
     try:
         programs = attach()
@@ -358,29 +355,29 @@ def _last(text: str) -> list[str]:
     return [line[:200] for line in text.splitlines() if line.strip()][-_QUOTED_LINES:]
 
 
-# A bpftrace one-liner in a guest whose image has bpftrace: started, looked at in the kernel, stopped, ended.
+# A bpftrace one-liner in a guest whose image has bpftrace: started, verified in the kernel, paused, ended.
 #
-# What bpftrace attached is asked of the kernel, not of bpftrace. While calls are timed its process is stopped: it would
-# wake ten times a second to read what its programs print. Where they print more than there is room for, or fill a map,
-# a hit comes to cost something else, and the cell fails.
+# The kernel, not bpftrace, says what is attached. While calls are timed the process is stopped: it would wake ten times
+# a second to read its programs' output. If that output overflows its buffer, or a map gets full, the cost of a hit
+# changes, and the cell fails.
 
 _OUTPUT = "/tmp/bpftrace.out"  # noqa: S108 - in the guest
 _LARGEST_OUTPUT = 8 << 20
 _MOST_KEYS = 4096
-"""Of each map: bpftrace's own default, in the variables of its versions before and after 0.20."""
+"""Keys of each map: bpftrace's own default, in the variables of its versions before and after 0.20."""
 _START = f"""ulimit -f {_LARGEST_OUTPUT // 512}
 export BPFTRACE_MAP_KEYS_MAX={_MOST_KEYS} BPFTRACE_MAX_MAP_KEYS={_MOST_KEYS}
 setsid bpftrace -e "$1" >"$0" 2>&1 </dev/null & echo $!"""
-"""Prints the process's number."""
+"""Prints the process's PID."""
 
 _IDLE_TURNS = 100
-"""Pauses without a tick of processor time after which bpftrace is given up."""
+"""Pauses of a bpftrace that uses no processor time, after which the lab gives up."""
 _LOOKS = 3
-"""Looks in a row at a process that waits for events: it has read all that there was."""
+"""Consecutive checks that find the process waiting: it has read all events."""
 _WAITING = ("232", "281", "441")
 """epoll_wait, epoll_pwait and epoll_pwait2 of x86_64: where bpftrace waits for events, once all is attached."""
 _STATE = re.compile(r"(\S+)[^\n]*\n\d+ \(.*\) (\S) (?:-?\d+ ){10}(\d{1,15}) (\d{1,15}) ", re.DOTALL)
-"""Its system call; of /proc/PID/stat its state, and ticks of processor time for itself and in the kernel (proc(5))."""
+"""The system call; from /proc/PID/stat the state, and the ticks of user and kernel time (proc(5))."""
 _QUOTED_LINES = 20
 
 
@@ -393,20 +390,20 @@ class _Process:
         self.pid = int(started[1])
 
     def attach(self) -> None:
-        """Wait until it has attached everything, and stop it. Raises EvidenceError with its words where it ends."""
+        """Wait until it has attached everything, and stop it. Raises EvidenceError with its output if it ends."""
         if not self._wait(1, "neither attaches the one-liner nor ends"):
             raise EvidenceError("bpftrace ends instead of attaching the one-liner", detail=self.words())
         self.signal("STOP")
 
     def read(self) -> None:
-        """Let it read all that its programs have sent. Raises EvidenceError where it finds no end, or has ended."""
+        """Let it read its programs' output so far. Raises EvidenceError if that never ends, or it has ended."""
         self.signal("CONT")
         if not self._wait(_LOOKS, "finds no end of what its programs print"):
             raise self._ended()
         self.signal("STOP")
 
     def end(self) -> None:
-        """Let it detach and print its maps. Raises EvidenceError where it does not end, or something got lost."""
+        """Let it detach and print its maps. Raises EvidenceError if it does not end, or output was lost."""
         self.read()
         self.signal("INT", "CONT")
         self._wait(None, "does not end")
@@ -429,9 +426,9 @@ class _Process:
         return EvidenceError("bpftrace ended while its probes were measured", detail=self.words())
 
     def _wait(self, looks: int | None, what_else: str) -> bool:
-        """Wait until it has ended (False), or is seen so many times in a row to wait for events.
+        """Wait until it has ended (False), or was found waiting for events ``looks`` times in a row.
 
-        One that is busy has the cell's time: each pause asks what is left of it.
+        A busy one may use the cell's time: each pause checks what is left of it.
         """
         ticks, idle, waiting = -1, 0, 0
         while idle < _IDLE_TURNS:
@@ -458,9 +455,9 @@ _FEWER = "make fewer calls: benchmark: {calls: 1000, repeats: 2}"
 
 
 def check_all_kept(printed: bytes) -> None:
-    """Raise EvidenceError where a buffer had no room for what programs print: such a hit costs something else.
+    """Raise EvidenceError if a buffer had no room for the programs' output: such a hit has another cost.
 
-    bpftrace says so wherever its output stands, also in the middle of a line.
+    bpftrace reports that anywhere in its output, also in the middle of a line.
     """
     if len(printed) == _LARGEST_OUTPUT:
         raise EvidenceError(f"bpftrace printed more than {_LARGEST_OUTPUT >> 20} MB")
@@ -470,7 +467,7 @@ def check_all_kept(printed: bytes) -> None:
 
 
 class OneLinerAttachment(OwnAttachment):
-    """The programs of a one-liner. Made by ``one_liner_attached``."""
+    """The programs of a one-liner, attached by ``one_liner_attached``."""
 
     def __init__(
         self, guest: Guest, kind: ProbeKind, place: Place, programs: Sequence[OwnProgram], process: _Process
@@ -480,9 +477,9 @@ class OneLinerAttachment(OwnAttachment):
 
     @contextlib.contextmanager
     def one_caller(self) -> Iterator[None]:
-        """Before hits are counted, bpftrace reads what the timed calls have sent.
+        """Before hits are counted, bpftrace reads the output of the timed calls.
 
-        The kernel says that something was lost with the next event for which there is room.
+        The kernel reports lost output only with the next event that fits.
         """
         self._process.read()
         with super().one_caller():
@@ -495,9 +492,9 @@ def one_liner_attached(
 ) -> Iterator[OneLinerAttachment]:
     """Let bpftrace attach a one-liner; end it, and prove that the kernel has none of its programs. ``tool``: bpfprobe.
 
-    ``time_left`` is the seconds of the host's time that the cell has left; it raises GuestHang when there are none.
-    Raises EvidenceError with bpftrace's words where it refuses the one-liner or the guest has none, where a program is
-    attached to another function than the point's, or where the original bytes are not back at the end.
+    ``time_left`` returns the host seconds that the cell has left, or raises GuestHang if none. Raises EvidenceError
+    with bpftrace's output if it refuses the one-liner, if the image lacks bpftrace, if a program is attached to another
+    function than the point's, or if the original bytes are not restored at the end.
     """
     assert kind.one_liner is not None
     place = place_of(guest, kind, point, symbols)
@@ -511,11 +508,11 @@ def one_liner_attached(
             yield OneLinerAttachment(guest, kind, place, programs, process)
             for program in {one.number: one.program for one in programs}.values():
                 for name, keys in program.full_maps().items():
-                    # A hit with a new key costs something else. The kernel has AT_ for the @ of a map's name.
+                    # A hit with a new key has another cost. The kernel writes AT_ for the @ of a map's name.
                     named = name.replace("AT_", "@", 1)
                     raise EvidenceError(f"bpftrace's map {named} is full with {keys} keys", hint=_FEWER)
         except LabError as error:
-            # The first error is the one to report. A guest in trouble gets no commands.
+            # Report the first error. A guest in trouble gets no commands.
             if not isinstance(error, GuestError):
                 with contextlib.suppress(CommandFailed, EvidenceError, GuestHang):
                     process.kill()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A BPF program in a guest, and the lab's witness that counts hits beside it.
+"""A BPF program in a guest, and the lab's witness, which counts hits beside it.
 
 The guest's side is ``images/bpf/bpfprobe.c``.
 """
@@ -40,9 +40,9 @@ _EVENT = struct.Struct(f"<QII{ARGUMENTS}Q")
 
 @dataclass(frozen=True)
 class Target:
-    """Where a program of a ``kind`` is attached: a function, event or file, an offset in bytes.
+    """Where a program of a ``kind`` is attached: a function, event or file, and an offset in bytes.
 
-    ``semaphore`` is the place in the file of a static probe point's counter, or 0.
+    ``semaphore`` is the file offset of a static probe point's counter, or 0.
     """
 
     kind: ProbeKind
@@ -60,7 +60,7 @@ class Target:
 
 
 class Attached(NamedTuple):
-    """A program's number and where it is: ``kind`` and ``name`` as ``images/bpf/attached.h`` has them, in bytes."""
+    """A program's number and place: ``kind`` and ``name`` as in ``images/bpf/attached.h``, the offset in bytes."""
 
     number: int
     kind: str
@@ -69,7 +69,7 @@ class Attached(NamedTuple):
 
 
 class ProgramInfo(NamedTuple):
-    """What the kernel says of a program: bytes of machine code (0: interpreted), runs while it kept statistics."""
+    """The kernel's data on a program: bytes of machine code (0: interpreted), runs and misses under statistics."""
 
     jited: int
     runs: int
@@ -77,7 +77,7 @@ class ProgramInfo(NamedTuple):
 
 
 class BpfEvent(NamedTuple):
-    """An event of the ring: nanoseconds of the guest's clock, the thread's number, and what the context had."""
+    """An event of the ring: guest nanoseconds, the thread's ID, and the context's arguments."""
 
     nanoseconds: int
     pid: int
@@ -85,7 +85,7 @@ class BpfEvent(NamedTuple):
 
 
 class BpfProgram:
-    """A program that is attached, by the folder that it is pinned in."""
+    """An attached program, identified by the folder in which it is pinned."""
 
     def __init__(self, guest: Guest, folder: str) -> None:
         self._guest = guest
@@ -143,7 +143,7 @@ def _unsaid(what: str, lines: Sequence[str]) -> EvidenceError:
 
 
 def bring(guest: Guest, tool: Path) -> None:
-    """Bring the guest's side, and mount the file system that programs are pinned in."""
+    """Copy bpfprobe into the guest, and mount the file system for pinning."""
     guest.put(tool, _TOOL, mode=0o755)
     if f" {_FILE_SYSTEM} bpf " not in guest.get("/proc/mounts").decode(errors="replace"):
         guest.succeed(["mount", "-t", "bpf", "bpf", _FILE_SYSTEM])
@@ -165,13 +165,13 @@ def attach(guest: Guest, name: str, program: str, target: Target) -> BpfProgram:
 
 
 def pinned_links(guest: Guest) -> int:
-    """How many places have a program of the lab's: a program stays at its place as long as its link is pinned."""
+    """The number of the lab's attached programs: a program stays attached as long as its link is pinned."""
     found = guest.succeed(["find", _FILE_SYSTEM, "-path", f"{_FILE_SYSTEM}/lab-*/link"]).text
     return len(found.splitlines())
 
 
 def pinned(guest: Guest, name: str, number: int) -> BpfProgram:
-    """Pin a program that another process has loaded, by the kernel's number of it."""
+    """Pin a program that another process has loaded, by the kernel's number."""
     folder = f"{_FILE_SYSTEM}/{name}"
     guest.succeed(["mkdir", folder])
     guest.succeed([_TOOL, "pin", folder, str(number)])
@@ -179,13 +179,13 @@ def pinned(guest: Guest, name: str, number: int) -> BpfProgram:
 
 
 def attached_by(guest: Guest, process: int) -> Sequence[Attached]:
-    """What a process has attached. Raises EvidenceError for an answer that is none."""
+    """What a process has attached. Raises EvidenceError for an unreadable answer."""
     found = _matched(guest.succeed([_TOOL, "attached", str(process)]).text, _ATTACHED, "what is attached")
     return [Attached(int(one[1]), one[2], "" if one[3] == "-" else one[3], int(one[4])) for one in found]
 
 
 def wait_until_gone(guest: Guest, numbers: Sequence[int]) -> None:
-    """Wait until the kernel has none of these programs any more. Raises EvidenceError where it still has one."""
+    """Wait until the kernel has none of these programs any more. Raises EvidenceError if one stays."""
     finished = guest.run([_TOOL, "gone", *map(str, numbers)])
     if finished.status != 0:
         raise EvidenceError(
@@ -194,7 +194,7 @@ def wait_until_gone(guest: Guest, numbers: Sequence[int]) -> None:
 
 
 def compile_programs(guest: Guest, *, on: bool) -> bool:
-    """Let the kernel compile programs, or interpret them; what it did before. Raises EvidenceError if it refuses."""
+    """Have the kernel compile or interpret programs; returns the previous setting. Raises EvidenceError if refused."""
     before = kernel_value(guest, _JIT)
     wanted = "1" if on else "0"
     if before != wanted:
@@ -205,19 +205,19 @@ def compile_programs(guest: Guest, *, on: bool) -> bool:
 
 
 def keep_statistics(guest: Guest, *, on: bool) -> None:
-    """Let the kernel count programs' runs, which costs instructions, or not. Raises EvidenceError if it goes on."""
+    """Switch the kernel's run statistics, which cost instructions. Raises EvidenceError if they stay on."""
     guest.put(b"1" if on else b"0", _STATISTICS)
     if not on and kernel_value(guest, _STATISTICS) != "0":
         raise EvidenceError("the kernel's switch of the statistics of BPF programs does not stay at 0")
 
 
-# A BPF program of the lab's that counts the hits at a place by thread, beside programs whose runs the kernel counts.
+# The witness: a BPF program of the lab's that counts a place's hits by thread, beside programs under test.
 #
-# Each of them must have run at every hit that the witness saw.
+# The kernel counts the runs of those; each must have run at every hit of the witness.
 
 
 class Witness:
-    """Counts at ``target`` between ``begin`` and ``end``, and keeps what it has counted until it begins anew."""
+    """Counts at ``target`` between ``begin`` and ``end``, and keeps its counts until it begins anew."""
 
     def __init__(self, guest: Guest, target: Target) -> None:
         self._guest, self._target = guest, target
@@ -232,14 +232,14 @@ class Witness:
         return self._program is not None
 
     def begin(self, watched: Sequence[tuple[str, BpfProgram]]) -> None:
-        """Attach it, while the kernel counts the runs of programs; errors name them as they are named here."""
+        """Attach it, and count the runs of ``watched`` programs, whose names here are for errors."""
         keep_statistics(self._guest, on=True)
         self._watched = watched
         self._runs = [program.info().runs for _, program in watched]
         self._program = attach(self._guest, "lab-witness", "witness", self._target)
 
     def look(self) -> int:
-        """Keep what was counted: the hits of all threads. Raises EvidenceError for a program that ran less often."""
+        """Store the counts and return all threads' hits. Raises EvidenceError for a program that ran less often."""
         assert self._program is not None
         self._hits = self._program.hits()
         seen = sum(self._hits.values())

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""An event of tracefs at a probe point, in the kernel or in a program: enabled, switched, counted, removed.
+"""A tracefs event at a probe point, in the kernel or in a program: enabled, switched, counted, removed.
 
-It is a kprobe's or a kretprobe's, made for it, or one that the kernel has at a tracepoint.
+It is made for a kprobe or kretprobe, or is the kernel's own at a tracepoint.
 
-``noop`` is an event that is enabled and has no output: the buffer is off. ``count`` is a histogram by thread, for which
-the event is enabled softly. ``record`` writes it to the buffer.
+``noop``: the event is enabled without output, as the buffer is off. ``count``: a histogram by thread, with the event
+soft-enabled. ``record``: the event is written to the buffer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _STATES: dict[Handler, str] = {"noop": "1", "count": "0*", "record": "1"}
 
 
 class EventAttachment(PlacedAttachment):
-    """An event that is enabled. Made by ``event_attached``."""
+    """An enabled event, made by ``event_attached``."""
 
     armed_when = "after enabling"
 
@@ -64,7 +64,7 @@ class EventAttachment(PlacedAttachment):
         self._handler = handler
 
     def renewal(self) -> Callable[[], None] | None:
-        """The buffer has pages, and the event that begins one costs more (some 7 instructions of 20 bytes each)."""
+        """The event that starts a page of the buffer costs more (some 7 instructions of 20 bytes each)."""
         return self._event.empty if self._handler == "record" else None
 
     def one_caller(self) -> contextlib.nullcontext[None]:
@@ -99,7 +99,7 @@ class EventAttachment(PlacedAttachment):
         if self._kind.at_return:
             function = self.point.address - self.point.offset
             is_return = len(addresses) == 2 and self.point.is_callers(addresses[0], symbols)
-            # With an endbr newer kernels name the function by the tracer's place behind that: "<- vfs_read <...794>".
+            # With an endbr, newer kernels name the function by the tracer's place after it: "<- vfs_read <...794>".
             right = is_return and addresses[1] in (function, self.point.address)
         else:
             right = addresses == [self.point.address]
@@ -107,7 +107,7 @@ class EventAttachment(PlacedAttachment):
             raise EvidenceError(f"an event is not of {self.point.name}", detail=[str(event)])
 
     def _check_none_missed(self) -> None:
-        """A tracepoint skips nothing: what runs there may be entered anew."""
+        """Tracepoints skip nothing: their probes may be re-entered."""
         if self._kind.tracepoint is not None:
             return
         _, number = tracefs.profiled(self._guest, "kprobe")
@@ -117,7 +117,7 @@ class EventAttachment(PlacedAttachment):
 
 
 def _words_of(event: str) -> tuple[str, ...]:
-    """What the text of an event ``SYSTEM.NAME`` begins with; a system call's is its name with what it takes or returns.
+    """The start of the text of an event ``SYSTEM.NAME``; for a system call: with its arguments, or its result.
 
     ``sys_read(fd: 0, buf: 0, count: 0)``, ``sys_read -> 0x0`` (print_syscall_enter() of kernel/trace/trace_syscalls.c).
     """
@@ -129,7 +129,7 @@ def _words_of(event: str) -> tuple[str, ...]:
 
 
 def definition_of(kind: ProbeKind, point: ProbePoint) -> tracefs.Definition:
-    """The event that a kind has at a point; of the kernel's functions a return is probed at their entry alone."""
+    """The definition of a kind's event at a point; a kernel function's return can only be probed at its entry."""
     assert kind.event is not None
     if isinstance(point, UserPoint):
         counter = f"({point.semaphore:#x})" if point.semaphore else ""
@@ -144,8 +144,8 @@ def definition_of(kind: ProbeKind, point: ProbePoint) -> tracefs.Definition:
 def event_attached(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Symbols) -> Iterator[EventAttachment]:
     """Make an event at the point, or take the kernel's own, and enable it; disable and remove it at the end.
 
-    Raises EvidenceError when the kernel refuses it (with its own reason), or when the original bytes are not back at
-    the end: those of a program in a process that is started behind it.
+    Raises EvidenceError if the kernel refuses it (with the kernel's reason), or if the original bytes are not restored
+    at the end. A program's bytes are those of a process started afterwards.
     """
     place = place_of(guest, kind, point, symbols)
     definition = definition_of(kind, place.point) if kind.tracepoint is None else None
@@ -166,17 +166,17 @@ def event_attached(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Sy
         yield (UserEventAttachment if kind.site == "program" else EventAttachment)(guest, kind, event, place)
 
 
-# An event of tracefs in the program that makes the calls: a uprobe or a uretprobe, as ``perf probe -x`` makes it.
+# An event in the program that makes the calls: a uprobe or a uretprobe, as ``perf probe -x`` makes it.
 #
-# The kernel counts its hits itself (uprobe_profile), whatever becomes of them: the histogram and the buffer must have
-# as many. It has no count of hits that it missed.
+# The kernel counts its hits independently (uprobe_profile): the histogram and the buffer must have as many. It does not
+# count missed hits.
 
 _AT_ENTRY = re.compile(r"probe: \(0x([0-9a-f]{1,16})\)")
 _AT_RETURN = re.compile(r"probe: \(0x[0-9a-f]{1,16} <- 0x([0-9a-f]{1,16})\)")
 
 
 class UserEventAttachment(EventAttachment):
-    """A uprobe's event that is enabled. Made by ``event_attached``."""
+    """An enabled uprobe event, made by ``event_attached``."""
 
     _before = _hits = 0
 
@@ -205,4 +205,4 @@ class UserEventAttachment(EventAttachment):
             raise EvidenceError(f"an event is not of {self.point.name}", detail=[str(event)])
 
     def _check_none_missed(self) -> None:
-        """The kernel counts no missed hits of uprobes; those that it counted are compared."""
+        """The kernel counts no missed hits of uprobes; _check_all compares the counted ones."""

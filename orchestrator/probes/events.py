@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The events that a recording handler has written: read back from the guest, checked, and kept as CSV."""
+"""Events written by a recording handler: read back from the guest, checked, and exported as CSV."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 
 ARGUMENTS = 6
-"""How many an event has."""
+"""The number of an event's arguments."""
 
 _SYSTEM_CALLS = "sys_enter"
 """The tracepoint whose events are system calls."""
@@ -35,9 +35,9 @@ _LARGEST = _HEADER.size + _MOST_SLOTS * _EVENT.size
 
 
 class EventKind(IntEnum):
-    """What was hit; the numbers are those of ``enum lab_event`` in ``kmods/lib/ring.h``.
+    """What was hit, by the numbers of ``enum lab_event`` in ``kmods/lib/ring.h``.
 
-    STANDARD is the recorder's of standard kernel events, whatever its mechanism; no kind of probe records it.
+    STANDARD is for the recorder of standard kernel events, whatever its mechanism; no kind of probe records it.
     """
 
     KPROBE = 1
@@ -52,23 +52,23 @@ class EventKind(IntEnum):
 
     @classmethod
     def of(cls, kind: ProbeKind) -> EventKind:
-        """What the module of a kind of probe records."""
+        """What a kind's module records."""
         return cls.TRACEPOINT if kind.tracepoint not in (None, _SYSTEM_CALLS) else cls[(kind.records or "").upper()]
 
 
 _INTERRUPTIBLE = frozenset({EventKind.DJPROBE, EventKind.KRETPROBE, EventKind.FTRACE, EventKind.FPROBE})
-"""What handlers record with interrupts on. A kprobe's runs with them off, or the kernel skips what an interrupt hits
-meanwhile; and no interrupt makes a system call."""
+"""Kinds whose handlers run with interrupts on. A kprobe's runs with them off, or the kernel skips what an interrupt
+hits meanwhile; and no interrupt makes a system call."""
 _CONTEXTS = 4
 """A task, a softirq, an interrupt and an NMI: each can interrupt the handler of the one before."""
 _INTERRUPTED = 100
-"""One in so many events, and one more, may have been interrupted between its slot and its TSC: those are a few
-instructions of the hundreds that a hit and a call take."""
+"""One in so many events, plus one, may have been interrupted between reserving its slot and reading the TSC: these are
+a few of the hundreds of instructions of a hit and a call."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """One hit. ``args`` are described in ``kmods/lib/ring.h``, by kind; ``pid`` is the thread's number."""
+    """One hit. ``kmods/lib/ring.h`` describes ``args`` by kind; ``pid`` is the thread's ID."""
 
     cpu: int
     tsc: int
@@ -79,7 +79,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Ring:
-    """What one CPU has recorded: its events from the oldest left, all it ever wrote, and the size of its registers."""
+    """One CPU's recording: the remaining events, oldest first, the number ever written, and its register size."""
 
     events: tuple[Event, ...]
     written: int
@@ -88,7 +88,7 @@ class Ring:
 
 @dataclass(frozen=True)
 class Events:
-    """What a module has recorded since its handler was chosen, one ring a CPU."""
+    """A module's recording since its handler was chosen, one ring per CPU."""
 
     rings: tuple[Ring, ...]
 
@@ -112,9 +112,9 @@ class Events:
 
 
 def read_events(guest: Guest, module_name: str) -> Events:
-    """What a loaded module has recorded; final once its handler is another one.
+    """The recording of a loaded module; final once its handler was replaced.
 
-    Raises EvidenceError for anything but whole rings, GuestError where the module never recorded.
+    Raises EvidenceError for anything but whole rings, GuestError if the module never recorded.
     """
     possible = kernel_value(guest, "/sys/devices/system/cpu/possible")
     found = re.fullmatch(r"0(?:-(\d{1,4}))?", possible)
@@ -126,7 +126,7 @@ def read_events(guest: Guest, module_name: str) -> Events:
 
 
 def parse_ring(content: bytes, cpu: int) -> Ring:
-    """A CPU's ring from the bytes that the module shows. Raises EvidenceError for anything but a whole one."""
+    """Parse a CPU's ring from the module's bytes. Raises EvidenceError if it is not complete."""
     if len(content) < _HEADER.size:
         raise _not_a_ring(cpu, f"it has {len(content)} bytes")
     magic, version, number, slots, event_size, word_size, written = _HEADER.unpack_from(content)
@@ -155,16 +155,16 @@ def _not_a_ring(cpu: int, why: str) -> EvidenceError:
 
 
 def write_csv(events: Events, path: Path | None) -> None:
-    """Write every event that is left, CPU by CPU, the oldest first; arguments in hexadecimal."""
+    """Write all remaining events, CPU by CPU, oldest first; arguments in hexadecimal."""
     rows = ([one.cpu, one.tsc, one.event.name.lower(), one.pid, *map(hex, one.args)] for one in events)
     write_events(path, ["cpu", "tsc", "event", "pid", *(f"arg{number}" for number in range(ARGUMENTS))], rows)
 
 
 def check_events(events: Events, kind: ProbeKind, called: Called, point: ProbePoint, symbols: Symbols) -> int:
-    """The number of events of the processes that made the calls, after checking that each is what a call must leave.
+    """Check each event of the processes that made the calls, and return their number.
 
-    Raises EvidenceError with what is wrong. Of a hook at every system call only the events of these calls count: the
-    program makes others as well. What a user's own module records is its own affair.
+    Raises EvidenceError with what is wrong. For a hook at every system call only the events of these calls count, as
+    the program makes others too. Events of a user's module are not checked.
     """
     if kind.file is not None:
         return sum(event.pid in called.pids for event in events)
@@ -180,7 +180,7 @@ def check_events(events: Events, kind: ProbeKind, called: Called, point: ProbePo
     if expected is EventKind.SYSCALL:
         found = [event for event in found if event.args[0] == called.number]
     word_size = events.word_size
-    # What a tracepoint passes is its own affair.
+    # A tracepoint's arguments are its own.
     for event in found if expected is not EventKind.TRACEPOINT else ():
         _check_arguments(event, word_size, called, point, symbols)
     if expected in {EventKind.KPROBE, EventKind.DJPROBE, EventKind.FPROBE} and point.is_called_directly:
@@ -192,9 +192,10 @@ def check_order(ring: Ring) -> None:
     """Raise EvidenceError unless a CPU's events can have been written in this order.
 
     A handler reserves a slot, then reads the TSC (record_event() of ``kmods/lib/ring.h``). TSCs rise from slot to slot,
-    but where an interrupt comes in between and its handlers record as well: theirs have later slots and lower TSCs.
-    They are complete when the interrupted handler goes on, and preemption is off. So they follow it without a gap, are
-    of the same task, and are nested no deeper than contexts are. An event of a lower TSC than a complete one is wrong.
+    except if an interrupt comes in between and its handlers record too: their slots are later and their TSCs lower.
+    They are complete before the interrupted handler continues, and preemption is off. So they follow it without a gap,
+    belong to the same task, and are nested no deeper than contexts. An event with a lower TSC than a complete one is
+    wrong.
     """
     open_events: list[Event] = []
     complete: Event | None = None
@@ -220,19 +221,19 @@ def check_order(ring: Ring) -> None:
 
 
 def _check_arguments(event: Event, word_size: int, called: Called, point: ProbePoint, symbols: Symbols) -> None:
-    """Compare with what is known beforehand; ``kmods/lib/ring.h`` describes the arguments of each kind."""
+    """Compare with the known values; ``kmods/lib/ring.h`` describes the arguments of each kind."""
     passed = called.arguments[:2]
     known: tuple[int, ...] = (point.address,)
     return_address: int | None = None
     match event.event:
         case EventKind.KPROBE | EventKind.DJPROBE | EventKind.FPROBE:
-            # Elsewhere than at the entry the stack's top may be anything.
+            # Except at the entry, the stack's top may hold anything.
             return_address = (3 if word_size == 4 else 5) if point.is_entry else None
         case EventKind.JPROBE if point.is_called_directly:
             known = (point.address, *passed, 0, 0, 0)
         case EventKind.KRETPROBE:
             return_address = 2
-            if point.is_called_directly and called.result == 0:  # others may differ from call to call
+            if point.is_called_directly and called.result == 0:  # other results may differ from call to call
                 known = (point.address, 0)
         case EventKind.SYSCALL:
             assert called.number is not None
@@ -248,10 +249,10 @@ def _check_arguments(event: Event, word_size: int, called: Called, point: ProbeP
 
 
 def _check_sameness(events: Sequence[Event], word_size: int) -> None:
-    """Every call comes by the same way, so registers and stack are the same in every event.
+    """Every call takes the same path, so registers and stack are the same in every event.
 
-    The system call's function has its parameter, where the caller's registers are, on the stack on i386. On x86_64 it
-    is in a register that is not recorded, and the word above the return address is whatever was left there.
+    On i386 the system call's function has its parameter, the address of the caller's registers, on the stack. On x86_64
+    it is in a register that is not recorded, and the word above the return address is arbitrary.
     """
     compared = range(ARGUMENTS) if word_size == 4 else (0, 1, 2, 3, 5)
     for before, event in pairwise(events):

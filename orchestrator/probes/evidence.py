@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What must be observed at a probe point before a number measured there is valid.
+"""The evidence required at a probe point before a number measured there is valid.
 
-Two sources must agree: the guest's kernel (``kprobes/list``, the function tracer's list of functions) and the live
-bytes, which QEMU reads from outside. The first alone can be early: a probe is listed as optimised before its jump is in
-place.
+Two sources must agree: the guest's kernel (``kprobes/list``, the function tracer's list) and the live bytes, which QEMU
+reads from outside. The kernel alone may be early: it lists a probe as optimised before its jump is in place.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from orchestrator.probes.symbols import Symbols
 KPROBES_LIST = "/sys/kernel/debug/kprobes/list"
 OUT_OF_TREE = 1 << 12
 UNSIGNED = 1 << 13
-"""The kernel's taint bits for modules that are not part of it and not signed (Documentation/admin-guide)."""
+"""The kernel's taint bits for out-of-tree and unsigned modules (Documentation/admin-guide)."""
 
 JUMP_BYTES = 5
 _SHORT = 0xEB
@@ -33,11 +32,11 @@ MISSED_RETURNS = (
     "the kernel follows the returns of a limited number of threads at a time (maxactive): probe a function in which "
     "fewer of them sleep"
 )
-"""What to do where returns are missed."""
+"""The hint for missed returns."""
 
 
 class _Look(NamedTuple):
-    """What an armed place looks like: its first byte (None: any but the original), and the kernel's flags for it."""
+    """The look of an armed place: its first byte (None: any but the original), and the kernel's flags for it."""
 
     described: str
     first: Sequence[int] | None
@@ -60,10 +59,10 @@ _LOOKS: dict[tuple[Site, Mechanism], _Look] = {
 
 @dataclass(frozen=True)
 class Observation:
-    """What is at a probe point just now: its bytes, and how the kernel lists it (None: not at all).
+    """A probe point's current bytes, and how the kernel lists it (None: not at all).
 
     ``probes`` is the number of kprobes that the kernel lists there, ``traced`` the function in the tracer's list, and
-    ``called`` the function that the tracer calls for it, where that has been followed.
+    ``called`` the function that the tracer calls for it, if known.
     """
 
     live: bytes
@@ -84,7 +83,7 @@ class Observation:
 
 
 def observe(guest: Guest, point: ProbePoint, site: Site = "kprobe") -> Observation:
-    """Read both sources at a probe point. A hook and a tracepoint are in no list of the kernel's."""
+    """Read both sources at a probe point. The kernel lists no hooks and no tracepoint probes."""
     live = guest.read_memory(point.address, len(point.original))
     if site == "ftrace":
         traced = _traced(guest, point)
@@ -92,8 +91,8 @@ def observe(guest: Guest, point: ProbePoint, site: Site = "kprobe") -> Observati
     if site not in ("function", "kprobe"):
         return Observation(live, None)
     listing = guest.get(KPROBES_LIST).decode("ascii", errors="replace")
-    # "c1107745  k  __ia32_sys_gettimeofday+0x5    [FTRACE]"; addresses are in full for root. Each kprobe has a line.
-    # A module's name is behind its function.
+    # "c1107745  k  __ia32_sys_gettimeofday+0x5    [FTRACE]"; root sees full addresses. Each kprobe has a line; a
+    # module's name follows its function.
     entries = re.findall(rf"^0*{point.address:x} +[krj] +\S+(?: +\w+)?((?: *\[[A-Z]+\])*)", listing, re.MULTILINE)
     flags = re.sub(r"\s+", "", entries[0]) if entries else None
     return Observation(live, flags, len(entries), _traced(guest, point) if flags == "[FTRACE]" else None)
@@ -107,10 +106,10 @@ def followed(
     seen: Observation,
     known: MutableMapping[tuple[bytes, tracefs.Traced], str],
 ) -> Observation:
-    """The observation with what the function tracer calls at the probe point, where the kind's mechanism is that.
+    """Add to an observation what the function tracer calls at the probe point, if that is the kind's mechanism.
 
-    ``known`` keeps what was called directly, by the bytes at the point and the kernel's line: all symbols are read to
-    find it, which takes 0.4 s. It is for one attachment, as trampolines come and go.
+    ``known`` caches direct calls by the bytes at the point and the kernel's line: finding one takes 0.4 s, as it reads
+    all symbols. It is valid for one attachment, as trampolines come and go.
     """
     if seen.traced is None or seen.jump_target is None:
         return seen
@@ -141,18 +140,18 @@ def check_armed(kind: ProbeKind, point: ProbePoint, seen: Observation, when: str
     flags = seen.flags or ""
     opened = seen.live != point.original if look.first is None else seen.live[0] in look.first
     if flags != look.flags or not opened:
-        # One kprobe with an int3, as all are armed that the kernel does not mark to be optimised.
+        # One kprobe with an int3: the form of every kprobe that the kernel has not marked for optimisation.
         is_breakpoint = kind.site == "kprobe" and seen.probes == 1 and seen.live[0] == INT3 and not flags
         raise (OtherMechanism if is_breakpoint else EvidenceError)(
             f"{when}, {point.name} is not armed by {look.described}: its bytes are {seen.live[:6].hex(' ')} "
             f"and the kernel lists it {f'as {flags}' if flags else 'without a flag'}; that is {_described(kind, seen)}"
         )
-    # Some capabilities are shown by several probes at one place.
+    # Some capabilities put several probes at one place.
     if kind.site == "kprobe" and seen.probes != 1 and kind.capability is None:
         raise EvidenceError(f"{when}, the kernel lists {seen.probes} kprobes at {point.name}, not one")
     if kind.is_traced and (seen.traced is None or seen.traced.users != 1):
         raise EvidenceError(f"{when}, the function tracer has {_users(seen)} users of {point.symbol}, not one")
-    # BPF trampolines that call the function are jumped to since Linux 6.19 (DYNAMIC_FTRACE_WITH_JMP).
+    # Since Linux 6.19 (DYNAMIC_FTRACE_WITH_JMP) a BPF trampoline that calls the function itself is reached by a jump.
     if kind.mechanism == "direct" and seen.traced is not None and seen.traced.jumps != (seen.live[0] == JMP):
         listed = "a jump" if seen.traced.jumps else "a call"
         live = seen.live[:JUMP_BYTES].hex(" ")
@@ -172,8 +171,8 @@ def check_untouched(point: ProbePoint, seen: Observation, when: str) -> None:
 
 
 def check_same(kind: ProbeKind, before: Observation, after: Observation, point: ProbePoint, when: str) -> None:
-    """Raise EvidenceError when the probe is not armed the way it was: a kprobe may have been optimised since."""
-    # The tracer makes what it calls anew for each handler, so the call leads elsewhere when that was changed and back.
+    """Raise EvidenceError if the probe is armed differently than before: a kprobe may have been optimised since."""
+    # The tracer's trampoline changes with each handler, so the call differs after the handler was changed and back.
     bytes_kept = 1 if kind.site == "ftrace" else None
     if (before.live[:bytes_kept], before.flags) != (after.live[:bytes_kept], after.flags):
         raise EvidenceError(
@@ -195,11 +194,11 @@ def check_same(kind: ProbeKind, before: Observation, after: Observation, point: 
 def check_called(
     kind: ProbeKind, point: ProbePoint, seen: Observation, module: str, when: str, symbols: Callable[[], Symbols]
 ) -> None:
-    """Raise EvidenceError unless the tracer calls kprobes' handler, or of a tracer's own probe the ``module``'s.
+    """Raise EvidenceError unless the tracer calls the kprobe handler or, for its own probes, the ``module``'s.
 
-    For an fprobe it must call what the kernel, by its ``symbols``, has for those. Where the users have no trampolines
-    of their own (on i386), it calls all of them for a module's handler or fprobe: then this must be the only traced
-    function. A direct call must lead into the module, or into BPF's trampoline.
+    For an fprobe it must call what the kernel, by its ``symbols``, uses for fprobes. If users have no trampolines of
+    their own (i386), it calls all users for a module's handler or fprobe: this must then be the only traced function. A
+    direct call must lead into the module, or into BPF's trampoline.
     """
     assert seen.traced is not None
     is_sole_user = seen.called == tracefs.ALL_USERS and seen.traced.functions == 1
@@ -222,10 +221,10 @@ def check_called(
 
 
 def check_step(kind: ProbeKind, step: str) -> None:
-    """Raise EvidenceError unless the kernel goes on after the handler as the kind of probe says.
+    """Raise EvidenceError unless the kernel continues after the handler as the kind of probe says.
 
-    ``step`` is what the module reads of the kernel: whether the probed instruction is single-stepped, boosted or
-    emulated. A boosted kprobe looks like a single-stepped one in every other way where traps are not counted (KVM).
+    ``step`` is what the module reads from the kernel: whether it single-steps, boosts or emulates the probed
+    instruction. Otherwise a boosted kprobe looks like a single-stepped one if traps are not counted (KVM).
     """
     expected = {1: "boosted", 2: "single-stepped", 3: "single-stepped"}.get(kind.int3_per_hit or 0)
     if kind.mechanism == "int3" and step != expected:
@@ -236,10 +235,10 @@ def check_step(kind: ProbeKind, step: str) -> None:
 
 
 def check_traps(kind: ProbeKind, hits: int, others: int, int3: int) -> None:
-    """Raise EvidenceError unless every hit took the breakpoint traps that its mechanism takes.
+    """Raise EvidenceError unless the hits took as many breakpoint traps as their mechanism needs.
 
-    A boosted kprobe looks like a single-stepped one in every other way. ``others`` are hits by other processes, some of
-    which may have come while traps were not counted.
+    Otherwise a boosted kprobe looks like a single-stepped one. ``others`` are hits by other processes, some of which
+    may have come while traps were not counted.
     """
     each = kind.int3_per_hit
     if each is not None and not hits * each <= int3 <= (hits + others) * each:
@@ -250,9 +249,9 @@ def check_traps(kind: ProbeKind, hits: int, others: int, int3: int) -> None:
 
 
 def mechanism_seen(kind: ProbeKind, point: ProbePoint, seen: Observation) -> str:
-    """Return the mechanism that a number is kept with: the kind's, or of a user's module what is at the probe point.
+    """The mechanism to store with a number: the kind's, or for a user's module what is at the probe point.
 
-    ``elsewhere`` where nothing is: the module has its hits from another place.
+    ``elsewhere`` if nothing is there: the module gets its hits from another place.
     """
     if kind.mechanism != "own":
         return kind.mechanism
@@ -264,7 +263,7 @@ def mechanism_seen(kind: ProbeKind, point: ProbePoint, seen: Observation) -> str
 
 
 def check_taint(mask: int) -> None:
-    """Raise EvidenceError for any taint but that of loading our own module."""
+    """Raise EvidenceError for any taint except those of loading the lab's own modules."""
     if mask & ~(OUT_OF_TREE | UNSIGNED):
         raise EvidenceError(f"the guest's kernel is tainted ({mask}), by more than a module of our own")
 

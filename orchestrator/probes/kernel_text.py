@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Whether the text of a guest's kernel and modules is still what it was; QEMU reads it from outside."""
+"""Whether the text of a guest's kernel and modules has changed; QEMU reads it from outside."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from orchestrator.guest.guest import Guest, at_rest
 from orchestrator.probes.symbols import ModuleMemory, Symbols
 from orchestrator.results.contract import SwitchedBranch, TextEvidence
 
-# Was a changed place of the kernel's text a static branch, and whose? The kernel switches these itself. An entry of its
-# table is found by its content, since kernels without CONFIG_KALLSYMS_ALL do not list where the table is.
+# Static branches: whether a changed place of the kernel's text is one, and whose. The kernel switches these itself. A
+# table entry is found by its content, as kernels without CONFIG_KALLSYMS_ALL do not list the table.
 
 LONGEST = 5
 
 _NOPS = {2: (b"\x66\x90", b"\x89\xf6"), LONGEST: (b"\x0f\x1f\x44\x00\x00", b"\x3e\x8d\x74\x26\x00")}
-"""By their bytes, on 64 and on 32 bits (BYTES_NOP2, BYTES_NOP5 of arch/x86/include/asm/nops.h)."""
+"""By size, on 64 and on 32 bits (BYTES_NOP2, BYTES_NOP5 of arch/x86/include/asm/nops.h)."""
 _JUMPS = {2: struct.Struct("<Bb"), LONGEST: struct.Struct("<Bi")}
 _JUMP_OPCODES = {2: 0xEB, LONGEST: 0xE9}
 
 _FLAGS = 3
-"""Low bits of a key's address in the table, which are no part of it."""
+"""Low bits of a key's address in the table, which are flags."""
 _TRACEPOINT_WORDS = 8
-"""Words from a tracepoint's key on, among them its functions (struct tracepoint of include/linux/tracepoint-defs.h)."""
+"""Words from a tracepoint's key that include its functions (struct tracepoint of include/linux/tracepoint-defs.h)."""
 _TRACEPOINT_FUNCTIONS = ("__SCT__tp_func_", "__traceiter_")
 
 
 @dataclass(frozen=True)
 class Span:
-    """Kernel memory from one address to behind another; ``name`` is a module's, or ``kernel``."""
+    """Kernel memory from ``start`` up to ``end``; ``name`` is a module's, or ``kernel``."""
 
     name: str
     start: int
@@ -51,7 +51,7 @@ class Span:
 
 
 class Switched(NamedTuple):
-    """What looks like a static branch that was switched: a nop became a jump to ``target``, or the reverse."""
+    """An apparently switched static branch: a nop became a jump to ``target``, or the reverse."""
 
     address: int
     target: int
@@ -59,7 +59,7 @@ class Switched(NamedTuple):
 
 
 def switched_at(address: int, before: bytes, after: bytes) -> Switched | None:
-    """Whether a nop and a jump have taken each other's place; ``before`` and ``after`` begin at the address."""
+    """The switched branch if a nop and a jump replaced each other; ``before`` and ``after`` begin at the address."""
     for nop, jump in ((before, after), (after, before)):
         for size, nops in _NOPS.items():
             if nop[:size] in nops and len(jump) >= size and jump[0] == _JUMP_OPCODES[size]:
@@ -68,16 +68,16 @@ def switched_at(address: int, before: bytes, after: bytes) -> Switched | None:
 
 
 def keys_of(guest: Guest, data: Sequence[Span], branches: Sequence[Switched]) -> Mapping[Switched, int]:
-    """The addresses of the keys of those that are static branches, by the entries of struct jump_entry in ``data``.
+    """The key addresses of those branches that are static branches, from the entries of struct jump_entry in ``data``.
 
-    An entry has the place, the target and the key, each as a distance from the field itself
-    (include/linux/jump_label.h); the key's is as long as a word.
+    An entry has the place, the target and the key, each as a distance from its own field (include/linux/jump_label.h);
+    the key's is a word long.
     """
     keys: dict[Switched, int] = {}
     for span in data if branches else ():
         memory = guest.read_memory(span.start, span.size)
         word = struct.Struct("<q" if span.start >> 32 else "<i")
-        # Distances from the span's beginning: the loop runs over a million fields.
+        # Distances from the span's start: the loop runs over a million fields.
         wanted = {branch.address - span.start: branch for branch in branches}
         fields = array("i", memory[: len(memory) // 4 * 4])
         entries = [at for at, field in zip(range(0, len(memory), 4), fields, strict=False) if at + field in wanted]
@@ -91,7 +91,7 @@ def keys_of(guest: Guest, data: Sequence[Span], branches: Sequence[Switched]) ->
 
 
 def tracepoint_of(guest: Guest, symbols: Symbols, key: int) -> str | None:
-    """The name of the tracepoint that a static key is part of; None where it is part of none."""
+    """The name of the tracepoint that contains a static key, or None."""
     size, code = (8, "Q") if key >> 32 else (4, "I")
     words = struct.unpack(f"<{_TRACEPOINT_WORDS}{code}", guest.read_memory(key, _TRACEPOINT_WORDS * size))
     names = [name for name in map(symbols.at, filter(None, words)) if "+" not in name]
@@ -101,11 +101,11 @@ def tracepoint_of(guest: Guest, symbols: Symbols, key: int) -> str | None:
 KERNEL = "kernel"
 
 _EXECUTABLE = re.compile(r"\.(?!init\b).*text.*|\.altinstr_(replacement|aux)|\.fixup")
-"""Sections that a module's text consists of; the kernel puts them first (layout_sections() of kernel/module/main.c)."""
+"""The sections of a module's text; the kernel puts them first (layout_sections() of kernel/module/main.c)."""
 _SECTION = re.compile(r"/sys/module/([A-Za-z0-9_]+)/sections/([^:\n]+):0x([0-9a-f]{1,16})")
 _PAGE = 4096
 _LARGEST_TABLE = 1 << 20
-"""Bytes that a module's table of static branches is looked for in."""
+"""Bytes to search for a module's table of static branches."""
 _LARGEST = 32 << 20
 """Bytes; the text of a Debian kernel for x86_64 has 15 MB."""
 _LARGEST_TOGETHER = 128 << 20
@@ -114,7 +114,7 @@ _LARGEST_TOGETHER = 128 << 20
 
 @dataclass(frozen=True)
 class TextLayout:
-    """The text of the kernel, then that of each module, and the data of all of them."""
+    """The text of the kernel and then of each module, and the data of all of them."""
 
     text: Sequence[Span]
     data: Sequence[Span]
@@ -126,20 +126,20 @@ class TextLayout:
         modules = [Span(name, module.start, module.end) for name, module in ModuleMemory.all_of(guest).items()]
         sections = _sections(guest, modules)
         listed = [Span(one.name, one.start, _first_data(one, sections[one.name])) for one in modules]
-        _possible([*kernel.text, *listed])  # before anything of it is read
+        _possible([*kernel.text, *listed])  # before reading any of it
         text = [Span(one.name, one.start, _mapped_end(guest, one.start, one.end)) for one in listed]
         for module, claimed, mapped in zip(modules, listed, text, strict=True):
             if mapped == claimed:
                 data.append(Span(module.name, (mapped.end + 3) & ~3, module.end))
-            elif (table := sections[module.name].get("__jump_table")) is not None:  # apart from the text
+            elif (table := sections[module.name].get("__jump_table")) is not None:  # separate from the text
                 data.append(Span(module.name, table, _mapped_end(guest, table, table + _LARGEST_TABLE)))
         return cls(_possible([*kernel.text, *text]), _possible(data))
 
     @classmethod
     def of_kernel(cls, symbols: Symbols) -> TextLayout:
-        """Those of the kernel alone: of its data only the table of static branches, where that is listed.
+        """The kernel's own; its data is only the table of static branches, if that is listed.
 
-        Raises EvidenceError where its lists make no sense.
+        Raises EvidenceError for implausible addresses.
         """
         start, end, init = (symbols.anywhere(name) for name in ("_stext", "_etext", "_sinittext"))
         if start is None or end is None or init is None:
@@ -150,10 +150,10 @@ class TextLayout:
 
 
 def _mapped_end(guest: Guest, start: int, end: int) -> int:
-    """Where a module's memory from an address on ends, at the latest at ``end``.
+    """The end of a module's mapped memory from an address on, at most ``end``.
 
-    Since Linux 6.4 (commit ac3b43283923) text and data are apart, each behind a page that is not mapped, and the size
-    in /proc/modules is that of all parts together.
+    Since Linux 6.4 (commit ac3b43283923) text and data are separate, each followed by an unmapped page, and the size in
+    /proc/modules is that of all parts together.
     """
     if end <= start or _is_mapped(guest, start, end - start):
         return end
@@ -165,7 +165,7 @@ def _is_mapped(guest: Guest, address: int, size: int) -> bool:
     try:
         guest.read_memory(address, size)
     except GuestError as error:
-        if "Invalid addr" not in error.what:  # QEMU's words for memory that the guest has no page for (memsave)
+        if "Invalid addr" not in error.what:  # QEMU's message for unmapped memory (memsave)
             raise
         return False
     return True
@@ -199,13 +199,13 @@ def _first_data(module: Span, sections: Mapping[str, int]) -> int:
     return min(data, default=module.end)
 
 
-# Where do two texts of one size differ? Megabytes that are equal take a thousandth of a second each.
+# Comparing two texts of one size. Megabytes that are equal take a thousandth of a second each.
 
 _BLOCK = 4096
 
 
 def differing(before: bytes | bytearray, after: bytes) -> Iterator[tuple[int, int]]:
-    """The first and behind the last byte of each run of bytes that differ, in order; a run ends with its block."""
+    """The start and end of each run of differing bytes, in order; a run ends with its block."""
     for block in range(0, len(before), _BLOCK):
         old, new = before[block : block + _BLOCK], after[block : block + _BLOCK]
         if old != new:
@@ -214,24 +214,24 @@ def differing(before: bytes | bytearray, after: bytes) -> Iterator[tuple[int, in
                 yield block + run.start(), block + run.end()
 
 
-# What differs in the text of a guest's kernel, and of its modules, from what it should be? A running kernel patches its
-# own text at static branches only: what has changed elsewhere was left behind by a tracer or a probe.
+# Changes of a guest's kernel and module text. A running kernel patches its own text only at static branches: any other
+# change was left behind by a tracer or a probe.
 
 _TURN = "0.3"
-"""Guest seconds: kprobes restore the text under a jump in the background, five ticks after a probe has gone."""
+"""Guest seconds: kprobes restore the text under a jump in the background, five ticks after removal."""
 
 _MOST_CHANGED = 20_000
-"""Differing bytes of one module or of the kernel that are looked at one by one; those behind them are not."""
+"""Limit of differing bytes, for a module or the kernel, that are examined one by one."""
 _NEAR = 8
 """Bytes between two differences that are shown as one."""
 _MOST_SHOWN = 8
 
 Content = Sequence[bytes]
-"""The text of the kernel, then that of each module."""
+"""The text of the kernel, then of each module."""
 
 
 class _Look(NamedTuple):
-    """The text as it is, the branches that the kernel has switched, and the addresses of ``others`` that differ."""
+    """The current text, the branches that the kernel has switched, and the addresses of ``others`` that differ."""
 
     content: Content
     switched: tuple[SwitchedBranch, ...]
@@ -239,9 +239,9 @@ class _Look(NamedTuple):
 
 
 class KernelText:
-    """The text of one guest's kernel and of the modules loaded in it, as it was when it was looked at last.
+    """The text of a guest's kernel and of its loaded modules at the last look.
 
-    ``layout`` says where it is, ``content`` what it was; None reads either. Modules that are loaded later do not count.
+    ``layout`` says where it is, ``content`` what it was; None reads either. Modules that are loaded later are ignored.
     Raises EvidenceError, GuestError.
     """
 
@@ -256,10 +256,10 @@ class KernelText:
         self._content, self._digest = content, _digest(content)
 
     def unchanged(self) -> TextEvidence:
-        """Compare the text with what it was, and keep it as it is now.
+        """Compare the text with the last look, and keep the current one.
 
-        Static branches that the kernel has switched for itself are in the evidence. Raises EvidenceError for every
-        other difference, and for a tracepoint that is not as it was.
+        The evidence includes static branches that the kernel has switched for itself. Raises EvidenceError for every
+        other difference, and for a tracepoint in another state.
         """
         look = self._look()
         for _ in range(10):
@@ -279,8 +279,8 @@ class KernelText:
         return TextEvidence(digest=self._digest, size=size, modules=modules, switched=look.switched)
 
     def _look(self, last: _Look | None = None) -> _Look:
-        """The text now; where it is what it was at the ``last`` look, the same again."""
-        # A resting guest lets QEMU read the text of a Debian kernel (10 MB) in 5 ms instead of 20.
+        """The current text; returns the ``last`` look itself if nothing has changed."""
+        # A paused guest lets QEMU read the text of a Debian kernel (10 MB) in 5 ms instead of 20.
         with at_rest(self._guest):
             content = self._spans()
             if last is not None and content == last.content:
@@ -291,7 +291,7 @@ class KernelText:
         return [self._guest.read_memory(span.start, span.size) for span in self._layout.text]
 
     def _differences(self, content: Content) -> tuple[tuple[SwitchedBranch, ...], dict[int, str]]:
-        """The kernel's own switched branches, and the addresses of all other bytes that differ, each with a remark."""
+        """The kernel's own switched branches, and the addresses of all other differing bytes, each with a remark."""
         changed = {
             span.start + address: ""
             for span, before, after in zip(self._layout.text, self._content, content, strict=True)
@@ -347,10 +347,10 @@ def _digest(content: Content) -> str:
 
 
 def text_since(guest: Guest, before: bytes, span: Span) -> TextEvidence:
-    """Compare the kernel's text with what it was ``before``, at ``span``, for a guest that has worked alone meanwhile.
+    """Compare the kernel's text at ``span`` with ``before``, after a guest's unattended work.
 
-    Raises as ``KernelText.unchanged`` does, and UnsupportedError where the guest's kernel has its text elsewhere. The
-    text of modules is not compared.
+    Raises as ``KernelText.unchanged`` does, and UnsupportedError if the guest's kernel has its text elsewhere. The text
+    of modules is not compared.
     """
     symbols = Symbols.of(guest)
     layout = TextLayout.of_kernel(symbols)

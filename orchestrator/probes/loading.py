@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Loads a module into a guest's kernel, or reports why it was refused; unloads it."""
+"""Loading a module into a guest's kernel, with the reason if it was refused, and unloading it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from orchestrator.guest.diagnosis import is_stopped
 from orchestrator.guest.guest import Guest
 
 _WRONG_FORMAT = "invalid module format"
-"""What insmod says for ENOEXEC: the module is of another kernel, or of another configuration of this one."""
+"""insmod's message for ENOEXEC: the module is for another kernel, or another configuration of this one."""
 
 _TAINTS = re.compile(r"(loading out-of-tree module|module license '[^']*'|module verification failed: .*) ?-? ?tain")
-"""What the kernel says of a module that it goes on to load (kernel/module/main.c)."""
+"""The kernel's messages about a module that it does load (kernel/module/main.c)."""
 
 _SILENT = "insmod only translates the error number: have the module's init function print why it fails, with pr_err()"
 
@@ -31,17 +31,17 @@ _ENDLESS = (
 )
 
 WATCHED = ("sh", "-c", 'insmod "$@"; exit $?', "insmod")
-"""Calls insmod so that the agent answers although the init function does not return: the shell can be killed. It is one
-process more, which cells of an experiment do without."""
+"""Runs insmod in a shell that can be killed, so that the agent answers even if the init function does not return. It is
+an additional process, which cells of an experiment avoid."""
 _STACK = "for task in $(grep -lx insmod /proc/[0-9]*/comm); do echo && cat ${task%comm}stack; done"
 _RUNNING = "echo l >/proc/sysrq-trigger"
-"""Makes the kernel print where each CPU is (drivers/tty/sysrq.c): a task that runs has no stack in /proc."""
+"""Makes the kernel print where each CPU is (drivers/tty/sysrq.c), as a running task has no stack in /proc."""
 
 _LOADER = re.compile(r"\b(ELF|module|Module|Lockdown)\b")
 
 
 class RefusedError(EvidenceError):
-    """The guest's kernel, or the module itself, refused the module; ``reason`` is the module's own message."""
+    """The guest's kernel or the module itself refused the module; ``reason`` is the module's own message."""
 
     def __init__(self, name: str, reason: str, detail: Sequence[str], hint: str = "") -> None:
         super().__init__(f"module {name} was not accepted by the guest's kernel: {reason}", detail=detail, hint=hint)
@@ -57,10 +57,10 @@ def load(
     time_limit: float = COMMAND_LIMIT,
     insmod: Sequence[str] = ("insmod",),
 ) -> None:
-    """Load a module from a file of the host's. Raises RefusedError with its own message from the log, or GuestOops.
+    """Load a module from a host file. Raises RefusedError with its own message from the log, or GuestOops.
 
-    ``time_limit`` is in host seconds, for the module's init function. Raises GuestHang, or CommandTimeout where the
-    guest still answers, when it is over, and UsageError for parameters that cannot be. ``insmod`` may be ``WATCHED``.
+    ``time_limit`` is in host seconds, for the module's init function. When it is exceeded, raises CommandTimeout if the
+    guest still answers, else GuestHang. Raises UsageError for invalid parameters. ``insmod`` may be ``WATCHED``.
     """
     arguments = [insmod_word(key, value) for key, value in parameters.items()]
     target = f"/tmp/{name}.ko"  # noqa: S108 - in the guest
@@ -90,17 +90,17 @@ def load(
         built_for = modinfo(file).get("vermagic", "unknown").strip()
         runs = guest.run(["uname", "-r", "-m"]).text.strip()
         reason = f"it was built for {built_for[:80]}, and the guest runs {runs}"
-    # The loader names no module where it was given none for this processor.
+    # The loader's message lacks the module's name if the module is for another processor.
     messages = messages or _once([line for line in log[-5:] if _LOADER.search(line) and "taint" not in line])
     silent = not messages and _WRONG_FORMAT not in said.casefold()
     raise RefusedError(name, reason, messages, hint=_SILENT if silent else _of_list(reason, parameters))
 
 
 def _where_it_is(guest: Guest) -> Sequence[str]:
-    """Lines of the kernel's that say where an insmod is that has not ended; none where it has."""
+    """Kernel lines that show where an unfinished insmod is; empty if it has ended."""
     lines: Sequence[str] = ()
     with contextlib.suppress(GuestError):
-        # As in a call trace, where a space is before each frame.
+        # As in a call trace, where frames are indented by a space.
         lines = [f" {line}" for line in guest.run(["sh", "-c", _STACK]).text.splitlines()]
         if lines and not any(map(str.strip, lines)):
             mark = guest.console.length()
@@ -111,7 +111,7 @@ def _where_it_is(guest: Guest) -> Sequence[str]:
 
 
 def _of_list(reason: str, parameters: Mapping[str, str | int]) -> str:
-    """A hint where the kernel quotes the first value alone of a list (it ends the text there: kernel/params.c)."""
+    """A hint for a list of which the kernel quotes only the first value (it ends the text there: kernel/params.c)."""
     found = re.fullmatch(r"`(.*)' invalid for parameter `(.*)'", reason)
     given = "" if found is None else str(parameters.get(found[2], ""))
     if found is None or not given.startswith(f"{found[1]},"):
@@ -120,12 +120,12 @@ def _of_list(reason: str, parameters: Mapping[str, str | int]) -> str:
 
 
 def _once(lines: Sequence[str]) -> list[str]:
-    """Lines of a kernel's log, each with other words: busybox tries to load a module twice."""
+    """A kernel log's lines without repetitions: busybox tries to load a module twice."""
     return list({re.sub(r"^\[[ .0-9]+\] ", "", line): line for line in lines}.values())
 
 
 def unload(guest: Guest, name: str, *, time_limit: float = COMMAND_LIMIT) -> None:
-    """Unload a module. Raises CommandFailed where the kernel keeps it, GuestOops where that has made it report."""
+    """Unload a module. Raises CommandFailed if the kernel keeps it, GuestOops if it reported trouble."""
     mark = guest.console.length()
     try:
         guest.succeed(["rmmod", name], time_limit=time_limit)
@@ -134,10 +134,10 @@ def unload(guest: Guest, name: str, *, time_limit: float = COMMAND_LIMIT) -> Non
 
 
 def insmod_word(key: str, value: str | int) -> str:
-    """A module parameter as insmod takes it, in double quotes where the kernel could see spaces in it.
+    """A module parameter for insmod, in double quotes if the kernel might see spaces in it.
 
-    Its isspace() takes the byte 0xa0 for one (lib/ctype.c), which is a part of many letters: of an à in UTF-8. Raises
-    UsageError for a parameter that cannot be.
+    The kernel's isspace() accepts the byte 0xa0 (lib/ctype.c), which is part of many letters, such as à in UTF-8.
+    Raises UsageError for an invalid parameter.
     """
     text = str(int(value) if isinstance(value, bool) else value)
     wrong = parameter_problem(key, text)

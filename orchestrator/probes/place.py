@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where the kernel puts a probe that it was asked for: at a function, at a tracepoint, in a program."""
+"""Where the kernel puts a requested probe: at a function, at a tracepoint, or in a program."""
 
 from __future__ import annotations
 
@@ -19,21 +19,20 @@ from orchestrator.probes.point import ProbePoint, find_static_branch
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.tracefs import TRACEFS, Traced
 
-# A tracepoint of a guest's kernel, by its name: its static branch, its key, and the functions that a hit calls.
+# A tracepoint of a guest's kernel, by name: its static branch, its key, and the functions that a hit calls.
 #
-# All of it is read from outside, out of ``struct tracepoint`` (include/linux/tracepoint-defs.h), so it needs no
-# module.
+# All of it is read from outside, from ``struct tracepoint`` (include/linux/tracepoint-defs.h), without a module.
 
 _ITERATOR, _STUB, _CALL = "__traceiter_", "__probestub_", "__SCT__tp_func_"
-"""Functions that every tracepoint has; the stub since Linux 6.4, the static call where the architecture has any."""
+"""Functions of every tracepoint: the stub exists since Linux 6.4, the static call on architectures that have one."""
 _NAMES, _STUBS = re.compile(_ITERATOR + r"\w{1,100}"), re.compile(_STUB + r"\w{1,100}")
 _ITERATOR_FIELD = 5
 """Words before ``iterator``: name, key (two), static_call_key, static_call_tramp."""
 _REGISTERING, _REGISTERS = "sys_enter", "syscall_regfunc"
-"""A tracepoint of each kernel whose ``regfunc`` is known."""
+"""A tracepoint of every kernel whose ``regfunc`` is known."""
 _KEY_FIELD = 1
 _TYPE_BITS = 3
-"""Low bits of a key's second word, which are no part of the address of its first jump_entry."""
+"""Low bits of a key's second word, which are not part of the address of its first jump_entry."""
 _MOST_FUNCTIONS = 8
 _JUMP = 0xE9
 _LARGEST_TEXT = 32 << 20
@@ -42,10 +41,10 @@ _LARGEST_TEXT = 32 << 20
 
 @dataclass(frozen=True)
 class Tracepoint:
-    """A tracepoint: the addresses of its struct and of its static call (None: an array of functions alone).
+    """A tracepoint: the addresses of its struct, its functions and its static call (None if it has none).
 
-    ``branch`` is its first static branch. Several functions may have the tracepoint: all their branches are switched at
-    once.
+    ``branch`` is its first static branch. Several functions may contain the tracepoint: their branches are switched
+    together.
     """
 
     name: str
@@ -55,9 +54,9 @@ class Tracepoint:
     branch: ProbePoint
 
     def observe(self, guest: Guest, symbols: Symbols) -> Observation:
-        """The branch's bytes, whether the key is enabled, and what a hit calls (``called``), one function or several.
+        """The branch's bytes, whether the key is enabled, and the function or functions that a hit calls (``called``).
 
-        Raises EvidenceError where the static call leads elsewhere than the tracepoint's functions say.
+        Raises EvidenceError if the static call disagrees with the list of functions.
         """
         live = guest.read_memory(self.branch.address, len(self.branch.original))
         word = _word_of(self.address)
@@ -79,7 +78,7 @@ class Tracepoint:
         return found
 
     def _check_call(self, guest: Guest, symbols: Symbols, functions: Sequence[int]) -> None:
-        """A single function is called itself; several are, by the iterator (tracepoint_update_call())."""
+        """A single function is called directly; several are called through the iterator (tracepoint_update_call())."""
         assert self.static_call is not None
         code = guest.read_memory(self.static_call, 5)
         target = self.static_call + len(code) + int.from_bytes(code[1:], "little", signed=True)
@@ -92,7 +91,7 @@ class Tracepoint:
 
 
 def find_tracepoint(guest: Guest, symbols: Symbols, name: str) -> Tracepoint:
-    """A tracepoint of the kernel's own, off. Raises EvidenceError where there is none, or where it is on."""
+    """A tracepoint of the kernel that is off. Raises EvidenceError if there is none, or if it is on."""
     iterators = symbols.functions_like(_NAMES)
     iterator = iterators.get(_ITERATOR + name)
     if iterator is None:
@@ -115,9 +114,9 @@ def find_tracepoint(guest: Guest, symbols: Symbols, name: str) -> Tracepoint:
 
 
 def _functions_field(guest: Guest, symbols: Symbols, word: struct.Struct, iterators: Mapping[str, int]) -> int:
-    """Words before ``funcs``: those before the iterator, itself, and the stub where there is one.
+    """Words before ``funcs``: those before the iterator, the iterator, and the stub if there is one.
 
-    Up to Linux 6.13 regfunc and unregfunc are between them, which were put into a struct of their own (``ext``).
+    Up to Linux 6.13 regfunc and unregfunc come in between; later kernels have them in a struct of their own (``ext``).
     """
     iterator = iterators.get(_ITERATOR + _REGISTERING)
     stubs = 1 if symbols.functions_like(_STUBS) else 0
@@ -134,7 +133,7 @@ def _struct_at(guest: Guest, symbols: Symbols, name: str, iterator: int) -> int:
 
 
 def _searched(guest: Guest, symbols: Symbols, name: str, iterator: int) -> int:
-    """The address of the struct by its content: kernels without CONFIG_KALLSYMS_ALL list no data."""
+    """The address of the struct, found by its content: kernels without CONFIG_KALLSYMS_ALL list no data."""
     word = _word_of(iterator)
     start, end = symbols.anywhere("_etext"), symbols.anywhere("_sinittext")
     if start is None or end is None or not 0 < end - start <= _LARGEST_TEXT:
@@ -160,11 +159,11 @@ def _number(guest: Guest, address: int, word: struct.Struct) -> int:
     return int(number)
 
 
-# A place in the program that makes the calls or in its library, and what is there when the program is started.
+# A place in the program that makes the calls or in its library, as seen in a newly started process.
 #
-# The bytes are those of a process that is started for it, as the calls' own process is, and is ended before it
-# executes an instruction of the program; of a library, when the loader has mapped it. They are read beside the file's,
-# which a uprobe leaves alone: it changes a page of each process.
+# The process is started like that of the calls, and ended before it executes an instruction of the program, or when the
+# loader has mapped the library. Its bytes are compared with the file's, which a uprobe leaves alone: it changes a page
+# of each process.
 
 EVENTS = f"{TRACEFS}/uprobe_events"
 
@@ -174,11 +173,10 @@ _DEFINED = re.compile(r"^[pr]:\S+ (/.*):0x0*([0-9a-f]{1,16})(?:\(0x[0-9a-f]+\))?
 
 @dataclass(frozen=True, kw_only=True)
 class UserPoint(ProbePoint):
-    """A probe point in a program, which is at a path in the guest; ``file_offset`` is in bytes.
+    """A probe point in a program at a path in the guest; ``file_offset`` is in bytes.
 
-    ``semaphore`` is the place in the file of the counter that the kernel keeps of a static point's probes, or 0. A
-    point in a ``library``, a path as well, has its address relative to where a process maps that. ``label`` is the
-    file's name in experiments.
+    ``semaphore`` is the file offset of the counter that the kernel keeps of a static point's probes, or 0. A point in a
+    ``library`` (a path too) has its address relative to the mapping. ``label`` is the file's name in experiments.
     """
 
     program: str
@@ -189,7 +187,7 @@ class UserPoint(ProbePoint):
 
     @property
     def name(self) -> str:
-        """As an experiment names it: ``program:workload``, ``libc.so.6:malloc``."""
+        """As in experiments: ``program:workload``, ``libc.so.6:malloc``."""
         return f"{self.label}:{super().name}"
 
     @property
@@ -203,7 +201,7 @@ class UserPoint(ProbePoint):
 
 
 def events_at(guest: Guest, point: UserPoint) -> int:
-    """How many uprobes tracefs lists at the point."""
+    """The number of uprobes that tracefs lists at the point."""
     listing = guest.get(EVENTS, largest=1 << 16).decode("utf-8", errors="replace")
     return [(path, int(offset, 16)) for path, offset in _DEFINED.findall(listing)].count(
         (point.file, point.file_offset)
@@ -213,7 +211,7 @@ def events_at(guest: Guest, point: UserPoint) -> int:
 def observe_program(
     guest: Guest, point: UserPoint, listed: Callable[[Guest, UserPoint], int] = events_at
 ) -> Observation:
-    """Read what a process that is started now has at the point; raises EvidenceError for a changed file."""
+    """Read a new process's bytes at the point. Raises EvidenceError for a changed file."""
     place = ["-a", str(point.address)] if point.library is None else ["-l", point.library]
     try:
         numbers = [str(point.file_offset), str(len(point.original))]
@@ -234,10 +232,10 @@ def observe_program(
 
 @dataclass(frozen=True)
 class Place:
-    """A place before, while and after it is probed. ``point`` has its original bytes.
+    """A place to probe. ``point`` has its original bytes.
 
-    ``observe`` reads all sources of evidence there. ``check_called`` raises EvidenceError unless a hit leads to the
-    probe, and to it alone; it gets what was seen, and when.
+    ``observe`` reads all sources of evidence there. ``check_called(seen, when)`` raises EvidenceError unless a hit
+    leads to the probe, and to it alone.
     """
 
     point: ProbePoint
@@ -262,7 +260,7 @@ class PlacedAttachment(Attachment):
 
 
 def place_of(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Symbols) -> Place:
-    """The place of a kind: the ``point``, or its tracepoint's. Raises EvidenceError where there is no such one."""
+    """The place of a kind: the ``point``, or its tracepoint. Raises EvidenceError if it does not exist."""
     if isinstance(point, UserPoint):
         return user_place(guest, kind, point)
     if kind.tracepoint is not None:
@@ -291,10 +289,10 @@ def _tracepoint_place(guest: Guest, kind: ProbeKind, name: str, symbols: Symbols
 
 
 def user_place(guest: Guest, kind: ProbeKind, point: UserPoint) -> Place:
-    """A place in the program that makes the calls, looked at in a process that is started to be looked at.
+    """A place in the program that makes the calls, observed in a process started for that.
 
-    The kernel puts a uprobe into each process as that maps the file. It lists an event's in tracefs. That of a program
-    lives as long as its link, which is pinned.
+    The kernel puts a uprobe into each process that maps the file. It lists an event's uprobes in tracefs. A BPF
+    program's uprobe lives as long as its pinned link.
     """
     listed = events_at if kind.program is None else lambda guest, _: pinned_links(guest)
 
@@ -306,6 +304,6 @@ def user_place(guest: Guest, kind: ProbeKind, point: UserPoint) -> Place:
 
 
 def tracepoint_of_event(name: str) -> str:
-    """The tracepoint of an event ``SYSTEM.NAME``, or of a plain name: a system call has no tracepoint of its own."""
+    """The tracepoint of an event ``SYSTEM.NAME`` or of a plain name: system calls share two tracepoints."""
     call = re.fullmatch(r"syscalls\.(sys_(?:enter|exit))_\w+", name)
     return call[1] if call else name.rpartition(".")[2]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which kinds of probe can be at each instruction of a function, by the kernel's image.
+"""Which kinds of probe can be at each instruction of a function, from the kernel's image.
 
-Only what is so on every kernel is read from the image. The rest are the kernel's own rules, which change from release
-to release: a guest tries a kprobe at each place.
+Only what holds for every kernel is read from the image. Other rules change from release to release: there a guest tries
+a kprobe at each place.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MOST_LISTED = 4096
 
 @dataclass(frozen=True)
 class RefusedPlaces:
-    """Places that no kprobe may be at."""
+    """Places at which kprobes are refused."""
 
     _ranges: Sequence[tuple[range, str]]
 
@@ -55,7 +55,7 @@ class RefusedPlaces:
     def of_image(cls, code: KernelCode) -> RefusedPlaces:
         """Those that a kernel's image lists (populate_kprobe_blacklist() of kernel/kprobes.c).
 
-        One without CONFIG_KALLSYMS_ALL does not say where its list is: its boot answers.
+        Without CONFIG_KALLSYMS_ALL an image does not say where the list is: only a boot decides.
         """
         marked = []
         first, behind = (code.address(name) for name in ("__start_kprobe_blacklist", "__stop_kprobe_blacklist"))
@@ -69,7 +69,7 @@ class RefusedPlaces:
         return cls([*_sections(code.address), *marked])
 
     def reason(self, address: int) -> str | None:
-        """Why no kprobe may be at an address; None where the kernel names no reason."""
+        """Why no kprobe may be at an address; None if the kernel gives no reason."""
         return next((reason for one, reason in self._ranges if address in one), None)
 
 
@@ -81,7 +81,7 @@ def _sections(find: Callable[[str], int | None]) -> Iterator[tuple[range, str]]:
 
 
 Means = Literal["kprobe", "optimised", "tracer", "djprobe"]
-"""What kinds of probe are made of: an int3, the kernel's jump, the function tracer, a djprobe's jump."""
+"""Techniques of probing: an int3, the kernel's jump, the function tracer, a djprobe's jump."""
 MEANS: tuple[Means, ...] = get_args(Means)
 
 _REPEATS = frozenset({0xF2, 0xF3})
@@ -93,12 +93,12 @@ while read -r address; do
 	echo "$address;$flags;$(cat $0/place)"
 done </tmp/places
 """
-"""Prints of each address what the kernel lists there (a kprobe at an endbr is put behind it), and what it answers."""
+"""Prints for each address the kernel's listing (a kprobe at an endbr moves behind it) and the module's answer."""
 _STEPS = ("single-stepped", "boosted", "emulated")
 
 
 class Verdict(NamedTuple):
-    """``is_possible`` is None where only a boot answers; ``reason`` is None where it is possible."""
+    """``is_possible`` is None if only a boot decides; ``reason`` is None if it is possible."""
 
     is_possible: bool | None
     reason: str | None = None
@@ -116,10 +116,10 @@ def no(reason: str) -> Verdict:
 
 @dataclass(frozen=True)
 class ProbePlace:
-    """An instruction, and the verdict on each means.
+    """An instruction, and the verdict on each technique.
 
-    ``step`` is how a guest's kernel goes on behind the handler of a kprobe there; None where none was asked. One that
-    ``is_repeated`` counts as several instructions; one that ``is_entry`` is not behind the function's first own one.
+    ``step`` is how a guest's kernel continues after a kprobe's handler there; None if no guest was asked. One that
+    ``is_repeated`` counts as several instructions; ``is_entry``: at or before the function's first own instruction.
     """
 
     offset: int
@@ -132,7 +132,7 @@ class ProbePlace:
 
 @dataclass(frozen=True)
 class FunctionPlaces:
-    """A function's instructions in order. It is between ``address`` and ``end``, its padding included."""
+    """A function's instructions in order, between ``address`` and ``end``, padding included."""
 
     symbol: str
     address: int
@@ -141,7 +141,7 @@ class FunctionPlaces:
 
 
 def places_of(code: KernelCode, config: Mapping[str, str], symbol: str) -> FunctionPlaces | None:
-    """The places of a function of a kernel's ``code``, its own or a module's; None where it has no such function."""
+    """The places of a function in ``code`` (a kernel's or a module's); None if the function does not exist."""
     start = code.function(symbol)
     if start is None or wrong_point_reason(code, symbol, None) is not None:
         return None
@@ -149,7 +149,7 @@ def places_of(code: KernelCode, config: Mapping[str, str], symbol: str) -> Funct
     instructions = list(decoded(code.read(start, end - start), start, code.word))
     while instructions and is_padding(instructions[-1]):
         instructions.pop()
-    # A part of a function that was split off is refused as the rest is.
+    # Split-off parts of a function are refused like the rest.
     refused, whole = RefusedPlaces.of_image(code), code.function(symbol.partition(".")[0])
     refusal = refused.reason(start) or (None if whole is None else refused.reason(whole))
     behind = entry_offset(code, symbol) or 0
@@ -170,7 +170,7 @@ def places_of(code: KernelCode, config: Mapping[str, str], symbol: str) -> Funct
 
 @dataclass(frozen=True)
 class _Known:
-    """What is so of a function on every kernel: why kprobes refuse all of it, its entry, the function tracer's site."""
+    """A function's facts on every kernel: why kprobes refuse all of it, its entry, the function tracer's site."""
 
     refusal: str | None
     start: int
@@ -215,7 +215,7 @@ class _Known:
 def answered(guest: Guest, module: Module, function: FunctionPlaces) -> FunctionPlaces:
     """The places with a guest's answers: its kernel is given a kprobe at each of them, one at a time.
 
-    ``module`` is ``places`` of ``kmods``. Raises EvidenceError for an answer that is none.
+    ``module`` is ``places`` of ``kmods``. Raises EvidenceError for an unreadable answer.
     """
     addresses = [f"{function.address + one.offset:x}" for one in function.places]
     guest.put("".join(f"{one}\n" for one in addresses).encode(), "/tmp/places")  # noqa: S108 - in the guest
@@ -232,7 +232,7 @@ def answered(guest: Guest, module: Module, function: FunctionPlaces) -> Function
         kprobe = YES if is_armed else no("the kernel puts it elsewhere" if answer in _STEPS else answer[:200])
         optimised = YES if "[OPTIMIZED]" in flags else no("this kernel puts no jump in place of a kprobe's int3 here")
         found: dict[Means, Verdict] = {"kprobe": kprobe, "optimised": optimised if is_armed else kprobe}
-        # Where the image has said no, it has the better reason.
+        # If the image has excluded a place, its reason is better.
         kept = {means: one for means, one in place.verdicts.items() if one.is_possible is not None}
         verdicts = {**place.verdicts, **found, **kept}
         places.append(replace(place, verdicts=verdicts, step=answer if is_armed else None))
@@ -240,7 +240,7 @@ def answered(guest: Guest, module: Module, function: FunctionPlaces) -> Function
 
 
 def refusal_of(kind: ProbeKind, place: ProbePlace) -> str | None:
-    """Why a kind of probe cannot be at a place; None where it can, where the boot answers, and for a user's own."""
+    """Why a kind cannot be at a place; None if it can, if only a boot decides, or for a user's own kind."""
     means = means_of(kind)
     if means is None:
         return None
@@ -251,7 +251,7 @@ def refusal_of(kind: ProbeKind, place: ProbePlace) -> str | None:
 
 
 def is_at_entry(kind: ProbeKind) -> bool:
-    """Whether a kind of probe of the catalogue's is at no instruction but a function's first."""
+    """Whether a kind of the catalogue's can only be at a function's first instruction."""
     return kind.template in ("kretprobe", "jprobe")
 
 
@@ -266,12 +266,12 @@ _BY_MECHANISM: Mapping[str, Means] = {
 
 
 def means_of(kind: ProbeKind) -> Means | None:
-    """What a kind of probe of the catalogue's is made of; None for what is at no instruction of a kernel's function."""
+    """The technique of a kind of the catalogue's; None for one that is not at an instruction of a kernel function."""
     return None if kind.site in ("program", "hook", "tracepoint") else _BY_MECHANISM.get(kind.mechanism)
 
 
 def why_not_optimised(guest: Guest, point: ProbePoint) -> str | None:
-    """What keeps the kernel from optimising a kprobe at a point just now; None where it can only be the place."""
+    """What currently prevents the kernel from optimising a kprobe at a point; None if only the place can."""
     if kernel_value(guest, OPTIMISATION) == "0":
         return f"the kernel's optimisation of kprobes is switched off: {OPTIMISATION} is 0"
     listing = guest.get(KPROBES_LIST).decode("ascii", errors="replace")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A place to probe: as an experiment names it, as a guest has it, and what the kernel's image says against it."""
+"""Places to probe: as experiments name them, as guests have them, and whether the kernel's image allows them."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from orchestrator.guest.guest import Guest
 from orchestrator.probes.symbols import Symbols
 
 SHOWN_BYTES = 16
-"""Bytes looked at from the probe point on: the longest x86 instruction has 15."""
+"""Bytes read from the probe point on: the longest x86 instruction has 15."""
 
 _BRANCH_BYTES = 5
-"""A static branch that is not taken is a nop as long as the jump that would take it: two bytes or five."""
+"""A static branch that is not taken is a nop with the length of its jump: two bytes or five."""
 
 
 PROGRAM = "program"
-"""The file of points in the program that makes the calls."""
+"""The file name for points in the program that makes the calls."""
 
 
 @dataclass(frozen=True)
 class Point:
     """A place to probe, as an experiment names it: ``SYMBOL``, ``SYMBOL+BYTES``, ``SYMBOL+*``; ``FILE:`` before it.
 
-    Without a ``file`` it is in the kernel, else in the program that makes the calls or in a library that this is linked
-    with. ``offset`` is in bytes, None for the function itself; ``is_whole``: each instruction of the function.
-    ``found_by`` is the entry of ``points`` that a guest has found it for, None where the experiment names it.
+    Without a ``file`` it is in the kernel, else in the program that makes the calls or in a library linked with it.
+    ``offset`` is in bytes, None for the function itself; ``is_whole``: each instruction of the function. ``found_by``
+    is the entry of ``points`` that a guest resolved to it, None if the experiment names it.
     """
 
     symbol: str
@@ -41,7 +41,7 @@ class Point:
 
     @classmethod
     def of(cls, text: str) -> Point:
-        # No point of the kernel has a colon; that of a static one, FILE:PROVIDER:NAME, has two.
+        # The kernel's points have no colon; a static one's, FILE:PROVIDER:NAME, has two.
         file, colon, place = text.partition(":")
         symbol, plus, offset = (place if colon else text).partition("+")
         is_whole = offset == "*"
@@ -60,10 +60,10 @@ class Point:
 class ProbePoint:
     """A probe point and its original bytes.
 
-    ``aliases`` are all names of the function: the kernel lists getpid's as ``__do_sys_getpid``.
-    ``is_entry``: nothing of the function has run before it. ``is_called_directly``: it is in the function that a
-    workload's calls enter first, with the arguments that they passed. ``module`` has the function, where the kernel
-    itself has not; those of ``shared_with`` have another of the name beside the kernel's.
+    ``aliases`` are all names of the function: the kernel lists getpid's as ``__do_sys_getpid``. ``is_entry``: nothing
+    of the function has run before it. ``is_called_directly``: it is in the function that a workload's calls enter
+    first, with the arguments that they passed. ``module`` has the function, if the kernel itself lacks it; modules in
+    ``shared_with`` have another function of the same name as the kernel's.
     """
 
     symbol: str
@@ -77,9 +77,9 @@ class ProbePoint:
     shared_with: Sequence[str] = ()
 
     def place(self, offset: int) -> tuple[str, int]:
-        """What the kernel is told of a place ``offset`` bytes behind the symbol: an address where that is shared.
+        """How to name a place ``offset`` bytes after the symbol to the kernel: an address if the name is not unique.
 
-        Kernels since 6.6 and 6.1.60 make no event at a name that is not unique (number_of_same_symbols()).
+        Kernels since 6.6 and 6.1.60 make no event at such a name (number_of_same_symbols()).
         """
         if not self.shared_with:
             return self.symbol, offset
@@ -94,9 +94,9 @@ class ProbePoint:
         return address == self.address
 
     def is_callers(self, address: int, symbols: Symbols) -> bool:
-        """Whether the function can have been called from an address: the kernel's text, or a module's.
+        """Whether the function can have been called from an address: in the kernel's text, or in a module's.
 
-        One of the kernel itself is called by those modules that were loaded for the calls, which may be what calls it.
+        A kernel function may be called by the modules that were loaded for the calls.
         """
         module = symbols.module(address)
         if module is None:
@@ -107,8 +107,8 @@ class ProbePoint:
 def find_entry(guest: Guest, symbols: Symbols, symbol: str, offset: int) -> ProbePoint:
     """The probe point at a function's entry in a running guest, before anything is probed.
 
-    That is the function tracer's nop or the first instruction behind it, and behind any endbr. Raises EvidenceError for
-    an unknown symbol and for any other offset.
+    That is the function tracer's nop or the first instruction after it, behind any endbr. Raises EvidenceError for an
+    unknown symbol and for any other offset.
     """
     point = find_place(guest, symbols, symbol, offset)
     if not point.is_entry:
@@ -123,7 +123,7 @@ def find_entry(guest: Guest, symbols: Symbols, symbol: str, offset: int) -> Prob
 
 
 def find_place(guest: Guest, symbols: Symbols, symbol: str, offset: int) -> ProbePoint:
-    """The probe point in a function of a running guest. Raises EvidenceError for an unknown one, and behind its end."""
+    """The probe point in a function of a running guest. Raises EvidenceError if unknown or beyond the end."""
     start, size = symbols.address(symbol), symbols.size(symbol)
     if offset >= size:
         raise EvidenceError(f"{symbol}+{offset:#x} is behind the end of {symbol}, which has {size:#x} bytes")
@@ -143,7 +143,7 @@ def find_place(guest: Guest, symbols: Symbols, symbol: str, offset: int) -> Prob
 
 
 def find_hook(guest: Guest, address: int) -> ProbePoint:
-    """The pointer of the static hook at the system-call entry. Raises EvidenceError where the hook is in use."""
+    """The pointer of the static hook at the system-call entry. Raises EvidenceError if the hook is in use."""
     size = 8 if address >= 1 << 32 else 4
     original = guest.read_memory(address, size)
     if any(original):
@@ -152,26 +152,25 @@ def find_hook(guest: Guest, address: int) -> ProbePoint:
 
 
 def find_static_branch(guest: Guest, address: int, tracepoint: str) -> ProbePoint:
-    """The static branch that leads to a tracepoint. Raises EvidenceError where it is probed."""
+    """The static branch that leads to a tracepoint. Raises EvidenceError if it is probed."""
     original = guest.read_memory(address, _BRANCH_BYTES)
     if not original.startswith((*FTRACE_NOPS, bytes.fromhex("6690"))):
         raise EvidenceError(f"there is no nop at {address:#x}, where the tracepoint's static branch is to be")
     return ProbePoint(f"trace_{tracepoint}", 0, address, original)
 
 
-# What is wrong with a probe point, as far as the kernel's image says it before a boot.
+# Checking a probe point before a boot, as far as the kernel's image (or a module's file) allows.
 #
-# The image is the kernel's, or a module's file. What it does not decide is left to the guest: functions that must not
-# be probed, and places that the kernel patches as it boots.
+# The guest decides the rest: functions that must not be probed, and places that the kernel patches as it boots.
 
 _NAMES_SHOWN = 3
 _MOST_GUESSES = 5000
-"""Names compared with a misspelt one; all of a kernel's would take seconds."""
+"""Limit of names compared with a misspelt one; comparing all of a kernel's would take seconds."""
 _TEXT, _INIT, _EXIT = ".text", ".init", ".exit"
 
 
 def wrong_point_reason(code: KernelCode, symbol: str, offset: int | None) -> str | None:
-    """Why a kernel's image has no such point, or without an ``offset`` no such function; None where it may have."""
+    """Why a kernel's image lacks a point or, without an ``offset``, a function; None if it may have it."""
     functions = [one for one in code.named(symbol) if one.type in FUNCTION_TYPES]
     if len(functions) > 1:
         places = ", ".join(f"{one.address:#x}" for one in functions)
@@ -187,7 +186,7 @@ def wrong_point_reason(code: KernelCode, symbol: str, offset: int | None) -> str
 
 
 def _freed_reason(code: KernelCode, symbol: str, start: int) -> str | None:
-    """Why a function is not there when calls are made; the kernel's __exit functions go with its __init ones."""
+    """Why a function is gone when calls are made; the kernel's __exit functions go with its __init ones."""
     if code.is_in(start, _INIT):
         when = "the module has been loaded" if code.is_module else "the kernel has booted"
         return f"{symbol} is __init: its memory is freed when {when}"
@@ -198,7 +197,7 @@ def _freed_reason(code: KernelCode, symbol: str, start: int) -> str | None:
 
 
 def _no_code_reason(code: KernelCode, symbol: str, start: int) -> str | None:
-    """Why nothing of a function is executed: the compiler puts nops before a function under a name of their own."""
+    """Why no code of a function is executed: the compiler names the nops before a function."""
     if not code.is_module and _TEXT in code.sections and not code.is_in(start, _TEXT):
         return f"{symbol} is no function: it is outside of the kernel's text"
     behind = code.following(start)
@@ -219,7 +218,7 @@ def _no_function(code: KernelCode, symbol: str) -> str:
 
 
 def functions_like(symbol: str, *codes: KernelCode) -> Sequence[str]:
-    """The functions most like a name, up to three; first those that have it in theirs, such as ``vfs_read.cold``."""
+    """Up to three functions similar to a name, first those that contain it, such as ``vfs_read.cold``."""
     names = {one.name for code in codes for one in code.symbols if one.type in FUNCTION_TYPES}
     within = sorted((name for name in names if symbol in name), key=lambda name: (len(name), name))
     alike = sorted(name for name in names if name[:4] == symbol[:4])[:_MOST_GUESSES]
@@ -253,7 +252,7 @@ def _wrong_offset_reason(code: KernelCode, symbol: str, start: int, offset: int)
 
 
 def is_padding(one: Instruction) -> bool:
-    """Whether it is a nop or an int3; i386 pads with a lea of a register to itself as well."""
+    """Whether it is a nop or an int3; i386 also pads with a lea of a register to itself."""
     if one.name == "lea" and isinstance(one.operands[1], Memory):
         return one.operands[1].base == one.operands[0] and one.operands[1].displacement == 0
     return one.name in {"nop", "int3"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A module that records the standard kernel events by one mechanism, and the report that it writes."""
+"""The recorder: a module that records the standard kernel events by one mechanism, and its report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_CPUS = 1024
 
 _LONGEST = 128 << 10
 _WRAP = 1 << 32
-"""Where an i386 kernel's counts begin again."""
+"""Where an i386 kernel's counts wrap."""
 _NAME = r"[A-Za-z_][A-Za-z0-9_.]{0,127}"
 _COUNT = r"0|[1-9][0-9]{0,19}"
 _BYTES = r"(?:[0-9a-f]{2}){1,5}"
@@ -44,7 +44,7 @@ _REPORT = re.compile(
 
 
 class EventCount(NamedTuple):
-    """How often an event was recorded, and how often its handler was left out. Modulo 2^32 on i386."""
+    """How often an event was recorded, and how often its handler was skipped; modulo 2^32 on i386."""
 
     event: str
     recorded: int
@@ -61,7 +61,7 @@ class PlaceCount(NamedTuple):
 
 
 class Site(NamedTuple):
-    """Where bytes change for a place: what they were before, and what they are."""
+    """Bytes changed for a place: before, and now."""
 
     symbol: str
     address: int
@@ -71,10 +71,10 @@ class Site(NamedTuple):
 
 @dataclass(frozen=True)
 class RecorderReport:
-    """A recorder's whole report.
+    """A recorder's report.
 
-    ``slots`` is each CPU's room in events, ``written`` what all CPUs ever recorded, ``overwritten`` what newer events
-    took the place of. ``restored`` is None while it records.
+    ``slots`` is each CPU's capacity in events, ``written`` the number of events that all CPUs ever recorded,
+    ``overwritten`` those replaced by newer ones. ``restored`` is None while it records.
     """
 
     mechanism: str
@@ -102,9 +102,9 @@ class RecorderReport:
 
 
 def parse_report(content: bytes) -> RecorderReport:
-    """The report in what the module shows. Raises EvidenceError for anything but a whole one that agrees with itself.
+    """Parse the module's report. Raises EvidenceError unless it is complete and consistent.
 
-    While it records, counts are of slightly different moments, so only what holds at any time is compared.
+    While it records, counts are of slightly different moments, so only invariants are checked.
     """
     if len(content) > _LONGEST:
         raise _unreadable(f"it has {len(content)} bytes")
@@ -130,7 +130,7 @@ def parse_report(content: bytes) -> RecorderReport:
         for name, address, original, live in re.findall(_SITE, found["sites"])
     ]
     names, said = {event.event for event in events}, found.group("all_events", "all_places", "all_sites")
-    # Between all events in one CPU's ring and the same number in each.
+    # Between all events in one CPU's ring and an equal number in each.
     possible = range(max(0, written - cpus * slots), max(0, written - slots) + 1)
     wrong = {
         "it is restored while it records, or neither when it does not": recording != (found["restored"] == "-"),
@@ -156,8 +156,8 @@ def parse_report(content: bytes) -> RecorderReport:
     for why, is_wrong in wrong.items():
         if is_wrong:
             raise _unreadable(why)
-    # The rings count what was written independently of the places. A hit is counted before its slot is reserved, and a
-    # report reads the rings first: while it records, the places may be ahead, and never behind.
+    # The rings count writes independently of the places. A hit is counted before its slot is reserved, and a report
+    # reads the rings first: while it records, the places may be ahead, and never behind.
     recorded = sum(event.recorded for event in events)
     ahead = (recorded - written) % _WRAP
     if ahead >= _WRAP // 2 if recording else ahead:
@@ -180,16 +180,16 @@ MODULE = "lab_recorder"
 
 REPORT = f"/sys/kernel/debug/{MODULE}/report"
 STOP = f"/sys/module/{MODULE}/parameters/stop"
-"""In the guest: the report of a loaded recorder, and the file that stops it when a 1 is written to it."""
+"""In the guest: a loaded recorder's report, and the file that stops it when 1 is written to it."""
 
 
 def recorder_values(
     mechanism: Mechanism, arch: Arch, events: Sequence[str] | None = None, code: KernelCode | None = None
 ) -> dict[str, Value]:
-    """What to render the template ``recorder`` with, for these standard events (all of them when None).
+    """Values for rendering the template ``recorder`` for these standard events (all if None).
 
-    Where the kernel's ``code`` is not at hand, functions have their names of today.
-    Raises UsageError for an unknown mechanism or event, or for an event that is named twice.
+    Without the kernel's ``code``, functions have their current names. Raises UsageError for an unknown mechanism or
+    event, or an event that is named twice.
     """
     if mechanism not in MECHANISMS:
         raise UsageError(unknown("mechanism", mechanism, MECHANISMS))
@@ -218,7 +218,7 @@ def recorder_values(
 
 
 def unsupported_reason(kernel: Kernel, kind: RecorderKind) -> str | None:
-    """Why this kernel cannot have such a recorder, by its own configuration; None when it can."""
+    """Why this kernel cannot have such a recorder, by its configuration; None if it can."""
     for option in kind.needs:
         if kernel.config.get(option) != "y":
             return without_option(option, kind.needs, kernel.spec.arch)

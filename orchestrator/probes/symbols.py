@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where the functions, modules and markers of a guest's kernel are."""
+"""The functions, modules and markers of a guest's kernel."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _MODULE = re.compile(r"([A-Za-z0-9_]+) (\d{1,9}) \S+ \S+ Live 0x([0-9a-f]{1,16})
 
 
 class Symbols:
-    """The kernel's own list of symbols (``/proc/kallsyms``), read once a boot: packages come with none.
+    """The kernel's list of symbols (``/proc/kallsyms``), read once per boot, as packages have none.
 
-    The list is parsed at the first question, once for all: a Debian kernel's has 95,000 lines. Functions of ``modules``
-    are found as well, where the kernel itself has none of the name.
+    It is parsed on first use: a Debian kernel's has 95,000 lines. Functions of ``modules`` are found as well, if the
+    kernel itself has none of the name.
     """
 
     def __init__(self, listing: bytes, modules: frozenset[str] = frozenset()) -> None:
@@ -59,7 +59,7 @@ class Symbols:
         return cls("".join(f"{one.address:08x} {one.type} {one.name}\n" for one in code.symbols).encode())
 
     def address(self, symbol: str) -> int:
-        """A function's address, in the kernel or else in the modules. Raises EvidenceError unless there is one."""
+        """A function's address, in the kernel or else in the modules. Raises EvidenceError unless it is unique."""
         found = self._functions(symbol)
         if not found:
             raise EvidenceError(f"the guest's kernel has no function {symbol}", hint=self._nearest(symbol))
@@ -75,7 +75,7 @@ class Symbols:
         return sorted({module for _, module in self._in_modules.get(symbol, ())})
 
     def functions(self, name: str) -> int:
-        """How many functions have a name, of the kernel itself or else of the modules: static ones may share it."""
+        """The number of functions of a name, in the kernel or else in the modules: static functions may share names."""
         return len(self._functions(name))
 
     def names(self, address: int) -> frozenset[str]:
@@ -84,7 +84,7 @@ class Symbols:
         return frozenset(name for name, module in found if not module) or frozenset(name for name, _ in found)
 
     def module(self, address: int) -> str | None:
-        """The module that has the function at an address; None for one of the kernel itself."""
+        """The module that has the function at an address; None for the kernel itself."""
         found = self.function_at(address)
         return None if found is None else found[2]
 
@@ -92,7 +92,7 @@ class Symbols:
         return self.address("_stext") <= address < self.address("_etext")
 
     def functions_like(self, pattern: re.Pattern[str]) -> Mapping[str, int]:
-        """The addresses of the kernel's own functions whose whole names match, where one has the name."""
+        """The addresses of the kernel's own functions whose names match completely and are unique."""
         return {
             name: found[0][0]
             for name, found in self._by_name.items()
@@ -100,24 +100,24 @@ class Symbols:
         }
 
     def size(self, symbol: str) -> int:
-        """Bytes from a function's beginning to the next symbol, padding included. Raises as ``address`` does."""
+        """Bytes from a function's start to the next symbol, padding included. Raises as ``address`` does."""
         return self._to_next(self.address(symbol)) or 0
 
     def object_size(self, name: str) -> int | None:
-        """Bytes from an object's beginning to the next symbol; None where there is none, or more than one.
+        """Bytes from an object's start to the next symbol; None unless there is exactly one.
 
-        Objects are listed on kernels with CONFIG_KALLSYMS_ALL only.
+        Only kernels with CONFIG_KALLSYMS_ALL list objects.
         """
         found = self._found(name, _OBJECT)
         return self._to_next(found[0]) if len(found) == 1 else None
 
     def anywhere(self, name: str) -> int | None:
-        """The address of anything of this name, of the linker's too; None where there is none, or more than one."""
+        """The address of any symbol, the linker's included; None unless there is exactly one."""
         found = self._by_name.get(name, ())
         return found[0][0] if len(found) == 1 else None
 
     def at(self, address: int) -> str:
-        """What is at an address, as the kernel writes it: ``symbol+0x5``; an address without a symbol as it is."""
+        """An address as the kernel writes it: ``symbol+0x5``, or the address itself without a symbol."""
         place = bisect_right(self._all, (address, _BEHIND_NAMES)) - 1
         if place < 0:
             return f"{address:#x}"
@@ -125,7 +125,7 @@ class Symbols:
         return f"{name}+{address - start:#x}" if address != start else name
 
     def function_at(self, address: int) -> tuple[int, str, str | None] | None:
-        """The last function that begins at an address or before it: where, its name, its module (None: the kernel)."""
+        """The last function that starts at or before an address: its start, name and module (None: the kernel)."""
         last = bisect_right(self._all, (address, _BEHIND_NAMES)) - 1
         before = (self._all[place] for place in range(last, -1, -1))
         return next(
@@ -133,7 +133,7 @@ class Symbols:
         )
 
     def data_at(self, address: int) -> str:
-        """The same for data, which kernels without CONFIG_KALLSYMS_ALL do not list: the address itself there."""
+        """The same for data, which kernels without CONFIG_KALLSYMS_ALL do not list: then the address itself."""
         return f"{address:#x}" if self.anywhere("__start___jump_table") is None else self.at(address)
 
     def _found(self, name: str, kinds: Container[str]) -> Sequence[int]:
@@ -144,7 +144,7 @@ class Symbols:
         if found or not self.modules:
             return found
         in_modules = self._in_modules.get(name, ())
-        # The kernel, asked for a name, may take that of any module.
+        # If asked for such a name, the kernel may take any module's.
         return [address for address, _ in in_modules] if any(one in self.modules for _, one in in_modules) else []
 
     def _to_next(self, start: int) -> int | None:
@@ -153,7 +153,7 @@ class Symbols:
 
     @cached_property
     def _all(self) -> Sequence[tuple[int, str, str, str]]:
-        """Address, name, type and what follows, which names the module, in order."""
+        """Sorted rows: address, name, type, and the rest of the line, which names the module."""
         if self._listing.count(b"\n") > _MOST_SYMBOLS:
             raise EvidenceError(f"the guest's kernel lists more than {_MOST_SYMBOLS} symbols", where=KALLSYMS)
         lines = _LINE.findall(self._listing.decode("ascii", errors="replace"))
@@ -169,7 +169,7 @@ class Symbols:
         return _grouped((name, (address, module)) for name, address, module in functions if module is not None)
 
     def _nearest(self, symbol: str) -> str:
-        """A hint at the function most like it; matching all of them would take seconds."""
+        """A hint at the most similar function; comparing all would take seconds."""
         names = [name for _, name, kind, module in self._all if kind in _FUNCTION and not module]
         alike = [name for name in names if name[:4] == symbol[:4] or symbol in name]
         return did_you_mean(symbol, alike[:_MOST_GUESSES])
@@ -183,24 +183,24 @@ def _grouped(pairs: Iterable[tuple[str, tuple[int, str]]]) -> Mapping[str, Seque
 
 
 def _module_of(text: str) -> str | None:
-    """The module in what follows a symbol: a tab, and the name in brackets."""
+    """The module in the rest of a symbol's line: a tab, and the name in brackets."""
     return text.strip("\t []") or None
 
 
-# Kernels are booted with nokaslr, so boots of one kernel that load the same modules list the same.
+# Kernels boot with nokaslr: boots of one kernel that load the same modules list the same.
 _shared = lru_cache(maxsize=2)(Symbols)
 
 
 @dataclass(frozen=True)
 class ModuleMemory:
-    """A module's memory, from its first byte to behind its last."""
+    """A module's memory, from its first byte up to its end."""
 
     start: int
     end: int
 
     @classmethod
     def all_of(cls, guest: Guest) -> Mapping[str, ModuleMemory]:
-        """The modules in ``/proc/modules`` whose init has ended, by their names."""
+        """The modules in ``/proc/modules`` whose init has ended, by name."""
         return cls.all_in(guest.get(MODULES, largest=MODULES_MAX))
 
     @classmethod
@@ -216,18 +216,18 @@ class ModuleMemory:
         return module
 
 
-# Where are the functions of a loaded module? Its file has their places in sections, the guest the sections' addresses.
+# The functions of a loaded module: its file has their places in sections, the guest the sections' addresses.
 #
-# To read /proc/kallsyms again for one module takes a Debian guest 98 million instructions.
+# Reading /proc/kallsyms again for one module takes a Debian guest 98 million instructions.
 
 _ADDRESS = re.compile(r"0x[0-9a-f]{8,16}")
 _KINDS = ("STT_FUNC", "STT_OBJECT", "STT_NOTYPE")
 
 
 class ModuleCode(NamedTuple):
-    """The addresses of a loaded module's functions by their names, and the first one behind their sections.
+    """The addresses of a loaded module's functions by name, and the end of their sections.
 
-    Since Linux 6.4 (commit ac3b43283923) a module's data is elsewhere, and code of others may be right behind.
+    Since Linux 6.4 (commit ac3b43283923) a module's data is elsewhere, and another module's code may directly follow.
     """
 
     functions: Mapping[str, int]
@@ -235,9 +235,9 @@ class ModuleCode(NamedTuple):
 
 
 def code_at(name: str, file: Path, shown: Callable[[str], str]) -> ModuleCode:
-    """Where a module's functions are: ``shown`` says where its sections are, addresses as the guest writes them.
+    """Where a module's functions are; ``shown`` returns a section's address as the guest writes it.
 
-    Raises EvidenceError where its file has none.
+    Raises EvidenceError if the file's symbols cannot be read.
     """
     try:
         with file.open("rb") as opened:
@@ -267,42 +267,42 @@ def _functions(elf: ELFFile) -> Iterator[tuple[str, str, int]]:
         index = symbol["st_shndx"]
         if symbol["st_info"]["type"] not in _KINDS or not symbol.name or not isinstance(index, int):
             continue
-        # The kernel frees the sections of a module's beginning, and lists no empty ones.
+        # The kernel frees a module's init sections, and lists no empty ones.
         is_kept = not sections[index].name.startswith(".init") and sections[index]["sh_size"]
         if sections[index]["sh_flags"] & SH_FLAGS.SHF_EXECINSTR and is_kept:
             yield symbol.name, sections[index].name, symbol["st_value"]
 
 
-# Where are the markers in a kernel's own code? Its table of them, read from its image (``kmods/marker/marker.h``).
+# The markers in a kernel's own code, from the table in its image (``kmods/marker/marker.h``).
 
 _BEGIN, _END = "__start_kernel_markers", "__stop_kernel_markers"
 _WORDS = 4
 """Of a ``struct marker_site``: the marker, and three places in the code."""
 _LONGEST = 256
-"""Bytes that are looked at for the end of a marker's call."""
+"""Bytes to search for the end of a marker's call."""
 _BEHIND_CALL = frozenset({"mov", "dec", "jne", "call"})
-"""What follows a call and is its own: registers that it has changed, and preempt_enable()."""
+"""Instructions after a call that belong to it: reloading changed registers, and preempt_enable()."""
 
 
 def marker_code(code: KernelCode) -> Sequence[range]:
-    """The addresses of the markers' own code: of each the load, test and branch, and the call while a probe is there.
+    """The address ranges of the markers' own code: the load, test and branch, and the call made while probed.
 
-    None where the kernel has no markers.
+    Empty if the kernel has no markers.
     """
     start, end = code.address(_BEGIN), code.address(_END)
     if start is None or end is None:
         return ()
     words = [code.number(address) or 0 for address in range(start, end, code.word)]
-    # Where a marker begins, where the code goes on without a probe, and where it goes with one.
+    # Where a marker begins, where the code continues without a probe, and where it goes with one.
     loads, passed, taken = (words[word::_WORDS] for word in range(1, _WORDS))
     calls = {call: _end_of_call(code, call) for call in taken}
     return [*map(range, loads, passed), *(range(*call) for call in calls.items())]
 
 
 def _end_of_call(code: KernelCode, start: int) -> int:
-    """Behind the jump that leads back from the call, or behind the call where another way leads on from there.
+    """The end of the jump back from the call, or of the call if it continues another way.
 
-    A compiler may put a copy of what follows the marker behind its call: that is the function's own.
+    A compiler may put a copy of the code after the marker behind its call: that belongs to the function.
     """
     end = None
     for one in decoded(code.read(start, _LONGEST), start, code.word):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The tracefs of a guest: events made as perf probe and trace-cmd make them, and the function tracer.
+"""A guest's tracefs: events made as perf probe and trace-cmd make them, and the function tracer.
 
-It lives in an instance of tracefs (``instances/lab``), whose buffer, clock and switches are no other user's. Removing
-the instance switches all its events off.
+The lab uses its own instance of tracefs (``instances/lab``), with its own buffer, clock and switches. Removing the
+instance disables all its events.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PROFILED = {
 
 @dataclass(frozen=True)
 class Definition:
-    """An event of ``kprobe_events`` or ``uprobe_events``: ``p`` at a place, as these write it, or ``r`` at a return."""
+    """An event of ``kprobe_events`` or ``uprobe_events``: ``p`` at a place in their syntax, or ``r`` at a return."""
 
     listed: str
     kind: str
@@ -57,7 +57,7 @@ class Definition:
 
 
 class TracedEvent(NamedTuple):
-    """An event as it was read back: where it was recorded, its number by the clock, by which thread, what it says."""
+    """An event read back: its CPU, its number by the clock, its thread, and its text."""
 
     cpu: int
     number: int
@@ -73,18 +73,18 @@ class TraceEvent:
         self._folder = f"{INSTANCE}/events/{system}/{name}"
 
     def switch(self, *, on: bool) -> None:
-        """Enable the event, or disable it; with a histogram it is disabled softly: hit, and nothing recorded."""
+        """Enable or disable the event; a histogram then keeps it soft-enabled: hit, with nothing recorded."""
         self._guest.put(b"1" if on else b"0", f"{self._folder}/enable")
 
     def state(self) -> str:
-        """As the kernel shows it: ``0`` or ``1``; ``0*`` where it is enabled softly, for a histogram alone."""
+        """The kernel's state of it: ``0`` or ``1``; ``0*`` if soft-enabled, for a histogram alone."""
         return kernel_value(self._guest, f"{self._folder}/enable")
 
     def record(self, *, on: bool) -> None:
         self._guest.put(b"1" if on else b"0", f"{INSTANCE}/tracing_on")
 
     def count(self, *, on: bool) -> None:
-        """Count anew, or no more: then what was counted is gone. A histogram that is paused counts on (Linux 6.1)."""
+        """Start counting anew, or stop and drop the counts. A paused histogram continues counting (Linux 6.1)."""
         self._guest.put((_HISTOGRAM if on else f"!{_HISTOGRAM}").encode(), f"{self._folder}/trigger")
 
     def counts(self) -> dict[int, int]:
@@ -118,13 +118,13 @@ class TraceEvent:
 
 def make_instance(guest: Guest) -> None:
     """Make the instance, which records nothing yet. Raises CommandFailed."""
-    # An instance takes this option over as it is made. With it the kernel has a probe of its own at sched_switch.
+    # An instance inherits this option. With it the kernel has a probe of its own at sched_switch.
     guest.put(b"0", f"{TRACEFS}/options/record-cmd")
     guest.succeed(["mkdir", INSTANCE])
     guest.put(b"0", f"{INSTANCE}/tracing_on")
     guest.put(_BUFFER_KB.encode(), f"{INSTANCE}/buffer_size_kb")
-    # What other clocks cost depends on the time: some instructions of 5000 events on i386 (x86-tsc, local), and with
-    # local, which costs 30 more an event, on x86_64.
+    # The cost of other clocks depends on the time: some instructions of 5000 events on i386 (x86-tsc, local), and with
+    # local, which costs 30 more per event, also on x86_64.
     guest.put(b"counter", f"{INSTANCE}/trace_clock")
     guest.put(b"1", f"{INSTANCE}/options/sym-addr")
 
@@ -142,14 +142,14 @@ def define(guest: Guest, definition: Definition) -> TraceEvent:
 
 
 def own_event(guest: Guest, name: str) -> TraceEvent:
-    """The kernel's own event ``SYSTEM.NAME``. Raises EvidenceError where it has none of this name."""
+    """The kernel's own event ``SYSTEM.NAME``. Raises EvidenceError if it does not exist."""
     _check_event(guest, name)
     system, _, event = name.partition(".")
     return TraceEvent(guest, system, event)
 
 
 def event_number(guest: Guest, name: str) -> int:
-    """The number that perf has for the kernel's own event ``SYSTEM.NAME``. Raises EvidenceError where there is none."""
+    """perf's number of the kernel's own event ``SYSTEM.NAME``. Raises EvidenceError if it does not exist."""
     _check_event(guest, name)
     number = whole_number(kernel_value(guest, f"{TRACEFS}/events/{name.replace('.', '/', 1)}/id"))
     if number is None:
@@ -165,14 +165,14 @@ def _check_event(guest: Guest, name: str) -> None:
 
 
 def remove(guest: Guest, definition: Definition | None) -> None:
-    """Remove the instance with what it has recorded, and an event that was made. Raises CommandFailed."""
+    """Remove the instance with its records, and an event that was made. Raises CommandFailed."""
     guest.succeed(["rmdir", INSTANCE])
     if definition is not None:
         guest.succeed(["sh", "-c", 'echo "$0" >> "$1"', f"-:{_GROUP}/{_NAME}", definition.listing])
 
 
 def profiled(guest: Guest, kind: Literal["kprobe", "uprobe"]) -> list[int]:
-    """What the kernel counts of the event: its hits, and of a kprobe's those whose handler it could not run."""
+    """The kernel's counts for the event: its hits, and for a kprobe the hits without a handler run."""
     text = guest.get(f"{TRACEFS}/{kind}_profile", largest=_PROFILE_MAX).decode("utf-8", errors="replace")
     found = list(_PROFILED[kind].finditer(text))
     if len(found) != 1:
@@ -181,7 +181,7 @@ def profiled(guest: Guest, kind: Literal["kprobe", "uprobe"]) -> list[int]:
 
 
 def traced_event(line: str) -> TracedEvent:
-    """An event from its line of ``trace``. Raises EvidenceError for anything else.
+    """An event from its line of ``trace``. Raises EvidenceError for any other line.
 
     ``callbench-72  [000] d..1.  1433: probe: (vfs_read+0x5/0x310 <ffffffff813669e5>)``
     """
@@ -192,7 +192,7 @@ def traced_event(line: str) -> TracedEvent:
     return TracedEvent(int(cpu), int(number), int(pid), said)
 
 
-# What does the function tracer call at a function? Its own list and the code that it has patched must agree.
+# What the function tracer calls at a function. Its own list and the code that it has patched must agree.
 
 TRACED_FUNCTIONS = "/sys/kernel/tracing/enabled_functions"
 KPROBES_HANDLER = "kprobe_ftrace_handler"
@@ -202,7 +202,7 @@ ALL_USERS = "ftrace_ops_list_func"
 
 BPF_TRAMPOLINE = "a trampoline of BPF's"
 _BPF_TRAMPOLINE = "bpf_trampoline_"
-"""What kallsyms lists it as, with a number behind it and ``[bpf]`` as its module (bpf_trampoline_update())."""
+"""Its name in kallsyms, followed by a number, with ``[bpf]`` as module (bpf_trampoline_update())."""
 
 CALL_BYTES = 5
 _ENTRIES = {"ftrace_regs_caller": "ftrace_regs_call", "ftrace_caller": "ftrace_call"}
@@ -214,19 +214,19 @@ _FUNCTION = r"\S{1,200}?\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[\w{1,60}\])?"
 _TRAMPOLINE = re.compile(rf"tramp: (0x[0-9a-f]{{1,16}}|{_FUNCTION}) \(({_FUNCTION})\)(?: ->({_FUNCTION}))?")
 _GRAPH, _OFFSET = re.compile(r"\{([^{}]{1,400})\}"), re.compile(r"\+0x[0-9a-f]+/0x[0-9a-f]+")
 _A_TRAMPOLINE = "ftrace_trampoline\t[__builtin__ftrace]"
-"""What /proc/kallsyms lists at each trampoline (ftrace_get_trampoline_kallsym() of kernel/trace/ftrace.c)."""
+"""/proc/kallsyms at each trampoline (ftrace_get_trampoline_kallsym() of kernel/trace/ftrace.c)."""
 
 
 @dataclass(frozen=True)
 class Traced:
-    """A function as the tracer lists it: its users, and how many functions are traced in all.
+    """A function in the tracer's list: its users, and the number of all traced functions.
 
     A user may have a trampoline of its own (on x86_64): its address, and the functions that it is for and that it calls
-    (``ftrace_func [lab_ftrace]``), which are the same unless the tracer has put a guard between them. In place of the
-    address is the symbol of an init function where a module's was before its memory was freed: the tracer remembers it.
+    (``ftrace_func [lab_ftrace]``), which are the same unless the tracer has put a guard between them. The address may
+    be the symbol of a module's former init function, whose memory was freed since: the tracer remembers it.
 
-    ``direct`` is the symbol that the function calls directly, as the kernel writes it, or jumps to. ``graph`` has what
-    the function graph tracer calls for its users, which are one user here: ``ent:fprobe_entry ret:fprobe_return``.
+    ``direct`` is the symbol that the function calls directly, as the kernel writes it, or jumps to. ``graph`` is what
+    the function graph tracer calls for its users, here one: ``ent:fprobe_entry ret:fprobe_return``.
     """
 
     users: int
@@ -239,13 +239,11 @@ class Traced:
 
 
 def find_traced(listing: str, names: Collection[str], module: str | None = None) -> Traced | None:
-    """A function of the kernel itself, or of a ``module``, by its names, in the tracer's list of functions.
+    """A function of the kernel or a ``module``, by its names, in the tracer's list; None if it is not traced.
 
-    None where it is not traced.
-
-    A line of Linux 6.1 (t_show() of kernel/trace/ftrace.c) has the number of users, "R" where registers are saved, and
-    the trampoline: "getname (1) R   tramp: 0xffffffffc020e000 (kprobe_ftrace_handler+0x0/0x1b0) ->kprobe_ftrace_...".
-    What a function calls directly has a line of its own behind it; since Linux 6.19 it may be jumped to.
+    A line of Linux 6.1 (t_show() of kernel/trace/ftrace.c) has the number of users, "R" if registers are saved, and the
+    trampoline: "getname (1) R   tramp: 0xffffffffc020e000 (kprobe_ftrace_handler+0x0/0x1b0) ->kprobe_ftrace_...".
+    A direct call has the next line to itself; since Linux 6.19 it may be a jump.
     """
     mine, functions = [], 0
     listed = "" if module is None else f" [{module}]"
@@ -268,9 +266,9 @@ def find_traced(listing: str, names: Collection[str], module: str | None = None)
 
 
 def called_by_tracer(guest: Guest, symbols: Symbols, traced: Traced, target: int) -> str:
-    """The function that a traced function's call leads to, by way of ``target``; a module's with its name behind it.
+    """The function that a traced function's call reaches by way of ``target``; a module's is followed by the module.
 
-    Raises EvidenceError when the call leads elsewhere than into the tracer's trampoline.
+    Raises EvidenceError if the call leads elsewhere than into the tracer's trampoline.
     """
     if traced.trampoline is not None:
         if not _is_at(guest, traced.trampoline, target):
@@ -285,9 +283,9 @@ def called_by_tracer(guest: Guest, symbols: Symbols, traced: Traced, target: int
 
 
 def direct_trampoline(guest: Guest, target: int) -> str:
-    """The trampoline that a traced function calls directly: BPF's, or a module's with its name behind it.
+    """The trampoline that a traced function calls directly: BPF's, or a module's followed by the module's name.
 
-    Else it is the address: what the function calls is nothing that may be called so.
+    Otherwise the address, as the function calls something unknown.
     """
     # Read anew: trampolines come and go.
     listing = guest.get(KALLSYMS, largest=KALLSYMS_MAX).decode("ascii", errors="replace")
@@ -300,9 +298,10 @@ def direct_trampoline(guest: Guest, target: int) -> str:
 
 
 def called_for_fprobe(symbols: Symbols, *, at_return: bool) -> str:
-    """What ``called_by_tracer`` must find for an fprobe with a handler at that side, by a kernel's functions.
+    """What ``called_by_tracer`` must find for an fprobe with an entry or exit handler, by a kernel's functions.
 
-    Linux 6.14 put fprobes on the function graph tracer (commit 4346ba160409), 6.19 those without a return back.
+    Linux 6.14 moved fprobes to the function graph tracer (commit 4346ba160409), 6.19 moved those without an exit
+    handler back.
     """
     if symbols.functions("fprobe_handler"):
         return "fprobe_handler"
