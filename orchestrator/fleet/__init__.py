@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The fleet: boots of one run on many machines, by Dask distributed. Needs the extra ``fleet``."""
+"""The fleet: boots of one run on many machines, through Dask distributed. Needs the extra ``fleet``."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The crew on many machines: it gives boots to workers that count what this machine counts.
+"""A fleet's executor: gives boots to workers whose counts equal this machine's.
 
-A worker gets as many boots as it has room for and no more, so that those that end with it are those that it did. Every
-decision is made in the thread that reads the events.
+A worker gets only as many boots as it has room for: boots that end with a worker are those that it was running. The
+thread that reads the events makes every decision.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ MOST_LOSSES = 3
 """Workers that a boot may lose before its cells fail."""
 
 MOST_COMINGS = 5
-"""Times that a worker may come and go again without the end of a boot: it would be replaced for ever."""
+"""How often a worker may rejoin without completing a boot, as it might be restarted for ever."""
 
 _PATIENCE = 60.0
-"""Seconds without any worker, behind which a run ends, or without the one that a boot needs, behind which that fails.
+"""Seconds without any worker until a run ends, or without the worker that a boot needs until the boot fails.
 
-One that was killed is replaced within ten.
+A killed worker is replaced within ten.
 """
 
 
@@ -74,7 +74,7 @@ _RESUME = "what was measured is stored: --resume goes on with the run, with --fl
 def fleet_crew(
     address: str, key: str, kinds: KindRegistry[BenchmarkKind], context: BuildContext, listener: ProgressListener
 ) -> Iterator[Crew]:
-    """The crew of a fleet, for one run. Raises HostError where no scheduler answers."""
+    """The fleet's executor for one run. Raises HostError if no scheduler answers."""
     with closing(Link(connected(address, key))) as link:
         yield FleetCrew(link, kinds, context, listener)
 
@@ -92,12 +92,12 @@ class FleetCrew:
         self._calibration: tuple[Job, trust.Counts] | None = None
         self._retired: set[str] = set()
         self._comings: Counter[str] = Counter()
-        """How often a worker has come, by its name, since one of that name last ended a boot."""
+        """How often a worker has joined, by name, since one of that name last completed a boot."""
         self._works: list[Work] = []
         self._waiting: list[Work] = []
         self._attempts: dict[str, Attempt] = {}
         self._measurers: list[Member] = []
-        """Those that have measured something."""
+        """The members that have measured something."""
         self._number = 0
         self._token = secrets.token_hex(6)
         self._seen = 0.0
@@ -106,7 +106,7 @@ class FleetCrew:
 
     @property
     def jobs(self) -> int:
-        """The guests of all workers at once; before they are known, one."""
+        """The guests of all workers together; one while they are unknown."""
         return max(1, sum(member.guests for member in self._roster.working()))
 
     def submit(self, job: Job) -> None:
@@ -122,7 +122,7 @@ class FleetCrew:
         self._works.append(Work(job, cells, guests=max(map(int, filter(str.isdecimal, logs)), default=0)))
 
     def events(self) -> Generator[tuple[Job, CrewEvent], None, None]:
-        """See Crew. Raises LabError at the end where a worker does not count what this machine counts."""
+        """See Crew. Raises LabError at the end if a worker counted differently from this machine."""
         if not self._works:
             return
         with signals_in_turn(self._link.heard.put):
@@ -169,7 +169,7 @@ class FleetCrew:
 
     def _check_members(self) -> None:
         members = list(self._roster.members.values())
-        # One that has gone may be replaced, and one may come where none has come yet.
+        # A member that left may be replaced, and an empty fleet may still get one.
         may_come = not members or any(member.standing is Standing.GONE for member in members)
         if time.monotonic() - self._seen > _PATIENCE or not may_come:
             raise HostError(
@@ -192,7 +192,7 @@ class FleetCrew:
             return
         attempt = self._attempts.get(name)
         if attempt is None:
-            return  # late
+            return  # the attempt was given up already
         attempt.has_begun = True
         match body:
             case Outcome(record, is_compared):
@@ -223,7 +223,7 @@ class FleetCrew:
             cell is None
             or record.id in attempt.outcomes
             or any(getattr(record, name) != value for name, value in identity(cell).items())
-            or not cell.parameters.items() <= record.parameters.items()  # a kind adds facts to them
+            or not cell.parameters.items() <= record.parameters.items()  # kinds add facts to them
         ):
             self._retire(attempt.member, f"it sent an outcome of {record.id}, which it was not asked for like that")
             return
@@ -261,11 +261,11 @@ class FleetCrew:
                 self._lose(attempt, "not all of the boot's messages came")
             case UsageError() as error:
                 raise error
-            case HostError() as error:  # nothing is wrong with the boot: another machine may well do it
+            case HostError() as error:  # the boot is fine: another machine may do it
                 self._retire(attempt.member, error.what)
             case LabError() as error:
                 self._lose(attempt, error.what)
-            case error:  # whatever Dask makes of a worker's end, and a fault of ours
+            case error:  # an error of Dask's at a worker's end, or a bug of the lab
                 self._lose(attempt, f"{type(error).__name__}: {short(error)}")
 
     def _finish(self, attempt: Attempt) -> None:
@@ -288,18 +288,18 @@ class FleetCrew:
             self._measurers.append(member)
         member.measured += attempt.outcomes
         found = trust.checkable(attempt.outcomes.values())
-        if found:  # of one that goes wrong within a boot, the last cell is
+        if found:  # a worker that becomes faulty within a boot shows it in the last cell
             member.example = found[-1], attempt.work.job
 
     def _lose(self, attempt: Attempt, why: str) -> None:
-        """An attempt is given up: its outcomes so far stay, the rest is another worker's."""
+        """Give an attempt up: its outcomes so far are kept, another worker gets the rest."""
         self._link.cancel(attempt.name)
         self._end(attempt)
         member = attempt.member
         if attempt.work is None:
             self._refuse(member, f"its calibration did not end: {why}")
         elif not attempt.has_begun and not member.works:
-            self._waiting.insert(0, attempt.work)  # it had not begun: no loss of the boot's
+            self._waiting.insert(0, attempt.work)  # it had not begun: does not count as a loss
         else:
             last = f"; the last that was heard: {_cut(attempt.last)}" if attempt.last else ""
             self._lost(attempt.work, member, _cut(why) + last)
@@ -338,7 +338,7 @@ class FleetCrew:
                 self._examine(member)
 
     def _examine(self, member: Member) -> None:
-        if self._calibration is not None:  # else it is examined when that is known
+        if self._calibration is not None:  # otherwise it is examined later
             job, _ = self._calibration
             self._start(Attempt(self._name("calibration"), member, job.task), job)
 
@@ -385,7 +385,7 @@ class FleetCrew:
         self._lose_all_of(member, why)
 
     def _recount(self) -> None:
-        """Count one cell of each worker again here. Raises LabError that says what has to be measured again."""
+        """Count one cell of each worker again here. Raises LabError that lists the cells to measure again."""
         examples = [(one, *one.example) for one in self._measurers if one.example is not None]
         found: list[trust.Counts | LabError] = []
 
@@ -394,7 +394,7 @@ class FleetCrew:
             self._link.do(partial(trust.recounted, self._context, cells, self._own_guests.watch), found.extend)
         while len(found) < len(examples):
             item = self._link.heard.get()
-            if callable(item):  # all else is of workers, which have nothing more to do
+            if callable(item):  # other messages are workers', which have nothing left to do
                 item()
         wrong: list[tuple[Member, str]] = []
         for (member, record, _), here in zip(examples, found, strict=True):
@@ -406,7 +406,7 @@ class FleetCrew:
             raise self._wrong(wrong)
 
     def _wrong(self, wrong: Sequence[tuple[Member, str]]) -> LabError:
-        """Which cells have to be measured again: what these workers measured, and what was compared with it."""
+        """The error that lists the cells to measure again: what these workers measured, and what was compared with it."""
         doubtful = {id_ for member, _ in wrong for id_ in member.measured}
         cells = [cell for work in self._works for cell in work.job.task.cells]
         again = [cell.id for cell in cells if cell.id in doubtful or doubtful.intersection(cell.compared_with)]
@@ -419,9 +419,9 @@ class FleetCrew:
         )
 
     def _give_all(self) -> None:
-        """Start boots in their order, while some worker has room; those that need what one that waits needs wait, too.
+        """Start boots in order while workers have room; boots with equal needs wait for the first of them.
 
-        Of 20,000 boots each event would else ask for all.
+        Otherwise each event would check all of, say, 20,000 boots.
         """
         unmet: set[object] = set()
         waiting = iter(list(self._waiting))
@@ -435,10 +435,10 @@ class FleetCrew:
                 unmet.add(work.need)
 
     def _give(self, work: Work) -> bool:
-        """Start a boot, or let it fail; False where it waits on."""
+        """Start a boot, or fail it; False if it keeps waiting."""
         roster = self._roster
         able = roster.able(work.memory_mib, is_timed=work.is_timed)
-        # Until a minute has passed, a worker that was killed may be replaced.
+        # For a minute, a worker that was killed may be replaced.
         if not able and not roster.has_candidates() and time.monotonic() - self._left_at > _PATIENCE:
             self._fail(work, self._why_nobody_does(work))
             return True
@@ -453,7 +453,7 @@ class FleetCrew:
             directory=Path(work.job.name),
             guests=work.guests,
         )
-        work.guests += len(task.cells) + 1  # as many as failed cells may cost: names of guests stay unique
+        work.guests += len(task.cells) + 1  # as many guests as failed cells may need: names stay unique
         attempt = Attempt(self._name(work.job.name), member, task, work=work)
         member.taken[attempt.name] = work.memory_mib
         self._start(attempt, dataclasses.replace(work.job, task=task))
@@ -474,12 +474,12 @@ class FleetCrew:
 
     def _name(self, what: str) -> str:
         self._number += 1
-        return f"{what}-{self._number}-{self._token}"  # a fleet has several clients, and one process several runs
+        return f"{what}-{self._number}-{self._token}"  # a fleet has several clients, and a process several runs
 
     def _emit(self, work: Work, event: CrewEvent) -> None:
         self._out.append((work.job, event))
 
 
 def _cut(told: str) -> str:
-    """What was told of one worker, so that the reason of a failed cell has room for what was told of all."""
+    """One worker's message, shortened so that a failed cell's reason has room for all workers'."""
     return cut(plain_line(told), 500)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The other hosts of a fleet: the file that lists them, and workers that are started over ssh."""
+"""The other hosts of a fleet: the file that lists them, and workers started through ssh."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def _text(is_one: Callable[[str], object], sentence: str) -> BeforeValidator:
-    """A field of which each text is one for which ``is_one`` is true; ``sentence`` says what is expected."""
+    """A field whose texts must satisfy ``is_one``; ``sentence`` says what is expected."""
 
     def check(value: object) -> object:
         if not isinstance(value, str) or not is_one(value):
@@ -53,7 +53,7 @@ _Lab = Annotated[
 
 
 class Host(WorkerOrder):
-    """A host: ``lab`` is a path there, absolute or from the user's home; without ``guests`` it takes all it can."""
+    """A host: ``lab`` is a path there, absolute or relative to the home; by default it offers all the guests it can."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -71,7 +71,7 @@ class _Hosts(BaseModel):
 
 
 def load_hosts(path: Path) -> list[WorkerOrder]:
-    """The workers of a file of hosts. Raises ConfigError, which lists all that is wrong: file, line, key, what."""
+    """The workers in a file of hosts. Raises ConfigError that lists all problems: file, line, key, what."""
     source = read_source(path)
     origins = Origins({key: f"{path}:{line}" for key, line in source.lines.items()})
     if not isinstance(source.data, dict):
@@ -93,7 +93,7 @@ def load_hosts(path: Path) -> list[WorkerOrder]:
 
 
 def ssh_parts(text: str) -> tuple[str | None, str, int | None]:
-    """User, host and port of ``user@host:port``; what is not there is None."""
+    """User, host and port of ``user@host:port``; None for missing parts."""
     found = _SSH.fullmatch(text)
     assert found is not None, text
     port = None if found["port"] is None else int(found["port"])
@@ -105,14 +105,14 @@ def _unknown_key(path: KeyPath) -> str:
     return f"unknown key; {choices_sentence(str(path[-1]), model.model_fields)}"
 
 
-# A worker on another host: started over ssh, and ended by the connection's end. A host is believed to be the one that
-# is meant when its key is in the user's known_hosts; no other is accepted.
+# A worker on another host: started through ssh, and ended with the connection. A host must have the key that is in the
+# user's known_hosts.
 
 _SSH_OPTIONS = {
     "BatchMode": "yes",
     "StrictHostKeyChecking": "yes",
     "ConnectTimeout": "30",
-    "ServerAliveInterval": "15",  # of a host that has gone without a word, nothing else would be noticed
+    "ServerAliveInterval": "15",  # the only sign of a host that vanished silently
     "ForwardAgent": "no",
     "ForwardX11": "no",
 }
@@ -122,7 +122,7 @@ _FAILURES = {
     "host key is known for": "the host key of {} is not in known_hosts: log in once with ssh, and compare it",
     "Permission denied": "{} accepts none of this user's ssh keys",
 }
-"""What OpenSSH says, and what that means."""
+"""OpenSSH's messages, and what they mean."""
 
 
 def ssh_command(order: WorkerOrder, words: Sequence[str]) -> list[str]:
@@ -135,7 +135,7 @@ def ssh_command(order: WorkerOrder, words: Sequence[str]) -> list[str]:
 
 
 def ssh_failure(order: WorkerOrder, status: int, said: Sequence[str]) -> str:
-    """Why a command of ``ssh_command`` has ended, by its status and its last lines."""
+    """Why a command of ``ssh_command`` ended, from its status and its last lines."""
     if status != 255:
         return f"its lab has ended with status {status}"
     for text, meaning in _FAILURES.items():

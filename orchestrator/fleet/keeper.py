@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The process that keeps a fleet when ``fleet up`` has ended, how it is started, and how it is ended.
+"""The supervisor of a fleet, which runs on after ``fleet up``: its process, and how to start and end it.
 
-It has the scheduler, and a process for each worker: a command, ``fleet worker``, here or through ssh, that ends with
-its standard input. So all of them end, and their guests with them, when the keeper is killed. One that ends before is
-started again.
+It runs the scheduler, and a process for each worker: the command ``fleet worker``, here or through ssh, which ends when
+its standard input closes. So all workers and their guests end if the supervisor is killed. It restarts a worker that
+ends early.
 """
 
 from __future__ import annotations
@@ -48,24 +48,24 @@ if TYPE_CHECKING:  # needs the extra "fleet"
 _HERE = [sys.executable, "-P", "-c", "from orchestrator.cli.main import main; main()"]
 _POLL = 0.2
 _PAUSE = 2.0
-"""Seconds before another worker takes the place of one that has ended."""
+"""Seconds before an ended worker is restarted."""
 
 _SILENCE_LIMIT = 300.0
-"""Seconds without a word from a worker that has not joined. Its lab may be installing packages, and says so."""
+"""Seconds of silence from a worker that has not joined. Its lab may be installing packages, and prints that."""
 
 
 _QUOTED = 8
 
 
 def main() -> int:
-    """Keep the fleet that a line on standard input orders, and report on standard output."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # workers inherit it: SIGTERM ends a fleet
+    """Run the fleet described by a line on standard input, and report on standard output."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited by workers: SIGTERM ends a fleet
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     orders = Orders.model_validate_json(sys.stdin.buffer.readline())
     with ScratchFolder(WORKER_FOLDER) as folder:
-        # The scheduler would make one that nobody removes. Dask reads this when it is imported.
+        # The scheduler would make a folder that nobody removes. Dask reads this on import.
         os.environ["DASK_TEMPORARY_DIRECTORY"] = str(folder)
-        os.environ["MALLOC_TRIM_THRESHOLD_"] = "65536"  # of workers, which give free memory back
+        os.environ["MALLOC_TRIM_THRESHOLD_"] = "65536"  # makes workers return free memory
         log_to(log_file(orders.name))
         try:
             asyncio.run(_keep(orders))
@@ -76,12 +76,12 @@ def main() -> int:
 
 
 def _tell(report: Report) -> None:
-    with suppress(OSError):  # nobody listens any more
+    with suppress(OSError):  # nobody listens
         os.write(1, report.line())
 
 
 async def _keep(orders: Orders) -> None:
-    """Keep a fleet until SIGTERM comes. Raises HostError where its scheduler cannot be started."""
+    """Run a fleet until SIGTERM. Raises HostError if its scheduler cannot be started."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     scheduler = await _scheduler(orders)
@@ -114,7 +114,7 @@ async def _scheduler(orders: Orders) -> FleetScheduler:
     try:
         return await started_scheduler(orders.host, orders.port, security_of(orders.key))
     except (OSError, RuntimeError) as error:
-        # Dask raises a RuntimeError because of the one that says why.
+        # Dask raises a RuntimeError whose cause is the telling error.
         cause = error.__cause__ or error
         if not isinstance(cause, OSError):
             raise
@@ -136,7 +136,7 @@ def _refusal(orders: Orders, error: OSError) -> HostError:
 
 
 class Worker:
-    """A worker's process, and the next one where it ends."""
+    """A worker's process, restarted when it ends."""
 
     def __init__(self, order: WorkerOrder, scheduler: FleetScheduler, orders: Orders) -> None:
         self._order, self._scheduler, self._orders = order, scheduler, orders
@@ -159,7 +159,7 @@ class Worker:
             await asyncio.sleep(_PAUSE)
 
     async def _once(self) -> str:
-        """Start it; why it has ended."""
+        """Run it once; returns why it ended."""
         order = self._order
         process = await asyncio.create_subprocess_exec(
             *self._command(),
@@ -177,11 +177,11 @@ class Worker:
         finally:
             process.stdin.close()
             with suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), 20.0)  # which ends its guests
+                await asyncio.wait_for(process.wait(), 20.0)  # ends its guests
             if process.returncode is None:
                 process.kill()
             status = await process.wait()
-            await asyncio.wait([listening], timeout=_POLL)  # for its last words
+            await asyncio.wait([listening], timeout=_POLL)  # for its last lines
             joining.cancel()
         if not listening.result():
             return f"no output for {_SILENCE_LIMIT:g} s"
@@ -202,7 +202,7 @@ class Worker:
             _tell(Report(kind="joined", text=f"worker {self._order.name}: joined"))
 
     async def _listen(self, output: asyncio.StreamReader) -> bool:
-        """Log what it says, bounded, and with nothing in it that a terminal obeys. False where it says nothing."""
+        """Log its output, bounded and without terminal controls. False if it prints nothing."""
         while True:
             try:
                 line = await asyncio.wait_for(output.readline(), _SILENCE_LIMIT)
@@ -210,7 +210,7 @@ class Worker:
                 if self._has_joined:
                     continue
                 return False
-            except ValueError:  # longer than the reader's 64 KiB
+            except ValueError:  # a line longer than the reader's 64 KiB
                 line = b"..."
             if not line:
                 return True
@@ -220,14 +220,14 @@ class Worker:
 
 
 _END_LIMIT = 60.0
-"""Seconds for a keeper to end its workers, which end their guests; Dask kills a worker after nine."""
+"""Seconds for the supervisor to end its workers, which end their guests; Dask kills a worker after nine."""
 
 
 class StartedFleet:
-    """A keeper that was started."""
+    """A supervisor process that was started."""
 
     def __init__(self, orders: Orders) -> None:
-        """Raises UsageError where a fleet of that name runs."""
+        """Raises UsageError if a fleet of that name is running."""
         if orders.name in known_fleets():
             if stored(orders.name).is_running:
                 shows, ends = f"`{PROGRAM} fleet status {orders.name}`", f"`{PROGRAM} fleet down {orders.name}`"
@@ -243,17 +243,17 @@ class StartedFleet:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                cwd=self._log.parent,  # the caller's may be removed before the fleet ends
+                cwd=self._log.parent,  # the caller's folder may be removed while the fleet runs
                 env=_environment(),
                 umask=0o077,
                 start_new_session=True,
             )
         assert self._keeper.stdin is not None
-        with suppress(BrokenPipeError), self._keeper.stdin as orders_line:  # broken by one that has ended at once
+        with suppress(BrokenPipeError), self._keeper.stdin as orders_line:  # it may have ended at once
             orders_line.write(orders.line())
 
     def reports(self) -> Iterator[Report]:
-        """Where its scheduler listens, and what becomes of each worker. Raises HostError where the keeper has ended."""
+        """Where its scheduler listens, and each worker's progress. Raises HostError if the supervisor ended."""
         assert self._keeper.stdout is not None
         unsettled = len(self._orders.workers)
         for line in self._keeper.stdout:
@@ -274,13 +274,13 @@ class StartedFleet:
 
 
 def end_fleet(state: FleetState) -> bool:
-    """End a fleet's keeper, and with it scheduler and workers; whether it was there. Nothing of it is left.
+    """End a fleet's supervisor, with scheduler and workers; returns whether it was running. Removes all its files.
 
-    Raises LabError where it does not end.
+    Raises LabError if it does not end.
     """
     was_running = _end_process(state.keeper, state.started)
     state_file(state.name).unlink(missing_ok=True)
-    for prefix in (WORKER_FOLDER, "orchestrator-boot-"):  # what killed processes have left
+    for prefix in (WORKER_FOLDER, "orchestrator-boot-"):  # leftovers of killed processes
         ScratchFolder(prefix).close()
     return was_running
 
@@ -291,7 +291,7 @@ def _end_process(pid: int, started: int) -> bool:
     except ProcessLookupError:
         return False
     try:
-        # Behind this check it can only be the one that is meant: the descriptor keeps its number from passing on.
+        # The open descriptor keeps the process number from being reused after this check.
         if process_start(pid) != started:
             return False
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -305,7 +305,7 @@ def _end_process(pid: int, started: int) -> bool:
 
 
 def _environment() -> dict[str, str]:
-    """Ours, which is to mean the same in another folder."""
+    """This process's environment, with variables made valid in another folder."""
     own = {**os.environ, "ORCHESTRATOR_LAB": str(lab_dir()), "ORCHESTRATOR_CACHE": str(cache_dir())}
     if own.get("PYTHONPATH"):
         own["PYTHONPATH"] = os.pathsep.join(str(Path(one).absolute()) for one in own["PYTHONPATH"].split(os.pathsep))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The client's connection to a fleet: its Dask client, its queue of messages, and questions to all workers.
+"""The client's connection to a fleet: its Dask client, its message queue, and requests to all workers.
 
-Nothing here decides anything: see ``crew``.
+Decisions are made in ``crew``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from orchestrator.fleet.worker import Answer
 
 
 def connected(address: str, key: str) -> Client:
-    """A client of the scheduler at an address: ``tls://127.0.0.1:8786``. Raises HostError where none answers."""
+    """A client of the scheduler at an address: ``tls://127.0.0.1:8786``. Raises HostError if none answers."""
     set_up_dask()
     try:
         return Client(
@@ -43,39 +43,39 @@ def connected(address: str, key: str) -> Client:
 
 
 def short(error: BaseException) -> str:
-    """The first line of an error: what Dask says of its own objects comes behind it."""
+    """The first line of an error; Dask appends descriptions of its own objects."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__)[:300]
 
 
 _SILENCE_LIMIT = 60.0
-"""Seconds without an answer from the scheduler, behind which the connection is taken for lost."""
+"""Seconds without an answer from the scheduler until the connection counts as lost."""
 
 
 @dataclass(frozen=True)
 class Joined:
-    """A worker has come."""
+    """A worker has joined."""
 
     address: str
 
 
 @dataclass(frozen=True)
 class Left:
-    """A worker has gone."""
+    """A worker has left."""
 
     address: str
 
 
 @dataclass(frozen=True)
 class Told:
-    """A message of some boot."""
+    """A message of a boot."""
 
     message: object
 
 
 @dataclass(frozen=True)
 class Ended:
-    """An attempt's task has ended: well, or with an error, on the worker or on the way to it."""
+    """An attempt's task has ended: normally, or with an error on the worker or on the way to it."""
 
     attempt: str
     error: BaseException | None = None
@@ -86,17 +86,17 @@ T = TypeVar("T")
 
 
 class Link:
-    """A connection to a fleet's scheduler. ``heard`` has what comes; other items may be put into it."""
+    """A connection to a fleet's scheduler. ``heard`` receives messages; other items may be put into it."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._topic = f"{RUN_TOPIC}{secrets.token_hex(8)}"
         self.heard: queue.SimpleQueue[Heard | Callable[[], object]] = queue.SimpleQueue()
-        self._pool = ThreadPoolExecutor(8, thread_name_prefix="fleet")  # workers to which files are sent at once
+        self._pool = ThreadPoolExecutor(8, thread_name_prefix="fleet")  # workers that receive files in parallel
         self._futures: dict[str, Future[Any]] = {}
         self._lock = threading.Lock()
         self._wanted: set[str] = set()
-        """Boots whose files are on the way, and that were not cancelled meanwhile."""
+        """Boots whose files are being sent, and that were not cancelled."""
         self._shipping: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._has: defaultdict[str, set[Reference]] = defaultdict(set)
         self._closing = threading.Event()
@@ -112,17 +112,17 @@ class Link:
     def examined(self, address: str) -> Answer:
         try:
             return Answer.of(self._on(address, on_worker.examine))
-        except Exception as error:  # whatever Dask makes of a worker's end
+        except Exception as error:  # any error of Dask's at a worker's end
             return Answer.of(error)
 
     def start(self, attempt: str, address: str, parcel: Parcel) -> None:
-        """Send what a worker lacks and have it do a boot; ``heard`` gets Told for its messages, and Ended."""
+        """Send the files that a worker lacks, and start a boot; ``heard`` gets Told for its messages, and Ended."""
         with self._lock:
             self._wanted.add(attempt)
         self._pool.submit(self._start, attempt, address, parcel)
 
     def cancel(self, attempt: str) -> None:
-        """End a boot that is under way, or do not begin it where its files are still being sent."""
+        """End a running boot, or prevent one whose files are still being sent."""
         with self._lock:
             self._wanted.discard(attempt)
             future = self._futures.pop(attempt, None)
@@ -130,16 +130,16 @@ class Link:
             self._client.cancel([future], asynchronous=False, force=True)
 
     def do(self, work: Callable[[], T], then: Callable[[T], object]) -> None:
-        """Let a thread do something that takes a while; ``heard`` gets a call of ``then`` with what came of it."""
+        """Run ``work`` in a thread; ``heard`` gets a call of ``then`` with its result."""
         self._pool.submit(work).add_done_callback(lambda done: self.heard.put(lambda: then(done.result())))
 
     def close(self) -> None:
         self._closing.set()
         for attempt in list(self._futures):
-            with suppress(Exception):  # of a connection that is lost: the scheduler ends them, too
+            with suppress(Exception):  # the connection is lost: the scheduler ends them
                 self.cancel(attempt)
         self._pool.shutdown(wait=False, cancel_futures=True)
-        with suppress(Exception):  # nothing is left to be told
+        with suppress(Exception):  # no messages are left
             self._client.close(timeout=5)
 
     def _start(self, attempt: str, address: str, parcel: Parcel) -> None:
@@ -149,9 +149,9 @@ class Link:
             with self._lock:
                 if attempt in self._wanted:
                     self._submit(attempt, address, parcel.data)
-        except HostError as error:  # the worker's own: its disk is full
+        except HostError as error:  # from the worker, for example a full disk
             self.heard.put(Ended(attempt, error))
-        except BaseException as error:  # whatever Dask makes of a worker's end, and a file of ours that cannot be read
+        except BaseException as error:  # any error of Dask's at a worker's end, or an unreadable local file
             self.heard.put(Ended(attempt, LabError(f"its files could not be sent: {short(error)}")))
         finally:
             with self._lock:
@@ -161,7 +161,7 @@ class Link:
         def done(future: Future[Any]) -> None:
             try:
                 error = future.exception()
-            except BaseException as failure:  # of a connection that is lost
+            except BaseException as failure:  # the connection is lost
                 error = failure
             self.heard.put(Left(address) if isinstance(error, KilledWorker) else Ended(attempt, error))
             if self._futures.pop(attempt, None) is not None:
@@ -190,13 +190,13 @@ class Link:
         return self._client.run(function, *arguments, workers=[address], on_error="raise")[address]
 
     def _follow_members(self) -> None:
-        """In a thread of its own: tell who comes and who goes, until the scheduler does not answer any more."""
+        """In a thread of its own: report joins and leaves, until the scheduler stops answering."""
         known: set[str] = set()
         scheduler: Any = self._client.scheduler
         while True:
             try:
                 there = set(self._client.sync(scheduler.ncores, callback_timeout=_SILENCE_LIMIT))
-            except Exception:  # a closed connection, or no answer in time
+            except Exception:  # the connection was closed, or no answer in time
                 self._silent.set()
                 return
             for address in known - there:
@@ -211,17 +211,17 @@ class Link:
 
 @dataclass(frozen=True)
 class Surveyed:
-    """A worker as the scheduler knows it, and what it answered."""
+    """A worker in the scheduler's view, and its answer."""
 
     address: str
     name: str
     running: int
-    """Guests under way."""
+    """Running guests."""
     answer: Answer
 
 
 def survey(fleet: Target) -> list[Surveyed]:
-    """Ask every worker, by their names. Raises HostError where the scheduler does not answer."""
+    """Ask every worker, in order of names. Raises HostError if the scheduler does not answer."""
     silence_dask()
     with connected(fleet.address, fleet.key) as client:
         known = client.scheduler_info(n_workers=-1)["workers"]
@@ -231,7 +231,7 @@ def survey(fleet: Target) -> list[Surveyed]:
         Surveyed(
             address,
             str(facts.get("name"))[:100],
-            sum(str(task).startswith(("boot", "calibration-")) for task in at.get(address, ())),  # these take a guest's
+            sum(str(task).startswith(("boot", "calibration-")) for task in at.get(address, ())),  # these occupy a guest
             Answer.of(answers.get(address)),
         )
         for address, facts in known.items()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a boot needs, packed for another machine, and where a worker keeps the files of it.
+"""Serialised boots for another machine, and a worker's store of the files they need.
 
-Objects are pickled. A path that leads to a file becomes a reference to its content; in the place where it is unpacked
-it is the path of the same content there. Other paths become places where nothing is: folders of compilers and headers
-serve to build, and a worker builds nothing. An artifact that was removed from the cache is an error.
+Objects are pickled. A file's path becomes a reference to its content; on the worker it is the path of the same content.
+Other paths become paths of nothing: folders of compilers and headers serve to build, and a worker builds nothing. An
+artifact that was removed from the cache is an error.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from orchestrator.run.crew import Job
 
 
 class Reference(NamedTuple):
-    """A file by its content, and where it is below a folder of artifacts: ``modules/4f0c.../lab_kprobe.ko``."""
+    """A file by its content, and its place below a folder of artifacts: ``modules/4f0c.../lab_kprobe.ko``."""
 
     place: str
     sha256: str
@@ -41,16 +41,16 @@ class Reference(NamedTuple):
 
 @dataclass(frozen=True)
 class Parcel:
-    """Pickled objects, and the files they need, with their paths here."""
+    """Pickled objects, and the files they need, with their local paths."""
 
     data: bytes
     files: dict[Reference, Path]
 
 
 def packed(content: object, cache: Path, besides: Iterable[Path] = ()) -> Parcel:
-    """Pack objects of a process with this cache; ``besides`` are files that they need and do not name.
+    """Serialise objects of a process that uses this cache; ``besides`` are further files that they need.
 
-    Raises OSError where a file cannot be read, HostError where an artifact has gone from the cache.
+    Raises OSError if a file cannot be read, HostError if an artifact has been removed from the cache.
     """
     files = {_reference(path, cache): path for path in besides}
     # 180 of the 184 kB of a boot are its kernel's configuration.
@@ -58,7 +58,7 @@ def packed(content: object, cache: Path, besides: Iterable[Path] = ()) -> Parcel
 
 
 def unpacked(data: bytes, place: Callable[[str], Path]) -> Any:
-    """The objects; ``place`` says where a reference's place is here. For data of one who may run code here anyway."""
+    """Deserialise trusted data; ``place`` returns the local path of a reference's place."""
     return _Unpacker(zlib.decompress(data), place).load()
 
 
@@ -82,7 +82,7 @@ class _Packer(pickle.Pickler):
             reference = _reference(obj, self._cache)
             self._files[reference] = obj
             return reference.place
-        if not isinstance(self._content, Kernel):  # a kernel names what it was built with, too
+        if not isinstance(self._content, Kernel):  # a kernel also names its build tools
             _check_artifact(obj, self._cache)
         return _place(obj, self._cache, "nothing")
 
@@ -102,7 +102,7 @@ def _reference(path: Path, cache: Path) -> Reference:
 
 
 def _check_artifact(path: Path, cache: Path) -> None:
-    """Raise HostError where the whole artifact of a path has gone: when it was made or found, its folder was there."""
+    """Raise HostError if the artifact of a path was removed from the cache."""
     artifact = Path(*path.relative_to(cache).parts[:2]) if path.is_relative_to(cache) else None
     if artifact is not None and not (cache / artifact).exists():
         raise HostError(
@@ -112,38 +112,38 @@ def _check_artifact(path: Path, cache: Path) -> None:
 
 
 def _place(path: Path, cache: Path, otherwise: str) -> str:
-    # Keys are read from paths: an artifact's folder keeps its name. A user's own module or kernel is not of the cache.
+    # Keys are read from paths, so an artifact's folder keeps its name. A user's module or kernel is not in the cache.
     return str(path.relative_to(cache) if path.is_relative_to(cache) else Path("given", otherwise, path.name))
 
 
 def packed_job(context: BuildContext, job: Job) -> Parcel:
-    """A job's task and its artifacts. Raises OSError where a file cannot be read, HostError where one was removed."""
+    """Serialise a job's task and artifacts. Raises OSError if a file cannot be read, HostError if one was removed."""
     wanted, kernel = {cell.id for cell in job.task.cells}, job.artifacts.kernel
     artifacts = dataclasses.replace(
         job.artifacts,
         cells={id_: one for id_, one in job.artifacts.cells.items() if id_ in wanted},
         plugin=_plugin(context) if job.task.boot.clock == "instructions" else None,
     )
-    # The image and its symbols are found in the kernel's folder by their names.
+    # The image and its symbols are found in the kernel's folder by name.
     code = [(kernel.code_folder or kernel.headers) / name for name in ("vmlinux", "System.map")]
     return packed((job.task, artifacts), context.cache.root, filter(Path.is_file, code))
 
 
 def _plugin(context: BuildContext) -> Path | None:
-    """What counts instructions where a failure has to be explained; a worker has no compiler."""
+    """The counting plugin for explaining failures, as a worker has no compiler."""
     try:
         return counting_plugin(context)
     except LabError:
-        return None  # the explanation says what it lacks
+        return None  # the explanation will say what is missing
 
 
-# Where a worker keeps the files that clients have sent: by content, each once, complete or not there at all.
+# A worker's store of files that clients have sent: by content, each once, complete or absent.
 #
-# A file that the machine's own cache has with the same content is taken from there: on the client's own machine
-# nothing is copied.
+# A file with the same content in the machine's own cache is used from there: on the client's own machine nothing is
+# copied. nothing is copied.
 
 PIECE = 8 << 20
-"""Bytes of a file that travel at once."""
+"""Bytes of a file that are sent at once."""
 
 
 class Warehouse:
@@ -156,22 +156,22 @@ class Warehouse:
         self._unfinished: ScratchFolder | None = None
 
     def place(self, name: str) -> Path:
-        """Where a reference's place is here, whether something is there or not."""
+        """The local path of a reference's place, whether or not it exists."""
         own = self._cache / name
         return self._sound.get(name) or (own if own.exists() else self._root / name)
 
     def missing(self, wanted: Iterable[Reference]) -> list[Reference]:
-        """Those of the files that have to be sent; all others are where ``place`` says from now on."""
+        """The files that must be sent; all others are then available at ``place``."""
         return [one for one in wanted if not self._find(one)]
 
     def receive(self, reference: Reference, offset: int, piece: bytes, sender: str = "") -> None:
-        """Write a piece of a file; the last one makes it complete. Several senders may send the same file at once.
+        """Write a piece of a file; the last one completes it. Several senders may send the same file at once.
 
-        Raises HostError where there is no room, LabError for a file that is not what was announced.
+        Raises HostError if the disk is full, LabError if a file differs from its reference.
         """
         target = self._root / reference.place
         with self._lock, storage_faults(self._root):
-            if self._unfinished is None:  # this process's own, since another worker may share the cache
+            if self._unfinished is None:  # own folder, as another worker may share the cache
                 self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._unfinished = ScratchFolder("unfinished-", self._root)
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -203,7 +203,7 @@ class Warehouse:
 
 
 def _check_room(folder: Path, size: int) -> None:
-    # Before the disk is full: what else writes to it, a guest's overlay for one, has to go on.
+    # Stop before the disk is full, as other files on it must grow, such as a guest's overlay.
     left = shutil.disk_usage(folder).free
     if left < size + (64 << 20):
         raise HostError(f"there is no room for {size} bytes in {folder}: {left >> 20} MB are free")

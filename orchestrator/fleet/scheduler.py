@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The scheduler of a fleet: it knows the workers, passes messages on, and runs no code of ours but this."""
+"""A fleet's scheduler: it knows the workers and forwards messages, and runs no other code of the lab."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from orchestrator.fleet.target import RUN_TOPIC, Unlisted
 
 
 class FleetScheduler(Unlisted, Scheduler):
-    """Dask's scheduler without its HTTP server, and without the messages of runs, of which it would keep the last.
+    """Dask's scheduler without its HTTP server, and without storing the messages of runs.
 
     They carry files, and Dask (2026.8) keeps each topic's last events, and its name, for as long as it runs.
     """
 
     def log_event(self, topic: str | Collection[str], msg: Any) -> None:
-        """Tell all clients that have subscribed; a message of a run that has ended, nobody."""
+        """Send to all subscribed clients; drop messages of ended runs."""
         if isinstance(topic, str) and topic.startswith(RUN_TOPIC):
             if topic in self._broker._topics:
                 super().log_event(topic, msg)
@@ -35,7 +35,7 @@ class FleetScheduler(Unlisted, Scheduler):
 
 
 async def started_scheduler(host: str, port: int, security: Security) -> FleetScheduler:
-    """A scheduler that listens on one interface only. Raises OSError where it cannot."""
+    """A scheduler that listens on one interface only. Raises OSError if it cannot."""
     scheduler = FleetScheduler(host=host, port=port, protocol="tls", security=security)
     await scheduler
     return scheduler

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A worker in the foreground: what the fleet's keeper, a batch system, a pod, or a login over ssh starts and ends."""
+"""A worker in the foreground, for the fleet's supervisor, a batch system, a pod, or a login through ssh."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:  # needs the extra "fleet"
     from orchestrator.fleet.worker import FleetWorker
 
 _START_LIMIT = 300.0
-"""Seconds for a worker to join: thirty were too few on a host with a load of ten for each processor."""
+"""Seconds for a worker to join: thirty were too few on a host with a load of ten per processor."""
 
 LOG = logging.getLogger("orchestrator.fleet")
 
 _LARGEST_KEY = 64 << 10
 _INPUT_ENDED = 0
-"""In place of a signal's number: standard input was closed."""
+"""Stands for a signal's number: standard input was closed."""
 
 
 def log_to(file: Path | None) -> None:
-    """Let all that this process and Dask log go to a file of bounded size, for its owner only, or to standard error."""
+    """Log this process and Dask to a private file of bounded size, or to standard error."""
     if file is None:
         handler: logging.Handler = logging.StreamHandler()
         handler.setLevel(logging.WARNING)
@@ -53,11 +53,11 @@ def log_to(file: Path | None) -> None:
 def serve(
     scheduler: str, key: str, name: str, room: tuple[int, int], host: str | None, *, ends_with_input: bool
 ) -> str:
-    """Be a worker, and say on standard error when it has joined; why it has ended.
+    """Be a worker until the end; returns why it ended. Prints to standard error when it has joined.
 
-    ``host`` is the interface to listen on; None is the one that leads to the scheduler. With ``ends_with_input`` it
-    ends when standard input does, and logs to standard error. Raises Interrupted for a signal, LabError where it
-    cannot join.
+    ``host`` is the interface to listen on, by default the one that leads to the scheduler. With ``ends_with_input`` it
+    ends when standard input does, and logs to standard error. Raises Interrupted for a signal, LabError if it cannot
+    join.
     """
     set_up_dask()
     from orchestrator.fleet.worker import BootPlugin, FleetWorker  # imports distributed, which Dask's settings precede
@@ -70,9 +70,9 @@ def serve(
             make = partial(
                 FleetWorker,
                 scheduler,
-                nthreads=room[0] + 1,  # one to answer questions while guests run
+                nthreads=room[0] + 1,  # one answers requests while guests run
                 name=name,
-                host=host or address_towards(scheduler),  # without one Dask 2026.8 listens everywhere
+                host=host or address_towards(scheduler),  # without it Dask 2026.8 listens on all interfaces
                 security=security_of(key),
                 memory_limit=0,
                 local_directory=str(folder),
@@ -82,7 +82,7 @@ def serve(
             number = asyncio.run(_run(make, joined, ends_with_input=ends_with_input))
     except LabError:
         raise
-    except Exception as error:  # whatever Dask makes of a worker that cannot join
+    except Exception as error:  # any error of Dask's for a worker that cannot join
         raise _not_joined(scheduler, name, error) from None
     if number is None:
         return "the fleet has ended, and this worker with it"
@@ -92,7 +92,7 @@ def serve(
 
 
 async def _run(make: Callable[[], FleetWorker], joined: str, *, ends_with_input: bool) -> int | None:
-    """Be a worker of Dask's; what has ended it: a signal's number, _INPUT_ENDED, or None for the fleet's own end."""
+    """Be a Dask worker; returns what ended it: a signal's number, _INPUT_ENDED, or None for the fleet's end."""
     loop, working = asyncio.get_running_loop(), asyncio.current_task()
     assert working is not None
     stopped: list[int] = []
@@ -103,7 +103,7 @@ async def _run(make: Callable[[], FleetWorker], joined: str, *, ends_with_input:
             working.cancel()
 
     def await_end() -> None:
-        # Not through sys.stdin: a thread that waits in there makes Python abort at its end.
+        # Not through sys.stdin: Python aborts on exit while a thread waits in there.
         while os.read(0, 4096):
             pass
         loop.call_soon_threadsafe(stop, _INPUT_ENDED)
@@ -124,7 +124,7 @@ async def _run(make: Callable[[], FleetWorker], joined: str, *, ends_with_input:
 
 
 def _not_joined(scheduler: str, name: str, error: BaseException) -> LabError:
-    # Dask raises a RuntimeError because of the one that says why.
+    # Dask raises a RuntimeError whose cause is the telling error.
     cause = error.__cause__ or error
     if f"name taken, {name}" in str(cause):
         return UsageError(
@@ -138,7 +138,7 @@ def _not_joined(scheduler: str, name: str, error: BaseException) -> LabError:
 
 
 def key_from_input() -> str:
-    """A fleet's key from standard input, up to its last line: what follows stays. Raises UsageError for no key."""
+    """A fleet's key from standard input, up to its last line; the rest stays unread. Raises UsageError."""
     text = b""
     while b"-----END PRIVATE KEY-----" not in text:
         line = sys.stdin.buffer.readline(_LARGEST_KEY)

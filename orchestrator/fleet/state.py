@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which fleets has this lab started, and do they run? A file for each: ``fleets/NAME.json`` beside the results.
+"""The fleets that this lab has started, one file each: ``fleets/NAME.json`` beside the results.
 
-And what a fleet's keeper is told to start, and tells of it: a line of JSON each, through its standard streams.
+Also the orders to a fleet's supervisor and its reports: JSON lines on its standard streams.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from orchestrator.program import PROGRAM
 USUAL_NAME = "local"
 
 WORKER_FOLDER = "orchestrator-worker-"
-"""What the names of temporary folders of a fleet's processes begin with."""
+"""Prefix of the temporary folders of a fleet's processes."""
 
 _SUFFIX = ".json"
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")
@@ -38,24 +38,24 @@ class _Record(BaseModel):
 
 
 class FleetState(_Record):
-    """A fleet that ``fleet up`` has started: where its scheduler is, who may talk to it, and who keeps it."""
+    """A fleet started by ``fleet up``: its scheduler's address, its key, and its supervisor."""
 
     name: str
     address: str
     key_file: str
     keeper: int
-    """The keeper's process number."""
+    """The supervisor's process ID."""
     started: int
-    """When that process began, in ticks since the host did: another one may get the number."""
+    """When that process started, in ticks since the host's boot, as process IDs are reused."""
     workers: tuple[str, ...]
-    """The names of all that it was to have."""
+    """The names of all workers ordered."""
 
     @property
     def is_running(self) -> bool:
         return process_start(self.keeper) == self.started
 
     def write(self) -> None:
-        """Write the fleet's file, for its owner only. Raises HostError where there is one."""
+        """Write the fleet's private file. Raises HostError if it exists."""
         file = state_file(self.name)
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
@@ -67,17 +67,17 @@ class FleetState(_Record):
 
 
 def state_file(name: str) -> Path:
-    """Where a fleet's file is."""
+    """The path of a fleet's file."""
     return lab_dir() / "fleets" / f"{name}{_SUFFIX}"
 
 
 def log_file(name: str) -> Path:
-    """Where the log of a fleet's keeper and of its local workers is."""
+    """The log of a fleet's supervisor and its local workers."""
     return lab_dir() / "fleets" / f"{name}.log"
 
 
 def check_name(name: str) -> None:
-    """Raise UsageError for what is no name of a fleet."""
+    """Raise UsageError for an invalid fleet name."""
     if not _NAME.fullmatch(name):
         raise UsageError(f"found {name!r}; a fleet's name has small letters, digits and hyphens", where="--name")
 
@@ -88,7 +88,7 @@ def known_fleets() -> Sequence[str]:
 
 
 def stored(name: str) -> FleetState:
-    """A fleet of this lab. Raises UsageError where there is none of that name, HostError for a damaged file."""
+    """A fleet of this lab. Raises UsageError if there is none of that name, HostError for a damaged file."""
     known = known_fleets()
     if name not in known:
         if not known:
@@ -107,7 +107,7 @@ def stored(name: str) -> FleetState:
 
 
 def running(name: str) -> FleetState:
-    """The same, of one whose keeper runs. Raises LabError where it has ended."""
+    """The same, if its supervisor is running. Raises LabError if it has ended."""
     state = stored(name)
     if not state.is_running:
         raise LabError(
@@ -119,7 +119,7 @@ def running(name: str) -> FleetState:
 
 
 def process_start(pid: int) -> int | None:
-    """When a process began, in ticks since the host did; None where there is none, or only a dead one."""
+    """A process's start, in ticks since the host's boot; None if there is no live one."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -129,9 +129,9 @@ def process_start(pid: int) -> int | None:
 
 
 class WorkerOrder(_Record):
-    """A worker to start: on this machine, or where ``ssh`` leads (``user@host:port``), by the ``lab`` that is there.
+    """A worker to start: on this machine, or through ``ssh`` (``user@host:port``) by the ``lab`` there.
 
-    Without ``guests`` and ``memory``, a size such as 8G, it offers what its host has.
+    Without ``guests`` and ``memory`` (a size such as 8G) it offers what its host has.
     """
 
     ssh: str = ""
@@ -142,7 +142,7 @@ class WorkerOrder(_Record):
 
 
 class Orders(_Record):
-    """A fleet to keep: its scheduler listens on ``host``, at ``port`` or, for 0, at any that is free."""
+    """A fleet to run: its scheduler listens on ``host``, at ``port``, or at any free one for 0."""
 
     name: str
     key: str = Field(repr=False)
@@ -153,7 +153,7 @@ class Orders(_Record):
 
 
 class Report(_Record):
-    """What has become of the scheduler, or of a worker. ``refused``: the keeper ends, and ``hint`` is what to do."""
+    """The state of the scheduler or a worker. ``refused``: the supervisor ends, and ``hint`` says what to do."""
 
     kind: Literal["refused", "listening", "joined", "failed"]
     text: str
@@ -161,24 +161,22 @@ class Report(_Record):
 
 
 MOST_GUESTS = 1024
-"""Of one worker."""
+"""Limit for one worker."""
 
 
 SIZES = "expected a size such as 8G or 1500M"
-"""What a worker's memory may be, for whoever has written something else."""
+"""The expectation for a worker's memory in error messages."""
 
 
 def room(guests: int | None, memory: str | None, share: int = 1) -> tuple[int, int]:
-    """Guests at once, and MiB for all of them with their QEMU: what a user has said, or an equal share of this host.
+    """Guests in parallel, and MiB for all of them with their QEMU: the user's values, or an equal share of this host.
 
-    Raises UsageError for what is no size.
-    """
-    mib = (host_memory_mib() - 1024) // share if memory is None else size_mib(memory)  # 1 GiB is for all but guests
-    if mib is None:
-        raise UsageError(f"found {memory!r}; {SIZES}", where="--memory")
-    return guests or max(1, len(os.sched_getaffinity(0)) // share), max(1, mib)
+    Raises UsageError for an invalid size.
+    """ mib = (host_memory_mib() - 1024) // share if memory is None else size_mib(memory)  # 1 GiB is for everything
+    except guests if mib is None: raise UsageError(f"found {memory!r}; {SIZES}", where="--memory") return guests or
+    max(1, len(os.sched_getaffinity(0)) // share), max(1, mib)
 
 
 def worker_name(host: str) -> str:
-    """A worker's name made of a host's: 64 of its letters, digits, dots, underscores and hyphens."""
+    """A worker name from a host's: up to 64 letters, digits, dots, underscores and hyphens."""
     return re.sub(r"[^A-Za-z0-9._-]", "-", host).lstrip("._-")[:64] or "worker"

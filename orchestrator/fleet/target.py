@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The fleet that a user names, by its name in this lab or its scheduler's address, and the key to it."""
+"""The fleet that a user names, by its name in this lab or its scheduler's address, and its key."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from orchestrator.paths import lab_dir
 from orchestrator.program import PROGRAM
 
 if TYPE_CHECKING:  # of the extra "fleet", as all parts of Dask here
-    from distributed.security import Security
+    from distributed.security import Security  # of the extra "fleet"
 
 RUN_TOPIC = "lab-run-"
-"""How the topics begin on which workers tell the clients of runs what their boots report."""
+"""Prefix of the topics on which workers send messages to the clients of runs."""
 
 
 def need_dask() -> None:
-    """Raise HostError where the extra is not installed."""
+    """Raise HostError if the extra ``fleet`` is not installed."""
     if find_spec("distributed") is None:
         raise HostError(
             "a fleet needs Python packages that are not installed: dask's distributed",
@@ -44,7 +44,7 @@ def need_dask() -> None:
 
 
 def set_up_dask() -> None:
-    """Set Dask for this process; before any part of distributed makes a server or a client."""
+    """Set Dask up in this process, before distributed makes any server or client."""
     need_dask()
     import dask.config  # of the extra "fleet"
 
@@ -52,7 +52,7 @@ def set_up_dask() -> None:
 
 
 class Unlisted:
-    """What a server of Dask's has in place of its HTTP server: nothing listens."""
+    """Replaces the HTTP server of Dask's servers: nothing listens."""
 
     def start_http_server(self, *arguments: Any, **options: Any) -> None:
         """Dask 2026.8 starts one in every server, unencrypted and on all interfaces, whatever its options."""
@@ -65,7 +65,7 @@ _ANSWER_LIMIT = 10.0
 
 @dataclass(frozen=True)
 class Target:
-    """A fleet's scheduler, and the key to it. ``state`` is that of a fleet that this lab has started."""
+    """A fleet's scheduler and key. ``state`` is set for a fleet that this lab has started."""
 
     address: str
     key: str = field(repr=False)
@@ -73,9 +73,9 @@ class Target:
 
 
 def target(fleet: str) -> Target:
-    """The fleet that a user has named, which answers to our key.
+    """The fleet that a user has named, after checking that it answers to the key.
 
-    Raises UsageError for a name or an address that is none, HostError where no fleet of ours answers.
+    Raises UsageError for an invalid name or address, HostError if no such fleet answers.
     """
     need_dask()
     if "://" in fleet or ":" in fleet:
@@ -97,7 +97,7 @@ def host_and_port(address: str) -> tuple[str, int]:
 
 
 def address_towards(address: str) -> str:
-    """The address that this machine has where it leads to a scheduler's. Nothing is sent. Raises OSError."""
+    """This machine's own address on the way to a scheduler's. Nothing is sent. Raises OSError."""
     host, port = host_and_port(address)
     family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind, protocol) as towards:
@@ -107,7 +107,7 @@ def address_towards(address: str) -> str:
 
 
 def check_reachable(address: str, key: str) -> None:
-    """Raise HostError where no scheduler answers, or one that has another key. Nothing is asked of it."""
+    """Raise HostError if no scheduler answers, or one with another key. Sends no request."""
     host, port = host_and_port(address)
     context: ssl.SSLContext = security_of(key).get_connection_args("client")["ssl_context"]
     try:
@@ -115,7 +115,7 @@ def check_reachable(address: str, key: str) -> None:
             socket.create_connection((host, port), _ANSWER_LIMIT) as plain,
             context.wrap_socket(plain, server_hostname=host) as encrypted,
         ):
-            # With TLS 1.3 a server says after the handshake that it refuses a certificate. Dask's servers speak first.
+            # With TLS 1.3 a server rejects a certificate after the handshake. Dask's servers speak first.
             answer = encrypted.recv(1)
     except ssl.SSLError as error:
         if isinstance(error, ssl.SSLCertVerificationError) or "ALERT" in (error.reason or ""):
@@ -133,7 +133,7 @@ def check_reachable(address: str, key: str) -> None:
 
 
 def no_fleet(address: str, why: str) -> HostError:
-    """The error for an address where no scheduler of a fleet answers."""
+    """The error for an address where no fleet's scheduler answers."""
     return HostError(
         f"no fleet answers at {address}: {why}",
         hint=f"`{PROGRAM} fleet up` starts one; `{PROGRAM} fleet status` says where it listens",
@@ -144,8 +144,8 @@ _LOGGERS = ("distributed", "tornado", "asyncio")
 
 
 def log_dask_to(handler: logging.Handler) -> None:
-    """Let Dask's loggers, and those of what it is built on, have this handler alone; needs ``distributed``."""
-    import distributed  # noqa: F401 - it gives its loggers handlers when it is imported
+    """Route Dask's loggers, and those of its libraries, to this handler alone; needs ``distributed``."""
+    import distributed  # noqa: F401 - importing it adds handlers to its loggers
 
     for name in [*_LOGGERS, *(one for one in logging.root.manager.loggerDict if one.startswith("distributed."))]:
         logger = logging.getLogger(name)
@@ -156,14 +156,14 @@ def log_dask_to(handler: logging.Handler) -> None:
 
 
 def silence_dask() -> None:
-    """Show nothing that Dask logs and warns of: a command says what happened in its own words."""
+    """Hide Dask's log and warnings: commands report in their own words."""
     log_dask_to(logging.NullHandler())
 
 
-# The key of a fleet: who has it may run code on every machine of it, the client's included.
+# The key of a fleet: its owner may run code on every machine of the fleet, including the client.
 #
-# One file holds a certificate and its private key; in older keys the certificate's authority comes first. All of a
-# fleet's processes have the same file, and talk to nobody who has another: TLS 1.3, both sides checked.
+# One file holds a certificate and its private key; older keys start with the certificate's authority. All processes of
+# a fleet have the same file, and reject peers with another: TLS 1.3, with both sides verified.
 
 FILE_NAME = "fleet.key"
 _LARGEST = 64 << 10
@@ -171,12 +171,12 @@ _BLOCK = re.compile(r"-----BEGIN (CERTIFICATE|PRIVATE KEY)-----\n.*?-----END \1-
 
 
 def usual_key_file() -> Path:
-    """Where this lab's key is: ``fleet/fleet.key`` beside its results."""
+    """The default path of this lab's key: ``fleet/fleet.key`` beside its results."""
     return lab_dir() / "fleet" / FILE_NAME
 
 
 def made_key(file: Path) -> Path:
-    """Make a key, for its owner only, where there is none. Raises UsageError where the file is there."""
+    """Make a private key file. Raises UsageError if the file exists."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -189,7 +189,7 @@ def made_key(file: Path) -> Path:
 
 
 def read_key(file: Path) -> str:
-    """A key's text. Raises UsageError where there is none, and HostError where others could have read it."""
+    """A key's text. Raises UsageError if there is none, HostError if others could have read it."""
     try:
         with file.open("rb") as opened:
             facts = os.fstat(opened.fileno())
@@ -214,7 +214,7 @@ def read_key(file: Path) -> str:
 
 
 def security_of(key: str) -> Security:
-    """What Dask's processes take a key as. Raises UsageError where a part is missing."""
+    """Convert a key for Dask. Raises UsageError if a part is missing."""
     from distributed.security import Security  # of the extra "fleet"
 
     blocks = [(found[1], found[0] + "\n") for found in _BLOCK.finditer(key)]
@@ -231,10 +231,10 @@ def security_of(key: str) -> Security:
 
 
 def _new_key() -> bytes:
-    """A certificate that trusts itself, and its private key, like those of Dask's ``Security.temporary``."""
+    """A self-signed certificate with its private key, like those of Dask's ``Security.temporary``."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "probe lab fleet")])
-    begin = datetime.now(UTC) - timedelta(days=1)  # the machines' clocks differ
+    begin = datetime.now(UTC) - timedelta(days=1)  # allows for differing clocks
     end = begin + timedelta(days=365 * 10)
     builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), begin, end)
     pem = serialization.Encoding.PEM

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""When is a worker's count believed? When a cell that both have measured counts the same here, to the instruction.
+"""Verification of workers: a cell that both have measured must count the same here, to the instruction.
 
 Each worker measures a calibration when it joins, and this machine measures one cell of each again at the end.
 """
@@ -33,12 +33,12 @@ Counts = Mapping[str, tuple[str, tuple[float, ...]]]
 
 
 def counts(records: Iterable[CellRecord]) -> Counts:
-    """What of some records has to be equal everywhere."""
+    """The parts of records that must be equal everywhere."""
     return {record.id: (record.status, tuple(record.samples)) for record in records}
 
 
 def difference(here: Counts, there: Counts) -> str | None:
-    """The first count that differs, as a part of a sentence; None where none does."""
+    """The first differing count, worded as part of a sentence; None if all agree."""
     for id_, (status, samples) in here.items():
         other_status, other = there.get(id_, ("no outcome", ()))
         if (status, samples) != (other_status, other):
@@ -51,23 +51,23 @@ def _shown(status: str, samples: Sequence[float]) -> str:
 
 
 def checkable(records: Iterable[CellRecord]) -> list[CellRecord]:
-    """The records by which a worker can be checked: exact ones, failures first, then as they were measured.
+    """The records that can verify a worker: those on the exact clock, failures first, otherwise in order.
 
-    The exact clock repeats a failure, too: a worker whose cells fail where this machine's do not is wrong.
+    The exact clock repeats failures as well: a worker whose cells fail only there is faulty.
     """
     exact = [
         one
         for one in records
-        # Whole runs have timer ticks in them, which fall differently.
+        # Whole runs contain timer ticks, which fall differently.
         if one.clock == "instructions" and one.metric != PER_RUN and one.status in ("ok", "failed")
     ]
     return sorted(exact, key=lambda one: one.status == "ok")
 
 
 def calibration_job(context: BuildContext, kinds: KindRegistry[BenchmarkKind], jobs: Sequence[Job]) -> Job:
-    """The calibration of a run, on the kernel and the CPU of its first exact boot, or of its first one.
+    """The calibration of a run, with the kernel and CPU of its first boot on the exact clock, or its first boot.
 
-    Raises HostError, BuildError where it cannot be prepared.
+    Raises HostError, BuildError if it cannot be prepared.
     """
     boots = [job.task.boot for job in jobs]
     like = next((boot for boot in boots if boot.clock == "instructions"), boots[0])
@@ -80,14 +80,14 @@ def calibration_job(context: BuildContext, kinds: KindRegistry[BenchmarkKind], j
 
 
 def single_cell(job: Job, cell: str) -> Job:
-    """The job of one cell of a job, to count it again."""
+    """A job reduced to one of its cells, to count that again."""
     (wanted,) = [one for one in job.task.boot.cells if one.id == cell]
     task = dataclasses.replace(job.task, cells=(wanted,), directory=Path("recount"), keep_events=False, guests=0)
     return dataclasses.replace(job, task=task)
 
 
 def calibrated_here(context: BuildContext, job: Job, watch: Callable[[Guest], None]) -> Counts:
-    """What this machine counts in the calibration's cells. Raises HostError where none has a number."""
+    """What this machine counts in the calibration's cells. Raises HostError if none has a number."""
     records = _records(context, job, watch)
     if not any(record.status == "ok" for record in records):
         why = next((record.reason for record in records if record.reason), "no reason is known")
@@ -96,7 +96,7 @@ def calibrated_here(context: BuildContext, job: Job, watch: Callable[[Guest], No
 
 
 def recounted(context: BuildContext, jobs: Sequence[Job], watch: Callable[[Guest], None]) -> list[Counts | LabError]:
-    """What this machine counts in the cells of jobs, or why not; as many at once as there are processors.
+    """What this machine counts in the cells of jobs, or why not; as many in parallel as there are processors.
 
     ``watch`` gets the guests before they run.
     """
@@ -112,7 +112,7 @@ def recounted(context: BuildContext, jobs: Sequence[Job], watch: Callable[[Guest
 
 
 def measured_here(context: BuildContext, job: Job, watch: Callable[[Guest], None]) -> Counts:
-    """The same of one job. Raises LabError."""
+    """The same for one job. Raises LabError."""
     return counts(_records(context, job, watch))
 
 
@@ -129,17 +129,17 @@ def _records(context: BuildContext, job: Job, watch: Callable[[Guest], None]) ->
     return records
 
 
-# Which worker does which boot: who is in the fleet, who has room, which boots wait, and which are under way.
+# Scheduling boots on workers: the members of the fleet, their room, waiting boots and running ones.
 #
-# Nothing here talks to a worker.
+# Nothing here communicates with a worker.
 
 
 OVERHEAD_MIB = 192
-"""Of QEMU's own memory beside its guest's: 60 to 150 MiB resident were measured."""
+"""QEMU's memory besides its guest's: 60 to 150 MiB resident were measured."""
 
 
 class Standing(Enum):
-    """What a worker is to the client."""
+    """The state of a worker in the client's view."""
 
     CANDIDATE = "is being examined"
     ADMITTED = "works"
@@ -160,13 +160,13 @@ class Member:
     why: str = ""
     """Why it does not work."""
     taken: dict[str, int] = field(default_factory=dict)
-    """The MiB of each attempt under way."""
+    """MiB of each running attempt."""
     known: set[str] = field(default_factory=set)
-    """The machines of which it has a saved guest, as ``Work.machine`` names them."""
+    """The machines of which it has a saved guest, by ``Work.machine``."""
     measured: list[str] = field(default_factory=list)
     """The ids of the cells that it has measured."""
     example: tuple[CellRecord, Job] | None = None
-    """The last record of its by which it can be checked."""
+    """Its last record that can be used to verify it."""
 
     @property
     def works(self) -> bool:
@@ -177,16 +177,16 @@ class Member:
 
 
 class Roster:
-    """All members there are or were."""
+    """All present and former members."""
 
     def __init__(self) -> None:
         self.members: dict[str, Member] = {}
-        """By address, in the order in which they came."""
+        """By address, in the order in which they joined."""
         self.host_of_times = ""
-        """The name of the one worker on which times are measured; empty while there were none to measure."""
+        """The name of the one worker for wall-clock times; empty until there were any to measure."""
 
     def joined(self, address: str) -> bool:
-        """A worker has come; whether it was not known. An address may be that of one that has gone."""
+        """A worker has joined; returns whether it was unknown. A former member's address may be reused."""
         known = self.members.get(address)
         if known is not None and known.standing is not Standing.GONE:
             return False
@@ -194,7 +194,7 @@ class Roster:
         return True
 
     def left(self, address: str) -> Member | None:
-        """A worker has gone; what it was before stays known. None for one that had gone before."""
+        """A worker has left; its other facts are kept. None if it had left before."""
         member = self.members.get(address)
         if member is None or member.standing is Standing.GONE:
             return None
@@ -210,16 +210,16 @@ class Roster:
         return any(member.standing is Standing.CANDIDATE for member in self.members.values())
 
     def able(self, memory_mib: int, *, is_timed: bool = False) -> list[Member]:
-        """Those that can do a boot once they have room: they have the memory, and all that is timed is done by one."""
+        """The members that can do a boot once they have room: with enough memory, and one alone for timed boots."""
         able = [one for one in self.working() if one.memory_mib >= memory_mib]
         return [one for one in able if not is_timed or self.host_of_times in ("", one.name)]
 
 
 def choose(able: Sequence[Member], memory_mib: int, machine: str, avoided: Collection[str] = ()) -> Member | None:
-    """The member that is to do a boot; None while none of those that can do it has room.
+    """The member to do a boot; None while none of the able ones has room.
 
-    One that has a saved guest of the machine comes first, then the one with the most room. ``avoided`` are names of
-    members that lost the boot before: they get it only where no other can do it.
+    Prefers members that have a saved guest of the machine, then those with the most room. ``avoided`` are names of
+    members that lost the boot before: they get it only if no other can do it.
     """
     others = [one for one in able if one.name not in avoided]
     free = [one for one in others or able if one.has_room(memory_mib)]
@@ -228,13 +228,13 @@ def choose(able: Sequence[Member], memory_mib: int, machine: str, avoided: Colle
 
 @dataclass
 class Work:
-    """A job with what is left of it."""
+    """A job and its remaining cells."""
 
     job: Job
     left: dict[str, Cell[Any]]
     guests: int
     losses: list[tuple[str, str]] = field(default_factory=list)
-    """The workers that it has lost, and what was heard of each."""
+    """The workers that it has lost, and the last message of each."""
 
     @property
     def memory_mib(self) -> int:
@@ -246,29 +246,29 @@ class Work:
 
     @property
     def machine(self) -> str:
-        """What names the machine of which a worker may have a saved guest."""
+        """Identifies the machine of which a worker may have a saved guest."""
         boot = self.job.task.boot
         return f"{self.job.artifacts.keys['initramfs']} {boot.cpu} {boot.smp} {boot.memory_mib} {boot.image}"
 
     @property
     def need(self) -> tuple[int, bool, frozenset[str]]:
-        """What decides on which workers can do it: its memory, whether it is timed, and who has lost it."""
+        """What decides which workers can do it: its memory, whether it is timed, and the workers that lost it."""
         return self.memory_mib, self.is_timed, frozenset(name for name, _ in self.losses)
 
 
 @dataclass
 class Attempt:
-    """A boot on a worker: of a job, or of the calibration, which has no work."""
+    """A boot on a worker: of a job, or the calibration, which has no work."""
 
     name: str
     member: Member
     task: BootTask
     work: Work | None = None
     has_begun: bool = False
-    """Whether something was heard of it."""
+    """Whether any message came."""
     files: int = 0
     bytes: int = 0
-    """Of its files."""
+    """Total size of its files."""
     last: str = ""
-    """The last progress that was reported."""
+    """The last progress report."""
     outcomes: dict[str, CellRecord] = field(default_factory=dict)

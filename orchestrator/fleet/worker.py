@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A worker of a fleet: the boots that it does, the messages that it sends, and the facts of its machine."""
+"""A worker of a fleet: its boots, the messages that it sends, and the facts of its machine."""
 
 from __future__ import annotations
 
@@ -50,21 +50,21 @@ from orchestrator.run.crew import Stopped
 from orchestrator.run.machines import timing_of
 from orchestrator.steps import own_steps, step, step_source
 
-# What a worker tells the client of a boot: validated on arrival, bounded, and without any path.
+# A worker's messages on a boot: validated on arrival, bounded, and without paths.
 #
-# A message is what msgpack can carry: texts, numbers, bytes. The events' own annotations and the contract check it.
+# A message consists of msgpack's types: texts, numbers, bytes. The events' annotations and the contract validate it.
 
 BEGINS = "begins"
-"""The progress that each boot reports first."""
+"""The first progress report of each boot."""
 
 LARGEST_FILE = 64 << 20
 MOST_FILES = 4000
 MOST_BYTES = 512 << 20
-"""Of all files of one attempt at a boot, as MOST_FILES is: a worker sends no more, and a client keeps no more."""
+"""Limits for all files of one attempt: a worker sends no more, and a client keeps no more."""
 
 LARGEST_MESSAGE = 8 << 20
 
-# 255 bytes is the longest name that Linux takes, and write_whole() adds five while it writes.
+# Linux file names have at most 255 bytes, of which write_whole() needs five while it writes.
 _FILE_NAME = re.compile(r"((events|profiles)/)?(?!(events|profiles)$)[A-Za-z0-9][A-Za-z0-9._+@=,-]{0,249}")
 
 
@@ -83,7 +83,7 @@ class FileMessage:
     content: bytes
 
     def checked_name(self) -> str:
-        """The name. Raises LabError where it could lead out of the boot's folder, or be no file's there."""
+        """The name. Raises LabError if it could lead out of the boot's folder, or is not a valid one."""
         if not _FILE_NAME.fullmatch(self.name):
             raise LabError(f"a worker sent a file called {self.name[:100]!r}")
         return self.name
@@ -96,7 +96,7 @@ _EVENTS: Mapping[str, TypeAdapter[Any]] = {
 
 
 def sent(attempt: str, body: Body) -> dict[str, object]:
-    """A message as it travels: of an attempt at a boot."""
+    """An attempt's message in the form for sending."""
     if isinstance(body, FileMessage):
         return {"attempt": attempt, "kind": body.name, "content": body.content}
     kind = type(body).__name__
@@ -104,7 +104,7 @@ def sent(attempt: str, body: Body) -> dict[str, object]:
 
 
 def received(message: object) -> tuple[str, Body]:
-    """A message that came, with the attempt it is of. Raises LabError for anything that none of ours is."""
+    """A received message, with its attempt. Raises LabError for an invalid one."""
     match message:
         case {"attempt": str(attempt), "kind": str(kind), "content": bytes(content)}:
             if len(content) <= LARGEST_FILE:
@@ -120,7 +120,7 @@ Send = Callable[[dict[str, object]], None]
 
 
 class Guests:
-    """Guests, each in a thread of its own, that end together: those of a boot, and those of the client itself."""
+    """Guests in threads of their own that end together: those of a boot, or of the client itself."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -128,7 +128,7 @@ class Guests:
         self.has_ended = False
 
     def watch(self, guest: Guest) -> None:
-        """In a guest's thread, before it runs. Raises Stopped where they have ended."""
+        """In a guest's thread, before it runs. Raises Stopped if the group has ended."""
         with self._lock:
             self._guests.append(guest)
         self.check()
@@ -138,7 +138,7 @@ class Guests:
             raise Stopped
 
     def end(self) -> None:
-        """End all of them, from any thread; none begins any more."""
+        """End all of them, from any thread; none can start afterwards."""
         with self._lock:
             self.has_ended = True
             guests = list(self._guests)
@@ -147,16 +147,16 @@ class Guests:
 
 
 class Boots:
-    """The boots under way on a worker."""
+    """The running boots of a worker."""
 
     def __init__(self, cache: Path) -> None:
         self.warehouse = Warehouse(cache)
         self._context = BuildContext(Cache(cache), offline=True)
         self._guests: dict[str, Guests] = {}
-        """By attempt: of boots under way, and of those that were ended before they began."""
+        """By attempt: running boots, and those aborted before they began."""
 
     def do(self, attempt: str, data: bytes, send: Send) -> None:
-        """Do a boot, and send what it reports. Raises LabError, or Stopped where it was aborted."""
+        """Do a boot, and send its reports. Raises LabError, or Stopped if it was aborted."""
         running = _Running(attempt, send, self._guests.setdefault(attempt, Guests()))
         try:
             running.do(data, self._context, self.warehouse)
@@ -164,7 +164,7 @@ class Boots:
             del self._guests[attempt]
 
     def abort(self, attempt: str) -> None:
-        """End a boot's guests, from any thread; the boot then ends. One that is about to begin does not."""
+        """End a boot's guests, from any thread, and thereby the boot. A boot that has not begun never does."""
         self._guests.setdefault(attempt, Guests()).end()
 
     def abort_all(self) -> None:
@@ -179,21 +179,21 @@ class _Running:
         self._left_out: list[str] = []
 
     def do(self, data: bytes, context: BuildContext, warehouse: Warehouse) -> None:
-        """Do it in a folder of its own, which is removed at its end."""
+        """Do it in a temporary folder."""
         self._tell(Progress(BEGINS))
         with ScratchFolder("orchestrator-boot-") as folder:
             task, artifacts = unpacked(data, warehouse.place)
             assert isinstance(task, BootTask)
             assert isinstance(artifacts, BootArtifacts)
             task = dataclasses.replace(task, directory=folder / task.directory.name)
-            if task.boot.clock == "wall":  # by the accelerator of this machine, not of the client's
+            if task.boot.clock == "wall":  # with this machine's accelerator, not the client's
                 machine = dataclasses.replace(artifacts.machine, timing=timing_of(task.boot))
                 artifacts = dataclasses.replace(artifacts, machine=machine)
             context = dataclasses.replace(context, warn=lambda text: self._tell(Progress(text)))
             try:
                 with (
                     own_steps(self._attempt, lambda line: self._send(sent(self._attempt, StepLine(line)))),
-                    step_source(self._attempt),  # as the client's own boots have them
+                    step_source(self._attempt),  # as for the client's own boots
                     step(f"boot {task.boot.kernel} on {task.boot.cpu}"),
                 ):
                     run_boot(Session(task, artifacts, context, partial(self._emit, task.directory), self._guests.watch))
@@ -202,12 +202,12 @@ class _Running:
 
     def _emit(self, folder: Path, event: Event) -> None:
         if isinstance(event, Outcome):
-            # A record's profile is there before the record is.
+            # A record's profile is written before the record is emitted.
             self._send_all(folder, (folder / PROFILES_FOLDER).glob("*"))
         self._tell(event)
 
     def _send_files(self, folder: Path) -> None:
-        """Send all that is there, guests' logs first, and say what was left out of all that was."""
+        """Send all files, guests' logs first, and report which were left out."""
         files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
         self._send_all(folder, iter(sorted(files, key=lambda path: (path.parent != folder, path))))
         if self._left_out:
@@ -240,7 +240,7 @@ class Versions(BaseModel):
 
     project: str = Field(max_length=200)
     code: str = Field(pattern=r"^[0-9a-f]{16}$")
-    """Of the package's files: checkouts of one version differ."""
+    """Of the package's files, as checkouts of one version differ."""
     python: str = Field(max_length=20)
     qemu: str = Field(max_length=200)
 
@@ -250,7 +250,7 @@ class Versions(BaseModel):
         return cls(project=__version__, code=_code(), python=python, qemu=qemu_version())
 
     def difference(self, worker: Versions) -> str | None:
-        """What a worker has that is not this, as a part of a sentence; None where all is equal."""
+        """What a worker has that differs, worded as part of a sentence; None if all is equal."""
         for name, what in _NAMES.items():
             here, there = getattr(self, name), getattr(worker, name)
             if here != there:
@@ -262,9 +262,9 @@ _NAMES = {"project": "this program at version", "code": "this program with conte
 
 
 class Answer(BaseModel):
-    """What a worker says of itself: versions and its room for guests, or the ``problem`` for which it has none.
+    """A worker's answer: versions and its room for guests, or the ``problem`` that prevents it from working.
 
-    ``memory_mib`` is for all of its ``guests``; ``free_mb`` is left where its ``cache`` is.
+    ``memory_mib`` is for all of its ``guests``; ``free_mb`` is the free space at its ``cache``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -281,7 +281,7 @@ class Answer(BaseModel):
 
     @classmethod
     def of(cls, said: object) -> Answer:
-        """What a worker said to ``examine``: JSON, or the error that came instead."""
+        """The answer in a worker's reply to ``examine``: JSON, or the error that came instead."""
         if said is None:
             return cls(problem="it has not answered")
         if isinstance(said, BaseException):
@@ -306,7 +306,7 @@ _PLUGIN = "lab-boots"
 
 
 class BootPlugin(WorkerPlugin):
-    """The boots of a worker, ended when Dask forgets their tasks: a cancelled future stops no thread by itself."""
+    """A worker's boots, ended when Dask forgets their tasks: cancelling a future stops no thread."""
 
     name = _PLUGIN
 
@@ -325,7 +325,7 @@ class BootPlugin(WorkerPlugin):
 
 
 class FleetWorker(Unlisted, Worker):
-    """Dask's worker without its HTTP server. It ends its guests first, not after the half minute that Dask waits."""
+    """Dask's worker without its HTTP server. It ends its guests first, not after Dask's wait of half a minute."""
 
     async def close(self, *args: Any, **kwargs: Any) -> Any:
         plugin = self.plugins.get(_PLUGIN)
@@ -341,13 +341,13 @@ def _plugin(worker: Worker) -> BootPlugin:
 
 
 def do_boot(attempt: str, topic: str, data: bytes) -> None:
-    """On a worker, as a task: do a boot, which is sent by its messages on a topic. Raises what ends it."""
+    """On a worker, as a task: do a boot, sending its messages on a topic. Raises what ends it."""
     worker = get_worker()
     _plugin(worker).boots.do(attempt, data, lambda message: worker.log_event(topic, message))
 
 
 async def examine(dask_worker: Worker) -> str:
-    """On a worker: what it says of itself, as JSON."""
+    """On a worker: its answer as JSON."""
     return (await asyncio.to_thread(_examined, _plugin(dask_worker).room)).model_dump_json()
 
 
@@ -367,10 +367,10 @@ def _examined(room: dict[str, Any]) -> Answer:
 
 
 async def missing(wanted: Sequence[Reference], dask_worker: Worker) -> list[Reference]:
-    """On a worker: those of the references whose files have to be sent."""
+    """On a worker: the references whose files must be sent."""
     return await asyncio.to_thread(_plugin(dask_worker).boots.warehouse.missing, wanted)
 
 
 async def receive(reference: Reference, offset: int, piece: bytes, sender: str, dask_worker: Worker) -> None:
-    """On a worker: take a piece of a file. Raises HostError for a lack of room, LabError for what is no such piece."""
+    """On a worker: receive a piece of a file. Raises HostError if the disk is full, LabError for an invalid piece."""
     await asyncio.to_thread(_plugin(dask_worker).boots.warehouse.receive, reference, offset, piece, sender)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What QEMU's counting plugin has counted: regions, samples, timed work, misses in models of caches, purposes."""
+"""Counts of QEMU's counting plugin: regions, samples, timed work, modelled cache misses, purposes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STACK = re.compile(r"stack (\d{1,19}) ([0-9a-f]{1,16}(?: [0-9a-f]{1,16}){0,128}
 class Code(NamedTuple):
     """An instruction: its virtual address, and its bytes as hex, since probes patch code.
 
-    No bytes at 0: all instructions of user space, where they are counted together.
+    Address 0 without bytes stands for all instructions of user space, if they are counted together.
     """
 
     address: int
@@ -35,7 +35,7 @@ class Code(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """How often an instruction was executed, what it loaded and stored, how often it went on elsewhere."""
+    """How often an instruction was executed, its loads and stores, and how often it branched elsewhere."""
 
     executed: int
     loads: int = 0
@@ -47,23 +47,23 @@ NONE = Counts(0)
 
 
 class Lookups(NamedTuple):
-    """What was looked up in the model of a cache."""
+    """Lookups in the model of a cache."""
 
     hits: int
     misses: int
 
 
 Stack = tuple[int, ...]
-"""Addresses: where each function was entered, the outermost first, and at the end the block of code itself."""
+"""Addresses: the entry of each function, outermost first, and finally the block of code itself."""
 
 
 @dataclass(frozen=True)
 class Region:
-    """What one region executed: ``total`` instructions, one by one in ``counts``.
+    """What one region executed: ``total`` instructions, by instruction in ``counts``.
 
-    ``stacks`` has the same by block of code and what led to it, where that was followed; it lacks the region's first
-    instruction, which is the clock's. ``lookups`` and ``misses`` are those of the models of caches, where there are
-    any. Other batches may have left other things in a cache, so they are no part of what makes two regions equal.
+    ``stacks`` has the same by block of code and call stack, if these were followed, without the region's first
+    instruction, which belongs to the clock. ``lookups`` and ``misses`` are those of the models of caches, if there are
+    any. They depend on what earlier batches left in a cache, so equality of regions ignores them.
     """
 
     total: int
@@ -73,7 +73,7 @@ class Region:
     misses: dict[Code, Misses] = field(default_factory=dict, compare=False)
 
     def less(self, other: Region, times: int) -> Region:
-        """Without another region, so many times; what is left of nothing is left out."""
+        """Subtract another region ``times`` times; empty entries are dropped."""
         left = together([self, other], (1, -times))
         return Region(
             left.total,
@@ -83,7 +83,7 @@ class Region:
 
 
 def together(regions: Sequence[Region], times: Iterable[int] | None = None) -> Region:
-    """The sum of regions, each so many ``times``."""
+    """The sum of regions, each ``times`` as often."""
     total, sums, stacks = 0, dict[Code, Counts](), Counter[Stack]()
     for region, factor in zip(regions, times or repeat(1), strict=False):
         total += factor * region.total
@@ -101,9 +101,9 @@ def together(regions: Sequence[Region], times: Iterable[int] | None = None) -> R
 
 
 def read_regions(file: Path, start: int) -> list[Region]:
-    """The regions that the plugin wrote behind the first ``start`` bytes of its file, in order.
+    """The regions that the plugin wrote after the first ``start`` bytes of its file, in order.
 
-    Raises EvidenceError where the plugin could not count all, or the file is not what it writes.
+    Raises EvidenceError if the plugin could not count everything, or the file is malformed.
     """
     try:
         with file.open("rb") as opened:
@@ -120,7 +120,7 @@ def read_regions(file: Path, start: int) -> list[Region]:
 
 
 def _takes(region: Region, line: str) -> bool:
-    """Add what follows a region's instructions to it. False for any other line."""
+    """Add a line that follows a region's instructions. False for any other line."""
     if stack := _STACK.fullmatch(line):
         block, *frames = (int(word, 16) for word in stack[2].split())
         region.stacks[(*frames, block)] = int(stack[1])
@@ -156,23 +156,23 @@ def _damaged(line: str, file: Path) -> EvidenceError:
     return EvidenceError("QEMU's counts are not what its plugin writes", where=str(file), detail=[line[:200]])
 
 
-# The instructions of one sample, and the proof that the plugin counted what the clock did: a region is one instruction
-# longer than the clock says, since it has both readings in it.
+# The instructions of one sample, and the proof that the plugin counted what the clock did: a region contains both
+# readings of the clock, so it is one instruction longer.
 
 EMPTY_BATCHES = 2
-"""Empty batches that ``bench.c`` keeps before its samples."""
+"""Empty batches that ``bench.c`` makes before its samples."""
 
 
 @dataclass(frozen=True)
 class Timed:
-    """What the clock said: of an empty batch, and of each sample with its number of batches. In instructions."""
+    """The clock's readings, in instructions: of an empty batch, and of each sample with its number of batches."""
 
     empty: int
     samples: Sequence[tuple[int, int]]
 
 
 def sample_of(regions: Sequence[Region], timed: Timed) -> Region:
-    """What the calls of one sample executed, without what every batch costs.
+    """What the calls of one sample executed, without the cost of the batches themselves.
 
     Raises EvidenceError unless the plugin counted as many instructions as the clock did, in every batch, and the same
     ones in every sample.
@@ -207,9 +207,9 @@ def batches_of(regions: Sequence[Region], timed: Timed) -> tuple[Region, Sequenc
 
 
 def rounds_of(regions: Sequence[Region], timed: Sequence[tuple[int, int]]) -> Region:
-    """What n rounds of a loop executed, of pairs of regions with n and 2n rounds; ``timed`` is what the clock said.
+    """What n rounds of a loop executed, from pairs of regions with n and 2n rounds; ``timed`` has the clock's readings.
 
-    What every run costs, whatever its rounds, is in both. Raises EvidenceError as ``sample_of``.
+    The fixed cost of a run is in both. Raises EvidenceError as ``sample_of``.
     """
     ticks = [one for pair in timed for one in pair]
     if len(regions) != len(ticks):
@@ -224,7 +224,7 @@ def rounds_of(regions: Sequence[Region], timed: Sequence[tuple[int, int]]) -> Re
 
 def _check(counted: int, by_clock: int, what: str) -> None:
     if counted != by_clock:
-        # QEMU 7.2 counts an instruction before it executes it, and anew when the fault has been handled.
+        # QEMU 7.2 counts an instruction before it executes it, and again after a fault was handled.
         twice = "an instruction that faults is counted twice: calls that fault have no profile"
         hint = twice if counted > by_clock else ""
         raise EvidenceError(f"QEMU counted {counted} instructions in {what}, and the clock {by_clock}", hint=hint)
@@ -232,19 +232,20 @@ def _check(counted: int, by_clock: int, what: str) -> None:
 
 # Work that is timed as a whole, with its ticks and page faults, and the proof that the plugin counted all of it.
 #
-# QEMU's plugin counts an instruction when it begins. One that faults begins again once the fault is mended; the clock
-# counts it once. While a CPU sleeps, the clock goes on to the next timer, and nothing is executed. So of each region
+# QEMU's plugin counts an instruction when it begins, so a faulting one is counted again after the fault; the clock
+# counts it once. While a CPU sleeps, the clock advances to the next timer, and nothing is executed. So for each region
 # between two marks
 #
 #     clock <= instructions <= clock + faults    without a hlt
 #              instructions <= clock + faults    with one
+#              instructions <= clock + faults    with one
 
 
 class CountedWork(NamedTuple):
-    """What pieces of work executed, one by one and ``together``, and the figures that bound it.
+    """What pieces of work executed, separately and ``together``, and the figures that bound it.
 
-    ``ticks`` is what the clock says of all, the second reading of each piece included, as the plugin counts it.
-    ``faults`` is how often a fault's handler was entered, ``halts`` how often the CPU slept.
+    ``ticks`` is the clock's total, including the second reading of each piece, as the plugin counts it. ``faults`` is
+    how often a fault's handler was entered, ``halts`` how often the CPU slept.
     """
 
     regions: Sequence[Region]
@@ -255,17 +256,17 @@ class CountedWork(NamedTuple):
 
 
 def counted_work(regions: Sequence[Region], ticks: Sequence[int], fault_entries: Container[int]) -> CountedWork:
-    """The work of regions that took so many ticks each, as the clock says.
+    """The work of regions, with the clock's ``ticks`` of each.
 
-    ``fault_entries`` are the addresses of the handlers of exceptions after which an instruction begins again. Raises
-    EvidenceError unless the plugin counted what the clock did, within their number.
+    ``fault_entries`` are the addresses of the handlers of exceptions that restart an instruction. Raises EvidenceError
+    unless the plugin counted what the clock did, within the number of faults.
     """
     if len(regions) != len(ticks):
         raise EvidenceError(f"QEMU counted in {len(regions)} pieces of work, and {len(ticks)} were timed")
     faults = [_executed(region, lambda code: code.address in fault_entries) for region in regions]
     halts = [_executed(region, lambda code: code.code in ("f4", "0f01c9")) for region in regions]  # hlt, mwait
     for region, clock, faulted, halted in zip(regions, ticks, faults, halts, strict=True):
-        # A region has both readings in it, and their difference one of them.
+        # A region contains both readings of the clock, their difference one of them.
         counted = region.total - 1
         if counted > clock + faulted or (not halted and counted < clock):
             raise EvidenceError(
@@ -284,17 +285,17 @@ _PAGE = 4096
 
 @dataclass(frozen=True)
 class CacheMisses:
-    """Each cache, and what each instruction missed."""
+    """Each cache, and the misses of each instruction."""
 
     caches: tuple[CacheProfile, ...] = ()
     by_code: Mapping[Code, Misses] = field(default_factory=dict)
 
 
 def cache_misses(regions: Sequence[Region], timed: Timed, sample: Region, cpu: CpuCaches) -> CacheMisses:
-    """The misses of the calls that ``sample`` has, which follow from the ``regions`` that the plugin kept.
+    """The misses of the calls in ``sample``, derived from the plugin's ``regions``.
 
-    Raises EvidenceError where a model has not seen each executed instruction and each access, or does not miss as often
-    as the instructions together.
+    Raises EvidenceError if a model has not seen each executed instruction and each access, or if its misses differ from
+    the sum over the instructions.
     """
     for region in regions:
         check_lookups(region, cpu)
@@ -305,14 +306,14 @@ def cache_misses(regions: Sequence[Region], timed: Timed, sample: Region, cpu: C
         name: sum(sum(batch.lookups[name]) for batch in samples[0]) - len(samples[0]) * sum(empty.lookups[name])
         for name in cpu.all
     }
-    # What reaches level 2 depends on what level 1 has: those of the clock's own instructions cannot be subtracted.
+    # Level 2 sees what misses level 1: the clock's own instructions cannot be subtracted.
     accesses["l2"] = totals[0].of("l1i") + totals[0].of("l1d")
     caches = (_cache(cpu, name, accesses[name], totals[0].of(name), totals[-1].of(name)) for name in cpu.all)
     return CacheMisses(tuple(caches), found[0])
 
 
 def work_misses(regions: Sequence[Region], again: Region, cpu: CpuCaches) -> CacheMisses:
-    """What work missed that is timed as a whole; ``again`` is some of it once more. Raises as ``cache_misses``."""
+    """The misses of work that is timed as a whole; ``again`` is part of it repeated. Raises as ``cache_misses``."""
     for region in (*regions, again):
         check_lookups(region, cpu)
     caches = []
@@ -339,7 +340,7 @@ def _missed(regions: Iterable[Region]) -> Mapping[Code, Misses]:
 
 
 def check_lookups(region: Region, cpu: CpuCaches) -> None:
-    """Raise EvidenceError unless the models saw what a region executed, and missed as often as its instructions.
+    """Raise EvidenceError unless the models saw what a region executed, and their misses add up by instruction.
 
     An access that crosses a page is looked up twice in the TLB.
     """
@@ -366,13 +367,13 @@ def _expected(region: Region, cpu: CpuCaches) -> Iterator[tuple[CacheName, Seque
 
 
 def _lines(code: Code, line: int) -> int:
-    """Lines that an instruction is on, of its first page."""
+    """The number of cache lines that an instruction occupies, on its first page."""
     last = min(code.address + len(code.code) // 2, (code.address // _PAGE + 1) * _PAGE) - 1
     return last // line - code.address // line + 1
 
 
 def by_purpose(profile: CellProfile, mechanism: str) -> Mapping[str, int]:
-    """The instructions of all calls by purpose, with a probe of this ``mechanism``; their sum is the profile's."""
+    """The instructions of all calls by purpose, with a probe of this ``mechanism``; they add up to the profile's."""
     sums: Counter[str] = Counter()
     for one in profile.symbols:
         match one.place:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Instructions of profiles side by side: what differs, how often each is executed, and their classes."""
+"""Instructions of profiles side by side: differences, execution counts, and classes."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from orchestrator.results.stored_profile import (
 # Capstone writes numbers below ten without 0x. None of them is an absolute address.
 _NUMBER = re.compile(r"(?P<rip>rip (?=[+-] [0-9]))?(?P<sign>[+-] ?)?(?<!\w)(?P<number>0x[0-9a-f]+|(?<=rip . )[0-9])\b")
 _PER_CPU = re.compile(r"[fg]s:\[0x[0-9a-f]+\]")
-"""Without a register the number is a variable's place among those of a CPU; beside one it may be a field's in it."""
+"""Without a register the number is the place of a per-CPU variable; with one it may be a field's offset."""
 
 
 class Operand(NamedTuple):
     """A number, from ``start`` to ``end`` of an instruction's text.
 
-    ``relative`` ones count from the instruction's address; ``per-cpu`` is the place of a variable; ``plain`` ones may
-    be anything.
+    ``relative`` ones count from the instruction's address; ``per-cpu`` is a variable's place; ``plain`` ones may be
+    anything.
     """
 
     start: int
@@ -53,7 +53,7 @@ class Operand(NamedTuple):
 
 @lru_cache(maxsize=65536)
 def operands(code: str, word: int) -> tuple[str, tuple[Operand, ...]]:
-    """An instruction's text as it were at address 0, and the numbers in it. A profile has most codes many times."""
+    """An instruction's text as if at address 0, and the numbers in it. Cached, as a profile repeats most codes."""
     text = disassembled(bytes.fromhex(code), 0, word)
     if text.startswith(".byte"):
         return text, ()
@@ -65,7 +65,7 @@ def operands(code: str, word: int) -> tuple[str, tuple[Operand, ...]]:
     for number in _NUMBER.finditer(text):
         value = int(number["number"], 0) * (-1 if (number["sign"] or "").startswith("-") else 1)
         if number["rip"]:
-            # Its sign goes, too: what is behind the code of one kernel may be before that of another.
+            # Drop the sign too: a target after the code in one kernel may be before it in another.
             found.append(Operand(number.start(), number.end(), value + len(code) // 2, "relative"))
         else:
             is_per_cpu = per_cpu is not None and per_cpu.start() < number.start() < per_cpu.end()
@@ -73,30 +73,30 @@ def operands(code: str, word: int) -> tuple[str, tuple[Operand, ...]]:
     return text, tuple(found)
 
 
-# What an instruction does, wherever its function is: addresses in it become the names of what they lead to.
+# Instructions independent of addresses: addresses in them become the names of their targets.
 #
-# Two instructions with one ``key`` are the same but for where their code and what they refer to was put. A profile has
-# the names of functions alone: an address of data is as good as another one.
+# Two instructions with one ``key`` differ only in where their code and its targets are. A profile names functions only:
+# all addresses of data are alike.
 
 _KERNEL_BYTES = {"i386": 128 << 20, "x86_64": 512 << 20}
-"""Text and data of a kernel's image fit into this: all of KERNEL_IMAGE_SIZE on x86_64, Documentation/x86/x86_64/mm.rst
-of Linux 6.1."""
+"""The maximum of text and data of a kernel's image: KERNEL_IMAGE_SIZE on x86_64, Documentation/x86/x86_64/mm.rst of
+Linux 6.1."""
 _BEHIND_MODULES = {"i386": 0xFF000000, "x86_64": 0xFFFFFFFFFF000000}
-"""Modules are below this; above are the fixed addresses, and small negative numbers."""
+"""Modules are below; above are the fixed addresses, and small negative numbers."""
 _PROGRAM_BYTES = 16 << 20
 
 _HERE, _DATA = "here", "address"
 
 
 class Relocated(NamedTuple):
-    """An instruction: ``key`` for comparing, ``text`` for people, with a target inside the function as ``+0x45``."""
+    """An instruction: ``key`` for comparing, ``text`` for display, with targets inside the function as ``+0x45``."""
 
     key: str
     text: str
 
 
 class CodeOfProfile:
-    """The functions of a profile, and the names of what their instructions lead to."""
+    """The functions of a profile, and the names of their instructions' targets."""
 
     def __init__(self, profile: CellProfile) -> None:
         self._names = profile.names
@@ -122,7 +122,7 @@ class CodeOfProfile:
         return Relocated(key + text[done:], shown + text[done:])
 
     def _operand(self, symbol: SymbolProfile, offset: int, number: Operand, addresses: range) -> Relocated | None:
-        """What stands for a number; None for one that is no address. Without a text the number itself is shown."""
+        """The replacement of a number; None if it is not an address. Without a text the number itself is shown."""
         behind = 1 << 8 * self._word
         if number.kind != "relative":
             name = self._names.get("", {}).get(number.value % behind)
@@ -132,7 +132,7 @@ class CodeOfProfile:
         name = self._names.get(symbol.module or "", {}).get(target)
         if name is not None:
             return _named(symbol, name)
-        # Nobody knows where a module was: what is outside of it has no address.
+        # A module's address is unknown: so are addresses outside of it.
         return Relocated(_DATA, _DATA if symbol.place == "module" else f"{target:#x}")
 
     def _addresses(self, symbol: SymbolProfile) -> range:
@@ -145,7 +145,7 @@ class CodeOfProfile:
 
 
 def _named(symbol: SymbolProfile, name: str) -> Relocated:
-    """A function, or a place in one: in another function any place, since code before it may have changed."""
+    """A function or a place in one; places in other functions are alike, as code before them may have changed."""
     function, plus, behind = name.partition("+")
     if function == symbol.title:
         return Relocated(_HERE, f"+{behind or '0x0'}")
@@ -153,7 +153,7 @@ def _named(symbol: SymbolProfile, name: str) -> Relocated:
 
 
 _LONG = 1 << 24
-"""Pairs of instructions above which frequent ones are no place to begin at: 4096 by 4096 of 20 kinds take 0.2 s."""
+"""Pairs of instructions above which frequent ones start no match: 4096 by 4096 of 20 kinds take 0.2 s."""
 
 
 class _Executed(NamedTuple):
@@ -163,16 +163,16 @@ class _Executed(NamedTuple):
 
 
 class ComparedCode:
-    """Two profiles whose code is compared: wherever it was put, and whatever it refers to was put."""
+    """Two profiles whose code is compared independently of addresses."""
 
     def __init__(self, before: CellProfile, after: CellProfile) -> None:
         self._before, self._after = before, after
         self._code = CodeOfProfile(before), CodeOfProfile(after)
 
     def function(self, name: str) -> FunctionDifference:
-        """Compare the function of this name, with its module in brackets or without.
+        """Compare the functions of this name, with or without the module in brackets.
 
-        Raises UsageError where neither profile has it, and where the profiles are of two architectures.
+        Raises UsageError if neither profile has it, or the profiles are of two architectures.
         """
         if self._before.arch != self._after.arch:
             what = f"instructions of {self._before.arch} and of {self._after.arch} cannot be compared"
@@ -201,9 +201,9 @@ class ComparedCode:
 
 
 def with_code(difference: ProfileDifference) -> ProfileDifference:
-    """The difference whose equal symbols also executed the same instructions.
+    """The difference in which equal symbols have also executed the same instructions.
 
-    Of two architectures it stays as it is: their instructions are never the same.
+    Returned unchanged for two architectures, whose instructions are never the same.
     """
     before, after = difference.before, difference.after
     if before.arch != after.arch:
@@ -215,7 +215,7 @@ def with_code(difference: ProfileDifference) -> ProfileDifference:
 
 
 def _instructions(symbols: Sequence[SymbolProfile], code: CodeOfProfile, calls: int) -> Sequence[_Executed]:
-    """Those of the functions of one name, one function after the other, in an order that no address decides."""
+    """The executed instructions of the functions of one name, in an order independent of addresses."""
     functions = [
         [
             _Executed(relocated, one.offset, Fraction(one.executed, calls))
@@ -228,8 +228,8 @@ def _instructions(symbols: Sequence[SymbolProfile], code: CodeOfProfile, calls: 
 
 
 def _aligned(before: Sequence[_Executed], after: Sequence[_Executed]) -> Iterator[InstructionDifference]:
-    """Both sequences as one: what stands in both in the same order belongs together."""
-    # What both begin and end with is found first: the search in between is quadratic.
+    """Align both sequences by what they have in common in the same order."""
+    # Strip the common start and end first: the search in between is quadratic.
     shortest = min(len(before), len(after))
     begin = next((at for at in range(shortest) if before[at].code.key != after[at].code.key), shortest)
     rest = shortest - begin
@@ -265,7 +265,7 @@ def _difference(before: _Executed | None, after: _Executed | None) -> Instructio
 def annotated(profiles: Sequence[CellProfile], function: str) -> str:
     """Executed instructions of the functions of one name, below the id of each cell whose calls execute one.
 
-    Raises UsageError where no cell's calls do.
+    Raises UsageError if no cell's calls do.
     """
     texts = []
     for one in profiles:
@@ -291,7 +291,7 @@ def _lines(profile: CellProfile, symbol: SymbolProfile) -> Iterator[str]:
 
 @lru_cache(maxsize=1)
 def instruction_classes() -> Mapping[str, frozenset[str]]:
-    """The names of instructions, as Intel writes them, by class, in the order in which classes are printed."""
+    """The names of instructions, in Intel's syntax, by class, in the order in which classes are printed."""
     return TypeAdapter(dict[str, frozenset[str]]).validate_python(read("instruction_classes.yaml"))
 
 
@@ -308,8 +308,8 @@ _BRANCHES = frozenset({"call", "ret", "loop", "loope", "loopne", "lcall", "ljmp"
 def per_call(profile: CellProfile) -> Mapping[str, Fraction]:
     """How many instructions of each class a call executes; loads and stores count accesses.
 
-    Loads, stores and taken branches are there where the guest has counted them. An instruction may be in several
-    classes. What an exception pushes is no store: QEMU does not show it to a plugin.
+    Loads, stores and taken branches are included if the guest has counted them. An instruction may be in several
+    classes. What an exception pushes is not counted as a store: QEMU does not show it to a plugin.
     """
     names = [*instruction_classes(), SEGMENT_LOADS, LOCKED]
     if profile.has_details:
@@ -326,7 +326,7 @@ def per_call(profile: CellProfile) -> Mapping[str, Fraction]:
 @lru_cache(maxsize=65536)
 def _classes(code: str, word: int) -> tuple[frozenset[str], bool]:
     content = bytes.fromhex(code)
-    # Capstone takes no endbr for i386 and no prefix alone; such code belongs to no class.
+    # Capstone decodes neither endbr on i386 nor a lone prefix; such code belongs to no class.
     one = next(decoded(content, 0, word), None)
     if one is None:
         return frozenset(), False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Whose instruction is at an address: a function of the kernel's, one of a module's, a program's, or nobody's."""
+"""The owner of an address: a function of the kernel or a module, a program, or generated code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from orchestrator.profile.difference import operands
 from orchestrator.results.stored_profile import Instruction, InstructionMisses, Misses, Place, SymbolProfile
 
 GENERATED = "generated code"
-"""What was made while the guest ran, where the kernel does not list it."""
+"""Code that was made while the guest ran, and that the kernel does not list."""
 _HALF = 1 << 63
 """64-bit kernels are above it."""
 
@@ -32,7 +32,7 @@ class Function(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """Whose code it is. The address of a program, and of generated code, is 0; ``start`` is that of a module's text."""
+    """The owner of code. A program and generated code have address 0; ``start`` is that of a module's text."""
 
     function: Function
     place: Place
@@ -41,10 +41,10 @@ class Owner(NamedTuple):
 
 @dataclass(frozen=True)
 class Places:
-    """The code of a guest: ``function_at`` finds the last function that begins at an address or before it.
+    """The code of a guest: ``function_at`` finds the last function that starts at an address or before it.
 
-    Below ``kernel_start`` code is of ``program``. What is in none of the ``ranges`` was made while the guest ran, and
-    ``made_at`` says what it is.
+    Code below ``kernel_start`` belongs to ``program``. Code outside of all ``ranges`` was generated while the guest
+    ran, and ``made_at`` names it.
     """
 
     function_at: Callable[[int], Function | None]
@@ -67,20 +67,20 @@ class Places:
         return Owner(function, "kernel") if function.module is None else Owner(function, "module", covering.start)
 
     def stacks(self, counts: Mapping[Stack, int]) -> tuple[tuple[str, int], ...]:
-        """Folded stacks: names from the program on, with semicolons between, and the instructions of the last one."""
+        """Folded stacks: names from the program on, joined by semicolons, and the instructions of the innermost one."""
         found: dict[str, int] = defaultdict(int)
         for stack, count in counts.items():
             names = [self.program, *(self._title(address) for address in stack if address >= self.kernel_start)]
-            # A retpoline is called and does not return: the function that it jumps to does.
+            # A retpoline is called but does not return: the function that it jumps to does.
             names = [*(name for name in names[:-1] if not name.startswith("__x86_indirect_thunk")), names[-1]]
-            # The block is in the function that was entered last, or in one that it jumped to.
+            # The block is in the last function entered, or in one that it jumped to.
             if names[-1:] == names[-2:-1]:
                 names.pop()
             found[";".join(names)] += count
         return tuple(sorted((folded, count) for folded, count in found.items() if count))
 
     def names(self, codes: Iterable[Code]) -> dict[str, dict[int, str]]:
-        """The functions that instructions jump or refer to, by module and address, as a profile has them."""
+        """Jump and reference targets of instructions, by module and address, as a profile stores them."""
         word = ARCHITECTURES[self.arch].word
         behind = 1 << 8 * word
         found: dict[str, dict[int, str]] = defaultdict(dict)
@@ -110,7 +110,7 @@ class Places:
     def symbols(
         self, counts: Mapping[Code, Counts], misses: Mapping[Code, Misses] | None = None
     ) -> tuple[SymbolProfile, ...]:
-        """The instructions by symbol: the largest symbol first, its instructions in the order of their addresses."""
+        """Instructions by symbol: the largest symbol first, its instructions in order of address."""
         found: dict[Owner, list[Instruction]] = defaultdict(list)
         missed: dict[Owner, list[InstructionMisses]] = defaultdict(list)
         for (address, code), one in sorted(counts.items()):
@@ -135,7 +135,7 @@ class Places:
 
 _BEHIND_NAMES = "\x7f"
 _SPLITS = 0xF0000000
-"""Where a 32-bit kernel may begin (CONFIG_VMSPLIT_*): at a multiple of 256 MiB, its text 16 MiB behind."""
+"""Where a 32-bit kernel may start (CONFIG_VMSPLIT_*): at a multiple of 256 MiB, its text 16 MiB further."""
 _MADE = {
     r"bpf_prog_[0-9a-f]{16}_(\S+)": "BPF program {}",
     r"bpf_prog_[0-9a-f]{16}": "a BPF program without a name",
@@ -145,14 +145,14 @@ _MADE = {
     r"kprobe_optinsn_page": "optimised kprobe's detour",
     r"ftrace_trampoline": "function tracer's trampoline",
 }
-"""What the kernel lists of code that it makes, and what that is here: the same name in each boot, without a number."""
+"""The kernel's names of generated code, and the lab's: the same in each boot, without a number."""
 _OF_KERNEL = re.compile(r"^([0-9a-f]{8,16}) \S (\S+)\t\[(?:bpf|__builtin__\w+)\]$", re.MULTILINE)
 _FARTHEST = 1 << 16
-"""Bytes behind a symbol that may be its own: the kernel does not list where such code ends."""
+"""Bytes after a symbol that may belong to it: the kernel does not list where such code ends."""
 
 
 class OwnModule(NamedTuple):
-    """A module that the kernel's own list of symbols does not have: where its memory begins, and its code."""
+    """A module that the kernel's list of symbols lacks: the start of its memory, and its code."""
 
     name: str
     start: int
@@ -160,7 +160,7 @@ class OwnModule(NamedTuple):
 
 
 def listed_code(listing: bytes) -> Sequence[tuple[int, str]]:
-    """The addresses of code that the kernel has made and lists (``/proc/kallsyms``), and what it is, in order."""
+    """Generated code that the kernel lists (``/proc/kallsyms``): addresses in order, and names."""
     lines = _OF_KERNEL.findall(listing.decode("ascii", errors="replace"))
     return sorted((int(address, 16), _title(symbol)) for address, symbol in lines)
 
@@ -171,7 +171,7 @@ def _title(symbol: str) -> str:
 
 
 def made_at(made: Sequence[tuple[int, str]], address: int) -> str:
-    """What begins last at an address or before it."""
+    """The name of the last code that starts at an address or before it."""
     at = bisect_right(made, (address, _BEHIND_NAMES)) - 1
     return made[at][1] if at >= 0 and address - made[at][0] < _FARTHEST else GENERATED
 
@@ -179,7 +179,7 @@ def made_at(made: Sequence[tuple[int, str]], address: int) -> str:
 def places_of(symbols: Symbols, modules: Iterable[ModuleMemory], own: OwnModule | None, program: str) -> Places:
     """The functions of ``symbols`` and of ``own``, one of the ``modules``.
 
-    Raises EvidenceError where the guest's lists make no sense.
+    Raises EvidenceError if the kernel does not list its text.
     """
     start, end = symbols.anywhere("_stext"), symbols.anywhere("_etext")
     if start is None or end is None:
@@ -200,5 +200,5 @@ def places_of(symbols: Symbols, modules: Iterable[ModuleMemory], own: OwnModule 
 
 
 def kernel_start(text: int) -> int:
-    """The lowest address of a kernel whose text begins at an address: below it are programs."""
+    """The lowest address of a kernel with this text address: below it are programs."""
     return _HALF if text >= _HALF else text & _SPLITS

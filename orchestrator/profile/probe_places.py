@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A function's instructions by symbol, each with the probes that can be there: as a table, and for programs."""
+"""A function's instructions by symbol, each with the probes that can be there: as a table, and as JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STEPS = {"single-stepped": "stepped", "boosted": "boosted", "emulated": "emulat
 
 @dataclass(frozen=True)
 class Disassembly:
-    """A function of a kernel. ``text`` has each instruction of ``function`` by symbol, ``source`` says who answers."""
+    """A function of a kernel. ``text`` has each instruction of ``function`` by symbol, ``source`` says who decided."""
 
     kernel: str
     release: str
@@ -62,9 +62,9 @@ class Disassembly:
     def json(self) -> dict[str, Any]:
         """For programs; ``kinds`` are the kinds of probe that each of an instruction's ``probes`` stands for.
 
-        ``possible`` is whether such a probe can be registered there at all; it is null where no guest has answered, as
-        ``step`` is. An instruction's ``kinds`` are those that nothing is known against: an emulated one takes a kprobe,
-        and has none of the kinds that measure a single step.
+        ``possible`` is whether such a probe can be registered there; like ``step`` it is null if no guest was asked. An
+        instruction's ``kinds`` are those that nothing rules out: an emulated one takes a kprobe, but none of the kinds
+        that measure a single step.
         """
         return {
             "kernel": self.kernel,
@@ -134,13 +134,13 @@ class _Names:
         self._lists_data = code.named("__start___jump_table") != ()
 
     def text(self, place: placement.ProbePlace) -> str:
-        """An instruction with names in the place of addresses; a target in the function as ``+0x45``."""
+        """An instruction with names instead of addresses; targets in the function as ``+0x45``."""
         text, numbers = operands(place.code.hex(), self._word)
         shown, done = "", 0
         for number in numbers:
             own = text[number.start : number.end]
             name = self._name(place, number)
-            # An address behind a register is negative to the decoder.
+            # The decoder shows an address after a register as negative.
             sign = "+ " if name is not None and own[0] in "+-" else ""
             shown += text[done : number.start] + (own if name is None else sign + name)
             done = number.end

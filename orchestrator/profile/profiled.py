@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A guest that counts, and the profiles of cells that are made of its counts."""
+"""A guest that counts instructions, and cells' profiles from its counts."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from orchestrator.results.contract import ProfileEvidence, valid_result
 from orchestrator.results.stored_profile import CellProfile, Unit, write_profile
 
 _MODULES, _SECTIONS = f"{FOLDER}/modules", f"{FOLDER}/sections"
-"""In a guest that works alone: what steps.sh keeps of the module while it is loaded."""
+"""In an unattended guest: where steps.sh records the module while it is loaded."""
 _SECTIONS_MAX = 64 << 10
 """Bytes; a module has some forty sections."""
 _PROGRAMS = "all programs"
 _BEGIN_AGAIN = re.compile(r"asm_exc_(?!int3|debug|nmi|noist|machine_check|double_fault)\w+|__text_poke")
-"""Entries of exceptions after which an instruction begins again (arch/x86/include/asm/idtentry.h). A store into the
-page that the CPU executes has QEMU begin it again as well: of kernels, what patches code (alternative.c)."""
+"""Entries of exceptions that restart an instruction (arch/x86/include/asm/idtentry.h). QEMU also restarts a store into
+the page that the CPU executes: in a kernel, by what patches code (alternative.c)."""
 
 
 @dataclass(frozen=True)
 class Counter:
     """A guest whose QEMU has the counting plugin.
 
-    ``symbols`` were read when the guest was ready, or had worked; ``module`` is what was loaded meanwhile. ``kept`` is
-    what a guest that worked alone tells of its modules, and of the sections of ``module``, which it has unloaded.
+    ``symbols`` were read when the guest was ready, or had finished its work; ``module`` was loaded meanwhile. ``kept``
+    is an unattended guest's record of its modules and of the sections of ``module``, which it has unloaded.
     """
 
     guest: Guest
@@ -47,13 +47,13 @@ class Counter:
 
     @classmethod
     def after_work(cls, guest: Guest, module: Module | None) -> Counter:
-        """Read all that only a guest that has worked alone knows: from then on it may rest. Raises GuestError."""
+        """Read everything that only an unattended guest knows; it may then be paused. Raises GuestError."""
         listing = guest.get(MODULES if module is None else _MODULES, largest=MODULES_MAX)
         sections = b"" if module is None else guest.get(_SECTIONS, largest=_SECTIONS_MAX)
         return cls(guest, Symbols.of(guest), module, (listing, sections))
 
     def mark(self) -> int:
-        """How much the plugin has written so far. Raises EvidenceError where this guest has none."""
+        """How much the plugin has written so far. Raises EvidenceError if this guest has none."""
         try:
             return self.guest.counts_file.stat().st_size
         except OSError as error:
@@ -62,7 +62,7 @@ class Counter:
 
     @cached_property
     def regions(self) -> Sequence[counts.Region]:
-        """All that the plugin has kept, in order. Raises EvidenceError where it could not count all."""
+        """All regions of the plugin, in order. Raises EvidenceError if it could not count everything."""
         return counts.read_regions(self.guest.counts_file, 0)
 
     def profile(self, mark: int, timed: counts.Timed, *, cell: str, calls: int, program: str) -> CellProfile:
@@ -78,22 +78,22 @@ class Counter:
     def profile_rounds(self, mark: int, timed: Sequence[tuple[int, int]], *, cell: str, rounds: int) -> CellProfile:
         """The profile of ``rounds`` rounds of a loop of the module's, for a ``cell``.
 
-        Since the ``mark`` they have run several times, and after each time twice as many: ``timed`` is what the clock
-        says of both. Raises EvidenceError unless the plugin counted the same, and each time the same instructions.
+        Since the ``mark`` they ran several times, each followed by twice as many: ``timed`` has the clock's readings of
+        both. Raises EvidenceError unless the plugin counted the same, and each time the same instructions.
         """
         sample = counts.rounds_of(counts.read_regions(self.guest.counts_file, mark), timed)
         return self._profile(sample, cell, rounds, "round", "user space")
 
     def work(self, regions: Sequence[counts.Region], ticks: Sequence[int]) -> counts.CountedWork:
-        """Some of the regions, each proved by the ticks of the clock that it took. Raises EvidenceError."""
+        """Work in some of the regions, each proved by its ticks of the clock. Raises EvidenceError."""
         return counts.counted_work(regions, ticks, frozenset(self.symbols.functions_like(_BEGIN_AGAIN).values()))
 
     def profile_work(
         self, work: counts.CountedWork, cell: str, *, calls: int, unit: Unit, again: counts.Region | None = None
     ) -> CellProfile:
-        """The profile of a cell that ``calls`` times did some work, and what it missed in models of caches.
+        """The profile of a cell that did some work ``calls`` times, and its misses in models of caches.
 
-        ``again`` is the same work once more. Raises EvidenceError unless the models have seen all of it.
+        ``again`` is the same work repeated. Raises EvidenceError unless the models have seen all of it.
         """
         missed = partial(counts.work_misses, work.regions, work.regions[-1] if again is None else again)
         return self._profile(work.together, cell, calls, unit, _PROGRAMS, missed)
@@ -124,11 +124,11 @@ class Counter:
             )
 
     def places(self, program: str = _PROGRAMS) -> Places:
-        """Whose code is where, or was while it was counted. Raises EvidenceError where the guest's lists do not say."""
+        """Whose code is where, or was while it was counted. Raises EvidenceError if the guest does not list it."""
         found = places_of(self.symbols, self._modules.values(), self._own, program)
         if self.kept is not None:
             return found
-        # Read anew, and only where there is such code: it comes and goes.
+        # Read again, and only if there is such code: it comes and goes.
         made = cache(lambda: listed_code(self.guest.get(KALLSYMS, largest=KALLSYMS_MAX)))
         return replace(found, made_at=lambda address: made_at(made(), address))
 
@@ -160,9 +160,9 @@ class Counter:
 
 
 def stored(profile: CellProfile, file: Path, work: counts.CountedWork | None = None) -> ProfileEvidence:
-    """Write a profile to its file; what proves it, of ``work`` that was timed as a whole its bounds too.
+    """Write a profile to its file; returns the evidence, for ``work`` timed as a whole with its bounds.
 
-    Raises HostError when the disk is full.
+    Raises HostError if the disk is full.
     """
     return ProfileEvidence(
         sha256=write_profile(profile, file),

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""``pytest --qemu``: tests in real guests, of the machines that their marks describe.
+"""``pytest --qemu``: tests in real guests, whose machines the tests' marks describe.
 
 A test that takes one of the fixtures of ``fixtures`` is a QEMU test; ``@pytest.mark.guest(kernel=..., cpu=...)`` on it,
-its class or its module describes the machine. A test that starts guests in some other way is marked
-``@pytest.mark.qemu``. Without ``--qemu`` both are skipped.
+its class or its module describes the machine. ``@pytest.mark.qemu`` marks a test that starts guests in another way.
+Without ``--qemu`` both are skipped.
 
 Every pytest of an environment imports this file and ``fixtures``, so they import nothing heavy.
 """
@@ -90,7 +90,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip QEMU tests without ``--qemu``; with it, refuse to begin while any mark is wrong."""
+    """Skip QEMU tests without ``--qemu``; with it, refuse to start if any mark is wrong."""
     qemu = [item for item in items if needs_guests(item)]
     if not runs_guests(config):
         for item in qemu:
@@ -101,15 +101,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     if not hasattr(config, "workerinput"):
         raise pytest.UsageError(*wrong.values())
-    # An error in a worker of pytest-xdist ends the controller with an internal error, and its text is lost: the
-    # worker runs the wrong tests alone, each of which fails with its sentence.
+    # An error in a pytest-xdist worker ends the controller with an internal error, and the text is lost: the worker
+    # runs only the wrong tests, each of which fails with its message.
     for item, problem in wrong.items():
         item.stash[WRONG] = problem
     items[:] = wrong
 
 
 def _read_marks(item: pytest.Item) -> str | None:
-    """Keep the options of an item's guest; what is wrong with them, if anything."""
+    """Store the options of an item's guest; returns what is wrong with them, if anything."""
     from orchestrator.errors import UsageError
     from orchestrator.pytest_plugin.guest_pool import read_expected_reports, read_marks
 
@@ -127,7 +127,7 @@ def _read_marks(item: pytest.Item) -> str | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """Show the guests instead of running tests, with ``--qemu-list``."""
+    """With ``--qemu-list``, show the guests instead of running tests."""
     if not session.config.getoption("qemu_list") or session.testsfailed:
         return None
     from orchestrator.pytest_plugin.guest_pool import guest_lines
@@ -141,7 +141,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Begin an attempt at a test. In a worker of pytest-xdist one whose mark is wrong fails."""
+    """Begin an attempt at a test. In a pytest-xdist worker a test with a wrong mark fails."""
     begin_attempt(item)
     if WRONG in item.stash:
         pytest.fail(item.stash[WRONG], pytrace=False)
@@ -149,7 +149,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Fail a test that passed where the kernel of its guest has reported trouble, or has become tainted."""
+    """Fail a passed test if its guest's kernel has reported trouble or become tainted."""
     try:
         result = yield
     except Exception:
@@ -166,7 +166,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Attach to a test's report its properties, and, if it failed, its last steps and what its guests printed."""
+    """Add properties to a test's report and, if it failed, its last steps and its guests' console."""
     report = yield
     kept = attempt(item)
     report.user_properties += kept.properties
@@ -179,7 +179,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
-    """Give the user a prompt in the guests of a failed test, with ``--qemu-interact-on-failure``."""
+    """With ``--qemu-interact-on-failure``, give the user a prompt in the guests of a failed test."""
     if isinstance(node, pytest.Item) and node.config.getoption("qemu_interact_on_failure"):
         for guest in attempt(node).guests:
             guest.interact()

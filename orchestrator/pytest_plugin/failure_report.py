@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the report of a failed test shows: its own frames, the last steps, and the console meanwhile."""
+"""The report of a failed test: its own frames, the last steps, and the console meanwhile."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _OURS = ("orchestrator.", "contextlib")
 
 
 def hide_our_frames() -> None:
-    """Have pytest leave the lab's frames out of the traceback of an expected failure, and of those that led to it.
+    """Hide the lab's frames from the tracebacks of expected failures and their causes.
 
-    Those of an error of another kind are shown: it may be the lab's own.
+    Other errors keep them, as they may be bugs of the lab.
     """
     for name, module in list(sys.modules.items()):
         if name.startswith(_OURS):

@@ -47,14 +47,14 @@ __all__ = [
 
 @pytest.fixture
 def _guest_choice(request: pytest.FixtureRequest) -> Mapping[str, Any]:
-    """What the test's parameters choose of the lists in its mark."""
+    """The values that the test's parameters choose from lists in its mark."""
     chosen: Mapping[str, Any] = getattr(request, "param", {})
     return chosen
 
 
 @pytest.fixture(autouse=True)
 def _lab_log(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Write the steps of a test that uses guests to a log in its folder."""
+    """Log the steps of a test with guests into its folder."""
     item: pytest.Item = request.node
     if not request.config.getoption("--qemu") or not needs_guests(item):
         yield
@@ -69,7 +69,7 @@ def _lab_log(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def workshop(pytestconfig: pytest.Config) -> BuildContext:
-    """What builds artifacts (kernels, modules, images), in the user's cache."""
+    """Builds artifacts (kernels, modules, images) in the user's cache."""
     from orchestrator.artifacts.cache import BuildContext, Cache
     from orchestrator.paths import cache_dir
 
@@ -102,7 +102,7 @@ def guest_kernel(request: pytest.FixtureRequest, workshop: BuildContext, _guest_
 
 
 def _machine(request: pytest.FixtureRequest, workshop: BuildContext, kernel: Kernel) -> Machine:
-    """The machine of a test's guest. One that budgets are held in counts: a broken budget says where it has grown."""
+    """The machine of a test's guest. With budgets it counts, so that a broken budget can say where it has grown."""
     from orchestrator.run.machines import counting
 
     machine = options_of(request).machine(workshop, kernel)
@@ -113,9 +113,9 @@ def _machine(request: pytest.FixtureRequest, workshop: BuildContext, kernel: Ker
 def guest(
     request: pytest.FixtureRequest, workshop: BuildContext, guest_kernel: Kernel, _guest_pool: GuestPool
 ) -> Iterator[TestedGuest]:
-    """A clean guest of the machine that the test's mark describes: restored where that can be, else booted.
+    """A clean guest of the machine that the test's mark describes, restored if possible, otherwise booted.
 
-    No other test has it before or after. ``fresh=True`` in the mark always boots.
+    No other test uses it before or after. ``fresh=True`` in the mark always boots.
     """
     options = options_of(request)
     with sentences(request.config):
@@ -133,7 +133,7 @@ def shared_guest(
 ) -> Iterator[TestedGuest]:
     """A guest that the tests of a module share, one for each machine that their marks describe.
 
-    A test that fails takes it with it; the next one gets another.
+    A failing test ends it; the next test gets another.
     """
     with sentences(request.config):
         options = options_of(request)
@@ -154,9 +154,9 @@ def shared_guest(
 def guest_factory(
     request: pytest.FixtureRequest, _guest_choice: Mapping[str, Any], workshop: BuildContext, _guest_pool: GuestPool
 ) -> Iterator[GuestFactory]:
-    """Boots guests that run at once, with a private network between them, on the plain clock.
+    """Boots guests that run at the same time on a private network, on the plain clock.
 
-    Called with arguments of the mark, which override the test's own; a guest's ``address`` is its IPv4 address.
+    Its arguments are those of the mark, and override the test's own; a guest's ``address`` is its IPv4 address.
     """
     from orchestrator.pytest_plugin.guest_pool import GuestFactory
 
@@ -181,7 +181,7 @@ def _tests_guest(request: pytest.FixtureRequest, _guest_choice: object) -> Teste
 
 @pytest.fixture
 def kmod(request: pytest.FixtureRequest, _tests_guest: TestedGuest) -> Iterator[KernelModules]:
-    """Builds modules and loads them into the test's guest, as its ``load`` does; unloads them after the test."""
+    """Builds modules and loads them into the test's guest, as ``guest.load`` does; unloads them after the test."""
     from orchestrator.pytest_plugin.tested_guest import KernelModules
 
     modules = KernelModules(_tests_guest)
@@ -195,7 +195,7 @@ def kmod(request: pytest.FixtureRequest, _tests_guest: TestedGuest) -> Iterator[
 def probe_cost(
     request: pytest.FixtureRequest, _tests_guest: TestedGuest, workshop: BuildContext, guest_kernel: Kernel
 ) -> ProbeCosts:
-    """What a call costs with a probe in its path, in the test's guest, which has to be on the exact clock.
+    """The cost of a call with a probe in its path, in the test's guest, which must be on the exact clock.
 
     Called with a probe, it measures and proves as an experiment does; its result has ``value``, ``overhead``, ``unit``
     and ``evidence``.
@@ -209,7 +209,7 @@ def probe_cost(
 def instruction_budget(
     request: pytest.FixtureRequest, _tests_guest: TestedGuest, workshop: BuildContext, guest_kernel: Kernel
 ) -> Iterator[InstructionBudget]:
-    """Exact counts in the test's guest, held against the numbers in ``NAME.budgets.yaml`` beside the test file."""
+    """Exact counts in the test's guest, checked against ``NAME.budgets.yaml`` beside the test file."""
     from orchestrator.pytest_plugin.instruction_budget import BudgetFile, InstructionBudget
 
     item: pytest.Item = request.node

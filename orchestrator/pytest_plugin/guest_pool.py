@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The guests of a test session: which machine a test needs, when it is started and ended, what is kept of it."""
+"""The guests of a test session: a test's machine, when guests start and end, and what is kept of them."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ class GuestPool:
 
     def __init__(self, workshop: BuildContext, directory: Path) -> None:
         self._workshop, self._directory = workshop, directory
-        self._shared: dict[tuple[str, bool, Machine], TestedGuest] = {}  # the most recently used is the last
+        self._shared: dict[tuple[str, bool, Machine], TestedGuest] = {}  # the most recently used comes last
         self._own: list[TestedGuest] = []
         self._started = 0
 
     def new(self, machine: Machine, kernel: Kernel, *, fresh: bool) -> TestedGuest:
-        """A guest of this machine that nothing has used before, booted with ``fresh``. Raises GuestError."""
+        """A guest of this machine that nothing has used before; with ``fresh`` booted. Raises GuestError."""
         guest = self._start(machine, kernel, fresh=fresh)
         self._own.append(guest)
         return guest
 
     def shared(self, machine: Machine, kernel: Kernel, module: str, *, fresh: bool) -> TestedGuest:
-        """A guest of this machine that the tests of a module use, or those of them that want a ``fresh`` one.
+        """The guest of this machine that a module's tests share; those that want a ``fresh`` one share another.
 
-        Raises GuestError when a new one does not start.
+        Raises GuestError if a new one does not start.
         """
         for key in [key for key in self._shared if key[0] != module]:
             self._shared.pop(key).kill()
@@ -115,7 +115,7 @@ def _is_sound(guest: Guest) -> bool:
 
 
 Expected = Sequence[re.Pattern[str]]
-"""What the kernel of a test's guest may report."""
+"""Patterns of what the kernel of a test's guest may report."""
 
 _TIMINGS = ("auto", *get_args(Timing))
 
@@ -148,16 +148,16 @@ class GuestOptions:
     """What the kernel may report: a regular expression or a list of them, as in the mark ``allow_oops``."""
 
     def machine(self, context: BuildContext, kernel: Kernel) -> Machine:
-        """The machine to boot, its parts fetched and built. Raises HostError where the host lacks something."""
+        """The machine to boot, its parts fetched and built. Raises HostError if the host lacks something."""
         hardware = Hardware(self.cpu, self.smp, self.memory, timing_named(self.timing))
         disks = GuestDisks(self.image, self.channel, self.data, self.kernel_modules)
         return machine_for(context, kernel, hardware, disks)
 
 
 def read_marks(settings: Mapping[str, Any], marks: Sequence[pytest.Mark], chosen: Mapping[str, Any]) -> GuestOptions:
-    """The options in a test's ``guest`` marks, the nearest first, over the session's ``settings``.
+    """The options in a test's ``guest`` marks, nearest first, which override the session's ``settings``.
 
-    ``chosen`` has the value that the test's parameters take of each list. Raises UsageError for anything unknown.
+    ``chosen`` has the test's value for each list in a mark. Raises UsageError for unknown names or values.
     """
     if any(mark.args for mark in marks):
         raise UsageError("arguments are given by name", hint="for example guest(cpu='pentium4')")
@@ -171,7 +171,7 @@ def read_marks(settings: Mapping[str, Any], marks: Sequence[pytest.Mark], chosen
 
 
 def read_expected_reports(marks: Sequence[pytest.Mark]) -> Expected:
-    """What a test's ``allow_oops`` marks permit. Raises UsageError as ``report_patterns`` does."""
+    """The reports that a test's ``allow_oops`` marks permit. Raises UsageError as ``report_patterns`` does."""
     for mark in marks:
         if not mark.args or mark.kwargs:
             raise UsageError("regular expressions are expected", hint="for example allow_oops('WARNING: .* my_init')")
@@ -179,7 +179,7 @@ def read_expected_reports(marks: Sequence[pytest.Mark]) -> Expected:
 
 
 def checked(arguments: Mapping[str, Any]) -> GuestOptions:
-    """The options in the arguments of marks. Raises UsageError for anything unknown."""
+    """The options in the arguments of marks. Raises UsageError for unknown names or values."""
     _check_names(arguments)
     image = arguments.get("image")
     if image is not None and not isinstance(image, str):
@@ -251,7 +251,7 @@ def _allowed(regexes: object) -> Expected:
 
 
 def _machine(arguments: Mapping[str, Any], kernel: KernelSpec) -> DescribedMachine:
-    """CPU, number and memory, by the same rules as in an experiment file."""
+    """CPU model, number and memory, by the rules of an experiment file."""
     described = {key: arguments[key] for key in ("cpu", "smp", "memory") if arguments.get(key) is not None}
     described.setdefault("cpu", usual_cpu(kernel))
     try:
@@ -283,10 +283,10 @@ class GuestFactory:
         self.guests: list[TestedGuest] = []
 
     def __call__(self, **arguments: Any) -> TestedGuest:
-        """Boot one more guest; ``arguments``, as of the mark, override the mark's.
+        """Boot another guest; ``arguments`` are those of the mark, and override its own.
 
-        All of a test run at once, on the plain clock, on a network that nothing else is on. ``address`` is a guest's
-        IPv4 address there. Raises UsageError for a guest that cannot be, GuestError when it does not boot.
+        All guests of a test run at the same time, on the plain clock, on a network of their own. ``address`` is a
+        guest's IPv4 address there. Raises UsageError for an impossible guest, GuestError if it does not boot.
         """
         options = checked({**self._arguments, **arguments})
         if options.timing == "instructions":
@@ -314,10 +314,10 @@ _STATE = ".guest"
 
 
 def keep(item: pytest.Item, guest: TestedGuest) -> None:
-    """Write what the console showed during the test and QEMU's arguments beside the test's ``lab.log``.
+    """Write the console's output during the test and QEMU's arguments beside the test's ``lab.log``.
 
-    The test's properties name the files: ``qemu_console``, ``qemu_arguments``, ``qemu_log``, and ``qemu_reproduce``,
-    which is the command itself.
+    The test's properties name the files, ``qemu_console``, ``qemu_arguments`` and ``qemu_log``, and the command that
+    reproduces the test, ``qemu_reproduce``.
     """
     kept = attempt(item)
     if kept.log is None:
@@ -336,7 +336,7 @@ def keep(item: pytest.Item, guest: TestedGuest) -> None:
 def keep_state(item: pytest.Item, guest: TestedGuest, say: Callable[[str], None]) -> None:
     """Save the state of a failed test's guest in the test's folder, and end the guest; ``qemu_state`` names the file.
 
-    Without a state the test's result is the same: a line says why there is none.
+    If that fails, a warning says why, and the test's result stays the same.
     """
     from orchestrator.artifacts.saved_guests import keep_guest
 
@@ -354,20 +354,20 @@ def keep_state(item: pytest.Item, guest: TestedGuest, say: Callable[[str], None]
 
 
 def reproducing_command(item: pytest.Item) -> str:
-    """A line for a shell that runs this test alone, with the guest that it had."""
+    """A shell command that runs this test alone, with the guest that it had."""
     folder = str(item.config.rootpath)
     words = ["pytest", "--qemu", *settings_given(item.config), item.nodeid]
     here = Path.cwd() == item.config.rootpath
     return shlex.join(words) if here else f"cd {shlex.quote(folder)} && {shlex.join(words)}"
 
 
-# Which guests would a session start? ``--qemu-list``.
+# Listing the guests of a session: ``--qemu-list``.
 
 _HEADINGS = ("tests", "kernel", "cpu", "smp", "memory", "timing", "image", "channel", "start")
 
 
 def guest_lines(items: Sequence[pytest.Item]) -> Iterator[str]:
-    """The lines of a table: each machine, how tests get it, and their number."""
+    """The lines of a table: each machine, how tests get it, and the number of tests."""
     marked = [(item.stash[OPTIONS], set(getattr(item, "fixturenames", ()))) for item in items if OPTIONS in item.stash]
     wanted = Counter(row for options, fixtures in marked for row in _rows(options, fixtures))
     rows = [_HEADINGS, *((str(count), *row) for row, count in wanted.items())]
@@ -386,7 +386,7 @@ def _rows(options: GuestOptions, fixtures: Set[str]) -> Iterator[tuple[str, ...]
 
 
 def _starts(fixtures: Set[str], *, fresh: bool) -> Iterator[str]:
-    """How a test with these fixtures gets guests. A fixture of the project's may ask for one when it runs."""
+    """How a test with these fixtures gets guests. Another fixture may request one at run time."""
     named = fixtures & {"guest", "shared_guest", "guest_factory", "_tests_guest"}
     if "_guest_choice" in fixtures and not named:
         yield "if a fixture asks"

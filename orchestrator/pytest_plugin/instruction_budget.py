@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A test's counts of instructions, held against the numbers committed beside it.
+"""Budgets: a test's counts of instructions, checked against the committed numbers beside it.
 
 The file of budgets beside a test file: instructions by test, label, kernel and CPU.
 
@@ -17,9 +17,8 @@ The file of budgets beside a test file: instructions by test, label, kernel and 
             callbench: 13
             entry_SYSENTER_32: 60
 
-A number is what was counted, and hard: one instruction more is too many. With a percentage it is soft. Behind ``<=``
-stands a limit of one's own, which is not written anew. The symbols say where a budget that is broken has grown; a
-budget may be without.
+A plain number is the count, and a hard budget: one instruction more is too many. With a percentage it is soft. ``<=N``
+is a user's own limit, which is never rewritten. The symbols, which are optional, show where a broken budget has grown.
 """
 
 from __future__ import annotations
@@ -89,9 +88,9 @@ class _BySymbol(BaseModel):
 
 @dataclass(frozen=True)
 class Budget:
-    """At most so many ``instructions``, and ``percent`` more. ``symbols`` is what each had of them, where known.
+    """At most ``instructions``, plus ``percent``. ``symbols`` has the count of each symbol, if known.
 
-    ``is_limit`` is for a number that nobody counted.
+    ``is_limit`` is for a limit set by a user.
     """
 
     instructions: float
@@ -112,11 +111,11 @@ class BudgetFile:
     """The budgets of one test file, in ``NAME.budgets.yaml`` beside it. Several processes may write it."""
 
     def __init__(self, test_file: Path, cache: Cache) -> None:
-        self._cache = cache  # of which the locks are used: the folder may be in a repository
+        self._cache = cache  # used for its locks, as the folder may be in a repository
         self.path = test_file.with_name(test_file.stem + SUFFIX)
 
     def find(self, test: str, label: str, machine: str) -> Budget | None:
-        """The budget, if there is one. Raises ConfigError for a file that is none."""
+        """The budget, if there is one. Raises ConfigError for a malformed file."""
         text = self._read().get(test, {}).get(label, {}).get(machine)
         return None if text is None else self._parsed(text)
 
@@ -174,11 +173,11 @@ _MOST = 12
 
 
 _ROUNDING = 1e-3
-"""Instructions: counts of symbols are means of some hundred calls, and rounded."""
+"""Instructions: counts of symbols are rounded means of some hundred calls."""
 
 
 def where_it_grew(budget: Budget, after: Mapping[str, float]) -> Sequence[str]:
-    """The symbols that a broken budget has more of, in lines; those with the most instructions where it has none."""
+    """Lines with the symbols that have grown beyond a broken budget; with its largest ones if it has no symbols."""
     if budget.symbols is None:
         return [f"most are in {largest(after)}", "the budget is without symbols: --qemu-update-budgets writes them"]
     symbols = sum(budget.symbols.values())
@@ -189,7 +188,7 @@ def where_it_grew(budget: Budget, after: Mapping[str, float]) -> Sequence[str]:
 
 
 def by_symbol(profile: CellProfile) -> Mapping[str, float]:
-    """Instructions a call by symbol; functions of one name are taken together."""
+    """Instructions per call by symbol; functions of one name are added up."""
     sums: dict[str, Fraction] = {}
     for symbol in profile.symbols:
         sums[symbol.title] = sums.get(symbol.title, Fraction(0)) + Fraction(symbol.executed, profile.calls)
@@ -197,7 +196,7 @@ def by_symbol(profile: CellProfile) -> Mapping[str, float]:
 
 
 def grown(before: Mapping[str, float], after: Mapping[str, float]) -> str:
-    """What changed, the largest change first: ``+626: kprobe_int3_handler 115 new, handle_exception 94 new``."""
+    """The changes, the largest first: ``+626: kprobe_int3_handler 115 new, handle_exception 94 new``."""
     changes = {title: after.get(title, 0.0) - before.get(title, 0.0) for title in {**before, **after}}
     changed = sorted((title for title in changes if changes[title]), key=lambda title: (-abs(changes[title]), title))
     marks = [
@@ -230,7 +229,7 @@ _SETTLING_LIMIT = 180.0
 
 @dataclass(frozen=True)
 class Counted:
-    """Instructions of one call, and what says where they are: None where that cannot be measured and proved.
+    """Instructions of one call, and their symbols: None if these cannot be measured and proved.
 
     ``failing`` are the system calls that always failed, with what they returned.
     """
@@ -241,7 +240,7 @@ class Counted:
 
 
 def settle(guest: Guest) -> None:
-    """Wait until the guest's kernel has settled on its final clocksource: it changes its clock's code for it.
+    """Wait for the kernel's final clocksource, as the kernel patches its clock's code for it.
 
     Raises UsageError for a guest that is not on the exact clock.
     """
@@ -287,7 +286,7 @@ def _failing(guest: Guest, calls: Calls, measured: Measurement) -> Sequence[str]
 
 
 def _symbols(guest: Guest, calls: Calls, measured: Measurement) -> Mapping[str, float] | None:
-    """Where the instructions of the calls go, made again; None where that is not known, or they are others."""
+    """Instructions of the calls by symbol, in a repetition; None if unknown, or if the repetition differs."""
     if guest.machine.counter is None:
         return None
     with contextlib.suppress(EvidenceError):
@@ -311,7 +310,7 @@ class BudgetExceeded(LabError):
 
 
 class BudgetWarning(UserWarning):
-    """Something takes fewer instructions than its hard budget allows, or all that it does is to fail."""
+    """Something takes fewer instructions than its hard budget allows, or always fails."""
 
 
 @dataclass(frozen=True)
@@ -319,8 +318,8 @@ class InstructionBudget:
     """Counts in a test's guest. Made by the fixture ``instruction_budget``.
 
     Budgets are in ``NAME.budgets.yaml`` beside the test file, by test, label, kernel and CPU. With
-    ``--qemu-update-budgets`` what is counted is written there instead, once the test has passed. Each method returns
-    the count, and raises BudgetExceeded.
+    ``--qemu-update-budgets`` the counts are written there instead, once the test has passed. Each method returns the
+    count, and raises BudgetExceeded.
     """
 
     guest: TestedGuest
@@ -336,7 +335,7 @@ class InstructionBudget:
     ) -> float:
         """Count one system call, from user space and back; arguments as in an experiment's ``benchmark``.
 
-        ``expect`` as there: what the call must return. One that always fails is a BudgetWarning without it.
+        ``expect``, as there: what the call must return. Without it, a call that always fails is a BudgetWarning.
         """
         arch = self.kernel.spec.arch
         checked = _checked({"name": "syscall", "call": call, "arguments": arguments}, expect)
@@ -349,9 +348,9 @@ class InstructionBudget:
         return self._held(label or call, _counted(self.guest, self.kernel, replace(calls, expected=checked.expect)))
 
     def function(self, path: str, *, label: str | None = None, expect: str | int | None = None) -> float:
-        """Count one call of ``workload()``, which a C file beside the test defines: a region of code.
+        """Count one call of ``workload()``, a region of code that a C file beside the test defines.
 
-        ``expect``: what each system call of it must return. One that always fails is a BudgetWarning without it.
+        ``expect``: what each of its system calls must return. Without it, one that always fails is a BudgetWarning.
         """
         file = self.guest.folder / path
         calls = user_function(compiled_workload(self.workshop, self.kernel.spec.arch, file).file, calls=_CALLS)
@@ -360,19 +359,20 @@ class InstructionBudget:
         return self._held(label or path, _counted(self.guest, self.kernel, calls))
 
     def command(self, argv: Sequence[str], *, label: str | None = None) -> float:
-        """Count one run of a program of the guest, by its path, the cheapest of several; its budget is soft."""
+        """Count one run of a guest's program, by its path: the cheapest of several. Its budget is soft."""
         settle(self.guest)
-        # From before its fork to after its end. The first run brings its files into memory, timer ticks fall into some.
+        # From before its fork to after its end. The first run loads its files into memory, and timer ticks fall into
+        # some.
         runs = parse_runs(self.guest.succeed(["runbench", str(_RUNS), *argv], time_limit=_LIMIT).text, _RUNS)
         counted = Counted(float(min(instructions for instructions, _, _ in runs)))
         return self._held(label or shlex.join(argv)[:_LABEL_MAX], counted, _TICKS_PERCENT)
 
     def check(self, label: str, count: float) -> float:
-        """Hold any count against its budget: an overhead that ``probe_cost`` has measured, for one."""
+        """Check any count against its budget, such as an overhead measured by ``probe_cost``."""
         return self._held(label, Counted(count))
 
     def write(self) -> None:
-        """Write the budgets that are updated. Raises ConfigError where the file cannot be written."""
+        """Write the updated budgets. Raises ConfigError if the file cannot be written."""
         for (label, machine), budget in self._counted.items():
             self.file.write(self.test, label, machine, budget)
 
@@ -415,13 +415,13 @@ class ProbeCost:
     value: float
     """Of one call with the probe, in ``unit``."""
     overhead: float
-    """The probe's part of it, in ``unit``: what the call takes without the probe is subtracted."""
+    """The probe's part of it, in ``unit``: the cost of the call without the probe is subtracted."""
     unit: str
     """``instructions``."""
     evidence: Evidence
     """What proves the mechanism: the bytes at the probe point, the hits, the traps."""
     record: CellRecord
-    """All that the lab would have stored."""
+    """The complete record, as the lab would store it."""
 
 
 class ProbeCosts:
@@ -433,10 +433,10 @@ class ProbeCosts:
     def __call__(self, probe: str, *, handler: str = "noop", point: str | None = None, **benchmark: Any) -> ProbeCost:
         """Measure gettimeofday with a probe at its function, or at ``point``, and without.
 
-        ``probe`` is a kind of probe, or the path of a module of one's own. ``benchmark`` are keys of an experiment's
-        ``benchmark``: ``call="getppid"`` for another system call, ``calls``, ``repeats``, ``expect``. Raises
-        UsageError for what no experiment may contain, EvidenceError where a proof fails, UnsupportedError where the
-        kernel cannot have the probe.
+        ``probe`` is a kind of probe, or the path of a module of your own. ``benchmark`` are keys of an experiment's
+        ``benchmark``: ``call="getppid"`` for another system call, ``calls``, ``repeats``, ``expect``. Raises UsageError
+        for what no experiment may contain, EvidenceError if a proof fails, UnsupportedError if the kernel cannot have
+        the probe.
         """
         settle(self._guest)
         table = self._table(probe, handler, point, benchmark)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The fixture ``ktap``: somebody else's tests in a guest, a result for each, and those expected to fail."""
+"""The fixture ``ktap``: third-party tests in a guest, with a result for each, and expected failures."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from orchestrator.guest.guest import Guest
 
 
-# The failures that are expected of somebody else's tests, as a test or a YAML file lists them.
+# Expected failures of third-party tests, as a test or a YAML file lists them.
 
 _QUOTED = 60
 
 
 def check_expected(expected: object) -> Mapping[str, str]:
-    """The reasons by the tests' names, as a test gives them. Raises UsageError for anything but such a mapping."""
+    """Reasons by test name, as a test passes them. Raises UsageError for anything but such a mapping."""
     if not isinstance(expected, Mapping):
         hint = "expected={'a test': 'why it fails'}, or the path of a YAML file with such lines"
         raise UsageError(f"expected= takes reasons by the tests' names; found {_quoted(expected)}", hint=hint)
@@ -35,7 +35,7 @@ def check_expected(expected: object) -> Mapping[str, str]:
 
 
 def read_expected(path: Path) -> Mapping[str, str]:
-    """The reasons by the tests' names. Raises ConfigError, with file and line, for anything but such a mapping."""
+    """Reasons by test name. Raises ConfigError, with file and line, for anything but such a mapping."""
     source = read_source(path)
     if source.data is None:
         return {}
@@ -63,40 +63,40 @@ TIME_LIMIT = 600.0
 """Host seconds for a program, or for all of ftracetest's cases."""
 
 Expected = str | Path | Mapping[str, str] | None
-"""Failures that are expected: reasons by the tests' names, or a YAML file of them, its path relative to the test's."""
+"""Expected failures: reasons by test name, or a YAML file of them, its path relative to the test's."""
 
 
 class KernelTests:
     """Runs the kernel's own tests, and reports each as a result of its own, ``test_mine[NAME]``.
 
-    Every method fails the test where one of them fails that is not ``expected``, where one passes that is, where none
-    ran, and where the output is damaged or ends too early.
+    Every method fails the test if one of them fails unexpectedly or passes though a failure was ``expected``, if none
+    ran, or if the output is damaged or ends early.
     """
 
     def __init__(self, folder: Path, told: list[dict[str, Any]]) -> None:
         self._folder, self._told = folder, told
 
     def kunit(self, guest: Guest, *suites: str, expected: Expected = None) -> None:
-        """Report what KUnit's suites, by default all that ran, have in their files of debugfs."""
+        """Report the results of KUnit suites, by default all that ran, from their files in debugfs."""
         reasons = self._reasons(expected)
         self.report(kunit_results(guest, suites), expected=reasons)
 
     def program(
         self, guest: Guest, argv: Sequence[str], *, expected: Expected = None, time_limit: float = TIME_LIMIT
     ) -> None:
-        """Run a program of the guest that prints KTAP or TAP: a test of kselftest, or its ``run_kselftest.sh``."""
+        """Run a program of the guest that prints KTAP or TAP: a kselftest, or its ``run_kselftest.sh``."""
         reasons = self._reasons(expected)
         self.report(program_results(guest, argv, time_limit=time_limit), expected=reasons)
 
     def ftracetest(
         self, guest: Guest, folder: str, *cases: str, expected: Expected = None, time_limit: float = TIME_LIMIT
     ) -> None:
-        """Run ``ftracetest`` of a folder of the guest; ``cases`` are ``.tc`` files and folders of such in it."""
+        """Run ``ftracetest`` in a folder of the guest; ``cases`` are ``.tc`` files in it, or folders of them."""
         reasons = self._reasons(expected)
         self.report(ftracetest_results(guest, folder, cases, time_limit=time_limit), expected=reasons)
 
     def report(self, run: TestRun, *, expected: Expected = None) -> None:
-        """Report a run whose results are there already, such as those of ``guest.ktap()``."""
+        """Report an existing run's results, such as those of ``guest.ktap()``."""
         verdict = judged(run, self._reasons(expected))
         self._told += [
             {"name": name, "outcome": str(result.outcome), "reason": result.reason, "lines": list(result.lines)}
@@ -106,11 +106,11 @@ class KernelTests:
             pytest.fail("\n".join(verdict.complaints), pytrace=False)
 
     def _reasons(self, expected: Expected) -> Mapping[str, str]:
-        """The list; a wrong one fails the test before anything runs, which may take minutes."""
+        """The reasons; a wrong list fails the test before anything runs, which may take minutes."""
         try:
             if isinstance(expected, str | Path):
                 return read_expected(self._folder / expected)
             return check_expected({} if expected is None else expected)
         except UsageError as error:
             sentence = f"{type(error).__name__}: {error}"
-        pytest.fail(sentence, pytrace=False)  # outside of the handler, whose error would be shown as well
+        pytest.fail(sentence, pytrace=False)  # outside of the handler, whose error would be shown too

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A result of pytest's for each of somebody else's tests, where one test of the session runs many of them.
+"""A pytest result for each third-party test, if one test of the session runs many of them.
 
-Their names are not known before the guest has run them, so they are no items. The report of the test that ran them
-carries them, from a worker of pytest-xdist too, and the process that shows reports makes a report of each when the test
-has ended, unless the test is run again. Its id is the test's with the name behind it:
+Their names are unknown until the guest has run them, so they are not items. The report of the test that ran them
+carries them, also from a pytest-xdist worker, and the process that shows reports makes a report of each after the test
+has ended, unless the test is rerun. Its id is the test's with the name appended:
 ``test_kprobes.py::test_selftests[Kprobe profile]``.
 
 Every pytest of an environment imports this file, so it imports nothing heavy.
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 _ATTRIBUTE = "orchestrator_results"
 _LINES = 60
 _RERUN = "rerun"
-"""The outcome that pytest-rerunfailures gives a report which leads to another attempt at the test."""
+"""The outcome that pytest-rerunfailures gives a report when it runs the test again."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the reports in the process that shows them; a worker of pytest-xdist's sends its tests' reports there."""
+    """Make the reports in the process that shows them; pytest-xdist workers send their tests' reports there."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(_ReportsOfResults(config))
 
 
 @pytest.fixture
 def ktap(request: pytest.FixtureRequest) -> KernelTests:
-    """Runs somebody else's tests in a guest: KUnit's, kselftest's, ftracetest's. Each has a result of its own."""
+    """Runs third-party tests in a guest: KUnit's, kselftest's, ftracetest's. Each has a result of its own."""
     from orchestrator.pytest_plugin.ktap_tests import KernelTests
 
     return KernelTests(request.path.parent, attempt(request.node).results)
@@ -45,7 +45,7 @@ def ktap(request: pytest.FixtureRequest) -> KernelTests:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Let the report of a test carry the results that the test has recorded."""
+    """Attach a test's recorded results to its report."""
     report = yield
     if report.when == "call" and (results := attempt(item).results):
         setattr(report, _ATTRIBUTE, results)
@@ -55,14 +55,14 @@ def pytest_runtest_makereport(
 class _ReportsOfResults:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self._called: dict[tuple[str, object], pytest.TestReport] = {}  # by test and worker, until the test has ended
+        self._called: dict[tuple[str, object], pytest.TestReport] = {}  # by test and worker, while the test runs
 
-    @pytest.hookimpl(trylast=True)  # behind the test's own
+    @pytest.hookimpl(trylast=True)  # after the test's own report
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         key = report.nodeid, getattr(report, "node", None)
         if hasattr(report, _ATTRIBUTE):
             self._called[key] = report
-        elif report.when not in {"setup", "call"} and key in self._called:  # its teardown, or the worker has crashed
+        elif report.when not in {"setup", "call"} and key in self._called:  # at teardown, or after a worker's crash
             called = self._called.pop(key)
             if _RERUN not in {called.outcome, report.outcome}:
                 self._show(called)
@@ -78,7 +78,7 @@ class _ReportsOfResults:
         results: Sequence[dict[str, Any]] = getattr(report, _ATTRIBUTE)
         session = self._config.pluginmanager.get_plugin("session")
         if isinstance(session, pytest.Session):
-            session.testscollected += len(results)  # the progress in percent counts reports
+            session.testscollected += len(results)  # the percentage shown counts reports
         for result in results:
             self._config.hook.pytest_runtest_logreport(report=_report_of(report, result))
 
@@ -101,5 +101,5 @@ def _report_of(test: pytest.TestReport, result: dict[str, Any]) -> pytest.TestRe
         report.longrepr = (path, line or 0, f"Skipped: {name}{': ' if reason else ''}{reason}")
     elif outcome == "xfailed":
         report.longrepr = shown
-        report.wasxfail = reason  # as pytest's own skipping.py sets it
+        report.wasxfail = reason  # as in pytest's skipping.py
     return report

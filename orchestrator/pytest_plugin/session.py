@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What hooks and fixtures know of a session, and the guests that a mark with lists describes. Imports nothing heavy."""
+"""A session's state for hooks and fixtures, and the guests of marks with lists. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SKIPPED = "boots a guest in QEMU; pytest --qemu runs it"
 
 SETTINGS: Mapping[str, str] = {"kernel": "kernel", "cpu": "CPU model", "image": "image", "timing": "timing"}
-"""What the command line and the configuration file say for all guests, and what that is."""
+"""Settings for all guests on the command line and in the configuration file, with descriptions."""
 
 OPTIONS: pytest.StashKey[GuestOptions] = pytest.StashKey()
 WRONG = pytest.StashKey[str]()
@@ -30,9 +30,9 @@ WRONG = pytest.StashKey[str]()
 
 @dataclass
 class Attempt:
-    """All that is kept on a test while it runs. One that is run again, as by pytest-rerunfailures, begins with another.
+    """State of a running test. A rerun, as by pytest-rerunfailures, starts with a new one.
 
-    ``results`` are those of somebody else's tests, ``properties`` those of the test's own report.
+    ``results`` are those of third-party tests, ``properties`` belong to the test's own report.
     """
 
     guests: list[TestedGuest] = field(default_factory=list)
@@ -46,34 +46,34 @@ _ATTEMPT = pytest.StashKey[Attempt]()
 
 
 def begin_attempt(item: pytest.Item) -> None:
-    """Forget what an attempt before has left on the test."""
+    """Discard the state of an earlier attempt at the test."""
     item.stash[_ATTEMPT] = Attempt()
 
 
 def attempt(item: pytest.Item) -> Attempt:
-    """What is kept on a test while it runs."""
+    """The state of the running test."""
     return item.stash.setdefault(_ATTEMPT, Attempt())
 
 
 def runs_guests(config: pytest.Config) -> bool:
-    """Whether QEMU tests are run, or looked at as if they were."""
+    """Whether QEMU tests are run or listed."""
     return bool(config.getoption("--qemu") or config.getoption("qemu_list"))
 
 
 def needs_guests(item: pytest.Item) -> bool:
-    """Whether a test takes a fixture of guests, or is marked for them."""
+    """Whether a test takes a guest fixture, or is marked for guests."""
     fixtures = getattr(item, "fixturenames", ())
     return CHOICE in fixtures or any(item.iter_markers("guest")) or any(item.iter_markers("qemu"))
 
 
 def settings_of(config: pytest.Config) -> Mapping[str, str]:
-    """The arguments of marks that the session sets: by option, else in the configuration file."""
+    """Mark arguments that the session sets: by option, else in the configuration file."""
     found = {name: config.getoption(f"qemu_{name}") or config.getini(f"qemu_{name}") for name in SETTINGS}
     return {name: value for name, value in found.items() if value}
 
 
 def settings_given(config: pytest.Config) -> list[str]:
-    """The options for ``pytest`` that set arguments of marks, as they were given."""
+    """The ``pytest`` options that set mark arguments, as given."""
     given = {name: config.getoption(f"qemu_{name}") for name in SETTINGS}
     return [f"--qemu-{name}={value}" for name, value in given.items() if value]
 
@@ -88,7 +88,7 @@ def options_of(request: pytest.FixtureRequest) -> GuestOptions:
 
 @contextlib.contextmanager
 def sentences(config: pytest.Config) -> Iterator[None]:
-    """Expected failures as a sentence, not as a traceback, except with ``--full-trace``."""
+    """Report expected failures without a traceback, except with ``--full-trace``."""
     from orchestrator.errors import LabError
 
     try:
@@ -101,14 +101,14 @@ def sentences(config: pytest.Config) -> Iterator[None]:
 
 
 CHOICE = "_guest_choice"
-"""The fixture that all fixtures of guests use, and that lists parametrise."""
+"""The fixture that all guest fixtures use, and that lists parametrise."""
 
 NO_CHOICES = ("data", "allow_oops")
-"""Arguments whose value is a list by itself."""
+"""Arguments whose value is itself a list."""
 
 
 def merged(marks: Iterable[pytest.Mark]) -> dict[str, Any]:
-    """The arguments of a test's marks, which come with the nearest first: that one wins."""
+    """The arguments of a test's marks, given nearest first; the nearest wins."""
     arguments: dict[str, Any] = {}
     for mark in reversed(list(marks)):
         arguments.update(mark.kwargs)
@@ -126,14 +126,14 @@ def parametrize_guests(metafunc: pytest.Metafunc) -> None:
 
 
 def chosen_by(item: pytest.Item) -> Mapping[str, Any]:
-    """What an item's parameters choose of its mark's lists."""
+    """The values that an item's parameters choose from its mark's lists."""
     callspec = getattr(item, "callspec", None)
     chosen: Mapping[str, Any] = {} if callspec is None else callspec.params.get(CHOICE, {})
     return chosen
 
 
 def choose(arguments: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments with one value for each list; a mark of the parameter set itself may have overridden a list."""
+    """The arguments with one value for each list; a mark on the parameter set itself may have replaced a list."""
     return {**arguments, **{name: chosen[name] for name in _lists(arguments) if name in chosen}}
 
 
@@ -143,6 +143,6 @@ def _lists(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _label(name: str, value: object) -> str:
-    """A value in a test's id: its text, a path by its last part, a number with what it counts."""
+    """A value in a test's id: its text, a path's last part, or a number with its unit."""
     text = str(value)
     return f"{name}{text}" if isinstance(value, int) else PurePath(text).name or text

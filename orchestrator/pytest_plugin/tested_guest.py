@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A guest as a test has it: the verbs of a tester, and a watch over its kernel."""
+"""A guest as tests see it: a tester's verbs, and a watch over its kernel."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from orchestrator.probes.symbols import ModuleMemory
 from orchestrator.steps import step
 
 _MOST_BYTES = 64 << 20
-"""Bytes of the console that are looked at for a line: a guest that prints without end is given up."""
+"""Console bytes to search for a line: a guest that prints endlessly is given up."""
 
 
 def _behind(guest: Guest, line: str, mark: int) -> int:
-    """The mark behind a line that was printed since ``mark``."""
+    """The mark after a line that was printed since ``mark``."""
     with guest.console.path.open("rb") as file:
         file.seek(mark)
         for raw in file:
@@ -43,30 +43,30 @@ def _behind(guest: Guest, line: str, mark: int) -> int:
 
 
 _TERMINAL = Path("/dev/tty")
-"""The terminal itself: pytest has taken standard input and output."""
+"""The terminal itself, as pytest has taken standard input and output."""
 
 _LINE_LIMIT = 24 * 3600.0
 
 
 @dataclass(frozen=True)
 class LoadedModule:
-    """A loaded module: its name in the kernel, its .ko on the host, and what was loaded before because it needs it."""
+    """A loaded module: its name in the kernel, its .ko on the host, and its dependencies that were loaded before."""
 
     guest: Guest
-    """The guest that has it."""
+    """The guest in which it is loaded."""
     name: str
-    """Its name in the kernel, as ``/proc/modules`` has it."""
+    """Its name in the kernel, as in ``/proc/modules``."""
     file: Path
     """Its .ko on the host."""
     needed: tuple[str, ...] = ()
-    """The names of the modules that were loaded before, in order."""
+    """The names of the modules that were loaded before it, in order."""
 
     def parameter(self, name: str) -> str:
-        """A parameter's value now. Raises GuestError for one that is not there or cannot be read."""
+        """A parameter's current value. Raises GuestError if it does not exist or cannot be read."""
         return self.guest.get(self._file(name)).decode("utf-8", errors="replace").removesuffix("\n")
 
     def set_parameter(self, name: str, value: str | int) -> None:
-        """Change a parameter. Raises GuestError where the module refuses the value."""
+        """Change a parameter. Raises GuestError if the module refuses the value."""
         self.guest.put(str(value).encode(), self._file(name))
 
     def _file(self, name: str) -> str:
@@ -78,7 +78,7 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 if TYPE_CHECKING:
-    _GuestsVerbs = Guest  # whoever takes a guest takes one of a test as well
+    _GuestsVerbs = Guest  # a tested guest is accepted wherever a guest is
 else:
     _GuestsVerbs = object
 
@@ -86,23 +86,23 @@ else:
 class TestedGuest(_GuestsVerbs):
     """A guest in a test. Made by the fixtures.
 
-    Each verb that runs or moves something takes a ``time_limit`` in seconds of the host. Nothing goes through a shell
-    unless ``argv`` names one.
+    Verbs that run or copy something take a ``time_limit`` in host seconds. No verb uses a shell unless ``argv`` names
+    one.
     """
 
-    __test__ = False  # pytest takes a class of this name for one of tests
+    __test__ = False  # the name would make pytest collect it
 
     def __init__(
         self, workshop: BuildContext, kernel: Kernel, guest: Guest, boot_again: Callable[[Watch], Guest]
     ) -> None:
-        self.guest = guest  # another one after a reboot
+        self.guest = guest  # replaced by a reboot
         self._workshop, self._kernel, self._boot_again = workshop, kernel, boot_again
         self._folder = Path()
-        self._allowed: Sequence[re.Pattern[str]] = ()  # by the test's mark
-        self._announced: list[re.Pattern[str]] = []  # what the test expects the kernel to report besides
-        self._mark = self._seen = self._taint = 0  # lengths of its console, and the kernel's taint, of the test's begin
+        self._allowed: Sequence[re.Pattern[str]] = ()  # from the test's mark
+        self._announced: list[re.Pattern[str]] = []  # further reports that the test expects
+        self._mark = self._seen = self._taint = 0  # console lengths, and the kernel's taint at the test's start
 
-    if not TYPE_CHECKING:  # who checks types has them from the base
+    if not TYPE_CHECKING:  # type checkers have them from the base
 
         def __getattr__(self, name: str) -> Any:
             """The verbs and attributes of its guest."""
@@ -110,7 +110,7 @@ class TestedGuest(_GuestsVerbs):
 
     @property
     def folder(self) -> Path:
-        """The folder of the test's file: paths of modules and programs are relative to it."""
+        """The folder of the test's file, to which paths of modules and programs are relative."""
         return self._folder
 
     @property
@@ -127,12 +127,12 @@ class TestedGuest(_GuestsVerbs):
         values: Mapping[str, Value] = _NOTHING,
         time_limit: float = COMMAND_LIMIT,
     ) -> LoadedModule:
-        """Build a module for the guest's kernel and load it with ``parameters``; the module is not unloaded.
+        """Build a module for the guest's kernel and load it with ``parameters``; it stays loaded.
 
         ``path``, relative to the test's folder, is a C file, a template (``.c.j2``, rendered with ``values``), a .ko,
-        or a folder with a Kbuild (``values`` are variables for make; ``name`` chooses one of several modules). Raises
-        BuildError, UsageError for a parameter that the module has not got, and RefusedError with the module's own words
-        where the kernel does not take it.
+        or a folder with a Kbuild (``values`` are variables for make; ``name`` selects one of several modules). Raises
+        BuildError, UsageError for a parameter that the module lacks, and RefusedError with the module's own words if
+        the kernel refuses it.
         """
         place = self._folder / path
         *needed, module = user_modules(self._workshop, self._kernel, place, name=name, values=values)
@@ -146,23 +146,23 @@ class TestedGuest(_GuestsVerbs):
         return LoadedModule(self, module.name, module.file, tuple(other.name for other in needed))
 
     def unload(self, module: LoadedModule | str, *, time_limit: float = COMMAND_LIMIT) -> None:
-        """Unload a module, by what ``load`` gave, with the modules that it needed, or by its name.
+        """Unload a module and its dependencies, given ``load``'s result, or one module by name.
 
-        Raises CommandFailed where the kernel keeps it, because it is in use.
+        Raises CommandFailed if the kernel keeps it because it is in use.
         """
         names = [module] if isinstance(module, str) else [module.name, *reversed(module.needed)]
         for name in names:
             loading.unload(self, name, time_limit=time_limit)
 
     def dmesg(self) -> str:
-        """The kernel's log, as text: what its buffer has kept since the boot, all levels."""
+        """The kernel's log as text: everything in its buffer, all levels."""
         return self.succeed(["dmesg"]).text
 
     def wait_for_line(self, regex: str, *, time_limit: float = COMMAND_LIMIT) -> str:
-        """Wait for a line on the console in which ``regex`` is found; returns it.
+        """Wait for a console line in which ``regex`` is found, and return it.
 
-        Looks at what was printed since the test began, or behind the line found last. Raises GuestHang when nothing is
-        printed for ``time_limit`` seconds of the host.
+        Searches what was printed since the test began, or after the line found last. Raises GuestHang after
+        ``time_limit`` host seconds without output.
         """
         pattern = line_pattern(regex)
         with step("wait for line", regex):
@@ -181,7 +181,7 @@ class TestedGuest(_GuestsVerbs):
             )
 
     def printed(self) -> list[str]:
-        """The lines that were printed on the console since the test began, the last thousand of them."""
+        """The last thousand console lines since the test began."""
         lines: deque[str] = deque(maxlen=_PRINTED_LINES)
         mark, end = self._mark, self.console.length()
         while mark < end:
@@ -194,10 +194,10 @@ class TestedGuest(_GuestsVerbs):
 
     @contextlib.contextmanager
     def expect_oops(self, regex: str, *, time_limit: float = COMMAND_LIMIT) -> Iterator[None]:
-        """Expect the kernel to report an oops, BUG, warning or the like in which ``regex`` is found, and to live on.
+        """Expect the kernel to report an oops, BUG, warning or the like that matches ``regex``, and to survive.
 
-        The block may fail with what the oops did to its commands. Raises GuestError when there is no such report until
-        nothing was printed for ``time_limit`` seconds.
+        The block may raise what the oops did to its commands. Raises GuestError if there is no such report after
+        ``time_limit`` seconds without output.
         """
         (pattern,) = report_patterns([regex])
         self._announced.append(pattern)
@@ -205,22 +205,22 @@ class TestedGuest(_GuestsVerbs):
         try:
             yield
         except GuestError as error:
-            failure = error  # what an oops does to the command that caused it
+            failure = error  # an oops may kill the command that caused it
         for _ in self.console.printing(time_limit, lambda: self.pid is None):
             if any(report.is_expected([pattern]) for report in islice(self.console.reports(mark), REPORTS_MAX)):
                 if self.state is State.READY:
-                    self.drain_console()  # the report's end, which belongs to this test
+                    self.drain_console()  # the rest of the report belongs to this test
                 return
         raise failure or self._missing(f"reported nothing with {regex!r}")
 
     @contextlib.contextmanager
     def expect_panic(self, regex: str = ".", *, time_limit: float = COMMAND_LIMIT) -> Iterator[None]:
-        """Expect the kernel to panic with a report in which ``regex`` is found. The guest is gone then: ``reboot()``.
+        """Expect the kernel to panic with a report that matches ``regex``. The guest is then gone: ``reboot()``.
 
-        Raises GuestError when the guest lives on.
+        Raises GuestError if the guest survives.
         """
         pattern = line_pattern(regex)
-        self._announced.append(re.compile("."))  # the oops that led to it as well
+        self._announced.append(re.compile("."))  # also the oops that led to it
         mark, failure = self.console.length(), None
         try:
             yield
@@ -239,9 +239,9 @@ class TestedGuest(_GuestsVerbs):
         return GuestError(what, where=str(self.console.path), detail=self.console.last_lines())
 
     def reboot(self) -> None:
-        """End the guest and boot one of the same machine in its place: what was in memory and on its disk is gone.
+        """Replace the guest by a newly booted one of the same machine; its memory and disk changes are lost.
 
-        Raises GuestOops where the kernel had reported trouble that was not expected.
+        Raises GuestOops if the kernel had reported unexpected trouble.
         """
         with step("reboot"):
             self.check_kernel()
@@ -254,7 +254,7 @@ class TestedGuest(_GuestsVerbs):
         self.guest = guest
 
     def join_network(self) -> None:
-        """Get its address on its private network, if it has one; on failure it is killed."""
+        """Configure its address on its private network, if it has one; on failure it is killed."""
         if self.machine.lan is None:
             return
         try:
@@ -267,7 +267,7 @@ class TestedGuest(_GuestsVerbs):
             raise
 
     def begin_test(self, folder: Path, expected: Sequence[re.Pattern[str]]) -> None:
-        """Begin a test in ``folder``: what the kernel reports from now on counts, but for what is ``expected``."""
+        """Begin a test in ``folder``: kernel reports from now on count, except ``expected`` ones."""
         self._folder, self._allowed = folder, expected
         self._watch()
 
@@ -276,9 +276,9 @@ class TestedGuest(_GuestsVerbs):
         return next(self.console.reports(self._mark), None) is not None
 
     def check_kernel(self) -> None:
-        """Raise GuestOops where, since the test began, the kernel has reported trouble or become tainted by it.
+        """Raise GuestOops if, since the test began, the kernel has reported trouble or become tainted by it.
 
-        A guest that has ended by itself, or does not answer, raises GuestError, unless a verb has raised that before.
+        A guest that has ended by itself, or does not answer, raises GuestError, unless a verb has raised that already.
         """
         was_lost = self.has_failed
         self.drain_console()
@@ -299,9 +299,9 @@ class TestedGuest(_GuestsVerbs):
             self._taint = taint_mask(self)
 
     def interact(self) -> None:
-        """Give a person a prompt on the terminal, whose lines a shell in the guest runs, until ``exit`` or Ctrl-D.
+        """Give the user a prompt whose lines a shell in the guest runs, until ``exit`` or Ctrl-D.
 
-        Raises HostError where there is no terminal, as in a worker of pytest-xdist.
+        Raises HostError if there is no terminal, as in a pytest-xdist worker.
         """
         if "PYTEST_XDIST_WORKER" in os.environ:
             raise HostError("a worker of pytest-xdist has no terminal", hint="run this test with -n 0")
@@ -350,9 +350,9 @@ class KernelModules:
         return module
 
     def unload_all(self) -> None:
-        """Unload what is still there, the last first. Raises CommandFailed for a module that is in use.
+        """Unload the remaining modules, last first. Raises CommandFailed for a module that is in use.
 
-        In a guest that is gone, or whose kernel has reported trouble, nothing is unloaded: no other test gets it.
+        Does nothing if the guest is gone or its kernel has reported trouble: no other test gets it.
         """
         if self._guest.state is not State.READY or self._guest.pid is None or self._guest.has_reported():
             return

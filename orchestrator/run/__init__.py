@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A run: boots as tasks, the crews that do them, the journal of their outcomes, and what all need."""
+"""A run: boots as tasks, their executors, and the journal of their outcomes."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which commit has changed a cost? ``git bisect`` chooses the commits, measurements judge them."""
+"""Which commit changed a cost: ``git bisect`` chooses commits, measurements judge them."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ _POSSIBLE = re.compile(r"^# possible first bad commit: \[([0-9a-f]{40,64})\]", r
 
 
 class NotMeasured(LabError):
-    """A commit has no number: it does not build, does not boot, or its cell has failed. The bisection skips it."""
+    """A commit has no number: it does not build, does not boot, or its cell failed. The bisection skips it."""
 
 
 @dataclass
 class Bisection:
-    """Between a ``good`` and a ``bad`` commit of one repository.
+    """A bisection between a ``good`` and a ``bad`` commit of one repository.
 
-    A commit is as bad as it costs: bad where it is nearer to the bad end's value than to the good one's. ``measure``
-    is called with the commit's files in the tree, and raises NotMeasured where there is no number. ``say`` gets a line
-    for each step.
+    A commit is bad if its value is nearer to the bad end's than to the good one's. ``measure`` is called with the
+    commit checked out, and raises NotMeasured if there is no number. ``say`` gets a line for each step.
     """
 
     tree: GitTree
@@ -37,8 +36,8 @@ class Bisection:
     def between(self, good: Revision, bad: Revision) -> Found:
         """The first bad commit.
 
-        Raises UsageError where ``bad`` is not behind ``good``, and LabError where an end cannot be checked out, before
-        anything is measured; UsageError where the ends do not differ, LabError where one has no number.
+        Before anything is measured, raises UsageError if ``bad`` does not descend from ``good``, and LabError if an end
+        cannot be checked out. Later raises UsageError if the ends do not differ, and LabError if one has no number.
         """
         self._check_order(good, bad)
         self.tree.check_out(good.commit, bad.commit)
@@ -61,13 +60,13 @@ class Bisection:
                 if one.measured is not None:
                     value = one.measured.value
                     verdict = "bad" if abs(value - most) <= abs(value - least) else "good"
-                self._bisect(verdict)  # git takes for HEAD what is checked out: the commit that was measured
+                self._bisect(verdict)  # git judges HEAD, the commit that was measured
         return Found(candidates, tried)
 
     def _check_order(self, good: Revision, bad: Revision) -> None:
         if good.commit == bad.commit:
             raise UsageError(f"{good.name} and {bad.name} are one commit, {good.commit[:12]}", hint="name two commits")
-        # Of two branches git asks for their merge base first.
+        # For two branches git asks for their merge base first.
         if self.tree.git("merge-base", "--is-ancestor", bad.commit, good.commit).status == 0:
             raise UsageError(
                 f"the bad commit, {bad.name}, is an ancestor of the good one, {good.name}",
@@ -103,7 +102,7 @@ class Bisection:
 
     @contextmanager
     def _begun(self, good: Revision, bad: Revision) -> Iterator[None]:
-        self.tree.git("bisect", "reset", "HEAD")  # one that was interrupted
+        self.tree.git("bisect", "reset", "HEAD")  # left by an interrupted bisection
         self._bisect("start", bad.commit, good.commit, "--")
         try:
             yield
@@ -113,11 +112,11 @@ class Bisection:
     def _bisect(self, *words: str) -> None:
         finished = self.tree.git("bisect", *words)
         if finished.status != 0 and self._candidates() is None:
-            # The merge base of two branches is bad, for one: what git says is for the user.
+            # For example if the merge base of two branches is bad: git's words are for the user.
             raise LabError("git cannot bisect between these commits", detail=finished.complaint())
 
     def _candidates(self) -> Sequence[Commit] | None:
-        """The commits among which the first bad one is, if the bisection has ended."""
+        """The remaining candidates for the first bad commit, if the bisection has ended."""
         log = self.tree.git("bisect", "log").stdout
         first = _FIRST_BAD.search(log)
         if first:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A boot as a pure task, from its cells' preparation to their records; the interface of a kind of benchmark.
 
-A task survives pickling. It touches neither the store nor the progress display nor other boots, so it runs in a thread,
-in another process, or on another machine alike.
+A task can be pickled. It uses neither the store nor the progress display nor other boots, so it runs equally in a
+thread, in another process, or on another machine.
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ from orchestrator.run.plan_check import wrong_points
 from orchestrator.steps import step
 
 Obtain = Callable[[str, Mapping[str, object], str, Callable[[Path], None]], Artifact | None]
-"""Where artifacts come from: ``Cache.obtain``, or what gives only those that are there."""
+"""The source of artifacts: ``Cache.obtain``, or a function that only returns existing ones."""
 
 
 class BenchmarkKind(TableKind):
     """A kind of benchmark, from its tables to its records.
 
-    ``prepare`` and ``measure`` may run in different processes, and on different machines: what the one makes for the
-    other is named by content in the cache.
+    ``prepare`` and ``measure`` may run in different processes and on different machines: they share artifacts that are
+    named by content in the cache.
     """
 
     def find(self, context: BuildContext, table: Any, obtain: Obtain) -> Any:
-        """The table with what its cells depend on and only a guest can tell, kept as artifacts; most have nothing such.
+        """The table with what only a guest can tell about its cells, kept as artifacts; most kinds need nothing.
 
-        Where ``obtain`` has no artifact, what it would tell is left out.
+        Leaves out what ``obtain`` has no artifact for.
         """
         del context, obtain
         return table
@@ -89,17 +89,16 @@ class BenchmarkKind(TableKind):
 
     @abstractmethod
     def measure(self, session: Session, cells: Sequence[Cell[Any]]) -> Generator[CellRecord, None, None]:
-        """Measure cells that are ready, in one guest, and yield each one's record as soon as it is complete.
+        """Measure prepared cells in one guest, and yield each record as soon as it is complete.
 
-        ``session.begin`` is called for each cell before its work. A record that failed and is not in
-        ``session.harmless``, or an error that is raised, ends the guest; cells without a record are measured in
-        another one.
+        Calls ``session.begin`` before each cell's work. A failed record that is not in ``session.harmless``, or an
+        error raised, ends the guest; cells without a record are measured in another one.
         """
 
     def compare(self, cell: Cell[Any], record: CellRecord, others: Sequence[CellRecord]) -> CellRecord:
-        """The record with what follows from those of ``cell.compared_with``: as many of them as have numbers.
+        """The record, completed from the records of ``cell.compared_with`` that have numbers.
 
-        It touches no guest. Raises EvidenceError where the comparison proves the record wrong.
+        Uses no guest. Raises EvidenceError if the comparison proves the record wrong.
         """
         del cell, others
         return record
@@ -110,20 +109,20 @@ SetupT = TypeVar("SetupT", covariant=True)
 
 @dataclass(frozen=True)
 class Ready(Generic[SetupT]):
-    """The cell can be measured: its kind's own ``setup``, the modules that go into the guest, notes for the reader."""
+    """The cell can be measured: its kind's ``setup``, the modules to load, and notes for the reader."""
 
     setup: SetupT
     modules: tuple[Module, ...] = ()
     notes: tuple[str, ...] = ()
     keys: Mapping[str, str] = field(default_factory=dict)
-    """What names the exact content of anything else that the cell needs, by a name of its own."""
+    """Keys of the exact content of anything else that the cell needs, by name."""
     sources: Mapping[str, OwnSource] = field(default_factory=dict)
-    """What is the user's own, by what it is to the cell: ``probe``, ``workload``, ``library libmine.so``, ``image``."""
+    """The user's own files, by role: ``probe``, ``workload``, ``library libmine.so``, ``image``."""
 
 
 @dataclass(frozen=True)
 class Refused:
-    """The cell has no number, and ``reason`` says why: its kernel cannot have it, or it did not build."""
+    """The cell has no number for this ``reason``: its kernel cannot have it, or it did not build."""
 
     status: Status
     reason: str
@@ -136,21 +135,21 @@ Prepared = Ready[SetupT] | Refused
 
 
 def unsupported(reason: str) -> Refused:
-    """The kernel, by its own configuration, cannot have the cell."""
+    """The kernel's configuration rules the cell out."""
     return Refused("unsupported", reason)
 
 
 def failed(error: LabError) -> Refused:
-    """Something of the cell's did not build, or cannot be built for its kernel."""
+    """Something for the cell did not build, or cannot be built for its kernel."""
     return Refused("unsupported" if isinstance(error, UnsupportedError) else "failed", str(error))
 
 
 def module_outcomes(
     context: BuildContext, kernel: Kernel, wanted: Mapping[str, ModuleSource | Path]
 ) -> Mapping[str, Module | Refused]:
-    """The modules of cells by the cells' ids: built from source, or a user's .ko file; else why there is none.
+    """The modules of cells, by cell id: built from source, or a user's .ko file; otherwise the reason for none.
 
-    Raises ConfigError for a file that is no module.
+    Raises ConfigError for a file that is not a module.
     """
     outcomes: dict[str, Module | Refused] = {}
     sources = {id_: one for id_, one in wanted.items() if isinstance(one, ModuleSource)}
@@ -174,7 +173,7 @@ def template_outcome(context: BuildContext, kernel: Kernel, template: str, smp: 
 
 
 def with_parameters(module: Module, given: Mapping[str, str]) -> Module | Refused:
-    """A user's module, to be loaded with these parameters; refused where it has not got one of them."""
+    """A user's module with load parameters; refused if it lacks one of them."""
     try:
         check_parameter_names(module, given)
     except UsageError as error:
@@ -183,7 +182,7 @@ def with_parameters(module: Module, given: Mapping[str, str]) -> Module | Refuse
 
 
 def own_sources(kind: ProbeKind, module: ModuleSource | Path | None, image: str | None) -> Mapping[str, OwnSource]:
-    """What of a cell's probe and image is the user's: a module with what it includes, a one-liner, a recipe."""
+    """The user's parts of a cell's probe and image: a module with its includes, a one-liner, a recipe."""
     sources: dict[str, OwnSource] = {}
     if kind.one_liner is not None:
         sources["probe"] = own_line(f"{PREFIX} {kind.one_liner}")
@@ -195,16 +194,16 @@ def own_sources(kind: ProbeKind, module: ModuleSource | Path | None, image: str 
 
 
 def smp_note(kernel: Kernel, cpus: int) -> tuple[str, ...]:
-    """The note of an SMP kernel on one virtual CPU; none of any other."""
+    """The note of an SMP kernel on one virtual CPU; empty for any other."""
     if not kernel.smp or cpus != 1:
         return ()
-    # Linux 7.3 has no table of lock prefixes any more, and never takes them away.
+    # Linux 7.3 has no table of lock prefixes any more, and never removes them.
     has_table = kernel.code is None or ".smp_locks" in kernel.code.sections
     return ("an SMP kernel on one virtual CPU" + (", its lock prefixes kept (noreplace-smp)" if has_table else ""),)
 
 
 def compiler_note(kernel: Kernel, module: Module | None) -> tuple[str, ...]:
-    """The notes of a module that was compiled here: by another compiler than its kernel, or with warnings."""
+    """Notes on a module that was compiled here: by another compiler than its kernel, or with warnings."""
     if module is None or module.sources is None:
         return ()
     other = () if kernel.compiler_note is None else (kernel.compiler_note,)
@@ -218,11 +217,10 @@ def parameters_note(given: Mapping[str, str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class BootArtifacts:
-    """A boot's kernel and machine, and what was prepared for each cell, by its id.
+    """A boot's kernel and machine, and what was prepared for each cell, by cell id.
 
-    ``kernel_modules`` are the files of the kernel's own modules to load first, by name, in the order of loading.
-    ``plugin`` counts instructions where the machine does not and a failure has to be explained; None where it is to be
-    made when it is needed.
+    ``kernel_modules`` are the kernel's own modules to load first: files by name, in loading order. ``plugin`` counts
+    instructions on a machine without a counter to explain a failure; None if it is made on demand.
     """
 
     kernel: Kernel
@@ -233,7 +231,7 @@ class BootArtifacts:
 
     @property
     def keys(self) -> dict[str, str]:
-        """What names the exact content of everything: kernel, initramfs, image, and by cell modules and the rest."""
+        """Keys of the exact content of everything: kernel, initramfs, image, and for each cell modules and the rest."""
         keys = {"kernel": self.kernel.key, "initramfs": self.machine.initramfs.parent.name}
         if self.machine.root is not None:
             keys["image"] = self.machine.root.key
@@ -241,7 +239,7 @@ class BootArtifacts:
             keys["counting plugin"] = self.machine.counter.file.parent.name
         if self.kernel_modules:
             keys |= {disk.name: disk.file.parent.name for disk in self.machine.data}
-            keys["loaded modules"] = ", ".join(self.kernel_modules)  # the disk has all of the kernel's
+            keys["loaded modules"] = ", ".join(self.kernel_modules)  # the disk has all modules of the kernel
         for cell, prepared in self.cells.items():
             keys |= {f"{cell}: {module.name}": module.key for module in prepared.modules}
             keys |= {f"{cell}: {name}": key for name, key in prepared.keys.items()}
@@ -249,10 +247,9 @@ class BootArtifacts:
 
 
 def prepare(context: BuildContext, kind: BenchmarkKind, boot: Boot) -> BootArtifacts:
-    """Fetch and build what a boot needs. Raises HostError and the like when there is no kernel to boot.
+    """Fetch and build what a boot needs. Raises HostError and the like if there is no kernel to boot.
 
-    A module that does not build, or a point or a module of its own that this kernel lacks, is its own cells' failure
-    only.
+    A module that does not build, or a point or kernel module that this kernel lacks, fails only its own cells.
     """
     kernel = ready_kernel(context, boot.spec)
     boot, reasons = checked_cells(kind, kernel, boot)
@@ -264,9 +261,9 @@ def prepare(context: BuildContext, kind: BenchmarkKind, boot: Boot) -> BootArtif
 
 
 def checked_cells(kind: BenchmarkKind, kernel: Kernel, boot: Boot) -> tuple[Boot, Mapping[str, str]]:
-    """The boot, and why the kernel cannot have cells of it, by their ids: nothing is built or started to find out.
+    """The boot, and why the kernel cannot have some of its cells, by cell id. Nothing is built or started for this.
 
-    Where the kernel has not all of its own modules that are asked for, the boot is without any.
+    If the kernel lacks some of the requested kernel modules, the boot is without any.
     """
     missing = missing_module_reason(kernel, boot.kernel_modules)
     if missing is not None:
@@ -277,7 +274,7 @@ def checked_cells(kind: BenchmarkKind, kernel: Kernel, boot: Boot) -> tuple[Boot
 
 
 def without_number(cell: Cell[Any], status: Status, reason: str, release: str | None = None) -> CellRecord:
-    """The outcome of a cell that has no number, with the reason, and its kernel's release where that is known."""
+    """The outcome of a cell without a number, with the reason, and its kernel's release if known."""
     known = {} if release is None else {KERNEL_RELEASE: release}
     return CellRecord(**identity(cell), parameters={**cell.parameters, **known}, status=status, reason=reason)
 
@@ -300,7 +297,7 @@ def identity(cell: Cell[Any]) -> dict[str, Any]:
 
 
 def changed(record: CellRecord, **fields: object) -> CellRecord:
-    """The record with some fields replaced, checked anew. Raises EvidenceError where the contract refuses it."""
+    """The record with some fields replaced, validated again. Raises EvidenceError if it violates the contract."""
     with valid_result():
         return CellRecord.model_validate({**dict(record), **fields})
 
@@ -308,9 +305,9 @@ def changed(record: CellRecord, **fields: object) -> CellRecord:
 def compared(
     kind: BenchmarkKind, cell: Cell[Any], record: CellRecord, outcomes: Mapping[str, CellRecord]
 ) -> CellRecord:
-    """The record as its kind completes it; a failed one where the comparison proves it wrong.
+    """The record as its kind completes it; a failed one if the comparison proves it wrong.
 
-    ``outcomes`` are records by id, among them those of ``cell.compared_with``; one without a number is passed over.
+    ``outcomes`` are records by id, including those of ``cell.compared_with``; records without a number are skipped.
     """
     if record.status != "ok":
         return record
@@ -323,7 +320,7 @@ def compared(
 
 @dataclass(frozen=True)
 class Progress:
-    """Something that takes a person's time begins: a download, a build, a boot; on a ``worker`` of a fleet or here."""
+    """Something that takes noticeable time begins: a download, a build, a boot; here or on a ``worker`` of a fleet."""
 
     text: str
     worker: str = ""
@@ -338,10 +335,10 @@ class CellBegan:
 
 @dataclass(frozen=True)
 class GuestBooted:
-    """A guest runs: its name, which its logs have too, QEMU's command line, and the content of the work in it.
+    """A guest is about to run: its name, shared with its logs, QEMU's command line, and the content of its work.
 
-    ``restored_from`` is the key of the saved guest that it was restored from; None for one that was booted. ``worker``
-    is the fleet's worker that runs it; empty here.
+    ``restored_from`` is the key of the saved guest that it was restored from; None if it was booted. ``worker`` is the
+    fleet's worker that runs it; empty here.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+@-]{0,249}$")]
@@ -353,7 +350,7 @@ class GuestBooted:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A cell has a record; ``is_compared`` where all that it is compared with were of the same boot."""
+    """A cell has a record; ``is_compared`` if everything that it is compared with was in the same boot."""
 
     record: CellRecord
     is_compared: bool = False
@@ -368,11 +365,11 @@ PROFILES_FOLDER = stored_profile.FOLDER
 
 @dataclass(frozen=True)
 class BootTask:
-    """A boot to do: those of its cells that have no outcome yet.
+    """A boot to do, with those of its cells that have no outcome yet.
 
-    Logs and whatever else the boot leaves go into ``directory``, which is its own. With ``keep_events`` what recording
-    handlers wrote is kept there as CSV. With ``fresh`` its guests are booted, and none is restored. ``guests`` is how
-    many guests the boot has had elsewhere: the names of further ones go on from there.
+    Logs and other files of the boot go into ``directory``, which is its own. With ``keep_events``, recorded events are
+    kept there as CSV. With ``fresh``, its guests are booted and never restored. ``guests`` is the number of guests that
+    the boot has already had elsewhere, so that names stay unique.
     """
 
     kind: BenchmarkKind
@@ -386,7 +383,7 @@ class BootTask:
 
 @dataclass
 class Session:
-    """What a boot's measurement works with: its task, its artifacts here, and where its events go.
+    """The context of a boot's measurement: its task, its local artifacts, and the receiver of its events.
 
     ``watch`` is called with each guest before it runs.
     """
@@ -398,11 +395,11 @@ class Session:
     watch: Callable[[Guest], None] = unwatched
     begun: list[str] = field(default_factory=list)
     records: dict[str, CellRecord] = field(default_factory=dict)
-    """Of the cells measured in this boot so far, by id."""
+    """The cells measured in this boot so far, by id."""
     harmless: set[str] = field(default_factory=set)
-    """Failed cells that are proved to have left their guest as it was."""
+    """Failed cells that are proved to have left their guest intact."""
     switched: int = 0
-    """Static branches that kernels have switched for themselves between cells of this boot so far."""
+    """Static branches that kernels have switched by themselves between cells of this boot so far."""
 
     def __post_init__(self) -> None:
         self.context = replace(self.context, say=self.report)
@@ -420,7 +417,7 @@ class Session:
         return prepared
 
     def events_file(self, cell: Cell[Any]) -> Path | None:
-        """Where a recording cell's events go, if they are kept; an id may hold slashes, and nothing else special."""
+        """The file for a recording cell's events, if they are kept; the only special character of ids is a slash."""
         if not self.task.keep_events:
             return None
         return self.task.directory / EVENTS_FOLDER / f"{cell.id.replace('/', '.')}.csv"
@@ -429,7 +426,7 @@ class Session:
         return self._profile_file(cell.id) if cell.profile else None
 
     def end(self, outcome: Outcome) -> None:
-        """Emit a cell's outcome. A profile that was written before its cell failed is of no number: it is removed."""
+        """Emit a cell's outcome, and remove the profile if the cell failed after writing it."""
         if outcome.record.profile is None:
             file = self._profile_file(outcome.record.id)
             with storage_faults(file):
@@ -441,7 +438,7 @@ class Session:
         return self.task.directory / PROFILES_FOLDER / stored_profile.file_name(cell_id)
 
     def guest_name(self) -> str:
-        """The name of the boot's next guest, and of its logs: those of earlier guests are kept."""
+        """The name of the boot's next guest and of its logs; those of earlier guests are kept."""
         number = self.task.guests + 1
         while True:
             name = f"guest{number}-{self.task.boot.cpu}-{self.task.boot.spec.name}"
@@ -451,13 +448,13 @@ class Session:
 
 
 def run_boot(session: Session) -> None:
-    """Give every cell of the session's task an outcome, in as many guests as failures cost.
+    """Give every cell of the session's task an outcome, in as many guests as failures make necessary.
 
-    This is the failure policy of all kinds of benchmark. A failed cell costs its guest, so that nothing it left behind
-    is measured: the cells after it get a fresh one; but for a ``harmless`` one, which is proved to have left nothing.
-    An error ends the cells that had begun, or all of them where none had: there is no guest to measure in, and a second
-    try would end the same, because the exact clock repeats everything; but for a QEMU that was killed, which costs one
-    cell. HostError and UsageError end the run and are raised; so does a full disk, whatever it made fail.
+    This is the failure policy of all kinds of benchmark. A failed cell ends its guest, so that nothing it left behind
+    is measured, unless it is ``harmless``: proved to have left nothing. The cells after it get a fresh guest. An error
+    fails the cells that had begun, or all if none had: without a guest there is nothing to measure in, and as the exact
+    clock repeats everything, so would a second try. A QEMU that was killed fails one cell only. HostError and
+    UsageError end the run and are raised, as does a full disk whatever failed because of it.
     """
     task = session.task
     release = session.artifacts.kernel.release
@@ -473,7 +470,7 @@ def run_boot(session: Session) -> None:
     while waiting:
         ended = _in_one_guest(session, waiting)
         if not ended:
-            # A further guest would end the same.
+            # Another guest would end the same.
             for cell in waiting:
                 reason = f"benchmark kind '{task.kind.name}' measured its cells and made no record"
                 session.emit(Outcome(without_number(cell, "failed", reason, release)))
@@ -482,7 +479,7 @@ def run_boot(session: Session) -> None:
 
 
 def _in_one_guest(session: Session, cells: Sequence[Cell[Any]]) -> set[str]:
-    """Measure cells until one fails or none is left; the ids of those that have an outcome now."""
+    """Measure cells until one fails or none is left; returns the ids of those with an outcome."""
     session.begun.clear()
     ended: set[str] = set()
     try:
@@ -492,7 +489,7 @@ def _in_one_guest(session: Session, cells: Sequence[Cell[Any]]) -> set[str]:
                 session.records[measured.id] = measured
                 cell = next(cell for cell in session.task.cells if cell.id == measured.id)
                 is_compared = all(other in session.records for other in cell.compared_with)
-                if is_compared:  # all that it is compared with have been measured in this boot
+                if is_compared:  # everything it is compared with was measured in this boot
                     session.records[cell.id] = compared(session.task.kind, cell, measured, session.records)
                 outcome = Outcome(session.records[cell.id], is_compared)
                 ended.add(measured.id)
@@ -506,7 +503,7 @@ def _in_one_guest(session: Session, cells: Sequence[Cell[Any]]) -> set[str]:
         check_room(session.task.directory)
         concerned = [cell for cell in cells if cell.id in session.begun and cell.id not in ended]
         if not concerned:
-            # What cannot be supported is a cell's work; a guest that does not boot has failed.
+            # Unsupported is a property of a cell's work; a guest that does not boot has failed.
             concerned = [cell for cell in cells if cell.id not in ended]
             refusal = replace(refusal, status="failed")
             if isinstance(error, GuestExit) and error.status == -signal.SIGKILL:
@@ -519,7 +516,7 @@ def _in_one_guest(session: Session, cells: Sequence[Cell[Any]]) -> set[str]:
 
 @dataclass(frozen=True)
 class ReadyGuest:
-    """A running guest and what was read from it once, for all its cells."""
+    """A running guest and what was read from it once for all its cells."""
 
     guest: Guest
     artifacts: BootArtifacts
@@ -536,12 +533,12 @@ def ready_guest(
     fresh: bool = False,
     watch: Callable[[Guest], None] = unwatched,
 ) -> Iterator[ReadyGuest]:
-    """Start a guest to measure in, as ``started`` does, and load its kernel's own modules; it is killed at the end.
+    """Start a guest for measuring as ``started`` does, and load its kernel modules; it is killed at the end.
 
-    Raises GuestError, or EvidenceError for a wrong guest.
+    Raises GuestError, or EvidenceError for a guest that fails the checks.
     """
     with started(context, artifacts.machine, directory, name, fresh=fresh, watch=watch) as guest:
-        if guest.restored_from is None:  # a restored one was checked
+        if guest.restored_from is None:  # a restored one was checked already
             check_cpus(guest)
             wait_for_clocksource(guest)
         load_kernel_modules(guest, artifacts.kernel_modules)
@@ -554,10 +551,10 @@ TaskT = TypeVar("TaskT")
 def attended(
     session: Session, cells: Sequence[Cell[TaskT]], measure_cell: Callable[[ReadyGuest, Cell[TaskT]], CellRecord]
 ) -> Generator[CellRecord, None, None]:
-    """The records of cells measured one after the other in one guest, which is killed at the end.
+    """Yield the records of cells measured one after the other in one guest, which is killed at the end.
 
-    Each cell leaves the kernel's text as it was, also one that CPU, kernel or module turn out not to support, or whose
-    calls never enter the probed function: such cells do not cost the guest.
+    Each cell must leave the kernel's text unchanged. This includes cells that CPU, kernel or module turn out not to
+    support, or whose calls never enter the probed function: they do not end the guest.
     """
     boot, name = session.task.boot, session.guest_name()
     fresh, release = session.task.fresh, session.artifacts.kernel.release
@@ -576,7 +573,7 @@ def attended(
                 record = without_number(cell, "unsupported", str(error), release)
             except NotEntered as error:
                 record = without_number(cell, "failed", str(error), release)
-                # An EvidenceError of the comparison that follows is raised, and ends the guest.
+                # An EvidenceError of the following comparison is raised, and ends the guest.
                 session.harmless.add(cell.id)
             with step("compare the kernel's text"), valid_result():
                 unchanged = text.unchanged()

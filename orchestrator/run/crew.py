@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The crew of a run: who does its boots, and the events that report them; the crew of this machine.
+"""The executor of a run's boots, and the events that report them; the executor of this machine.
 
-A crew touches neither store nor provenance nor progress display: the run that reads its events is the only writer.
+An executor uses neither store nor provenance nor progress display: the run that reads its events is the only writer.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from orchestrator.steps import step, step_source
 
 @dataclass(frozen=True)
 class Job:
-    """A boot for a crew to do, and what was prepared for it here.
+    """A boot for an executor, and what was prepared for it here.
 
-    ``timed_on`` is the worker that has measured times of the run before, empty for this machine; None where nothing was
-    measured by the wall clock yet, or nothing of the boot's is to be.
+    ``timed_on`` is the worker that measured the run's earlier wall-clock times, empty for this machine; None if there
+    are none yet, or the boot measures none.
     """
 
     task: BootTask
@@ -39,49 +39,49 @@ class Job:
 
     @property
     def name(self) -> str:
-        """The boot's name in its run, which is that of its folder: ``boot3``."""
+        """The boot's name in its run, also its folder's: ``boot3``."""
         return self.task.directory.name
 
 
 @dataclass(frozen=True)
 class JobEnded:
-    """A boot has come to its end: what it leaves is in its directory, and no event of it follows."""
+    """A boot has ended: its files are in its directory, and no more of its events follow."""
 
 
 CrewEvent = Event | JobEnded
 
 
 class Crew(Protocol):
-    """Does jobs, several at a time, in the order in which they were submitted where that is possible."""
+    """Does jobs, several at a time, in order of submission if possible."""
 
     @property
     def jobs(self) -> int:
-        """How many boots it can do side by side."""
+        """The number of boots that it can do in parallel."""
 
     def submit(self, job: Job) -> None:
-        """Take on a job; it begins when its events are asked for."""
+        """Accept a job; it begins when events are requested."""
 
     def events(self) -> Generator[tuple[Job, CrewEvent], None, None]:
-        """What the jobs report, until all have ended. Closing it ends them at once, and so does what it raises.
+        """What the jobs report, until all have ended. Closing the generator, or an error from it, ends them at once.
 
         Signals that interrupt the process are raised here. Raises the first error that ends a run: HostError,
         UsageError and the like.
         """
 
 
-# Signals that wait for their turn among a crew's events.
+# Signals are queued among an executor's events.
 #
-# One that raised wherever the thread happens to be could lose an event, or leave a lock held that a boot needs: then
-# nothing would ever end.
+# Raised at an arbitrary place, a signal could lose an event, or leave a lock held that a boot needs: then nothing would
+# ever end.
 
 _INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
 def signals_in_turn(put: Callable[[Callable[[], None]], None]) -> Iterator[None]:
-    """Hand what a signal would do to ``put``, for as long as the context lasts; what is put then raises."""
+    """While the context lasts, pass each signal's effect to ``put`` as a function that raises."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # no signal raises here
+        yield  # signals raise in the main thread only
         return
     handlers = {number: signal.getsignal(number) for number in _INTERRUPTIONS}
     raising = {number: handler for number, handler in handlers.items() if callable(handler)}
@@ -98,9 +98,9 @@ def signals_in_turn(put: Callable[[Callable[[], None]], None]) -> Iterator[None]
             signal.signal(number, handler)
 
 
-# The crew on this machine: a thread for each boot, at most ``jobs`` of them at a time.
+# The executor on this machine: a thread per boot, at most ``jobs`` at a time.
 #
-# A boot hands over one event at a time and waits until the reader asks for the next one. An outcome is stored before
+# A boot hands over one event at a time and waits until the reader asks for the next one. So an outcome is stored before
 # that boot's next cell begins, or as soon as the cells of other boots that it is compared with have theirs.
 
 
@@ -109,7 +109,7 @@ class Stopped(BaseException):
 
 
 class _Reported:
-    """An event on its way: ``taken`` when the reader has done with it."""
+    """An event in transit: ``taken`` is set when the reader is done with it."""
 
     def __init__(self, job: Job, event: CrewEvent) -> None:
         self.job, self.event = job, event
@@ -154,13 +154,13 @@ class LocalCrew:
         self._report(job, JobEnded())
 
     def _report(self, job: Job, event: Event | JobEnded) -> None:
-        """In a boot's thread: go on when the event was taken. Raises Stopped when none will be any more."""
+        """In a boot's thread: hand over an event and wait until it was taken. Raises Stopped if the run ends."""
         reported = _Reported(job, event)
         self._queue.put(reported)
         reported.taken.result()
 
     def _watch(self, guest: Guest) -> None:
-        """In a boot's thread: a guest that is to end with the crew, whatever its thread is waiting for."""
+        """In a boot's thread: register a guest that must end with the executor, whatever its thread waits for."""
         with self._lock:
             self._guests.append(guest)
         if self._stopped:
@@ -168,14 +168,14 @@ class LocalCrew:
         self._watched(guest)
 
     def _reported(self, jobs: int) -> Generator[tuple[Job, CrewEvent], None, None]:
-        """All events until this number of threads has ended. Raises the first error of one, and interruptions."""
+        """All events until ``jobs`` threads have ended. Raises their first error, and interruptions."""
         ended = 0
         while ended < jobs:
             match self._queue.get():
                 case _Reported() as reported:
                     try:
                         yield reported.job, reported.event
-                    except BaseException:  # closed by its reader
+                    except BaseException:  # including its reader's close()
                         reported.taken.set_exception(Stopped())
                         raise
                     reported.taken.set_result(None)

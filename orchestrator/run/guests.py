@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A guest that is ready to measure in: restored or booted, checked, its modules loaded.
+"""Guests ready for measuring: restored or booted, checked, their modules loaded.
 
-The first guest of a machine is booted, saved in the cache, and restored like all that follow, so that no guest differs
-from the others by how it came to be.
+A machine's first guest is booted, saved in the cache, and then restored like all later ones, so that the way a guest
+came to be makes no difference.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, ModuleMemory
 from orchestrator.results.faults import check_room
 from orchestrator.steps import step
 
-# What a guest must be before anything is measured in it: the CPU it claims, all CPUs up, its final clocksource.
+# Checks before anything is measured in a guest: its CPU's identity, all CPUs up, the final clocksource.
 
 CLOCKSOURCE = "tsc"
-"""The only one measured on: the others are devices, read at a cost of their own."""
+"""The only clocksource for measurements: the others are devices, whose reading has a cost."""
 
 EARLY_CLOCKSOURCE = "tsc-early"
-"""The same counter, until the kernel has measured its frequency once more."""
+"""The same counter, until the kernel has measured its frequency a second time."""
 
 _CLOCKSOURCE_FILE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 _UPTIME_FILE = "/proc/uptime"
@@ -45,14 +45,14 @@ _UPTIME = re.compile(r"([0-9]{1,10}\.[0-9]{2}) [0-9]{1,12}\.[0-9]{2}")
 _LARGEST = 1 << 20
 """Bytes of /proc/cpuinfo, which has 1.5 KB for each CPU."""
 _SETTLING_POLLS = 100
-"""Each 0.2 s of the guest's time, of which the kernel refines the TSC's frequency for one second before it settles."""
+"""Polls of 0.2 guest seconds each; the kernel refines the TSC's frequency for one second before it settles."""
 
 _PACE = 1.1
-"""How many times faster or slower than the host's a guest's clock may surely be."""
+"""Factor by which a guest's clock may differ from the host's."""
 _PACE_SECONDS = 1.0
-"""Of the host's, between the looks at both clocks that are compared."""
+"""Host seconds between the two readings of both clocks."""
 _PACE_ERROR = 0.05
-"""Relative, of those seconds: a busy host takes long to read a guest's clock."""
+"""Maximum error relative to these seconds: on a busy host it takes long to read a guest's clock."""
 _PACE_LOOKS = 50
 
 
@@ -62,9 +62,9 @@ def read_clocksource(guest: Guest) -> str:
 
 
 def check_cpus(guest: Guest) -> None:
-    """Raise EvidenceError unless the guest takes its CPU for that of its machine, and has as many, arranged as asked.
+    """Raise EvidenceError unless the guest sees its machine's CPU model, and as many CPUs, arranged as requested.
 
-    All have to be up, and an even number of Intel's to be pairs of siblings.
+    All must be up; an even number of Intel CPUs must be pairs of siblings.
     """
     text = guest.get("/proc/cpuinfo", largest=_LARGEST).decode("ascii", errors="replace")
     _check_identity(text, guest.machine.cpu)
@@ -100,25 +100,25 @@ def _check_topology(guest: Guest, text: str) -> None:
 
 
 def wait_for_clocksource(guest: Guest) -> None:
-    """Wait until the guest is on the clocksource that is measured on. Raises EvidenceError where it never is."""
+    """Wait until the guest is on the clocksource for measurements. Raises EvidenceError if it never is."""
     for _ in range(_SETTLING_POLLS):
         current = read_clocksource(guest)
         if current == CLOCKSOURCE:
             return
-        # Lets the guest's own time pass: on the exact clock it stands still while nothing waits in the guest.
+        # Lets guest time pass: on the exact clock it stands still while nothing waits in the guest.
         guest.succeed(["sleep", "0.2"])
     raise EvidenceError(f"the guest's clocksource is {current}, not {CLOCKSOURCE}")
 
 
 class OtherPace(LabError):
-    """A guest's clock goes at another pace than the host's: its kernel has mistaken the TSC's frequency."""
+    """A guest's clock differs in pace from the host's: its kernel has mistaken the TSC's frequency."""
 
 
 def check_pace(guest: Guest) -> None:
-    """Raise OtherPace where a guest's clock surely goes at another pace than the host's.
+    """Raise OtherPace if a guest's clock certainly differs in pace from the host's.
 
     A kernel that measures the TSC by a timer on a busy host may find any frequency: one was seen to run 151 seconds
-    ahead in 20. How long a reading takes is no error: the host's time before and after it are bounds.
+    ahead in 20. Slow readings cause no error, as the host's time before and after each are bounds.
     """
     first_before, first, first_after = _look(guest)
     for _ in range(_PACE_LOOKS):
@@ -143,14 +143,14 @@ def _look(guest: Guest) -> tuple[float, float, float]:
 
 
 def check_clocksource(guest: Guest) -> None:
-    """Raise EvidenceError unless the guest is on the clocksource that it was measured on."""
+    """Raise EvidenceError unless the guest is still on the clocksource for measurements."""
     clocksource = read_clocksource(guest)
     if clocksource != CLOCKSOURCE:
         raise EvidenceError(f"the guest's clocksource changed from {CLOCKSOURCE} to {clocksource}")
 
 
 def permitted_taint(guest: Guest) -> int:
-    """The kernel's taint mask. Raises EvidenceError for any but that of loading our own module, GuestError for none."""
+    """The kernel's taint mask. Raises EvidenceError for other taints than the lab's modules cause, GuestError."""
     taint = taint_mask(guest)
     check_taint(taint)
     return taint
@@ -175,8 +175,8 @@ def unwatched(guest: Guest) -> None:
 def can_be_restored(machine: Machine) -> bool:
     """Whether guests of a machine may be restored.
 
-    Not where its nanoseconds are believed, on KVM, with a session on its console, on a network of guests (which the
-    others go on using), or from a disk that the lab did not make.
+    Excluded are guests whose nanoseconds are used, on KVM, with a session on the console, on a network of guests (whose
+    other guests stay in use), or with a disk that the lab did not make.
     """
     is_users_disk = machine.root is not None and machine.root.is_users
     is_bound = machine.keeps_time or machine.timing == "kvm" or machine.channel == "serial" or machine.lan is not None
@@ -193,11 +193,11 @@ def started(  # noqa: PLR0913 - all that differs between the guests of commands,
     watch: Callable[[Guest], None] = unwatched,
     terminal: str | None = None,
 ) -> Guest:
-    """A guest that is ready: restored where a guest of this machine can be, booted with ``fresh`` or where not.
+    """A ready guest, restored if possible, or booted (always with ``fresh``).
 
-    The caller ends it. ``watch`` gets each guest before it runs. Its console is also on the ``terminal``, a device's
-    name. A saved guest that does not restore, or is not what was saved, is discarded with a warning, and the guest is
-    booted. Raises GuestError when it does not boot, HostError.
+    The caller ends it. ``watch`` gets each guest before it runs. ``terminal`` is a device's name to which its console
+    is connected too. A saved guest that does not restore, or fails the checks, is discarded with a warning, and the
+    guest is booted. Raises GuestError if it does not boot, HostError.
     """
     start = _Start(context, machine, directory, name, watch, terminal)
     guest = None if fresh else start.restored()
@@ -209,7 +209,7 @@ def started(  # noqa: PLR0913 - all that differs between the guests of commands,
 
 @dataclass(frozen=True)
 class _Start:
-    """One guest to start, as ``started`` says."""
+    """One guest to start; see ``started``."""
 
     context: BuildContext
     machine: Machine
@@ -231,7 +231,8 @@ class _Start:
             return None
         guest = self.made()
         try:
-            # Before the saved guest's lock: who holds that must not wait for a guest whose owner waits for the lock.
+            # Before the saved guest's lock: its holder must not wait for slots of a guest whose owner waits for the
+            # lock.
             guest.take_slots()
             saved = self._saved()
         except BaseException:
@@ -250,7 +251,7 @@ class _Start:
             if guest.is_aborted or not isinstance(error, LabError):
                 raise
             check_room(self.directory)
-            if isinstance(error, HostError):  # no fault of the saved guest's
+            if isinstance(error, HostError):  # not the saved guest's fault
                 self._give_up(f"no guest can be restored: {error.what}")
                 return None
             discard(self.context, self.machine, version)
@@ -261,14 +262,14 @@ class _Start:
     def _saved(self) -> SavedGuest | None:
         try:
             return saved_guest(self.context, self.machine, self._save)
-        except (GuestError, UnsupportedError):  # another thread has ended it, or the kernel refuses its CPU
+        except (GuestError, UnsupportedError):  # ended by another thread, or the kernel refuses its CPU
             raise
-        except (OSError, LabError) as error:  # LabError: a folder of another user's, or a lock that is held for ever
+        except (OSError, LabError) as error:  # LabError: another user's folder, or a lock that is never released
             self._give_up(f"no guest can be saved: {error.strerror if isinstance(error, OSError) else error.what}")
             return None
 
     def _save(self, saved: SavedGuest) -> None:
-        """Boot a guest, let it settle, and save it; another one where its kernel mistakes the TSC's frequency."""
+        """Boot a guest, let it settle, and save it; try again if its kernel mistakes the TSC's frequency."""
         for left in reversed(range(_BOOTS)):
             try:
                 self._save_one(saved)
@@ -279,7 +280,7 @@ class _Start:
                 return
 
     def _save_one(self, saved: SavedGuest) -> None:
-        # A guest that is saved counts nothing: all that differ in this alone are restored from it.
+        # A saved guest does not count instructions: machines that differ only in the counter share it.
         machine = replace(self.machine, counter=None)
         with (
             SharedMemory(machine.memory_mib) as memory,
@@ -303,10 +304,10 @@ class _Start:
 
 
 def _check(guest: Guest, saved: SavedGuest) -> None:
-    """Raise EvidenceError unless a restored guest is the machine that was saved, at the same speed.
+    """Raise EvidenceError unless a restored guest is the saved machine, at the same speed.
 
-    A batch of no calls takes as many ticks of the TSC as before: 29 on i386 where an instruction takes a nanosecond, 58
-    where it takes two, and thousands without the instruction clock.
+    An empty batch takes as many TSC ticks as before: 29 on i386 if an instruction takes a nanosecond, 58 if it takes
+    two, and thousands without the instruction clock.
     """
     check_cpus(guest)
     if guest.machine.timing != "instructions":
@@ -314,7 +315,7 @@ def _check(guest: Guest, saved: SavedGuest) -> None:
     check_clocksource(guest)
     try:
         expected = int((saved.folder / _TICKS_FILE).read_text())
-    except (OSError, ValueError):  # another process has discarded it meanwhile
+    except (OSError, ValueError):  # discarded by another process meanwhile
         raise EvidenceError("it is not known how long an empty loop took before") from None
     found = _empty_loop(guest)
     if found != expected:
@@ -329,9 +330,9 @@ def _empty_loop(guest: Guest) -> int:
 
 
 def load_kernel_modules(guest: Guest, names: Iterable[str]) -> None:
-    """Load modules from the guest's /lib/modules; those that are there already stay.
+    """Load modules from the guest's /lib/modules; loaded ones stay.
 
-    Raises GuestError where modprobe fails, GuestOops, EvidenceError where the kernel does not list one afterwards.
+    Raises GuestError if modprobe fails, GuestOops, EvidenceError if the kernel does not list one afterwards.
     """
     wanted = list(names)
     mark = guest.console.length()
@@ -350,17 +351,17 @@ def load_kernel_modules(guest: Guest, names: Iterable[str]) -> None:
             raise EvidenceError(f"module {name} was loaded, and the guest's kernel does not list it as live")
 
 
-# How much of its time a cell has left.
+# A cell's time limit.
 
 
 class CellDeadline:
-    """A cell's time limit in seconds, which begins when this is made; see ``Deadline`` for what counts."""
+    """A cell's time limit in seconds, starting now; see ``Deadline`` for what counts."""
 
     def __init__(self, limit: float) -> None:
         self._deadline = Deadline(limit)
 
     def left(self) -> float:
-        """Seconds left. Raises GuestHang when there are none."""
+        """Seconds left. Raises GuestHang if none."""
         left = self._deadline.left()
         if left <= 0:
             limit = self._deadline.limit
@@ -368,14 +369,14 @@ class CellDeadline:
         return left
 
 
-# What a kernel says of its own functions, asked once in a guest of its own and kept.
+# A kernel's facts about its own functions, read once in a guest of its own and cached.
 
 _LISTS = {"symbols": (KALLSYMS, KALLSYMS_MAX), "blacklist": (BLACKLIST, BLACKLIST_MAX)}
 
 
 @dataclass(frozen=True)
 class KernelFunctions:
-    """The kernel's symbols, and the functions that kprobes must not touch, as it lists them."""
+    """The kernel's symbols, and its list of functions that kprobes must not touch."""
 
     symbols: bytes
     blacklist: bytes
@@ -384,9 +385,9 @@ class KernelFunctions:
 def kernel_functions(
     context: BuildContext, kernel: Kernel, machine: Machine, watch: Callable[[Guest], None]
 ) -> KernelFunctions:
-    """The lists of a kernel, the same in each of its boots (nokaslr). ``watch`` hears of the guest before it runs.
+    """The lists of a kernel, the same in each boot (nokaslr). ``watch`` gets the guest before it runs.
 
-    Raises GuestError when it does not boot.
+    Raises GuestError if it does not boot.
     """
 
     def ask(folder: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A machine that boots a kernel: what the guest needs to know of it, and the initramfs that goes with it."""
+"""Machines for kernels: CPU, memory, timing, initramfs and disks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from orchestrator.guest.machine import CountingPlugin, Machine, Timing
 
 @dataclass(frozen=True)
 class Hardware:
-    """A CPU model, how many of it, memory in MiB, and how time passes."""
+    """A CPU model, the number of CPUs, memory in MiB, and timing."""
 
     cpu: CpuModel
     smp: int
@@ -35,29 +35,29 @@ class Hardware:
 
 
 def usual_kernel(image: str | None) -> str:
-    """The kernel of a guest where none is named: one for its image."""
+    """The default kernel: one that suits the image."""
     return "debian-amd64" if image is not None and image_arch(image) == "x86_64" else "debian-686"
 
 
 def usual_cpu(kernel: KernelSpec) -> str:
-    """The CPU of a guest where none is named: one that its kernel boots on."""
+    """The default CPU: one that the kernel boots on."""
     return "xeon-e5410" if kernel.needs_long_mode else "pentium4"
 
 
 def timing_named(word: str) -> Timing:
-    """How time passes in a guest, by ``instructions``, or as ``choose_accelerator`` takes it. Raises as that does."""
+    """The timing for ``instructions``, or for an accelerator as in ``choose_accelerator``. Raises as that does."""
     return "instructions" if word == "instructions" else choose_accelerator(word)
 
 
 def check_possible(kernel: KernelSpec, model: CpuModel, disks: GuestDisks) -> None:
-    """Raise UsageError for a CPU that a kernel does not boot on, and for disks that it cannot have."""
+    """Raise UsageError for a CPU that a kernel does not boot on, or disks that it cannot have."""
     why_not = kernel.unsupported_reason(model) or unsupported_reason(disks, kernel)
     if why_not is not None:
         raise UsageError(why_not)
 
 
 def machine_of(context: BuildContext, kernel: Kernel, boot: Boot) -> Machine:
-    """The machine of a plan's boot: exact, or one whose nanoseconds are believed. Raises HostError."""
+    """The machine of a plan's boot: on the exact clock, or keeping real time. Raises HostError."""
     hardware = Hardware(cpu(boot.cpu), boot.smp, boot.memory_mib, timing_of(boot))
     machine = machine_for(
         context, kernel, hardware, GuestDisks(boot.image, boot.channel, kernel_modules=bool(boot.kernel_modules))
@@ -66,7 +66,7 @@ def machine_of(context: BuildContext, kernel: Kernel, boot: Boot) -> Machine:
 
 
 def counting(context: BuildContext, machine: Machine) -> Machine:
-    """The same machine, whose QEMU can count each instruction; one that is not on the exact clock as it is."""
+    """The same machine with the instruction counter; unchanged if not on the exact clock."""
     if machine.timing != "instructions":
         return machine
     return replace(machine, counter=CountingPlugin(counting_plugin(context)))
@@ -84,15 +84,14 @@ def _counter(context: BuildContext, boot: Boot) -> CountingPlugin | None:
 
 
 def timing_of(boot: Boot) -> Timing:
-    """How time passes in a plan's boot. Raises HostError where this host cannot run guests at all."""
+    """The timing of a plan's boot. Raises HostError if this host cannot run guests at all."""
     return timing_named("instructions" if boot.clock == "instructions" else "auto")
 
 
 def machine_for(context: BuildContext, kernel: Kernel, hardware: Hardware, wanted: GuestDisks = NOTHING) -> Machine:
-    """The machine, its initramfs and disks made where they are not there yet.
+    """The machine, with its initramfs and disks made on demand.
 
-    Raises HostError, BuildError, and UsageError for disks that its kernel cannot have and for a CPU that its clock
-    excludes.
+    Raises HostError, BuildError, and UsageError for disks that its kernel cannot have or a CPU that its clock excludes.
     """
     check_cpu(hardware.cpu, hardware.timing)
     disks = ready_disks(context, kernel, wanted)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What is wrong with a plan on this host, found before anything boots: CPUs, modules, points."""
+"""Checks of a plan on this host before anything boots: CPUs, modules, points."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from orchestrator.probes.point import Point, functions_like, wrong_point_reason
 from orchestrator.run.machines import timing_of
 
 FindKernel = Callable[[str], Kernel | None]
-"""A kernel by its name or path; None where it is not to be had now."""
+"""A kernel by its name or path; None if it is not available now."""
 
 _Found = dict[tuple[str | None, str], dict[str, str | None]]
-"""By a table's name, and what it names: why each kernel has not got that, None where it has."""
+"""By a table's name and the checked name: why each kernel lacks it, None if it does not."""
 
 
 def wrong_points(kernel: Kernel, cells: Sequence[Cell[Any]]) -> Mapping[str, str]:
-    """Why the kernel lacks the points that cells name, by the cells' ids; nothing where its code is not at hand."""
+    """Why the kernel lacks points that cells name, by cell id; empty if the kernel's code is not available."""
     named = [cell for cell in cells if cell.point is not None and cell.point.file is None]
     code = kernel.code if named else None  # 60 MB to read
     if code is None:
@@ -42,13 +42,13 @@ def wrong_points(kernel: Kernel, cells: Sequence[Cell[Any]]) -> Mapping[str, str
 
 
 def _reason(kernel: Kernel, code: KernelCode, point: Point, modules: Sequence[str]) -> str | None:
-    """What is wrong with a point in the kernel itself, or in one of its own modules that are loaded."""
+    """What is wrong with a point in the kernel itself, or in one of its own loaded modules."""
     symbol = point.symbol
     if code.has_function(symbol) or not modules:
         return wrong_point_reason(code, symbol, point.offset)
     found = loaded_code(kernel, modules, symbol)
     reasons = {wrong_point_reason(one, symbol, point.offset) for one in found.values()}
-    # Each has an init_module, and none of them can be probed.
+    # Every module has an init_module, and none can be probed.
     if len(found) > 1 and (len(reasons) > 1 or None in reasons):
         return f"modules {', '.join(found)} have a function {symbol} each: which one is meant is not known"
     if not found:
@@ -63,10 +63,10 @@ def _reason(kernel: Kernel, code: KernelCode, point: Point, modules: Sequence[st
 
 
 def check_points(experiment: Experiment, plan: Plan, find: FindKernel) -> list[str]:
-    """Check the points of a plan's cells; the names of kernels that this was not possible for.
+    """Check the points of a plan's cells; returns the names of kernels for which this was impossible.
 
-    A point is an error where none of its cells' kernels has it. Where some have it, the cells of the others are refused
-    as they are prepared. Raises ConfigError, which lists all points that are wrong.
+    A point is an error if none of its cells' kernels has it. If some have it, the other kernels' cells are refused
+    during preparation. Raises ConfigError, which lists all wrong points.
     """
     found: _Found = {}
     unchecked: dict[str, None] = {}
@@ -79,7 +79,7 @@ def check_points(experiment: Experiment, plan: Plan, find: FindKernel) -> list[s
             unchecked[name] = None
         reasons = {} if kernel is None else wrong_points(kernel, cells)
         for cell, point in pointed:
-            # Where a kernel has the function, its cells are at the instructions, and no longer at SYMBOL+*.
+            # If a kernel has the function, its cells are at the instructions, and no longer at SYMBOL+*.
             if point.file is None:
                 found.setdefault((cell.table, point.found_by or str(point)), {})[name] = reasons.get(cell.id)
     _refuse(experiment, found, _key)
@@ -106,7 +106,7 @@ def _key(named: NamedTable, point: str) -> KeyPath:
 
 
 def found_sentence(found: str, reasons: Mapping[str, str | None]) -> str | None:
-    """What the file has, and each reason against it once, with its kernels; None where a kernel has none."""
+    """The file's word, and each reason against it once with its kernels; None if one kernel has no reason."""
     kernels: dict[str, list[str]] = {}
     for kernel, reason in reasons.items():
         if reason is None:
@@ -116,7 +116,7 @@ def found_sentence(found: str, reasons: Mapping[str, str | None]) -> str | None:
 
 
 def check_modules(experiment: Experiment, plan: Plan, find: FindKernel) -> None:
-    """Raise ConfigError, which lists them all, for modules that none of their cells' kernels at hand has."""
+    """Raise ConfigError that lists all modules that none of their cells' available kernels has."""
     found: _Found = {}
     for boot in plan.boots:
         kernel = find(boot.kernel) if boot.kernel_modules else None
@@ -128,10 +128,10 @@ def check_modules(experiment: Experiment, plan: Plan, find: FindKernel) -> None:
 
 
 def check_plan(experiment: Experiment, plan: Plan, find: FindKernel) -> list[str]:
-    """Check the CPUs, kernels' modules and points of a plan; the names of kernels whose points could not be checked.
+    """Check a plan's CPUs, kernel modules and points; returns the kernels whose points could not be checked.
 
-    Raises ConfigError, which lists all modules or points that are wrong, and HostError for CPUs that this host cannot
-    give, or where it has no QEMU.
+    Raises ConfigError that lists all wrong modules or points, and HostError for CPUs that this host cannot provide, or
+    without QEMU.
     """
     _check_cpus(experiment, plan)
     check_modules(experiment, plan, find)
@@ -141,7 +141,7 @@ def check_plan(experiment: Experiment, plan: Plan, find: FindKernel) -> list[str
 def _check_cpus(experiment: Experiment, plan: Plan) -> None:
     problems: list[tuple[TableOrigin | None, Problem]] = []
     errors: list[LabError] = []
-    qemu_cpu_names()  # without QEMU no CPU of the file is to blame
+    qemu_cpu_names()  # fails first if there is no QEMU
     for boot in {(boot.cpu, boot.clock): boot for boot in plan.boots}.values():
         try:
             check_cpu(cpu(boot.cpu), timing_of(boot))

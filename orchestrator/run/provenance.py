@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a run was made with: enough to repeat it, and to see why another run differs."""
+"""A run's provenance: enough to repeat it, and to see why another run differs."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from orchestrator.run.boot import BootArtifacts, GuestBooted, Prepared
 
 _FILE = "provenance.json"
 _LONGEST_NAME = 100
-"""Of a line in the name of its folder, which file systems bound at 255 bytes."""
+"""Length of a line in its folder's name; file systems allow 255 bytes."""
 _BEGIN_ANEW = "leave out --resume to begin a new run"
 _PARTS = ("kernel", "image", "work", "kernel_modules")
-"""What boots may differ in by its name; of one name it has to be the same."""
+"""Parts in which boots may differ by name; the same name must mean the same content."""
 _TOOLS = ("orchestrator", "qemu", "compiler")
 
 
@@ -48,23 +48,23 @@ class _Input(BaseModel):
 
 
 class _Recorded(BaseModel):
-    """What a boot recorded of sources; an earlier version had none of the user's but modules."""
+    """A boot's recorded sources; earlier versions recorded only modules."""
 
     modules: dict[str, _Input] = {}
     sources: dict[str, dict[str, str]] = {}
     inputs: dict[str, dict[str, _Input]] = {}
 
     def places(self) -> Iterator[tuple[str, Mapping[str, str]]]:
-        """The digests by title of each file of the user's, by its path, and of each cell's modules and lines."""
+        """Digests by title: of each user's file by its path, and of each cell's modules and lines."""
         for cell, inputs in self.inputs.items():
             yield from ((one.file or cell, self.sources.get(one.key, {})) for one in inputs.values())
         yield from ((name, self.sources.get(module.key, {})) for name, module in self.modules.items())
 
 
 def host_facts(context: BuildContext) -> dict[str, object]:
-    """The host, its QEMU, the compiler of what runs in guests, their Debian release, and this program.
+    """The host, its QEMU, the compiler for guests, their Debian release, and this program.
 
-    Raises HostError where QEMU or a compiler is missing.
+    Raises HostError if QEMU or a compiler is missing.
     """
     return {
         "orchestrator": __version__,
@@ -77,7 +77,7 @@ def host_facts(context: BuildContext) -> dict[str, object]:
 
 
 class Provenance:
-    """A run's ``provenance.json``, ``modules/`` and ``sources/``; grows with every boot."""
+    """A run's ``provenance.json``, ``modules/`` and ``sources/``, extended by every boot."""
 
     def __init__(self, directory: Path) -> None:
         self._file = directory / _FILE
@@ -90,20 +90,20 @@ class Provenance:
                 raise self._damaged() from None
 
     def session(self, facts: dict[str, object]) -> None:
-        """A process begins to work on the run. Raises UsageError when it counts with other tools than those before."""
+        """A process starts to work on the run. Raises UsageError if its tools differ from earlier processes'."""
         for earlier in self._content.sessions:
             self._check_same({tool: earlier.get(tool) for tool in _TOOLS}, {tool: facts[tool] for tool in _TOOLS})
         self._content.sessions.append(facts)
         self._write()
 
     def boot(self, booted: GuestBooted, folder: str, artifacts: BootArtifacts) -> None:
-        """A guest was booted: its command line, its kernel's and its image's packages, the modules that go into it.
+        """Record a started guest: its command line, packages of kernel and image, and its modules.
 
-        ``folder`` is the boot's. Raises UsageError when earlier cells of the run were measured with another kernel of
-        that name, initramfs or image of that name: their baseline is not this guest's.
+        ``folder`` is the boot's. Raises UsageError if earlier cells of the run had another kernel of that name,
+        initramfs or image of that name: their baseline is not this guest's.
         """
         modules: dict[str, dict[str, object]] = {}
-        sources: dict[str, Mapping[str, str]] = {}  # by keys, since cells share modules and workloads
+        sources: dict[str, Mapping[str, str]] = {}  # by key, as cells share modules and workloads
         inputs: dict[str, dict[str, object]] = {}
         for cell, prepared in artifacts.cells.items():
             for role, source in prepared.sources.items():
@@ -138,9 +138,9 @@ class Provenance:
         self._write()
 
     def check_sources(self, artifacts: Iterable[BootArtifacts]) -> None:
-        """Raise UsageError where cells that are to be measured have other texts than those before: no table has both.
+        """Raise UsageError if source texts of cells still to measure differ from the run's earlier ones.
 
-        The user's files are compared by their paths, what the lab makes for a cell by the cell.
+        The user's files are compared by path, what the lab generates for a cell by cell.
         """
         earlier: dict[tuple[str, str], str] = {}
         try:
@@ -195,7 +195,7 @@ class Provenance:
     def _keep_texts(self, source: OwnSource) -> None:
         name = probe_name(Path(source.name.replace("/", "_")))[:_LONGEST_NAME]
         for title, text in source.texts.items():
-            # A file of a folder beside that of the main one stays below the run's own.
+            # Keeps files from a sibling folder of the main file's below the run's own.
             place = self._texts / f"{name}-{source.key[:8]}" / title.replace("..", "_")
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(text)
@@ -236,9 +236,9 @@ def _part(boot: Mapping[str, object], name: str) -> dict[str, object]:
 
 
 def _parts(boot: Mapping[str, object]) -> dict[str, object]:
-    """What a boot's numbers depend on, part by part."""
+    """What a boot's numbers depend on, by part."""
     kernel = _part(boot, "kernel")
-    kernel.pop("origin", None)  # another suite may have the same package
+    kernel.pop("origin", None)  # suites may share a package
     return {
         **{name: value for name, value in kernel.items() if name != "packages"},
         **_part(kernel, "packages"),
@@ -250,13 +250,13 @@ def _parts(boot: Mapping[str, object]) -> dict[str, object]:
 
 
 def _modules_of(cell: str, prepared: Prepared[Any]) -> Iterator[tuple[str, Module]]:
-    """A cell's modules by the names that they are recorded by."""
+    """A cell's modules, by the names they are recorded under."""
     for module in prepared.modules:
         yield (cell if len(prepared.modules) == 1 else f"{cell}: {module.name}"), module
 
 
 def _path_of(place: str, title: str) -> str:
-    """A source as a person finds it: by its path, as one of the lab's, or as a file of a cell's module."""
+    """A source's name for people: a path, a file of the lab's, or a file of a cell's module."""
     if title.startswith(OF_THE_LAB):
         return title
     path = Path(place)
@@ -264,7 +264,7 @@ def _path_of(place: str, title: str) -> str:
 
 
 def _source_hashes(module: Module) -> dict[str, str]:
-    """SHA-256 of each file that a module is built from, by name; of one that the user has built, its own."""
+    """SHA-256 of each source file of a module, by name; of a user's .ko, its own."""
     if module.sources is None:
         return {module.file.name: sha256_of(module.file)}
     files = (path for path in sorted(module.sources.rglob("*")) if path.is_file() and path.name != WARNINGS_FILE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs a plan: its boots side by side, each outcome stored when it is complete; the time that is left."""
+"""Running a plan: boots in parallel, outcomes stored as they complete; the remaining time."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ from orchestrator.steps import LOG_NAME, step_echo, step_log
 
 
 def with_found(context: BuildContext, experiment: Experiment, kinds: KindRegistry[BenchmarkKind]) -> Experiment:
-    """The experiment with all that its kinds find out in guests; once found, it is in the cache.
+    """The experiment, completed by what its kinds ask guests for; the answers are cached.
 
-    Raises GuestError, EvidenceError, HostError, and UsageError where nothing can be found.
+    Raises GuestError, EvidenceError, HostError, and UsageError if a guest has no answer.
     """
     return _with(context, experiment, kinds, context.cache.obtain)
 
 
 def with_found_before(context: BuildContext, experiment: Experiment, kinds: KindRegistry[BenchmarkKind]) -> Experiment:
-    """The same, as far as it was found before: no guest is started."""
+    """The same from cached answers only: no guest is started."""
     try:
         return _with(context, experiment, kinds, lambda kind, inputs, *making: context.cache.get(kind, inputs))
-    except HostError:  # a kernel that is not there
+    except HostError:  # a kernel that is not available
         return experiment
 
 
@@ -74,9 +74,9 @@ def _with(
 
 
 class TimeLeft:
-    """The time left of a run whose ``unfinished`` cells are measured in as many guests side by side as ``jobs`` says.
+    """The remaining time of a run whose ``unfinished`` cells are measured in ``jobs()`` guests in parallel.
 
-    Workers come and go. ``clock`` is in seconds. What is not known of one cell is not known of the run.
+    Workers come and go. ``clock`` is in seconds. If one cell's time is unknown, so is the run's.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class TimeLeft:
         self._last = self._clock()
 
     def seconds(self) -> float | None:
-        """Seconds that are left; None where that is not known, or where what goes on takes longer than before."""
+        """Seconds left; None if unknown, or if the current cell takes longer than before."""
         boots: list[float] = []
         for boot in self._boots:
             each = [seconds for cell, seconds in boot.items() if cell in self._left]
@@ -111,18 +111,18 @@ class TimeLeft:
                 boots.append(sum(known))
         if not boots:
             return None
-        # No boot is divided among guests.
+        # A boot is not divided among guests.
         left = max(sum(boots) / min(self._jobs(), len(boots)), max(boots)) - (self._clock() - self._last)
         return left if left > 0 else None
 
     def text(self) -> str:
-        """``about 40 s left``; empty where it is not known."""
+        """``about 40 s left``; empty if unknown."""
         seconds = self.seconds()
         return "" if seconds is None else f"about {rounded(seconds)} left"
 
 
 def rounded(seconds: float) -> str:
-    """A time as one says it: seconds below two minutes, minutes below two hours, else hours."""
+    """A readable duration: seconds below two minutes, minutes below two hours, else hours."""
     if seconds < 120:
         return f"{max(1, round(seconds))} s"
     return f"{round(seconds / 60)} min" if seconds < 7200 else f"{round(seconds / 3600)} h"
@@ -132,13 +132,13 @@ class ProgressListener(Protocol):
     """A run's progress display: a terminal, a log, or none. Its methods must not raise."""
 
     def begin(self, run: str, plan: Plan, done: int, left: TimeLeft) -> None:
-        """A run begins, or goes on with ``done`` of its cells finished."""
+        """A run begins, or resumes with ``done`` cells finished."""
 
     def guest_starts(self, guest: Guest) -> None:
         """From a boot's thread: a guest is about to start."""
 
     def say(self, text: str) -> None:
-        """Something that takes a person's time begins: a download, a build, a boot."""
+        """Something that takes noticeable time begins: a download, a build, a boot."""
 
     def worker_says(self, worker: str, text: str) -> None:
         """The same on a worker of a fleet."""
@@ -150,11 +150,11 @@ class ProgressListener(Protocol):
         """A cell is being measured."""
 
     def cell_ends(self, record: CellRecord) -> None:
-        """A cell has an outcome, and it is stored."""
+        """A cell's outcome is stored."""
 
 
 class RunJournal:
-    """Takes the events of all boots, compares records with those of other cells, and stores them."""
+    """Receives the events of all boots, compares records with those of other cells, and stores them."""
 
     def __init__(
         self,
@@ -175,7 +175,7 @@ class RunJournal:
         self._waiting: dict[str, CellRecord] = {}
 
     def take(self, event: Event, job: Job) -> None:
-        """Write down an event of a boot. Raises UsageError where a guest is not what the run began with."""
+        """Record an event of a boot. Raises UsageError if a guest differs from what the run began with."""
         match event:
             case Progress(text, worker):
                 if worker:
@@ -195,7 +195,7 @@ class RunJournal:
                 self._store_complete()
 
     def _store_complete(self) -> None:
-        """Store every record whose cell is compared with nothing that is still missing; it may complete others."""
+        """Store every record whose comparison partners are complete; storing one may complete others."""
         while complete := [record for record in self._waiting.values() if not self._missing(record)]:
             for record in complete:
                 del self._waiting[record.id]
@@ -215,11 +215,11 @@ class RunJournal:
 _EXPERIMENT_FILE = "experiment.yaml"
 
 CrewMaker = Callable[[BuildContext, ProgressListener], AbstractContextManager[Crew]]
-"""Makes the crew of one run, which is there as long as the context lasts."""
+"""Makes the executor of one run, which exists as long as the context lasts."""
 
 
 def local_crew(jobs: int) -> CrewMaker:
-    """What makes a crew of this machine, which does this number of boots side by side."""
+    """Makes an executor on this machine for ``jobs`` boots in parallel."""
     return lambda context, listener: nullcontext(LocalCrew(context, jobs, listener.guest_starts))
 
 
@@ -228,10 +228,10 @@ one_by_one = local_crew(1)
 
 @dataclasses.dataclass(frozen=True)
 class Runner:
-    """What a run works with: the maker of artifacts, the store of results, the progress display, the kinds there are.
+    """What a run works with: builder of artifacts, store of results, progress display, and kinds.
 
-    ``crew`` makes who does the boots. With ``keep_events`` what recording handlers wrote is kept as CSV. With ``fresh``
-    all guests are booted.
+    ``crew`` makes the executor of its boots. With ``keep_events``, recorded events are kept as CSV. With ``fresh``, all
+    guests are booted.
     """
 
     context: BuildContext
@@ -243,9 +243,9 @@ class Runner:
     fresh: bool = False
 
     def run(self, experiment: Experiment, plan: Plan, directory: Path | None) -> RunEntry:
-        """Begin a new run, in ``directory`` or beside the store. Returns it when every cell has an outcome.
+        """Start a new run in ``directory`` or beside the store; returns when every cell has an outcome.
 
-        What is wrong on this host and what cannot be fetched is known before the run begins: nothing is recorded then.
+        Problems of this host and failed downloads show before the run begins: then nothing is recorded.
         """
         self.store.check_writable()
         facts = host_facts(self.context)
@@ -274,7 +274,7 @@ class Runner:
         return self.store.entry(entry.id)
 
     def resume(self, entry: RunEntry, experiment: Experiment, plan: Plan) -> RunEntry:
-        """Go on with a run at its first unfinished cell. Raises UsageError where another process works on it."""
+        """Resume a run at its first unfinished cell. Raises UsageError if another process works on it."""
         with self.crew(self.context, self.listener) as crew, self.store.working_on(entry.id):
             facts = host_facts(self.context)
             unfinished = set(self.store.unfinished_cells(entry.id))
@@ -304,7 +304,7 @@ class Runner:
         left = TimeLeft(plan, unfinished, durations(self.store, entry.experiment), lambda: crew.jobs)
         self.listener.begin(entry.id, plan, sum(cell.id not in unfinished for cell in plan.cells), left)
         journal = RunJournal(entry, self.store, self.listener, provenance, plan, self.kinds)
-        # The worker that has measured the run's times so far, empty for this machine; None where there are none.
+        # The worker that measured the run's times so far, empty for this machine; None if there are none.
         timed = (cell for cell in self.store.load_run(entry.id).cells if cell.clock == "wall" and cell.status == "ok")
         timed_on = next((cell.worker or "" for cell in timed), None)
         jobs: list[Job] = []
@@ -330,7 +330,7 @@ class Runner:
                         else:
                             journal.take(event, job)
             except BaseException:
-                with suppress(LabError):  # on a full disk the end is not written either: the first error counts
+                with suppress(LabError):  # on a full disk this fails too: the first error counts
                     for job in jobs:
                         _collect(job, entry)
                     self._end(entry)
@@ -338,14 +338,14 @@ class Runner:
             self._end(entry)
 
     def _end(self, entry: RunEntry) -> None:
-        # A run that is complete has its results' file: one that is killed before is gone on with.
+        # A complete run has its results file: one that is killed before that is resumed.
         write_results(entry.directory, self.store.load_run(entry.id))
-        # With --only, a run that is gone on with may still not be at its end.
+        # With --only, a resumed run may still be incomplete.
         self.store.finish_run(entry.id, "interrupted" if self.store.unfinished_cells(entry.id) else "complete")
 
 
 def _prepare_directory(entry: RunEntry, experiment: Experiment) -> None:
-    """Make what names the run and what it measures, where it is missing: a process may be killed before it has."""
+    """Write what identifies the run and its experiment, if missing: a process may be killed before it has."""
     prepare_directory(entry.directory, RunIdentity(run=entry.id, experiment=entry.experiment))
     file = entry.directory / _EXPERIMENT_FILE
     if not file.exists():
@@ -354,7 +354,7 @@ def _prepare_directory(entry: RunEntry, experiment: Experiment) -> None:
 
 
 def _collect(job: Job, entry: RunEntry) -> None:
-    """Move what a boot left for each cell, events of recording handlers and profiles, to the run's own folder."""
+    """Move a boot's files for each cell, events and profiles, to the run's folder."""
     for folder in (EVENTS_FOLDER, PROFILES_FOLDER):
         boots, runs = job.task.directory / folder, entry.directory / folder
         files = list(boots.glob("*"))
@@ -367,9 +367,9 @@ def _collect(job: Job, entry: RunEntry) -> None:
 
 
 def check_resumable(entry: RunEntry, experiment: Experiment, kinds: KindRegistry[BenchmarkKind]) -> None:
-    """Raise UsageError when a run was begun with another experiment file or other overrides."""
+    """Raise UsageError if a run was started with another experiment file or other overrides."""
     own, digest = entry.directory / _EXPERIMENT_FILE, entry.digest
-    with suppress(ConfigError):  # as it is spelled today
+    with suppress(ConfigError):  # in the current spelling
         if digest != experiment.digest():
             digest = load_experiment(own, kinds, (), qemu_cpu_names).digest()
     if digest != experiment.digest():
@@ -381,9 +381,9 @@ def check_resumable(entry: RunEntry, experiment: Experiment, kinds: KindRegistry
 
 
 def check_same_cells(entry: RunEntry, unfinished: Iterable[str], plan: Plan) -> None:
-    """Raise UsageError when a run lacks outcomes of cells that its experiment no longer has.
+    """Raise UsageError if a run lacks outcomes of cells that its experiment no longer has.
 
-    Cells that were found out in a guest depend on the kernel and on this version.
+    Cells derived from a guest's answers depend on the kernel and on this version.
     """
     lost = sorted(set(unfinished) - {cell.id for cell in plan.cells})
     if lost:

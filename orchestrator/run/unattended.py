@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A guest that does its work by itself: started with it, watched on its console, read from at its end."""
+"""A guest that works unattended: booted with its work, watched on the console, read from at the end."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ from orchestrator.run.guests import (
 )
 from orchestrator.steps import step
 
-# What a guest's unattended work printed, step by step: ``COMMAND NUMBERS: NAME=VALUE NAME=VALUE``.
+# The steps that unattended work prints: ``COMMAND NUMBERS: NAME=VALUE NAME=VALUE``.
 
 _STEP = re.compile(r"([a-z]{1,16})((?: [a-z0-9]{1,16}){0,3}): ((?:[a-z0-9_]{1,32}=-?[0-9a-f]{1,20}(?: |$))+)")
 _MOST_STEPS = 10_000
 _QUOTED_AROUND = 5
-"""Lines before and behind the one that was not expected."""
+"""Lines quoted before and after the unexpected one."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One command of a module, its arguments, and what it came to."""
+    """One command of a module, its arguments, and its results."""
 
     command: str
     arguments: tuple[str, ...]
     values: Mapping[str, str]
 
     def number(self, name: str) -> int:
-        """A whole number that the step came to. Raises EvidenceError where it has none of that name."""
+        """A number among the step's results. Raises EvidenceError if there is none of that name."""
         text = self.values.get(name, "")
         if not re.fullmatch(r"-?\d{1,18}", text):
             raise EvidenceError(f"step '{self}' has no number {name}")
@@ -73,7 +73,7 @@ class Step:
 
 
 def parse_steps(text: str) -> list[Step]:
-    """The steps in their order. Raises EvidenceError for anything else that was printed, quoting it."""
+    """The steps in order. Raises EvidenceError for any other output, quoting it."""
     steps: list[Step] = []
     for line in text.splitlines():
         match = _STEP.fullmatch(line)
@@ -91,7 +91,7 @@ def refuse(lines: Sequence[str], at: int, why: str) -> NoReturn:
 
 
 def of_command(steps: Sequence[Step], command: str, count: int) -> list[Step]:
-    """The steps of one command, of which there must be so many."""
+    """The steps of one command, of which there must be ``count``."""
     found = [step for step in steps if step.command == command]
     if len(found) != count:
         raise EvidenceError(f"{len(found)} steps '{command}' were taken, not {count}")
@@ -99,17 +99,17 @@ def of_command(steps: Sequence[Step], command: str, count: int) -> list[Step]:
 
 
 def counting_together(machine: Machine, text: int) -> Machine:
-    """A machine whose plugin, if it has one, counts user space together; the kernel's ``text`` begins there.
+    """A machine whose plugin, if any, counts user space as one; the kernel's ``text`` begins there.
 
-    A plugin of interface 1 does not see which program runs, and their addresses are the same. Models of caches need
-    each instruction.
+    A plugin of interface 1 does not see which program runs, and programs share addresses. Models of caches need each
+    instruction.
     """
     if machine.counter is None or machine.counter.caches is not None:
         return machine
     return replace(machine, counter=replace(machine.counter, together_below=kernel_start(text)))
 
 
-# How far a guest is that works by itself: what it says on its console, and how long its kernel has run by then.
+# The progress of an unattended guest: what it prints on its console, and its kernel's uptime.
 
 _TICKS = "jiffies_64"
 _BEFORE_WRAP = 300
@@ -117,11 +117,11 @@ _BEFORE_WRAP = 300
 
 _INTERVAL = 10.0
 _SILENCE = 30.0
-"""Seconds: of a guest that prints nothing, such as one that compiles a whole kernel for an hour."""
+"""Seconds without output, such as from a guest that compiles a whole kernel for an hour."""
 
 
 class WorkProgress:
-    """Listens to the console of a guest at work, and reports now and then; ``seconds`` reads the guest's clock."""
+    """Listens to a working guest's console and reports periodically; ``seconds`` reads the guest's clock."""
 
     def __init__(self, report: Callable[[str], None], what: str, seconds: Callable[[], int | None]) -> None:
         self._report, self._what, self._seconds = report, what, seconds
@@ -148,9 +148,9 @@ class WorkProgress:
 
 
 def kernel_seconds(guest: Guest, kernel: Kernel) -> int | None:
-    """Whole seconds that a guest's kernel has counted timer ticks, read from its memory: the guest does not notice.
+    """Whole seconds of timer ticks that a guest's kernel has counted, read from memory without its noticing.
 
-    None before the kernel has its page tables, and where its count cannot be found.
+    None before the kernel has its page tables, or if the count cannot be found.
     """
     address = None if kernel.code is None else kernel.code.address(_TICKS)
     rate = kernel.config.get("CONFIG_HZ", "")
@@ -164,16 +164,16 @@ def kernel_seconds(guest: Guest, kernel: Kernel) -> int | None:
     return seconds if seconds >= 0 else None
 
 
-# A guest that does all of its work by itself: booted with it, watched on its console, and read from at its end.
+# An unattended guest: booted with its work, watched on its console, and read from at its end.
 
 FiguresT = TypeVar("FiguresT")
 
 
 @dataclass(frozen=True)
 class Work(Generic[FiguresT]):
-    """What a guest does by itself: a script of ``images/unattended``, and how its output is read.
+    """Unattended work: a script of ``images/unattended``, and the reader of its output.
 
-    ``inputs`` name the exact content of what it works on.
+    ``inputs`` identify the exact content of what it works on.
     """
 
     script: str
@@ -185,11 +185,11 @@ class Work(Generic[FiguresT]):
 
 @contextmanager
 def unattended_guest(session: Session, work: Work[Any], what: str, time_limit: int) -> Iterator[FinishedGuest]:
-    """A guest that has ended its work well, for as long as results are read from it; it is killed at the end.
+    """A guest that has completed its work, while results are read from it; it is killed at the end.
 
-    ``what`` is the work's name for a person, ``time_limit`` in seconds without progress. Raises EvidenceError with the
-    work's last lines, GuestError with how far it had got, and UnsupportedError where the kernel's symbols are not there
-    to find its text by.
+    ``what`` names the work for people, ``time_limit`` is in seconds without progress. Raises EvidenceError with the
+    work's last lines, GuestError with its progress, and UnsupportedError if the kernel's symbols are not available to
+    find its text.
     """
     code = session.artifacts.kernel.code
     if code is None:
@@ -253,21 +253,21 @@ class FinishedGuest(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """What a guest is after its work: the kernel's taint mask, and its text."""
+    """A guest's state after its work: the kernel's taint mask, and the evidence on its text."""
 
     taint: int
     text: TextEvidence
 
 
 def collect_proof(finished: FinishedGuest) -> Ending:
-    """What the work has left. Raises EvidenceError where something went wrong beside it, or changed text is left.
+    """Check what the work has left. Raises EvidenceError if other things went wrong, or text changed for good.
 
-    Raises UnsupportedError where the kernel is of another build than its symbols.
+    Raises UnsupportedError if the kernel is of another build than its symbols.
     """
     guest = finished.guest
     guest.check_console()
-    # The kernel takes it a second of its own time after it has booted, and a short work may have ended before. On an
-    # idle host that second passes while the guest waits for us; on a busy one it had not.
+    # The kernel changes it a second of its own time after boot, and a short work may end earlier. On an idle host that
+    # second passes while the guest waits for the host; on a busy one it had not.
     if read_clocksource(guest) == EARLY_CLOCKSOURCE:
         wait_for_clocksource(guest)
     check_clocksource(guest)
