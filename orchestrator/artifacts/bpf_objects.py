@@ -16,7 +16,7 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import Compiled, bpf_tool, build_environment, compiling_in
 from orchestrator.artifacts.diagnostics import compile_error
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.sources import OwnSource, files_read, own_file, read_c_source
+from orchestrator.artifacts.sources import UserSource, files_read, user_source, read_c_source
 from orchestrator.catalog.kernels import without_option
 from orchestrator.catalog.probes import BPF_SOURCE
 from orchestrator.catalog.user_files import DAMAGED
@@ -61,7 +61,7 @@ class BpfObject:
     file: Path
     loader: Path
     tool: Path
-    source: OwnSource
+    source: UserSource
 
 
 def bpf_object(context: BuildContext, kernel: Kernel, file: Path) -> BpfObject:
@@ -105,7 +105,7 @@ def _kept(context: BuildContext, file: Path) -> Compiled:
         (target / "own.bpf.o").write_bytes(content)
 
     kept = context.cache.obtain("workloads", inputs, file.name, build).path / "own.bpf.o"
-    return Compiled(kept, own_file(file))
+    return Compiled(kept, user_source(file))
 
 
 def _compiled(context: BuildContext, kernel: Kernel, file: Path) -> Compiled:
@@ -113,7 +113,7 @@ def _compiled(context: BuildContext, kernel: Kernel, file: Path) -> Compiled:
     read_c_source(file)
     types = kernel_types(context, kernel)  # its path, which has a key, is part of the flags
     flags = [f"-I{types}", f"-I{_HOST_HEADERS}"]
-    source = own_file(file, files_read([*_CLANG, *flags, str(file)], build_environment()), types)
+    source = user_source(file, files_read([*_CLANG, *flags, str(file)], build_environment()), types)
     asked = run(["clang", "--version"], time_limit=_LIMIT, environment={"LC_ALL": "C"})
     version = asked.or_raise(HostError, "clang does not run").stdout.partition("\n")[0]
     inputs = {"compiler": version, "flags": [*_CLANG, *flags], "file": source.file, "sources": source.digests}

@@ -17,7 +17,7 @@ from orchestrator.arch import ARCHITECTURES, HOST
 from orchestrator.artifacts.cache import Artifact, BuildContext
 from orchestrator.artifacts.debian import NoSuchPackageError, unpacked_packages
 from orchestrator.artifacts.diagnostics import compile_error
-from orchestrator.artifacts.sources import OwnSource, files_read, included, own_file, read_c_source
+from orchestrator.artifacts.sources import UserSource, files_read, included, user_source, read_c_source
 from orchestrator.catalog.images import debian
 from orchestrator.errors import ConfigError, HostError
 from orchestrator.files import sha256_of
@@ -272,7 +272,7 @@ class Compiled:
     """A compiled C file of a user's, with its source."""
 
     file: Path
-    source: OwnSource
+    source: UserSource
 
 
 def compiled_workload(context: BuildContext, arch: str, file: Path, libraries: Sequence[Path] = ()) -> Compiled:
@@ -316,12 +316,12 @@ def shared_library(context: BuildContext, arch: str, file: Path) -> Compiled:
 
 def _source(
     toolchain: Toolchain, arch: str, files: Sequence[Path], folders: Sequence[Path]
-) -> tuple[OwnSource, Mapping[str, object]]:
-    """The source as an ``OwnSource``, and the inputs that decide the result besides flags."""
+) -> tuple[UserSource, Mapping[str, object]]:
+    """The source as an ``UserSource``, and the inputs that decide the result besides flags."""
     sources = [str(file) for file in files if file.suffix in _COMPILED]
     places = (f"-I{folder}" for folder in folders)
     words = [toolchain.program("gcc"), ARCHITECTURES[arch].gcc_flag, *_CODE, *places, *sources]
-    source = own_file(files[0], [*files, *files_read(words, build_environment())], toolchain.packages)
+    source = user_source(files[0], [*files, *files_read(words, build_environment())], toolchain.packages)
     facts = {"arch": arch, "compiler": toolchain.version, "file": source.file, "sources": source.digests}
     return source, facts
 

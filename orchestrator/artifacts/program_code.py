@@ -23,7 +23,7 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import LIBRARIES, shared_library
 from orchestrator.artifacts.images import FILES, Image, ready_image
 from orchestrator.artifacts.machine_code import decoded
-from orchestrator.artifacts.sources import OwnSource, own_file
+from orchestrator.artifacts.sources import UserSource, user_source
 from orchestrator.catalog.images import image as image_recipe
 from orchestrator.catalog.user_files import DAMAGED, LARGEST, LIBRARY_NAME, UserLibrary
 from orchestrator.errors import BuildError
@@ -283,14 +283,14 @@ class SharedLibrary:
     file: Path
     path: str
     is_brought: bool
-    source: OwnSource | None = None
+    source: UserSource | None = None
 
 
 def obtain_library(context: BuildContext, arch: Arch, image: str, library: UserLibrary) -> SharedLibrary:
     """The library: compiled, as given, or read from the ``image``. Raises BuildError, HostError."""
     if library.file is None:
         return library_of_image(context, arch, ready_image(context, image_recipe(image)), library.name)
-    file, source = library.file, own_file(library.file)
+    file, source = library.file, user_source(library.file)
     if library.is_source:
         compiled = shared_library(context, arch, library.file)
         file, source = compiled.file, compiled.source

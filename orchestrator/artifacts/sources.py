@@ -31,7 +31,7 @@ OF_THE_LAB = "lab:"
 
 
 @dataclass(frozen=True)
-class OwnSource:
+class UserSource:
     """A user's file with everything it is built from, or a line of an experiment.
 
     ``name`` is the user's name for it, ``file`` its path, empty for a line. ``digests`` are SHA-256 by title: paths
@@ -49,12 +49,12 @@ class OwnSource:
         return hashlib.sha256(json.dumps(self.digests, sort_keys=True).encode()).hexdigest()[:24]
 
 
-def own_line(text: str) -> OwnSource:
+def line_source(text: str) -> UserSource:
     """A line of an experiment, which is its own name."""
-    return OwnSource(text, "", {"line": hashlib.sha256(text.encode()).hexdigest()}, {"line": text})
+    return UserSource(text, "", {"line": hashlib.sha256(text.encode()).hexdigest()}, {"line": text})
 
 
-def own_file(file: Path, read: Iterable[Path] = (), leave_out: Path | None = None) -> OwnSource:
+def user_source(file: Path, read: Iterable[Path] = (), leave_out: Path | None = None) -> UserSource:
     """A file with all that its compiler reads, except the compiler's headers and ``leave_out``. Raises ConfigError."""
     main, apart = file.absolute(), None if leave_out is None else leave_out.resolve()
     digests: dict[str, str] = {}
@@ -80,7 +80,7 @@ def own_file(file: Path, read: Iterable[Path] = (), leave_out: Path | None = Non
             raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None
         if not (is_others or len(content) > _LARGEST_TEXT or b"\0" in content):
             texts[title] = content.decode(errors="replace")
-    return OwnSource(main.name, str(main), digests, texts)
+    return UserSource(main.name, str(main), digests, texts)
 
 
 def files_read(compiler: Sequence[str], environment: Mapping[str, str | None]) -> Sequence[Path]:

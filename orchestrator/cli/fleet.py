@@ -16,9 +16,9 @@ from orchestrator.cli import options
 from orchestrator.cli.options import expected_failures, print_columns
 from orchestrator.errors import LabError, UsageError
 from orchestrator.fleet.hosts import load_hosts
-from orchestrator.fleet.keeper import StartedFleet, end_fleet
+from orchestrator.fleet.supervisor import StartedFleet, end_fleet
 from orchestrator.fleet.serve import key_from_input, serve
-from orchestrator.fleet.state import USUAL_NAME, Orders, WorkerOrder, check_name, log_file, room, stored, worker_name
+from orchestrator.fleet.state import USUAL_NAME, SupervisorConfig, WorkerConfig, check_name, log_file, room, stored, worker_name
 from orchestrator.fleet.target import Target, check_reachable, made_key, need_dask, read_key, target, usual_key_file
 from orchestrator.guest.machine import qemu_version
 from orchestrator.program import PROGRAM
@@ -109,10 +109,10 @@ def up(
         raise UsageError(f"two workers are called '{min(twice)}'", where="--hosts", hint=hint)
     file = (key or usual_key_file()).absolute()
     ordered = (*workers_here, *workers_there)
-    orders = Orders(
+    config = SupervisorConfig(
         name=name, key=read_key(file), key_file=str(file), host=host or "127.0.0.1", port=port, workers=ordered
     )
-    started = StartedFleet(orders)
+    started = StartedFleet(config)
     kinds: set[str] = set()
     try:
         for report in started.reports():
@@ -127,11 +127,11 @@ def up(
     raise typer.Exit(1 if "failed" in kinds else 0)
 
 
-def _workers_here(number: int, guests: int | None, memory: str | None) -> list[WorkerOrder]:
+def _workers_here(number: int, guests: int | None, memory: str | None) -> list[WorkerConfig]:
     guests, mib = room(guests, memory, max(1, number))
     host = worker_name(socket.gethostname())
     names = [host] if number == 1 else [f"{host}-{at}" for at in range(1, number + 1)]
-    return [WorkerOrder(name=one, guests=guests, memory=f"{mib}M") for one in names]
+    return [WorkerConfig(name=one, guests=guests, memory=f"{mib}M") for one in names]
 
 
 @app.command("worker")

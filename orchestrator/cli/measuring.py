@@ -20,14 +20,14 @@ from orchestrator.cli import options
 from orchestrator.errors import UsageError
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.plan import Plan
-from orchestrator.fleet.target import silence_dask, target
+from orchestrator.fleet.target import quiet_logging, target
 from orchestrator.guest.guest import Guest, State
 from orchestrator.paths import cache_dir, lab_dir
 from orchestrator.plain_text import counted, plain_line, plain_text
 from orchestrator.report.sheet import figure, shared_key
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.store import RunEntry, Store
-from orchestrator.run.runner import CrewMaker, ProgressListener, Runner, TimeLeft, local_crew, with_found
+from orchestrator.run.runner import ExecutorMaker, ProgressListener, Runner, TimeLeft, local_executor, resolve_in_guests
 from orchestrator.steps import running_steps
 
 
@@ -54,21 +54,21 @@ class Measuring:
 
     def found(self, experiment: Experiment) -> Experiment:
         with self._watched() as (context, _):
-            return with_found(context, experiment, kinds())
+            return resolve_in_guests(context, experiment, kinds())
 
     def done(self, work: Callable[[Runner], RunEntry]) -> tuple[RunEntry, RunRecord]:
         with self._watched() as (context, watching), Store.open(lab_dir()) as store:
-            entry = work(Runner(context, store, watching, kinds(), self._crew(), self.events, self.fresh))
+            entry = work(Runner(context, store, watching, kinds(), self._executor(), self.events, self.fresh))
             return entry, store.load_run(entry.id)
 
-    def _crew(self) -> CrewMaker:
+    def _executor(self) -> ExecutorMaker:
         if self.fleet is None:
-            return local_crew(self.jobs or 1)
-        from orchestrator.fleet.crew import fleet_crew  # loads Dask, of the extra "fleet"
+            return local_executor(self.jobs or 1)
+        from orchestrator.fleet.executor import fleet_executor  # loads Dask, of the extra "fleet"
 
         found = target(self.fleet)
-        silence_dask()
-        return lambda context, watching: fleet_crew(found.address, found.key, kinds(), context, watching)
+        quiet_logging()
+        return lambda context, watching: fleet_executor(found.address, found.key, kinds(), context, watching)
 
     @contextmanager
     def _watched(self) -> Iterator[tuple[BuildContext, ProgressListener]]:

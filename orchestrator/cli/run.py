@@ -40,7 +40,7 @@ from orchestrator.results.store import RunEntry, Store
 from orchestrator.run.boot import checked_cells
 from orchestrator.run.machines import machine_of, timing_of
 from orchestrator.run.plan_check import check_plan
-from orchestrator.run.runner import Runner, check_resumable, check_same_cells, with_found_before
+from orchestrator.run.runner import Runner, check_resumable, check_same_cells, resolve_from_cache
 
 
 @expected_failures
@@ -93,7 +93,7 @@ def run(
     at_hand = BuildContext(Cache(cache_dir()), offline=True)
     measuring = Measuring(jobs, events, fresh, offline, verbose, fleet)
     if dry_run:
-        experiments = [with_found_before(at_hand, experiment, kinds()) for experiment in experiments]
+        experiments = [resolve_from_cache(at_hand, experiment, kinds()) for experiment in experiments]
     else:
         measuring.check()
         experiments = [measuring.found(experiment) for experiment in experiments]

@@ -15,7 +15,7 @@ from orchestrator.catalog.data import choices_sentence
 from orchestrator.experiment.fields import whole
 from orchestrator.experiment.problems import Origins, Problem, config_error, mismatch, problems_of
 from orchestrator.experiment.source import KeyPath, read_source
-from orchestrator.fleet.state import MOST_GUESTS, SIZES, WorkerOrder, worker_name
+from orchestrator.fleet.state import MOST_GUESTS, SIZES, WorkerConfig, worker_name
 from orchestrator.plain_text import size_mib
 
 _EXAMPLE = "hosts: [{ssh: me@host, lab: probe-lab/lab}]"
@@ -52,7 +52,7 @@ _Lab = Annotated[
 ]
 
 
-class Host(WorkerOrder):
+class Host(WorkerConfig):
     """A host: ``lab`` is a path there, absolute or relative to the home; by default it offers all the guests it can."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
@@ -70,7 +70,7 @@ class _Hosts(BaseModel):
     hosts: list[Host] = Field(min_length=1, max_length=256)
 
 
-def load_hosts(path: Path) -> list[WorkerOrder]:
+def load_hosts(path: Path) -> list[WorkerConfig]:
     """The workers in a file of hosts. Raises ConfigError that lists all problems: file, line, key, what."""
     source = read_source(path)
     origins = Origins({key: f"{path}:{line}" for key, line in source.lines.items()})
@@ -125,7 +125,7 @@ _FAILURES = {
 """OpenSSH's messages, and what they mean."""
 
 
-def ssh_command(order: WorkerOrder, words: Sequence[str]) -> list[str]:
+def ssh_command(order: WorkerConfig, words: Sequence[str]) -> list[str]:
     """The command that runs a lab's ``words`` on a worker's host."""
     user, host, port = ssh_parts(order.ssh)
     options = [f"-o{name}={value}" for name, value in _SSH_OPTIONS.items()]
@@ -134,7 +134,7 @@ def ssh_command(order: WorkerOrder, words: Sequence[str]) -> list[str]:
     return ["ssh", "-T", *options, "--", host, shlex.join([order.lab, *words])]
 
 
-def ssh_failure(order: WorkerOrder, status: int, said: Sequence[str]) -> str:
+def ssh_failure(order: WorkerConfig, status: int, said: Sequence[str]) -> str:
     """Why a command of ``ssh_command`` ended, from its status and its last lines."""
     if status != 255:
         return f"its lab has ended with status {status}"

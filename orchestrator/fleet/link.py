@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The client's connection to a fleet: its Dask client, its message queue, and requests to all workers.
 
-Decisions are made in ``crew``.
+Decisions are made in ``executor``.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from distributed import Client, Future, KilledWorker
 
 from orchestrator.errors import HostError, LabError
 from orchestrator.fleet import worker as on_worker
-from orchestrator.fleet.parcel import PIECE, Parcel, Reference
-from orchestrator.fleet.target import RUN_TOPIC, Target, no_fleet, security_of, set_up_dask, silence_dask
+from orchestrator.fleet.transfer import PIECE, Bundle, Reference
+from orchestrator.fleet.target import RUN_TOPIC, Target, no_fleet, security_of, set_up_dask, quiet_logging
 from orchestrator.fleet.worker import Answer
 
 
@@ -67,7 +67,7 @@ class Left:
 
 
 @dataclass(frozen=True)
-class Told:
+class Message:
     """A message of a boot."""
 
     message: object
@@ -81,17 +81,17 @@ class Ended:
     error: BaseException | None = None
 
 
-Heard = Joined | Left | Told | Ended
+Notice = Joined | Left | Message | Ended
 T = TypeVar("T")
 
 
 class Link:
-    """A connection to a fleet's scheduler. ``heard`` receives messages; other items may be put into it."""
+    """A connection to a fleet's scheduler. ``inbox`` receives messages; other items may be put into it."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._topic = f"{RUN_TOPIC}{secrets.token_hex(8)}"
-        self.heard: queue.SimpleQueue[Heard | Callable[[], object]] = queue.SimpleQueue()
+        self.inbox: queue.SimpleQueue[Notice | Callable[[], object]] = queue.SimpleQueue()
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="fleet")  # workers that receive files in parallel
         self._futures: dict[str, Future[Any]] = {}
         self._lock = threading.Lock()
@@ -101,7 +101,7 @@ class Link:
         self._has: defaultdict[str, set[Reference]] = defaultdict(set)
         self._closing = threading.Event()
         self._silent = threading.Event()
-        client.subscribe_topic(self._topic, lambda event: self.heard.put(Told(event[1])))
+        client.subscribe_topic(self._topic, lambda event: self.inbox.put(Message(event[1])))
         threading.Thread(target=self._follow_members, name="fleet-members", daemon=True).start()
 
     @property
@@ -115,11 +115,11 @@ class Link:
         except Exception as error:  # any error of Dask's at a worker's end
             return Answer.of(error)
 
-    def start(self, attempt: str, address: str, parcel: Parcel) -> None:
-        """Send the files that a worker lacks, and start a boot; ``heard`` gets Told for its messages, and Ended."""
+    def start(self, attempt: str, address: str, bundle: Bundle) -> None:
+        """Send the files that a worker lacks, and start a boot; ``inbox`` gets Message for its messages, and Ended."""
         with self._lock:
             self._wanted.add(attempt)
-        self._pool.submit(self._start, attempt, address, parcel)
+        self._pool.submit(self._start, attempt, address, bundle)
 
     def cancel(self, attempt: str) -> None:
         """End a running boot, or prevent one whose files are still being sent."""
@@ -130,8 +130,8 @@ class Link:
             self._client.cancel([future], asynchronous=False, force=True)
 
     def do(self, work: Callable[[], T], then: Callable[[T], object]) -> None:
-        """Run ``work`` in a thread; ``heard`` gets a call of ``then`` with its result."""
-        self._pool.submit(work).add_done_callback(lambda done: self.heard.put(lambda: then(done.result())))
+        """Run ``work`` in a thread; ``inbox`` gets a call of ``then`` with its result."""
+        self._pool.submit(work).add_done_callback(lambda done: self.inbox.put(lambda: then(done.result())))
 
     def close(self) -> None:
         self._closing.set()
@@ -142,17 +142,17 @@ class Link:
         with suppress(Exception):  # no messages are left
             self._client.close(timeout=5)
 
-    def _start(self, attempt: str, address: str, parcel: Parcel) -> None:
+    def _start(self, attempt: str, address: str, bundle: Bundle) -> None:
         try:
             with self._shipping[address]:
-                self._ship(address, parcel)
+                self._ship(address, bundle)
             with self._lock:
                 if attempt in self._wanted:
-                    self._submit(attempt, address, parcel.data)
+                    self._submit(attempt, address, bundle.data)
         except HostError as error:  # from the worker, for example a full disk
-            self.heard.put(Ended(attempt, error))
+            self.inbox.put(Ended(attempt, error))
         except BaseException as error:  # any error of Dask's at a worker's end, or an unreadable local file
-            self.heard.put(Ended(attempt, LabError(f"its files could not be sent: {short(error)}")))
+            self.inbox.put(Ended(attempt, LabError(f"its files could not be sent: {short(error)}")))
         finally:
             with self._lock:
                 self._wanted.discard(attempt)
@@ -163,7 +163,7 @@ class Link:
                 error = future.exception()
             except BaseException as failure:  # the connection is lost
                 error = failure
-            self.heard.put(Left(address) if isinstance(error, KilledWorker) else Ended(attempt, error))
+            self.inbox.put(Left(address) if isinstance(error, KilledWorker) else Ended(attempt, error))
             if self._futures.pop(attempt, None) is not None:
                 with suppress(Exception):
                     future.release()
@@ -174,11 +174,11 @@ class Link:
         self._futures[attempt] = future
         future.add_done_callback(done)
 
-    def _ship(self, address: str, parcel: Parcel) -> None:
-        wanted = [reference for reference in parcel.files if reference not in self._has[address]]
+    def _ship(self, address: str, bundle: Bundle) -> None:
+        wanted = [reference for reference in bundle.files if reference not in self._has[address]]
         if wanted:
             for reference in self._on(address, on_worker.missing, wanted):
-                self._send(address, reference, parcel.files[reference])
+                self._send(address, reference, bundle.files[reference])
             self._has[address] |= set(wanted)
 
     def _send(self, address: str, reference: Reference, file: Path) -> None:
@@ -201,9 +201,9 @@ class Link:
                 return
             for address in known - there:
                 self._has.pop(address, None)
-                self.heard.put(Left(address))
+                self.inbox.put(Left(address))
             for address in there - known:
-                self.heard.put(Joined(address))
+                self.inbox.put(Joined(address))
             known = there
             if self._closing.wait(0.5):
                 return
@@ -222,7 +222,7 @@ class Surveyed:
 
 def survey(fleet: Target) -> list[Surveyed]:
     """Ask every worker, in order of names. Raises HostError if the scheduler does not answer."""
-    silence_dask()
+    quiet_logging()
     with connected(fleet.address, fleet.key) as client:
         known = client.scheduler_info(n_workers=-1)["workers"]
         at = client.processing()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The fleets that this lab has started, one file each: ``fleets/NAME.json`` beside the results.
 
-Also the orders to a fleet's supervisor and its reports: JSON lines on its standard streams.
+Also the configuration of a fleet's supervisor and its reports: JSON lines on its standard streams.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def running(name: str) -> FleetState:
     state = stored(name)
     if not state.is_running:
         raise LabError(
-            f"fleet '{name}' has ended: its keeper, process {state.keeper}, is gone",
+            f"fleet '{name}' has ended: its supervisor, process {state.keeper}, is gone",
             where=str(log_file(name)),
             hint=f"start it again: {PROGRAM} fleet up" + ("" if name == USUAL_NAME else f" --name {name}"),
         )
@@ -128,7 +128,7 @@ def process_start(pid: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[19])  # starttime, the 22nd field of proc_pid_stat(5)
 
 
-class WorkerOrder(_Record):
+class WorkerConfig(_Record):
     """A worker to start: on this machine, or through ``ssh`` (``user@host:port``) by the ``lab`` there.
 
     Without ``guests`` and ``memory`` (a size such as 8G) it offers what its host has.
@@ -141,7 +141,7 @@ class WorkerOrder(_Record):
     memory: str | None = None
 
 
-class Orders(_Record):
+class SupervisorConfig(_Record):
     """A fleet to run: its scheduler listens on ``host``, at ``port``, or at any free one for 0."""
 
     name: str
@@ -149,7 +149,7 @@ class Orders(_Record):
     key_file: str
     host: str
     port: int
-    workers: tuple[WorkerOrder, ...]
+    workers: tuple[WorkerConfig, ...]
 
 
 class Report(_Record):
@@ -172,9 +172,11 @@ def room(guests: int | None, memory: str | None, share: int = 1) -> tuple[int, i
     """Guests in parallel, and MiB for all of them with their QEMU: the user's values, or an equal share of this host.
 
     Raises UsageError for an invalid size.
-    """ mib = (host_memory_mib() - 1024) // share if memory is None else size_mib(memory)  # 1 GiB is for everything
-    except guests if mib is None: raise UsageError(f"found {memory!r}; {SIZES}", where="--memory") return guests or
-    max(1, len(os.sched_getaffinity(0)) // share), max(1, mib)
+    """
+    mib = (host_memory_mib() - 1024) // share if memory is None else size_mib(memory)  # 1 GiB is for all but guests
+    if mib is None:
+        raise UsageError(f"found {memory!r}; {SIZES}", where="--memory")
+    return guests or max(1, len(os.sched_getaffinity(0)) // share), max(1, mib)
 
 
 def worker_name(host: str) -> str:

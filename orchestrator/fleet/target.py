@@ -155,7 +155,7 @@ def log_dask_to(handler: logging.Handler) -> None:
         warnings.filterwarnings("ignore", module=rf"{package}(\.|$)")
 
 
-def silence_dask() -> None:
+def quiet_logging() -> None:
     """Hide Dask's log and warnings: commands report in their own words."""
     log_dask_to(logging.NullHandler())
 

@@ -26,7 +26,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import qemu_cpu_names
 from orchestrator.results.contract import PER_RUN, CellRecord
 from orchestrator.run.boot import BenchmarkKind, BootTask, Event, Outcome, Session, prepare, run_boot
-from orchestrator.run.crew import Job
+from orchestrator.run.executor import Job
 
 Counts = Mapping[str, tuple[str, tuple[float, ...]]]
 """By cell: its status and its samples."""
@@ -50,7 +50,7 @@ def _shown(status: str, samples: Sequence[float]) -> str:
     return ", ".join(f"{one:.10g}" for one in samples[:4]) if samples else status
 
 
-def checkable(records: Iterable[CellRecord]) -> list[CellRecord]:
+def exact_records(records: Iterable[CellRecord]) -> list[CellRecord]:
     """The records that can verify a worker: those on the exact clock, failures first, otherwise in order.
 
     The exact clock repeats failures as well: a worker whose cells fail only there is faulty.

@@ -27,7 +27,7 @@ from orchestrator import __version__
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.errors import LabError
 from orchestrator.files import ScratchFolder
-from orchestrator.fleet.parcel import Reference, Warehouse, unpacked
+from orchestrator.fleet.transfer import Reference, FileStore, unbundled
 from orchestrator.fleet.state import MOST_GUESTS
 from orchestrator.fleet.target import Unlisted
 from orchestrator.guest.guest import Guest
@@ -46,7 +46,7 @@ from orchestrator.run.boot import (
     Session,
     run_boot,
 )
-from orchestrator.run.crew import Stopped
+from orchestrator.run.executor import Stopped
 from orchestrator.run.machines import timing_of
 from orchestrator.steps import own_steps, step, step_source
 
@@ -150,7 +150,7 @@ class Boots:
     """The running boots of a worker."""
 
     def __init__(self, cache: Path) -> None:
-        self.warehouse = Warehouse(cache)
+        self.store = FileStore(cache)
         self._context = BuildContext(Cache(cache), offline=True)
         self._guests: dict[str, Guests] = {}
         """By attempt: running boots, and those aborted before they began."""
@@ -159,7 +159,7 @@ class Boots:
         """Do a boot, and send its reports. Raises LabError, or Stopped if it was aborted."""
         running = _Running(attempt, send, self._guests.setdefault(attempt, Guests()))
         try:
-            running.do(data, self._context, self.warehouse)
+            running.do(data, self._context, self.store)
         finally:
             del self._guests[attempt]
 
@@ -178,11 +178,11 @@ class _Running:
         self._files = self._bytes = 0
         self._left_out: list[str] = []
 
-    def do(self, data: bytes, context: BuildContext, warehouse: Warehouse) -> None:
+    def do(self, data: bytes, context: BuildContext, store: FileStore) -> None:
         """Do it in a temporary folder."""
         self._tell(Progress(BEGINS))
         with ScratchFolder("orchestrator-boot-") as folder:
-            task, artifacts = unpacked(data, warehouse.place)
+            task, artifacts = unbundled(data, store.place)
             assert isinstance(task, BootTask)
             assert isinstance(artifacts, BootArtifacts)
             task = dataclasses.replace(task, directory=folder / task.directory.name)
@@ -368,9 +368,9 @@ def _examined(room: dict[str, Any]) -> Answer:
 
 async def missing(wanted: Sequence[Reference], dask_worker: Worker) -> list[Reference]:
     """On a worker: the references whose files must be sent."""
-    return await asyncio.to_thread(_plugin(dask_worker).boots.warehouse.missing, wanted)
+    return await asyncio.to_thread(_plugin(dask_worker).boots.store.missing, wanted)
 
 
 async def receive(reference: Reference, offset: int, piece: bytes, sender: str, dask_worker: Worker) -> None:
     """On a worker: receive a piece of a file. Raises HostError if the disk is full, LabError for an invalid piece."""
-    await asyncio.to_thread(_plugin(dask_worker).boots.warehouse.receive, reference, offset, piece, sender)
+    await asyncio.to_thread(_plugin(dask_worker).boots.store.receive, reference, offset, piece, sender)

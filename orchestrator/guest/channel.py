@@ -220,14 +220,14 @@ def whole_number(text: str) -> int | None:
 _JUNK_MAX = 4096
 
 
-def own_script(name: str) -> bytes:
+def lab_script(name: str) -> bytes:
     """One of the lab's scripts for a shell in the guest."""
     return (data_dir("images") / "guest" / name).read_bytes()
 
 
 def guest_script(name: str, *words: str) -> bytes:
     """A script of the lab's with its arguments set, for a shell that reads it from standard input."""
-    return b"set -- " + shlex.join(words).encode("utf-8", "surrogateescape") + b"\n" + own_script(name)
+    return b"set -- " + shlex.join(words).encode("utf-8", "surrogateescape") + b"\n" + lab_script(name)
 
 
 class MarkedCommand:

@@ -493,7 +493,7 @@ _MODULES_FRAME = re.compile(rf"(?=.*\+0x[0-9a-f]{{1,16}}/0x[0-9a-f]{{1,16}} \[){
 _PANIC_FRAME = re.compile(r"\bv?panic\+0x[0-9a-f]{1,16}/0x[0-9a-f]{1,16}")
 
 
-def guilty_function(lines: Sequence[str]) -> str | None:
+def culprit_of(lines: Sequence[str]) -> str | None:
     """The function that a report blames, ``name`` or ``name [module]``; None if it names none.
 
     It is the one named in the message, else where the CPU was, else the first frame of the call trace, in each case

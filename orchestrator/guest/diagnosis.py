@@ -29,7 +29,7 @@ from orchestrator.guest.console import (
     KernelReport,
     Trouble,
     excerpt,
-    guilty_function,
+    culprit_of,
     interrupted_at,
     is_idle,
     sign_in,
@@ -68,7 +68,7 @@ class Panic:
     """
 
     sentence: str
-    guilty: str | None
+    culprit: str | None
     lines: tuple[str, ...]
     is_of_memory: bool = False
     is_idle: bool = False
@@ -95,11 +95,11 @@ def panic_among(reports: Iterable[KernelReport]) -> Panic | None:
     is_of_memory = any(_MEMORY.search(_sign(report)) for report in story)
     # Blame a preceding report's function: the panic's call trace only shows who noticed.
     telling = [report for report in story if not (is_of_memory or _OTHERS_FAULT.search(_sign(report)))]
-    guilty = next(filter(None, (guilty_function(report.lines) for report in telling)), None)
+    culprit = next(filter(None, (culprit_of(report.lines) for report in telling)), None)
     lines = tuple(line for report in story for line in excerpt(report.lines, _REPORT_LINES))
     return Panic(
         sentence=_sentence(panic),
-        guilty=guilty,
+        culprit=culprit,
         lines=lines,
         is_of_memory=is_of_memory,
         is_idle=is_idle(panic.lines),
@@ -232,11 +232,11 @@ def trouble_of(reports: Sequence[KernelReport], log: Path) -> GuestOops | GuestP
 
 
 def _kind(report: KernelReport) -> str:
-    guilty = guilty_function(report.lines)
+    culprit = culprit_of(report.lines)
     if report.trouble is Trouble.MEMORY:
         victim = _VICTIM.search(report.lines[0])
         return f"{report.trouble}: {victim[1]} was killed" if victim is not None else report.trouble
-    return f"{report.trouble} in {guilty}" if guilty is not None else report.trouble
+    return f"{report.trouble} in {culprit}" if culprit is not None else report.trouble
 
 
 def _panic(doing: str, console: Console) -> GuestPanic | None:
@@ -248,7 +248,7 @@ def _panic(doing: str, console: Console) -> GuestPanic | None:
 
 
 def _panicked(panic: Panic, doing: str, where: str) -> GuestPanic:
-    place = f" in {panic.guilty}" if panic.guilty is not None else ""
+    place = f" in {panic.culprit}" if panic.culprit is not None else ""
     hint = MORE_MEMORY if panic.is_of_memory else ""
     what = f"the guest's kernel panicked{place}{doing}: {panic.sentence}"
     return GuestPanic(what, where=where, detail=panic.lines, hint=hint)
@@ -264,8 +264,8 @@ def _hang(error: GuestHang, doing: str, console: Console, process: Spawned | Non
         place, hint = "; QEMU is stopped (by SIGSTOP or a debugger)", f"kill -CONT {process.pid}"
     elif interruption is not None and interruption.is_idle:
         place, hint = "; its CPU is idle", error.hint or "what was asked of it waits for something"
-    elif interruption is not None and interruption.guilty is not None:
-        place, hint = f"; its CPU is in {interruption.guilty}", error.hint
+    elif interruption is not None and interruption.culprit is not None:
+        place, hint = f"; its CPU is in {interruption.culprit}", error.hint
     if before is not None:
         place += f"; its kernel had reported trouble ({_kind(before)})"
     quoted = [

@@ -62,7 +62,7 @@ from orchestrator.guest.monitor import Monitor, Ring, counted_interrupts
 from orchestrator.guest.qemu import (
     CONSOLE_MAX,
     BootListener,
-    OwnStop,
+    StopBeforeWork,
     RunningQemu,
     mount_data,
     open_channel,
@@ -214,7 +214,7 @@ class Guest:
             deadline = Deadline(time_limit)
             with step("wait for the agent"), self._qemu.drained_console():
                 stub = BootStub(self._monitor, self.console, self.machine.cpu.name)
-                stop = OwnStop(self._monitor, before_work, is_expected=self.machine.works_alone)
+                stop = StopBeforeWork(self._monitor, before_work, is_expected=self.machine.works_alone)
                 wait_for_boot(self._agent, self.console, stub, stop, time_limit, listener)
             with step(f"open the {self.machine.channel} channel"):
                 mount_data(self._agent, self.machine)
@@ -650,7 +650,7 @@ Watch = Callable[[Guest], None]
 
 
 @contextmanager
-def at_rest(guest: Guest) -> Iterator[None]:
+def paused(guest: Guest) -> Iterator[None]:
     """Pause a guest while the host evaluates what it read; the guest's memory stays readable.
 
     An idle guest on the exact clock keeps the host as busy as a working one. The guest resumes afterwards, also if a

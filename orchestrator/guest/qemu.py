@@ -56,7 +56,7 @@ BootListener = Callable[[Sequence[str]], None]
 """Receives the console's new lines a few times per second, possibly none."""
 
 
-class OwnStop:
+class StopBeforeWork:
     """A guest's stop before its work, if its machine has the device for it; ``read`` is called meanwhile."""
 
     def __init__(self, monitor: Monitor, read: Callable[[], None], *, is_expected: bool) -> None:
@@ -78,7 +78,7 @@ def wait_for_boot(
     agent: FramedChannel,
     console: Console,
     stub: BootStub,
-    stop: OwnStop,
+    stop: StopBeforeWork,
     time_limit: float,
     listener: BootListener | None = None,
 ) -> None:

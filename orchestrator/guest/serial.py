@@ -39,7 +39,7 @@ from orchestrator.guest.channel import (
     complaint,
     guest_path,
     killed_when_late,
-    own_script,
+    lab_script,
 )
 from orchestrator.guest.console import plain_lines
 
@@ -265,8 +265,8 @@ class SerialChannel:
         Raises GuestError if the guest refuses, or lacks the programs needed; GuestHang at the deadline.
         """
         log_in(self._line, user, password, deadline)
-        serve = base64.b64encode(own_script("serial-serve.sh"))
-        begin = b" ".join(line.strip() for line in own_script("serial-begin.sh").splitlines() if line[:1] != b"#")
+        serve = base64.b64encode(lab_script("serial-serve.sh"))
+        begin = b" ".join(line.strip() for line in lab_script("serial-begin.sh").splitlines() if line[:1] != b"#")
         half = len(self._token) // 2
         words = f" set -- {len(serve)} {self._token[:half]} {self._token[half:]}; ".encode()
         self._line.send(words + begin + b"\n", deadline)
@@ -276,7 +276,7 @@ class SerialChannel:
                 f"the guest lacks {', '.join(reply.words[-1][1:])}, which a channel over its console takes"
             )
         self._line.send(serve, deadline)
-        self._upload("pump", own_script("serial-pump.sh"), deadline)
+        self._upload("pump", lab_script("serial-pump.sh"), deadline)
 
     def run(self, argv: Sequence[str], *, time_limit: float, listener: Listener | None = None) -> CommandResult:
         """Run a program found in the shell's PATH; see ``Channel.run``."""

@@ -17,7 +17,7 @@ from orchestrator.errors import EvidenceError, GuestError, UnsupportedError
 from orchestrator.guest.channel import COMMAND_LIMIT, kernel_value
 from orchestrator.guest.guest import Guest
 from orchestrator.probes import attachment, evidence
-from orchestrator.probes.bpf_attachment import bpf_attached, one_liner_attached, own_attached
+from orchestrator.probes.bpf_attachment import bpf_attached, one_liner_attached, user_bpf_attached
 from orchestrator.probes.event_attachment import event_attached
 from orchestrator.probes.events import check_events, read_events, write_csv
 from orchestrator.probes.evidence import MISSED_RETURNS, Observation
@@ -88,7 +88,7 @@ class ModuleAttachment(attachment.Attachment):
         self.parameter = self._parameters.read
 
     @contextmanager
-    def one_caller(self) -> Iterator[str | None]:
+    def separate_caller(self) -> Iterator[str | None]:
         """Yields the module's parameter file. None if a user's module lacks it: all hits are then counted together."""
         if not self._has("caller"):
             yield None
@@ -97,7 +97,7 @@ class ModuleAttachment(attachment.Attachment):
         yield self._parameters.file("caller")
         self._parameters.put("caller", "0")
 
-    def handle(self, handler: Handler) -> None:
+    def set_handler(self, handler: Handler) -> None:
         """Choose what a hit does; the registration stays as it is.
 
         A user's module without handlers always does the same, and counting continues. Raises UnsupportedError for a
@@ -163,7 +163,7 @@ class ModuleAttachment(attachment.Attachment):
     def extras(self) -> Sequence[Extra]:
         return [] if self._kind.extras == "none" else [extra for extra in get_args(Extra) if self._number(extra)]
 
-    def take_off(self, extra: Extra) -> None:
+    def disable(self, extra: Extra) -> None:
         # Without its post-handler the kernel would optimise it.
         self._guest.put(b"0", attachment.OPTIMISATION)
         self._parameters.put(extra, "0")
@@ -264,7 +264,7 @@ def module_attached(
         evidence.check_untouched(point, evidence.observe(guest, point, kind.site), "before loading")
     attachment.allow_optimisation(guest, kind)
     load(guest, module.name, module.file, parameters=module.parameters, time_limit=time_limit)
-    with attachment.removed(take_out):
+    with attachment.cleanup_after(take_out):
         if armed_by_host:
             address, name = parameters.address(), kind.tracepoint
             point = find_hook(guest, address) if name is None else find_static_branch(guest, address, name)
@@ -284,23 +284,23 @@ def _observe(guest: Guest, kind: ProbeKind, parameters: _Parameters, point: Prob
 def attached(
     guest: Guest,
     kind: ProbeKind,
-    means: Module | Path | BpfObject | None,
+    artifact: Module | Path | BpfObject | None,
     point: ProbePoint,
     symbols: Symbols,
     time_left: Callable[[], float],
 ) -> AbstractContextManager[attachment.Attachment]:
-    """Arm a probe at a ``point`` with its ``means``; remove it at the end.
+    """Arm a probe at a ``point`` with its ``artifact``; remove it at the end.
 
-    ``means`` is a module, bpfprobe for a BPF program or a one-liner, an object of a user's BPF programs, or None for an
+    ``artifact`` is a module, bpfprobe for a BPF program or a one-liner, an object of a user's BPF programs, or None for an
     event of the kernel's own. ``time_left`` returns the host seconds left. Raises EvidenceError if the kernel refuses
     it (with the kernel's reason), or if the original bytes are not restored at the end.
     """
-    if isinstance(means, Module):
-        return module_attached(guest, kind, means, point, symbols, time_limit=time_left())
-    if isinstance(means, BpfObject):
-        return own_attached(guest, kind, means, point, symbols)
-    if means is not None and kind.one_liner is not None:
-        return one_liner_attached(guest, kind, means, point, symbols, time_left)
-    if means is not None:
-        return bpf_attached(guest, kind, means, point, symbols)
+    if isinstance(artifact, Module):
+        return module_attached(guest, kind, artifact, point, symbols, time_limit=time_left())
+    if isinstance(artifact, BpfObject):
+        return user_bpf_attached(guest, kind, artifact, point, symbols)
+    if artifact is not None and kind.one_liner is not None:
+        return one_liner_attached(guest, kind, artifact, point, symbols, time_left)
+    if artifact is not None:
+        return bpf_attached(guest, kind, artifact, point, symbols)
     return event_attached(guest, kind, point, symbols)

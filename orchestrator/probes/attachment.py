@@ -29,7 +29,7 @@ from orchestrator.probes.symbols import Symbols
 
 
 @contextlib.contextmanager
-def removed(remove: Callable[[], object]) -> Iterator[None]:
+def cleanup_after(remove: Callable[[], object]) -> Iterator[None]:
     """Call ``remove`` at the end, to remove a probe. Raises its errors only if the guest stays in use."""
     try:
         yield
@@ -121,7 +121,7 @@ class Attachment(ABC):
         """Wait until all sources agree on the mechanism. Raises EvidenceError with what they show instead."""
 
     @abstractmethod
-    def handle(self, handler: Handler) -> None:
+    def set_handler(self, handler: Handler) -> None:
         """Choose what a hit does. The probe stays armed.
 
         ``count`` and ``record`` start empty; their results are final once ``noop`` replaces them. Raises
@@ -129,7 +129,7 @@ class Attachment(ABC):
         """
 
     @abstractmethod
-    def one_caller(self) -> AbstractContextManager[str | None]:
+    def separate_caller(self) -> AbstractContextManager[str | None]:
         """Count one process's hits separately; yields the guest's file, if any, to which it must write its PID."""
 
     @abstractmethod
@@ -148,7 +148,7 @@ class Attachment(ABC):
         """Extra costs of a hit besides the handler, from what the kernel shows at the probe point."""
         return ()
 
-    def take_off(self, extra: Extra) -> None:
+    def disable(self, extra: Extra) -> None:
         """Permanently disable an extra cost of the probe. Raises EvidenceError if hits still incur it."""
         raise AssertionError(f"nothing here has {extra} to take off")
 

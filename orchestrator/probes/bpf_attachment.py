@@ -31,7 +31,7 @@ from orchestrator.probes.tracefs import event_number
 
 
 @contextlib.contextmanager
-def programs_removed(guest: Guest, kind: ProbeKind, tool: Path, place: Place) -> Iterator[None]:
+def attaching_programs(guest: Guest, kind: ProbeKind, tool: Path, place: Place) -> Iterator[None]:
     """Allow programs to be attached at an untouched place, with bpfprobe in the guest; remove them all at the end.
 
     Raises EvidenceError if the original bytes are not there before, or not restored at the end.
@@ -49,7 +49,7 @@ def programs_removed(guest: Guest, kind: ProbeKind, tool: Path, place: Place) ->
         attachment.wait_until_untouched(guest, kind, point, place.observe, "after detaching the program")
         bpf_program.compile_programs(guest, on=compiled_before)
 
-    with attachment.removed(remove):
+    with attachment.cleanup_after(remove):
         yield
 
 
@@ -83,7 +83,7 @@ class BpfAttachment(PlacedAttachment):
             self._check_none_dropped()
         return self._place.observe()
 
-    def handle(self, handler: Handler) -> None:
+    def set_handler(self, handler: Handler) -> None:
         """Exchange the program, the new one first. Counting again keeps the program and resets its counts."""
         if self._witness.is_counting:
             if handler == "noop":
@@ -98,7 +98,7 @@ class BpfAttachment(PlacedAttachment):
         return self._program.empty if self._handler == "record" else None
 
     @contextlib.contextmanager
-    def one_caller(self) -> Iterator[None]:
+    def separate_caller(self) -> Iterator[None]:
         """A witness counts by thread while the kernel counts the program's runs; for returns also the entries."""
         entries = None
         if self._facts.entries is not None:
@@ -212,7 +212,7 @@ def bpf_attached(
     at the end.
     """
     place = place_of(guest, kind, point, symbols)
-    with programs_removed(guest, kind, tool, place):
+    with attaching_programs(guest, kind, tool, place):
         yield BpfAttachment(guest, kind, place)
 
 
@@ -221,14 +221,17 @@ def bpf_attached(
 # The guest's side is ``images/bpf/bpfload.c``. While hits are counted, a witness of the lab's counts those at the probe
 # point by thread, and each of the user's programs must have run as often.
 
-    _LOADER = "/tmp/bpfload"  # noqa: S108 - in the guest _OBJECT = "/tmp/own.bpf.o"  # noqa: S108 - in the guest
-    _FOLDER = "/sys/fs/bpf/lab-own" _AT_FUNCTION = re.compile(
+_LOADER = "/tmp/bpfload"  # noqa: S108 - in the guest
+_OBJECT = "/tmp/own.bpf.o"  # noqa: S108 - in the guest
+_FOLDER = "/sys/fs/bpf/lab-own"
+_AT_FUNCTION = re.compile(
     r"(?:kprobe|kretprobe|kprobe\.multi|kretprobe\.multi|kprobe\.session|fentry|fexit|fmod_ret)(?:\.s)?/([^+]+)(?:\+.*)?"
-    ) _FEWEST = 500 """Minimum hits for a program without a function: its runs for other processes, some tens, must not
-    pass for hits."""
+)
+_FEWEST = 500
+"""Minimum hits for a program without a function: its runs for other processes, some tens, must not pass for hits."""
 
 
-class OwnProgram(NamedTuple):
+class UserBpfProgram(NamedTuple):
     """An attached program: its number and name, and its section, which says where it is attached."""
 
     number: int
@@ -237,13 +240,13 @@ class OwnProgram(NamedTuple):
     program: BpfProgram
 
 
-class OwnAttachment(PlacedAttachment):
-    """The programs of a user's object, which always do the same. Made by ``own_attached``.
+class UserBpfAttachment(PlacedAttachment):
+    """The programs of a user's object, which always do the same. Made by ``user_bpf_attached``.
 
     There is no waiting: a link is in place once made.
     """
 
-    def __init__(self, guest: Guest, kind: ProbeKind, place: Place, programs: Sequence[OwnProgram]) -> None:
+    def __init__(self, guest: Guest, kind: ProbeKind, place: Place, programs: Sequence[UserBpfProgram]) -> None:
         super().__init__(guest, kind, place)
         self._programs = programs
         # At the entry, like the object's own kprobes.
@@ -255,7 +258,7 @@ class OwnAttachment(PlacedAttachment):
                 raise EvidenceError(f"the BPF program {own.name} is interpreted, and not compiled")
         return self._place.observe()
 
-    def handle(self, handler: Handler) -> None:
+    def set_handler(self, handler: Handler) -> None:
         """The programs always do the same. Between ``count`` and ``noop`` their runs are compared with the witness."""
         if handler == "record":
             raise UnsupportedError("BPF programs of your own have no handlers, so they cannot record")
@@ -263,7 +266,7 @@ class OwnAttachment(PlacedAttachment):
             self._witness.look()
 
     @contextlib.contextmanager
-    def one_caller(self) -> Iterator[None]:
+    def separate_caller(self) -> Iterator[None]:
         before = self.observe()
         self._witness.begin([(f"the BPF program {own.name} ({own.section})", own.program) for own in self._programs])
         yield
@@ -288,24 +291,24 @@ class OwnAttachment(PlacedAttachment):
 
 
 @contextlib.contextmanager
-def own_attached(
+def user_bpf_attached(
     guest: Guest, kind: ProbeKind, own: BpfObject, point: ProbePoint, symbols: Symbols
-) -> Iterator[OwnAttachment]:
+) -> Iterator[UserBpfAttachment]:
     """Load and attach a user's object; at the end detach its programs, and prove that the kernel has none of them.
 
     Raises EvidenceError with libbpf's and the verifier's messages if it is refused, if a program is attached to another
     function than the point's, or if the original bytes are not restored at the end.
     """
     place = place_of(guest, kind, point, symbols)
-    with programs_removed(guest, kind, own.tool, place):
+    with attaching_programs(guest, kind, own.tool, place):
         guest.put(own.loader, _LOADER, mode=0o755)
         guest.put(own.file, _OBJECT)
         programs = _placed(point, lambda: _attach(guest, kind))
-        yield OwnAttachment(guest, kind, place, programs)
+        yield UserBpfAttachment(guest, kind, place, programs)
     bpf_program.wait_until_gone(guest, [one.number for one in programs])
 
 
-def _attach(guest: Guest, kind: ProbeKind) -> Sequence[OwnProgram]:
+def _attach(guest: Guest, kind: ProbeKind) -> Sequence[UserBpfProgram]:
     guest.succeed(["mkdir", _FOLDER])
     finished = guest.run([_LOADER, "attach", _FOLDER, _OBJECT])
     if finished.status != 0:
@@ -316,10 +319,10 @@ def _attach(guest: Guest, kind: ProbeKind) -> Sequence[OwnProgram]:
         raise EvidenceError(
             f"the guest does not say which programs of {kind.name} are attached", detail=_last(str(lines))
         )
-    return [OwnProgram(int(one[1]), one[2], one[3], BpfProgram(guest, f"{_FOLDER}/{one[2]}")) for one in found]
+    return [UserBpfProgram(int(one[1]), one[2], one[3], BpfProgram(guest, f"{_FOLDER}/{one[2]}")) for one in found]
 
 
-def _placed(point: ProbePoint, attach: Callable[[], Sequence[OwnProgram]]) -> Sequence[OwnProgram]:
+def _placed(point: ProbePoint, attach: Callable[[], Sequence[UserBpfProgram]]) -> Sequence[UserBpfProgram]:
     """The programs that ``attach`` attaches by name. Raises EvidenceError if one is at another function.
 
     Some have no function. If several functions share the name, a refusal by the kernel says so.
@@ -343,7 +346,7 @@ def _placed(point: ProbePoint, attach: Callable[[], Sequence[OwnProgram]]) -> Se
     return programs
 
 
-def _function_of(own: OwnProgram) -> str | None:
+def _function_of(own: UserBpfProgram) -> str | None:
     call = re.fullmatch(r"k(?:ret)?syscall/(\w+)", own.section)
     if call is not None:
         return f"__*_sys_{call[1]}"
@@ -466,23 +469,23 @@ def check_all_kept(printed: bytes) -> None:
         raise EvidenceError(f"bpftrace's buffer had no room for what its programs print: {lost[0]}", hint=_FEWER)
 
 
-class OneLinerAttachment(OwnAttachment):
+class OneLinerAttachment(UserBpfAttachment):
     """The programs of a one-liner, attached by ``one_liner_attached``."""
 
     def __init__(
-        self, guest: Guest, kind: ProbeKind, place: Place, programs: Sequence[OwnProgram], process: _Process
+        self, guest: Guest, kind: ProbeKind, place: Place, programs: Sequence[UserBpfProgram], process: _Process
     ) -> None:
         super().__init__(guest, kind, place, programs)
         self._process = process
 
     @contextlib.contextmanager
-    def one_caller(self) -> Iterator[None]:
+    def separate_caller(self) -> Iterator[None]:
         """Before hits are counted, bpftrace reads the output of the timed calls.
 
         The kernel reports lost output only with the next event that fits.
         """
         self._process.read()
-        with super().one_caller():
+        with super().separate_caller():
             yield
 
 
@@ -498,7 +501,7 @@ def one_liner_attached(
     """
     assert kind.one_liner is not None
     place = place_of(guest, kind, point, symbols)
-    with programs_removed(guest, kind, tool, place):
+    with attaching_programs(guest, kind, tool, place):
         if guest.run(["sh", "-c", "command -v bpftrace"]).status != 0:
             hint = f"set image: {IMAGE}, or add the package to your recipe"
             raise EvidenceError("the guest's image has no bpftrace", hint=hint)
@@ -521,7 +524,7 @@ def one_liner_attached(
     bpf_program.wait_until_gone(guest, [one.number for one in programs])
 
 
-def _attached(guest: Guest, process: _Process) -> Sequence[OwnProgram]:
+def _attached(guest: Guest, process: _Process) -> Sequence[UserBpfProgram]:
     process.attach()
     found = bpf_program.attached_by(guest, process.pid)
     if not found:
@@ -533,7 +536,7 @@ def _attached(guest: Guest, process: _Process) -> Sequence[OwnProgram]:
         number: bpf_program.pinned(guest, f"lab-own-{number}", number) for number in {one.number for one in found}
     }
     return [
-        OwnProgram(
+        UserBpfProgram(
             one.number,
             f"{one.kind}:{one.name}",
             f"{one.kind}/{one.name}" + (f"+{one.offset:#x}" if one.offset else ""),

@@ -19,7 +19,7 @@ from orchestrator.catalog.probes import Handler, ProbeKind
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes import tracefs
-from orchestrator.probes.attachment import Called, allow_optimisation, removed, wait_until_untouched, write_events
+from orchestrator.probes.attachment import Called, allow_optimisation, cleanup_after, wait_until_untouched, write_events
 from orchestrator.probes.evidence import MISSED_RETURNS, Observation, check_untouched
 from orchestrator.probes.place import Place, PlacedAttachment, UserPoint, place_of
 from orchestrator.probes.point import ProbePoint
@@ -48,7 +48,7 @@ class EventAttachment(PlacedAttachment):
             )
         return self._place.observe()
 
-    def handle(self, handler: Handler) -> None:
+    def set_handler(self, handler: Handler) -> None:
         if self._handler == "count":
             self._event.switch(on=True)
             self._counted = self._event.counts()
@@ -67,7 +67,7 @@ class EventAttachment(PlacedAttachment):
         """The event that starts a page of the buffer costs more (some 7 instructions of 20 bytes each)."""
         return self._event.empty if self._handler == "record" else None
 
-    def one_caller(self) -> contextlib.nullcontext[None]:
+    def separate_caller(self) -> contextlib.nullcontext[None]:
         """The histogram and the buffer have each hit's thread."""
         return contextlib.nullcontext()
 
@@ -158,9 +158,9 @@ def event_attached(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Sy
     if kind.site != "program":
         allow_optimisation(guest, kind)
     tracefs.make_instance(guest)
-    with removed(remove):
+    with cleanup_after(remove):
         event = (
-            tracefs.own_event(guest, kind.tracepoint or "") if definition is None else tracefs.define(guest, definition)
+            tracefs.kernel_event(guest, kind.tracepoint or "") if definition is None else tracefs.define(guest, definition)
         )
         event.switch(on=True)
         yield (UserEventAttachment if kind.site == "program" else EventAttachment)(guest, kind, event, place)
@@ -180,10 +180,10 @@ class UserEventAttachment(EventAttachment):
 
     _before = _hits = 0
 
-    def handle(self, handler: Handler) -> None:
+    def set_handler(self, handler: Handler) -> None:
         (hits,) = tracefs.profiled(self._guest, "uprobe")
         self._hits, self._before = hits - self._before, hits
-        super().handle(handler)
+        super().set_handler(handler)
 
     def counts(self, called: Called) -> tuple[int, int | None]:
         hits, others = super().counts(called)

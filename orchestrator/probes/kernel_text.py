@@ -13,7 +13,7 @@ from itertools import chain, islice, starmap
 from typing import NamedTuple
 
 from orchestrator.errors import EvidenceError, GuestError, UnsupportedError
-from orchestrator.guest.guest import Guest, at_rest
+from orchestrator.guest.guest import Guest, paused
 from orchestrator.probes.symbols import ModuleMemory, Symbols
 from orchestrator.results.contract import SwitchedBranch, TextEvidence
 
@@ -251,7 +251,7 @@ class KernelText:
         self._guest, self._symbols = guest, symbols
         self._layout = layout or TextLayout.of(guest, symbols)
         if content is None:
-            with at_rest(guest):
+            with paused(guest):
                 content = self._spans()
         self._content, self._digest = content, _digest(content)
 
@@ -281,7 +281,7 @@ class KernelText:
     def _look(self, last: _Look | None = None) -> _Look:
         """The current text; returns the ``last`` look itself if nothing has changed."""
         # A paused guest lets QEMU read the text of a Debian kernel (10 MB) in 5 ms instead of 20.
-        with at_rest(self._guest):
+        with paused(self._guest):
             content = self._spans()
             if last is not None and content == last.content:
                 return last

@@ -13,7 +13,7 @@ from orchestrator.catalog.probes import parameter_problem
 from orchestrator.catalog.user_files import modinfo
 from orchestrator.errors import CommandTimeout, EvidenceError, GuestError, GuestHang, UsageError
 from orchestrator.guest.channel import COMMAND_LIMIT
-from orchestrator.guest.console import guilty_function, interrupted_at
+from orchestrator.guest.console import culprit_of, interrupted_at
 from orchestrator.guest.diagnosis import is_stopped
 from orchestrator.guest.guest import Guest
 
@@ -70,8 +70,8 @@ def load(
         result = guest.run([*insmod, target, *arguments], time_limit=time_limit)
     except (GuestHang, CommandTimeout) as error:
         if isinstance(error, CommandTimeout) and (lines := _where_it_is(guest)):
-            guilty = guilty_function(lines)
-            error.what = f"insmod did not end within {time_limit:g} s" + (f"; it is in {guilty}" if guilty else "")
+            culprit = culprit_of(lines)
+            error.what = f"insmod did not end within {time_limit:g} s" + (f"; it is in {culprit}" if culprit else "")
             error.detail = tuple(lines)
         if guest.pid is None or not is_stopped(guest.pid):
             error.what = f"the init function of module {name} has not returned: {error.what}"

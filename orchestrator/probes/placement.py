@@ -80,9 +80,9 @@ def _sections(find: Callable[[str], int | None]) -> Iterator[tuple[range, str]]:
             yield range(start, end), reason
 
 
-Means = Literal["kprobe", "optimised", "tracer", "djprobe"]
+Technique = Literal["kprobe", "optimised", "tracer", "djprobe"]
 """Techniques of probing: an int3, the kernel's jump, the function tracer, a djprobe's jump."""
-MEANS: tuple[Means, ...] = get_args(Means)
+TECHNIQUES: tuple[Technique, ...] = get_args(Technique)
 
 _REPEATS = frozenset({0xF2, 0xF3})
 _STRING = frozenset({*range(0x6C, 0x70), *range(0xA4, 0xA8), *range(0xAA, 0xB0)})
@@ -97,21 +97,21 @@ done </tmp/places
 _STEPS = ("single-stepped", "boosted", "emulated")
 
 
-class Verdict(NamedTuple):
+class Possibility(NamedTuple):
     """``is_possible`` is None if only a boot decides; ``reason`` is None if it is possible."""
 
     is_possible: bool | None
     reason: str | None = None
 
 
-YES = Verdict(is_possible=True)
-UNKNOWN = Verdict(None, "not known before a boot: the kernel answers as a kprobe is tried")
-_UNTRIED = Verdict(None, "not known before a boot: the module looks at the function as it is loaded")
+POSSIBLE = Possibility(is_possible=True)
+DECIDED_AT_BOOT = Possibility(None, "not known before a boot: the kernel answers as a kprobe is tried")
+_UNTRIED = Possibility(None, "not known before a boot: the module looks at the function as it is loaded")
 
 
-def no(reason: str) -> Verdict:
+def impossible(reason: str) -> Possibility:
     """It is impossible."""
-    return Verdict(is_possible=False, reason=reason)
+    return Possibility(is_possible=False, reason=reason)
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class ProbePlace:
     code: bytes
     is_repeated: bool
     is_entry: bool
-    verdicts: Mapping[Means, Verdict]
+    verdicts: Mapping[Technique, Possibility]
     step: str | None = None
 
 
@@ -178,7 +178,7 @@ class _Known:
     traced: int | None
     config: Mapping[str, str]
 
-    def verdicts(self, one: Instruction) -> Mapping[Means, Verdict]:
+    def verdicts(self, one: Instruction) -> Mapping[Technique, Possibility]:
         kprobe = self._kprobe(one)
         djprobe = self.refusal
         if one.address != self.entry:
@@ -187,29 +187,29 @@ class _Known:
             "kprobe": kprobe,
             "optimised": kprobe,
             "tracer": self._tracer(one),
-            "djprobe": _UNTRIED if djprobe is None else no(djprobe),
+            "djprobe": _UNTRIED if djprobe is None else impossible(djprobe),
         }
 
-    def _kprobe(self, one: Instruction) -> Verdict:
+    def _kprobe(self, one: Instruction) -> Possibility:
         if self.refusal is not None:
-            return no(self.refusal)
+            return impossible(self.refusal)
         behind_endbr = self.entry if self.traced is None else self.traced
         if one.address == self.start < behind_endbr:
-            return no(f"kprobes step over the endbr: one at +0x0 goes to +{behind_endbr - self.start:#x}")
+            return impossible(f"kprobes step over the endbr: one at +0x0 goes to +{behind_endbr - self.start:#x}")
         if one.address != self.traced:
-            return UNKNOWN
+            return DECIDED_AT_BOOT
         if self.config.get("CONFIG_KPROBES_ON_FTRACE") == "y":
-            return no("it is the function tracer's: a kprobe there is a call of the tracer's (kprobe-ftrace)")
-        return no("it is the function tracer's, and this kernel was built without CONFIG_KPROBES_ON_FTRACE")
+            return impossible("it is the function tracer's: a kprobe there is a call of the tracer's (kprobe-ftrace)")
+        return impossible("it is the function tracer's, and this kernel was built without CONFIG_KPROBES_ON_FTRACE")
 
-    def _tracer(self, one: Instruction) -> Verdict:
+    def _tracer(self, one: Instruction) -> Possibility:
         if self.config.get("CONFIG_DYNAMIC_FTRACE") != "y":
-            return no("this kernel was built without CONFIG_DYNAMIC_FTRACE")
+            return impossible("this kernel was built without CONFIG_DYNAMIC_FTRACE")
         if self.traced is None:
-            return no("the function tracer has no site in this function (notrace)")
+            return impossible("the function tracer has no site in this function (notrace)")
         if one.address == self.traced:
-            return YES
-        return no(f"the function tracer's site is at +{self.traced - self.start:#x}")
+            return POSSIBLE
+        return impossible(f"the function tracer's site is at +{self.traced - self.start:#x}")
 
 
 def answered(guest: Guest, module: Module, function: FunctionPlaces) -> FunctionPlaces:
@@ -229,11 +229,11 @@ def answered(guest: Guest, module: Module, function: FunctionPlaces) -> Function
     places = []
     for place, (_, flags, answer) in zip(function.places, answers, strict=True):
         is_armed = answer in _STEPS and "listed" in flags and "[FTRACE]" not in flags
-        kprobe = YES if is_armed else no("the kernel puts it elsewhere" if answer in _STEPS else answer[:200])
-        optimised = YES if "[OPTIMIZED]" in flags else no("this kernel puts no jump in place of a kprobe's int3 here")
-        found: dict[Means, Verdict] = {"kprobe": kprobe, "optimised": optimised if is_armed else kprobe}
+        kprobe = POSSIBLE if is_armed else impossible("the kernel puts it elsewhere" if answer in _STEPS else answer[:200])
+        optimised = POSSIBLE if "[OPTIMIZED]" in flags else impossible("this kernel puts no jump in place of a kprobe's int3 here")
+        found: dict[Technique, Possibility] = {"kprobe": kprobe, "optimised": optimised if is_armed else kprobe}
         # If the image has excluded a place, its reason is better.
-        kept = {means: one for means, one in place.verdicts.items() if one.is_possible is not None}
+        kept = {technique: one for technique, one in place.verdicts.items() if one.is_possible is not None}
         verdicts = {**place.verdicts, **found, **kept}
         places.append(replace(place, verdicts=verdicts, step=answer if is_armed else None))
     return replace(function, places=places)
@@ -241,12 +241,12 @@ def answered(guest: Guest, module: Module, function: FunctionPlaces) -> Function
 
 def refusal_of(kind: ProbeKind, place: ProbePlace) -> str | None:
     """Why a kind cannot be at a place; None if it can, if only a boot decides, or for a user's own kind."""
-    means = means_of(kind)
-    if means is None:
+    technique = technique_of(kind)
+    if technique is None:
         return None
     if is_at_entry(kind) and not place.is_entry:
         return f"a {kind.template} is at a function's entry"
-    verdict = place.verdicts[means]
+    verdict = place.verdicts[technique]
     return verdict.reason if verdict.is_possible is False else None
 
 
@@ -255,7 +255,7 @@ def is_at_entry(kind: ProbeKind) -> bool:
     return kind.template in ("kretprobe", "jprobe")
 
 
-_BY_MECHANISM: Mapping[str, Means] = {
+_BY_MECHANISM: Mapping[str, Technique] = {
     "int3": "kprobe",
     "jump": "optimised",
     "detour": "optimised",
@@ -265,7 +265,7 @@ _BY_MECHANISM: Mapping[str, Means] = {
 }
 
 
-def means_of(kind: ProbeKind) -> Means | None:
+def technique_of(kind: ProbeKind) -> Technique | None:
     """The technique of a kind of the catalogue's; None for one that is not at an instruction of a kernel function."""
     return None if kind.site in ("program", "hook", "tracepoint") else _BY_MECHANISM.get(kind.mechanism)
 

@@ -141,7 +141,7 @@ def define(guest: Guest, definition: Definition) -> TraceEvent:
     return TraceEvent(guest, _GROUP, _NAME)
 
 
-def own_event(guest: Guest, name: str) -> TraceEvent:
+def kernel_event(guest: Guest, name: str) -> TraceEvent:
     """The kernel's own event ``SYSTEM.NAME``. Raises EvidenceError if it does not exist."""
     _check_event(guest, name)
     system, _, event = name.partition(".")

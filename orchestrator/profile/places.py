@@ -151,7 +151,7 @@ _FARTHEST = 1 << 16
 """Bytes after a symbol that may belong to it: the kernel does not list where such code ends."""
 
 
-class OwnModule(NamedTuple):
+class UnlistedModule(NamedTuple):
     """A module that the kernel's list of symbols lacks: the start of its memory, and its code."""
 
     name: str
@@ -176,7 +176,7 @@ def made_at(made: Sequence[tuple[int, str]], address: int) -> str:
     return made[at][1] if at >= 0 and address - made[at][0] < _FARTHEST else GENERATED
 
 
-def places_of(symbols: Symbols, modules: Iterable[ModuleMemory], own: OwnModule | None, program: str) -> Places:
+def places_of(symbols: Symbols, modules: Iterable[ModuleMemory], own: UnlistedModule | None, program: str) -> Places:
     """The functions of ``symbols`` and of ``own``, one of the ``modules``.
 
     Raises EvidenceError if the kernel does not list its text.

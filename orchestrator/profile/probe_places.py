@@ -38,7 +38,7 @@ class Disassembly:
 
     def sheet(self) -> Sheet:
         places = self.function.places
-        verdicts = [place.verdicts[means] for place in places for means in placement.MEANS]
+        verdicts = [place.verdicts[technique] for place in places for technique in placement.TECHNIQUES]
         given = dict.fromkeys(one.reason for one in verdicts if one.reason is not None)
         reasons = {reason: mark for mark, reason in enumerate(given, start=1)}
         offsets = max((len(_offset(one)) for one in places), default=0)
@@ -46,14 +46,14 @@ class Disassembly:
         rows = [
             Row(
                 f"{_offset(one):<{offsets}}  {one.code.hex():<{codes}}  {text}",
-                [_shown(one, means, reasons) for means in placement.MEANS],
+                [_shown(one, technique, reasons) for technique in placement.TECHNIQUES],
             )
             for one, text in zip(places, self.text, strict=True)
         ]
         return Sheet(
             title=f"{self.function.symbol} of {self.kernel}",
             facts=[f"Linux {self.release}, at {self.function.address:#x}; which probes each instruction can have"],
-            grid=Grid(list(placement.MEANS), [rows], together=len(placement.MEANS)),
+            grid=Grid(list(placement.TECHNIQUES), [rows], together=len(placement.TECHNIQUES)),
             sentences=[self.source, *(f"Note: {note}." for note in self._notes()), *_kind_sentences()],
             footnotes=[Footnote(mark, reason) for reason, mark in reasons.items()],
             proofs=[],
@@ -71,7 +71,7 @@ class Disassembly:
             "release": self.release,
             "function": self.function.symbol,
             "address": f"{self.function.address:#x}",
-            "kinds": {means: [kind.name for kind in kinds] for means, kinds in _kinds().items()},
+            "kinds": {technique: [kind.name for kind in kinds] for technique, kinds in _kinds().items()},
             "notes": [self.source, *self._notes()],
             "instructions": [
                 {
@@ -80,8 +80,8 @@ class Disassembly:
                     "text": text,
                     "step": one.step,
                     "probes": {
-                        means: {"possible": one.verdicts[means].is_possible, "reason": one.verdicts[means].reason}
-                        for means in placement.MEANS
+                        technique: {"possible": one.verdicts[technique].is_possible, "reason": one.verdicts[technique].reason}
+                        for technique in placement.TECHNIQUES
                     },
                     "kinds": [kind.name for kind in probes().values() if _may_be(kind, one)],
                 }
@@ -95,7 +95,7 @@ class Disassembly:
 
 def _may_be(kind: ProbeKind, place: placement.ProbePlace) -> bool:
     is_stepped = kind.mechanism == "int3" and kind.int3_per_hit != 1
-    is_possible = placement.means_of(kind) is not None and placement.refusal_of(kind, place) is None
+    is_possible = placement.technique_of(kind) is not None and placement.refusal_of(kind, place) is None
     return is_possible and not (is_stepped and place.step == "emulated")
 
 
@@ -103,26 +103,26 @@ def _offset(place: placement.ProbePlace) -> str:
     return f"+{place.offset:#x}"
 
 
-def _shown(place: placement.ProbePlace, means: placement.Means, reasons: Mapping[str, int]) -> str:
-    verdict = place.verdicts[means]
+def _shown(place: placement.ProbePlace, technique: placement.Technique, reasons: Mapping[str, int]) -> str:
+    verdict = place.verdicts[technique]
     if verdict.is_possible:
-        return _STEPS.get(place.step or "", "yes") if means == "kprobe" else "yes"
+        return _STEPS.get(place.step or "", "yes") if technique == "kprobe" else "yes"
     mark = f"[{reasons[verdict.reason or '']}]"
     return f"no {mark}" if verdict.is_possible is False else f"? {mark}"
 
 
-def _kinds() -> Mapping[placement.Means, Sequence[ProbeKind]]:
-    kinds = [(kind, placement.means_of(kind)) for kind in probes().values()]
-    return {means: [kind for kind, one in kinds if one == means] for means in placement.MEANS}
+def _kinds() -> Mapping[placement.Technique, Sequence[ProbeKind]]:
+    kinds = [(kind, placement.technique_of(kind)) for kind in probes().values()]
+    return {technique: [kind for kind, one in kinds if one == technique] for technique in placement.TECHNIQUES}
 
 
 def _kind_sentences() -> Iterator[str]:
-    for means, kinds in _kinds().items():
+    for technique, kinds in _kinds().items():
         at_entry = [kind.name for kind in kinds if placement.is_at_entry(kind)]
         named = [", ".join(kind.name for kind in kinds if not placement.is_at_entry(kind))]
         if at_entry:
             named.append(f"only at the function's entry {', '.join(at_entry)}")
-        yield f"{means}: {'; '.join(named)}."
+        yield f"{technique}: {'; '.join(named)}."
 
 
 class _Names:

@@ -18,7 +18,7 @@ from orchestrator.guest.channel import kernel_value
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, MODULES, MODULES_MAX, ModuleMemory, Symbols, code_at
 from orchestrator.profile import counts
-from orchestrator.profile.places import OwnModule, Places, listed_code, made_at, places_of
+from orchestrator.profile.places import UnlistedModule, Places, listed_code, made_at, places_of
 from orchestrator.results.contract import ProfileEvidence, valid_result
 from orchestrator.results.stored_profile import CellProfile, Unit, write_profile
 
@@ -141,7 +141,7 @@ class Counter:
         return ModuleMemory.all_of(self.guest) if self.kept is None else ModuleMemory.all_in(self.kept[0])
 
     @cached_property
-    def _own(self) -> OwnModule | None:
+    def _own(self) -> UnlistedModule | None:
         name = "" if self.module is None else self.module.name
         memory = self._modules.get(name)
         if self.module is not None and memory is None and self.kept is not None:
@@ -156,7 +156,7 @@ class Counter:
                 return starts.get(section, "")
             return kernel_value(self.guest, f"/sys/module/{name}/sections/{section}")
 
-        return OwnModule(name, memory.start, code_at(name, self.module.file, shown))
+        return UnlistedModule(name, memory.start, code_at(name, self.module.file, shown))
 
 
 def stored(profile: CellProfile, file: Path, work: counts.CountedWork | None = None) -> ProfileEvidence:

@@ -23,7 +23,7 @@ from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_files import loaded_files, missing_module_reason
 from orchestrator.artifacts.module_source import ModuleSource, render
 from orchestrator.artifacts.modules import Module, build_modules, check_parameter_names, prebuilt
-from orchestrator.artifacts.sources import OwnSource, own_file, own_line
+from orchestrator.artifacts.sources import UserSource, user_source, line_source
 from orchestrator.catalog.images import SUFFIX
 from orchestrator.catalog.probes import PREFIX, ProbeKind, written
 from orchestrator.errors import (
@@ -53,7 +53,7 @@ from orchestrator.run.machines import machine_of
 from orchestrator.run.plan_check import wrong_points
 from orchestrator.steps import step
 
-Obtain = Callable[[str, Mapping[str, object], str, Callable[[Path], None]], Artifact | None]
+ArtifactSource = Callable[[str, Mapping[str, object], str, Callable[[Path], None]], Artifact | None]
 """The source of artifacts: ``Cache.obtain``, or a function that only returns existing ones."""
 
 
@@ -64,7 +64,7 @@ class BenchmarkKind(TableKind):
     named by content in the cache.
     """
 
-    def find(self, context: BuildContext, table: Any, obtain: Obtain) -> Any:
+    def find(self, context: BuildContext, table: Any, obtain: ArtifactSource) -> Any:
         """The table with what only a guest can tell about its cells, kept as artifacts; most kinds need nothing.
 
         Leaves out what ``obtain`` has no artifact for.
@@ -91,7 +91,7 @@ class BenchmarkKind(TableKind):
     def measure(self, session: Session, cells: Sequence[Cell[Any]]) -> Generator[CellRecord, None, None]:
         """Measure prepared cells in one guest, and yield each record as soon as it is complete.
 
-        Calls ``session.begin`` before each cell's work. A failed record that is not in ``session.harmless``, or an
+        Calls ``session.begin`` before each cell's work. A failed record that is not in ``session.guest_still_sound``, or an
         error raised, ends the guest; cells without a record are measured in another one.
         """
 
@@ -116,7 +116,7 @@ class Ready(Generic[SetupT]):
     notes: tuple[str, ...] = ()
     keys: Mapping[str, str] = field(default_factory=dict)
     """Keys of the exact content of anything else that the cell needs, by name."""
-    sources: Mapping[str, OwnSource] = field(default_factory=dict)
+    sources: Mapping[str, UserSource] = field(default_factory=dict)
     """The user's own files, by role: ``probe``, ``workload``, ``library libmine.so``, ``image``."""
 
 
@@ -128,7 +128,7 @@ class Refused:
     reason: str
     modules: tuple[Module, ...] = ()
     keys: Mapping[str, str] = field(default_factory=dict)
-    sources: Mapping[str, OwnSource] = field(default_factory=dict)
+    sources: Mapping[str, UserSource] = field(default_factory=dict)
 
 
 Prepared = Ready[SetupT] | Refused
@@ -181,15 +181,15 @@ def with_parameters(module: Module, given: Mapping[str, str]) -> Module | Refuse
     return replace(module, parameters=given)
 
 
-def own_sources(kind: ProbeKind, module: ModuleSource | Path | None, image: str | None) -> Mapping[str, OwnSource]:
+def user_sources(kind: ProbeKind, module: ModuleSource | Path | None, image: str | None) -> Mapping[str, UserSource]:
     """The user's parts of a cell's probe and image: a module with its includes, a one-liner, a recipe."""
-    sources: dict[str, OwnSource] = {}
+    sources: dict[str, UserSource] = {}
     if kind.one_liner is not None:
-        sources["probe"] = own_line(f"{PREFIX} {kind.one_liner}")
+        sources["probe"] = line_source(f"{PREFIX} {kind.one_liner}")
     if kind.file is not None:
-        sources["probe"] = own_file(kind.file, module.origins.values() if isinstance(module, ModuleSource) else [])
+        sources["probe"] = user_source(kind.file, module.origins.values() if isinstance(module, ModuleSource) else [])
     if image is not None and image.endswith(SUFFIX):
-        sources["image"] = own_file(Path(image))
+        sources["image"] = user_source(Path(image))
     return sources
 
 
@@ -396,7 +396,7 @@ class Session:
     begun: list[str] = field(default_factory=list)
     records: dict[str, CellRecord] = field(default_factory=dict)
     """The cells measured in this boot so far, by id."""
-    harmless: set[str] = field(default_factory=set)
+    guest_still_sound: set[str] = field(default_factory=set)
     """Failed cells that are proved to have left their guest intact."""
     switched: int = 0
     """Static branches that kernels have switched by themselves between cells of this boot so far."""
@@ -451,7 +451,7 @@ def run_boot(session: Session) -> None:
     """Give every cell of the session's task an outcome, in as many guests as failures make necessary.
 
     This is the failure policy of all kinds of benchmark. A failed cell ends its guest, so that nothing it left behind
-    is measured, unless it is ``harmless``: proved to have left nothing. The cells after it get a fresh guest. An error
+    is measured, unless it is ``guest_still_sound``: proved to have left nothing. The cells after it get a fresh guest. An error
     fails the cells that had begun, or all if none had: without a guest there is nothing to measure in, and as the exact
     clock repeats everything, so would a second try. A QEMU that was killed fails one cell only. HostError and
     UsageError end the run and are raised, as does a full disk whatever failed because of it.
@@ -494,7 +494,7 @@ def _in_one_guest(session: Session, cells: Sequence[Cell[Any]]) -> set[str]:
                 outcome = Outcome(session.records[cell.id], is_compared)
                 ended.add(measured.id)
                 session.end(outcome)
-                if outcome.record.status == "failed" and measured.id not in session.harmless:
+                if outcome.record.status == "failed" and measured.id not in session.guest_still_sound:
                     break
     except LabError as error:
         if isinstance(error, HostError | UsageError):
@@ -548,7 +548,7 @@ def ready_guest(
 TaskT = TypeVar("TaskT")
 
 
-def attended(
+def measure_in_one_guest(
     session: Session, cells: Sequence[Cell[TaskT]], measure_cell: Callable[[ReadyGuest, Cell[TaskT]], CellRecord]
 ) -> Generator[CellRecord, None, None]:
     """Yield the records of cells measured one after the other in one guest, which is killed at the end.
@@ -574,7 +574,7 @@ def attended(
             except NotEntered as error:
                 record = without_number(cell, "failed", str(error), release)
                 # An EvidenceError of the following comparison is raised, and ends the guest.
-                session.harmless.add(cell.id)
+                session.guest_still_sound.add(cell.id)
             with step("compare the kernel's text"), valid_result():
                 unchanged = text.unchanged()
                 session.switched += len(unchanged.switched)

@@ -18,7 +18,7 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import guest_toolchain
 from orchestrator.artifacts.diagnostics import WARNINGS_FILE
 from orchestrator.artifacts.modules import Module
-from orchestrator.artifacts.sources import OF_THE_LAB, OwnSource
+from orchestrator.artifacts.sources import OF_THE_LAB, UserSource
 from orchestrator.catalog.images import debian
 from orchestrator.catalog.probes import probe_name
 from orchestrator.errors import LabError, UsageError
@@ -192,7 +192,7 @@ class Provenance:
             kept.mkdir(parents=True, exist_ok=True)
             shutil.copy(module.file, kept)
 
-    def _keep_texts(self, source: OwnSource) -> None:
+    def _keep_texts(self, source: UserSource) -> None:
         name = probe_name(Path(source.name.replace("/", "_")))[:_LONGEST_NAME]
         for title, text in source.texts.items():
             # Keeps files from a sibling folder of the main file's below the run's own.

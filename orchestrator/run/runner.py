@@ -37,13 +37,13 @@ from orchestrator.run.boot import (
     CellBegan,
     Event,
     GuestBooted,
-    Obtain,
+    ArtifactSource,
     Outcome,
     Progress,
     compared,
     prepare,
 )
-from orchestrator.run.crew import Crew, Job, JobEnded, LocalCrew
+from orchestrator.run.executor import Executor, Job, JobEnded, LocalExecutor
 from orchestrator.run.plan_check import check_plan
 from orchestrator.run.provenance import Provenance, host_facts
 from orchestrator.steps import LOG_NAME, step_echo, step_log
@@ -57,7 +57,7 @@ def with_found(context: BuildContext, experiment: Experiment, kinds: KindRegistr
     return _with(context, experiment, kinds, context.cache.obtain)
 
 
-def with_found_before(context: BuildContext, experiment: Experiment, kinds: KindRegistry[BenchmarkKind]) -> Experiment:
+def resolve_from_cache(context: BuildContext, experiment: Experiment, kinds: KindRegistry[BenchmarkKind]) -> Experiment:
     """The same from cached answers only: no guest is started."""
     try:
         return _with(context, experiment, kinds, lambda kind, inputs, *making: context.cache.get(kind, inputs))
@@ -66,7 +66,7 @@ def with_found_before(context: BuildContext, experiment: Experiment, kinds: Kind
 
 
 def _with(
-    context: BuildContext, experiment: Experiment, kinds: KindRegistry[BenchmarkKind], obtain: Obtain
+    context: BuildContext, experiment: Experiment, kinds: KindRegistry[BenchmarkKind], obtain: ArtifactSource
 ) -> Experiment:
     found = [kinds.named(named.kind.name).find(context, named.table, obtain) for named in experiment.tables]
     pairs = zip(experiment.tables, found, strict=True)
@@ -214,23 +214,23 @@ class RunJournal:
 
 _EXPERIMENT_FILE = "experiment.yaml"
 
-CrewMaker = Callable[[BuildContext, ProgressListener], AbstractContextManager[Crew]]
+ExecutorMaker = Callable[[BuildContext, ProgressListener], AbstractContextManager[Executor]]
 """Makes the executor of one run, which exists as long as the context lasts."""
 
 
-def local_crew(jobs: int) -> CrewMaker:
+def local_executor(jobs: int) -> ExecutorMaker:
     """Makes an executor on this machine for ``jobs`` boots in parallel."""
-    return lambda context, listener: nullcontext(LocalCrew(context, jobs, listener.guest_starts))
+    return lambda context, listener: nullcontext(LocalExecutor(context, jobs, listener.guest_starts))
 
 
-one_by_one = local_crew(1)
+one_by_one = local_executor(1)
 
 
 @dataclasses.dataclass(frozen=True)
 class Runner:
     """What a run works with: builder of artifacts, store of results, progress display, and kinds.
 
-    ``crew`` makes the executor of its boots. With ``keep_events``, recorded events are kept as CSV. With ``fresh``, all
+    ``executor`` makes the executor of its boots. With ``keep_events``, recorded events are kept as CSV. With ``fresh``, all
     guests are booted.
     """
 
@@ -238,7 +238,7 @@ class Runner:
     store: Store
     listener: ProgressListener
     kinds: KindRegistry[BenchmarkKind]
-    crew: CrewMaker = one_by_one
+    executor: ExecutorMaker = one_by_one
     keep_events: bool = False
     fresh: bool = False
 
@@ -253,7 +253,7 @@ class Runner:
         with step_echo(steps.append):
             check_plan(experiment, plan, lambda name: ready_kernel(self.context, kernel_spec(name)))
             artifacts = self._prepare(plan.boots)
-        with self.crew(self.context, self.listener) as crew:
+        with self.executor(self.context, self.listener) as executor:
             entry = self.store.begin_run(
                 experiment.name,
                 [cell.id for cell in plan.cells],
@@ -270,18 +270,18 @@ class Runner:
                 except BaseException:
                     self.store.forget_run(entry.id)
                     raise
-                self._finish(entry, plan, artifacts, facts, crew)
+                self._finish(entry, plan, artifacts, facts, executor)
         return self.store.entry(entry.id)
 
     def resume(self, entry: RunEntry, experiment: Experiment, plan: Plan) -> RunEntry:
         """Resume a run at its first unfinished cell. Raises UsageError if another process works on it."""
-        with self.crew(self.context, self.listener) as crew, self.store.working_on(entry.id):
+        with self.executor(self.context, self.listener) as executor, self.store.working_on(entry.id):
             facts = host_facts(self.context)
             unfinished = set(self.store.unfinished_cells(entry.id))
             boots = [boot for boot in plan.boots if unfinished & {cell.id for cell in boot.cells}]
             artifacts = self._prepare(boots)
             _prepare_directory(entry, experiment)
-            self._finish(entry, plan, artifacts, facts, crew)
+            self._finish(entry, plan, artifacts, facts, executor)
         return self.store.entry(entry.id)
 
     def _prepare(self, boots: Iterable[Boot]) -> dict[Boot, BootArtifacts]:
@@ -293,7 +293,7 @@ class Runner:
         plan: Plan,
         artifacts: Mapping[Boot, BootArtifacts],
         facts: dict[str, object],
-        crew: Crew,
+        executor: Executor,
     ) -> None:
         with storage_faults(entry.directory):
             provenance = Provenance(entry.directory)
@@ -301,7 +301,7 @@ class Runner:
             provenance.session(facts)
         self.store.resume_run(entry.id)
         unfinished = set(self.store.unfinished_cells(entry.id))
-        left = TimeLeft(plan, unfinished, durations(self.store, entry.experiment), lambda: crew.jobs)
+        left = TimeLeft(plan, unfinished, durations(self.store, entry.experiment), lambda: executor.jobs)
         self.listener.begin(entry.id, plan, sum(cell.id not in unfinished for cell in plan.cells), left)
         journal = RunJournal(entry, self.store, self.listener, provenance, plan, self.kinds)
         # The worker that measured the run's times so far, empty for this machine; None if there are none.
@@ -322,8 +322,8 @@ class Runner:
                             fresh=self.fresh,
                         )
                         jobs.append(Job(task, artifacts[boot], timed_on if boot.clock == "wall" else None))
-                        crew.submit(jobs[-1])
-                with closing(crew.events()) as events:
+                        executor.submit(jobs[-1])
+                with closing(executor.events()) as events:
                     for job, event in events:
                         if isinstance(event, JobEnded):
                             _collect(job, entry)

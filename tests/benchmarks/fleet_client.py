@@ -25,7 +25,7 @@ from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import Boot, plan
 from orchestrator.files import ScratchFolder
 from orchestrator.fleet import trust
-from orchestrator.fleet.crew import fleet_crew
+from orchestrator.fleet.executor import fleet_executor
 from orchestrator.fleet.target import read_key
 from orchestrator.paths import cache_dir
 from orchestrator.run.boot import (
@@ -39,7 +39,7 @@ from orchestrator.run.boot import (
     prepare,
     run_boot,
 )
-from orchestrator.run.crew import Job, JobEnded
+from orchestrator.run.executor import Job, JobEnded
 
 
 class Listener:
@@ -91,10 +91,10 @@ def main(wanted: dict[str, Any]) -> dict[str, float]:
     listener = Listener()
     jobs = _jobs(boot, artifacts, once, wanted["boots"], wanted["mean"] / once.seconds, draw)
     work = sum(cast(RecordedKind, job.task.kind).recorded.seconds for job in jobs)
-    with fleet_crew(wanted["address"], key, kinds(), context, cast(Any, listener)) as crew:
+    with fleet_executor(wanted["address"], key, kinds(), context, cast(Any, listener)) as executor:
         for job in jobs:
-            crew.submit(job)
-        return _watched(cast(Any, crew), listener, work, wanted, len(boot.cells))
+            executor.submit(job)
+        return _watched(cast(Any, executor), listener, work, wanted, len(boot.cells))
 
 
 def _jobs(
@@ -108,11 +108,11 @@ def _jobs(
     return found
 
 
-def _watched(crew: Any, listener: Listener, work: float, wanted: dict[str, Any], cells: int) -> dict[str, float]:
+def _watched(executor: Any, listener: Listener, work: float, wanted: dict[str, Any], cells: int) -> dict[str, float]:
     ended, outcomes, killed = 0, 0, 0.0
     begun = warm = 0.0
     half = 0
-    for _, event in crew.events():
+    for _, event in executor.events():
         if not begun:
             begun = time.monotonic()
             before = resource.getrusage(resource.RUSAGE_SELF)

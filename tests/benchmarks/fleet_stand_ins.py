@@ -17,7 +17,7 @@ from typing import Any
 from distributed.worker import Worker
 
 from orchestrator.artifacts.cache import BuildContext
-from orchestrator.fleet.parcel import unpacked
+from orchestrator.fleet.transfer import unbundled
 from orchestrator.fleet.target import read_key, security_of, set_up_dask
 from orchestrator.fleet.worker import BEGINS, BootPlugin, Boots, FleetWorker, Send, sent
 from orchestrator.paths import cache_dir
@@ -73,7 +73,7 @@ class StandIns(Boots):
 
     def do(self, attempt: str, data: bytes, send: Send) -> None:
         """Report what was recorded, in the time that it took."""
-        task, _ = unpacked(data, self.warehouse.place)
+        task, _ = unbundled(data, self.store.place)
         assert isinstance(task, BootTask)
         recorded = task.kind.recorded if isinstance(task.kind, RecordedKind) else None
 

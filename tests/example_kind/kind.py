@@ -20,7 +20,7 @@ from orchestrator.run.boot import (
     Ready,
     ReadyGuest,
     Session,
-    attended,
+    measure_in_one_guest,
     changed,
     smp_note,
 )
@@ -78,7 +78,7 @@ class ReadingKind(BenchmarkKind):
         def measured(ready: ReadyGuest, cell: ReadingCell) -> CellRecord:
             return measure_reading(ready, cell, session.setup(cell).notes)
 
-        return attended(session, cells, measured)
+        return measure_in_one_guest(session, cells, measured)
 
     def compare(self, cell: ReadingCell, record: CellRecord, others: Sequence[CellRecord]) -> CellRecord:
         """The record with what a run costs more than one that reads the empty file.

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.qemu
 OF_THE_WRITING_PROCESS = {
     "orchestrator.results.store",
     "orchestrator.run.runner",
-    "orchestrator.run.crew",
+    "orchestrator.run.executor",
     "orchestrator.run.provenance",
 }
 """What writes the store and shows progress: no boot loads it."""

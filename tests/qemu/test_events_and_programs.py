@@ -94,10 +94,10 @@ def test_a_program_on_the_tracer_is_no_jump_and_the_reverse(
 def test_events_that_the_buffer_lost_are_found(ready: ReadyGuest, entry: ProbePoint) -> None:
     with event_attached(ready.guest, probes()["kprobe-event"], entry, ready.symbols) as attachment:
         ready.guest.put(b"4", f"{INSTANCE}/buffer_size_kb")
-        attachment.handle("record")
+        attachment.set_handler("record")
         calls = gettimeofday("x86_64", calls=2000)
         called = calls.call(ready.guest, 2000, caller=None, time_limit=60)
-        attachment.handle("noop")
+        attachment.set_handler("noop")
         with pytest.raises(EvidenceError, match=r"^the buffer of CPU 0 has lost events"):
             attachment.recorded(called, ready.symbols, None)
 
@@ -110,13 +110,13 @@ def test_a_program_that_is_interpreted_is_not_compiled(
         attachment.wait_until_armed()
         compile_programs(ready.guest, on=False)
         with pytest.raises(EvidenceError, match=r"is interpreted, and for bpf-kprobe it must not be$"):
-            attachment.handle("count")
+            attachment.set_handler("count")
 
 
 def test_a_ring_that_is_full_is_found(ready: ReadyGuest, entry: ProbePoint, workshop: BuildContext) -> None:
     tool = bpf_tool(workshop, "x86_64")
     with bpf_attached(ready.guest, probes()["bpf-fentry"], tool, entry, ready.symbols) as attachment:
-        attachment.handle("record")
+        attachment.set_handler("record")
         attachment.wait_until_armed()
         call(ready.guest, MORE_THAN_FIT)
         with pytest.raises(EvidenceError, match=r"^the ring of the BPF program had no room for \d{4} events$"):
@@ -130,13 +130,13 @@ def test_a_program_that_another_replaced_has_not_run(
     tool = bpf_tool(workshop, "x86_64")
     with bpf_attached(ready.guest, probes()["bpf-kprobe"], tool, entry, ready.symbols) as attachment:
         attachment.wait_until_armed()
-        caller = attachment.one_caller()
+        caller = attachment.separate_caller()
         caller.__enter__()
-        attachment.handle("count")
+        attachment.set_handler("count")
         ready.guest.succeed(["rm", "/sys/fs/bpf/lab-a/link"])
         call(ready.guest, 100)
         with pytest.raises(EvidenceError, match=r"^the BPF program ran \d+ times, and the witness beside it \d+"):
-            attachment.handle("noop")
+            attachment.set_handler("noop")
         with pytest.raises(EvidenceError, match=r"^after attaching, the kernel lists no probe at"):
             caller.__exit__(None, None, None)
 
@@ -180,9 +180,9 @@ def test_the_kernel_s_function_is_probed_where_a_module_has_another_of_its_name(
         )
         with attached as attachment:
             attachment.wait_until_armed()
-            with attachment.one_caller():
-                attachment.handle("count")
+            with attachment.separate_caller():
+                attachment.set_handler("count")
                 called = gettimeofday("x86_64", calls=100).call(guest, 100, caller=None, time_limit=60)
-                attachment.handle("noop")
+                attachment.set_handler("noop")
             assert attachment.counts(called)[0] == called.calls == 100
     guest.succeed(["rmmod", "namesake"])

@@ -85,7 +85,7 @@ def test_returns_that_an_fprobe_had_no_hook_for_are_found(ready: ReadyGuest, mod
     module = armed_by(modules, "fprobe-exit", point)
     with module_attached(ready.guest, probes()["fprobe-exit"], module, point) as attachment:
         attachment.wait_until_armed()
-        attachment.handle("count")
+        attachment.set_handler("count")
         sleep(ready.guest, HOOKED_RETURNS)
         assert attachment.hits() == HOOKED_RETURNS
         sleep(ready.guest, HOOKED_RETURNS + 6)

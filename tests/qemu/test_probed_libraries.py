@@ -132,11 +132,11 @@ def test_counts_are_exact_wherever_each_process_has_the_library(ready: ReadyGues
             attachment.wait_until_armed()
             samples, addresses = set(), set()
             for _ in range(PROCESSES):
-                attachment.handle("record")
+                attachment.set_handler("record")
                 called = setup.workload.call(ready.guest, CALLS, caller=None, time_limit=60.0)
                 trace = ready.guest.get("/sys/kernel/tracing/instances/lab/trace").decode()
                 addresses |= {line.partition("probe: (")[2] for line in trace.splitlines() if "probe: (" in line}
-                attachment.handle("noop")
+                attachment.set_handler("noop")
                 assert attachment.recorded(called, ready.symbols, None) == (CALLS, 0)
                 measured = setup.workload.measure_one(ready.guest, ticks_per_second=250, time_limit=60.0)
                 samples |= set(measured.samples)

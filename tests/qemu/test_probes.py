@@ -189,7 +189,7 @@ def test_a_djprobe_is_no_optimised_kprobe(ready: ReadyGuest, workshop: BuildCont
         replaced = int(attachment.parameter("replaced"))
         assert replaced >= 5
         assert point.original[:replaced] in guest.read_memory(start, end - start)
-        attachment.handle("count")
+        attachment.set_handler("count")
         guest.succeed(["gtodbench", "-c", "77"])
         assert attachment.hits() == 77
     assert observe(guest, point).live == point.original

@@ -20,7 +20,7 @@ from orchestrator.benchmarks.system import measurement as recording_cells
 from orchestrator.catalog.probes import recorder_kinds, standard_events
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.attachment import OPTIMISATION, removed
+from orchestrator.probes.attachment import OPTIMISATION, cleanup_after
 from orchestrator.probes.events import EventKind, read_events
 from orchestrator.probes.evidence import check_taint
 from orchestrator.probes.loading import RefusedError, load
@@ -99,7 +99,7 @@ def recording(guest: Guest, mechanism: Mechanism, module: Module) -> Iterator[Re
     guest.put(b"1" if mechanism == "kprobe-optimized" else b"0", OPTIMISATION)
     load(guest, module.name, module.file, time_limit=LIMIT)
     recorder = Recorder(guest)
-    with removed(lambda: guest.succeed(["rmmod", module.name], time_limit=LIMIT)):
+    with cleanup_after(lambda: guest.succeed(["rmmod", module.name], time_limit=LIMIT)):
         assert recorder.report().mechanism == mechanism
         yield recorder
         recorder.stop()

@@ -71,9 +71,9 @@ def test_every_call_leaves_its_event(
     ready: ReadyGuest, guest_kernel: Kernel, modules: ModuleMaker, kernel: str, kind: str
 ) -> None:
     with probing(ready, guest_kernel, modules, kind) as attachment:
-        attachment.handle("record")
+        attachment.set_handler("record")
         called = call(ready, CALLS)
-        attachment.handle("noop")
+        attachment.set_handler("noop")
         call(ready, CALLS)
         events = read_events(ready.guest, attachment.module_name)
         assert (events.written, events.lost) == (CALLS, 0)
@@ -81,9 +81,9 @@ def test_every_call_leaves_its_event(
         assert check_events(events, probes()[kind], called, attachment.point, ready.symbols) == CALLS
         assert {event.event for event in events} == {EventKind.of(probes()[kind])}
         # As on a second pass, which begins with nothing of the first.
-        attachment.handle("record")
+        attachment.set_handler("record")
         called = call(ready, 7)
-        attachment.handle("noop")
+        attachment.set_handler("noop")
         events = read_events(ready.guest, attachment.module_name)
         assert check_events(events, probes()[kind], called, attachment.point, ready.symbols) == 7
     ready.guest.check_console()
@@ -96,9 +96,9 @@ def test_a_32_bit_call_of_a_64_bit_kernel_passes_its_own_registers(
     ready: ReadyGuest, guest_kernel: Kernel, modules: ModuleMaker
 ) -> None:
     with probing(ready, guest_kernel, modules, "jprobe", "int80") as attachment:
-        attachment.handle("record")
+        attachment.set_handler("record")
         called = call(ready, CALLS, "int80")
-        attachment.handle("noop")
+        attachment.set_handler("noop")
         events = read_events(ready.guest, attachment.module_name)
         assert check_events(events, probes()["jprobe"], called, attachment.point, ready.symbols) == CALLS
 
@@ -109,9 +109,9 @@ def test_a_kprobe_records_the_registers_of_the_probed_function(
 ) -> None:
     """An i386 system call's function has its one parameter, the user's registers, above its return address."""
     with probing(ready, guest_kernel, modules, "kprobe") as attachment:
-        attachment.handle("record")
+        attachment.set_handler("record")
         call(ready, 1)
-        attachment.handle("noop")
+        attachment.set_handler("noop")
         (event,) = read_events(ready.guest, attachment.module_name)
     address, _, pair, caller, *unused = event.args
     assert address == attachment.point.address
@@ -128,9 +128,9 @@ def test_a_full_ring_keeps_the_newest_and_counts_the_lost(
     ready: ReadyGuest, guest_kernel: Kernel, modules: ModuleMaker
 ) -> None:
     with probing(ready, guest_kernel, modules, "djprobe") as attachment:
-        attachment.handle("record")
+        attachment.set_handler("record")
         called = call(ready, 5000)
-        attachment.handle("noop")
+        attachment.set_handler("noop")
         events = read_events(ready.guest, attachment.module_name)
         assert (events.written, events.lost) == (5000, 904)
         times = [event.tsc for event in events]
@@ -145,10 +145,10 @@ def test_events_that_are_not_these_calls_are_found_out(
     ready: ReadyGuest, guest_kernel: Kernel, modules: ModuleMaker
 ) -> None:
     with probing(ready, guest_kernel, modules, "jprobe") as attachment:
-        attachment.handle("record")
+        attachment.set_handler("record")
         first = call(ready, 10)
         second = call(ready, 10)
-        attachment.handle("noop")
+        attachment.set_handler("noop")
         events = read_events(ready.guest, attachment.module_name)
     kind, point, symbols = probes()["jprobe"], attachment.point, ready.symbols
     assert events.written == 20
@@ -179,9 +179,9 @@ def test_hits_in_interrupts_may_come_before_the_hit_that_they_interrupt(
     with module_attached(ready.guest, kind, modules.built(slow_to_read_the_tsc(symbol, offset)), point) as attachment:
         attachment.wait_until_armed()
         ready.guest.succeed(["insmod", "/tmp/timer_hit.ko", f"called={ready.symbols.address(symbol):#x}"])
-        attachment.handle("record")
+        attachment.set_handler("record")
         called = call(ready, CALLS)
-        attachment.handle("noop")
+        attachment.set_handler("noop")
         ready.guest.succeed(["rmmod", timer.name])
         events = read_events(ready.guest, attachment.module_name)
     (ring,) = events.rings
@@ -219,19 +219,19 @@ def test_a_module_knows_three_handlers_and_records_only_when_asked(
             read_events(ready.guest, attachment.module_name)
         with pytest.raises(GuestError):
             ready.guest.put(b"everything", f"/sys/module/{attachment.module_name}/parameters/handler")
-        attachment.handle("count")
+        attachment.set_handler("count")
         call(ready, 12)
         assert attachment.parameter("handler") == "count"
         assert attachment.hits() == 12
-        attachment.handle("noop")
+        attachment.set_handler("noop")
         call(ready, 12)
         assert attachment.hits() == 12
-        attachment.handle("record")
+        attachment.set_handler("record")
         assert attachment.hits() == 0
         called = call(ready, 12)
         assert attachment.parameter("handler") == "record"
         assert attachment.hits() == 0
-        attachment.handle("noop")
+        attachment.set_handler("noop")
         events = read_events(ready.guest, attachment.module_name)
         assert check_events(events, probes()["kprobe"], called, attachment.point, ready.symbols) == 12
 
@@ -255,9 +255,9 @@ def test_two_cpus_record_side_by_side(ready: ReadyGuest, guest_kernel: Kernel, m
     calls = 3000
     script = f"taskset 1 gtodbench -c {calls} & taskset 2 gtodbench -c {calls} && wait"
     with probing(ready, guest_kernel, modules, kind) as attachment:
-        attachment.handle("record")
+        attachment.set_handler("record")
         ready.guest.succeed(["sh", "-c", script])
-        attachment.handle("noop")
+        attachment.set_handler("noop")
         events = read_events(ready.guest, attachment.module_name)
     assert events.lost == 0
     assert [ring.written for ring in events.rings] == [calls, calls]

@@ -165,9 +165,9 @@ def test_an_event_that_is_enabled_softly_only_is_found(ready: ReadyGuest, progra
 def test_events_that_the_buffer_lost_are_found(ready: ReadyGuest, program: Path, calls: Calls) -> None:
     with attached(ready, program) as attachment:
         ready.guest.put(b"4", f"{INSTANCE}/buffer_size_kb")
-        attachment.handle("record")
+        attachment.set_handler("record")
         called = calls.call(ready.guest, 2000, caller=None, time_limit=LIMIT)
-        attachment.handle("noop")
+        attachment.set_handler("noop")
         with pytest.raises(EvidenceError, match=r"^the buffer of CPU 0 has lost events"):
             attachment.recorded(called, ready.symbols, None)
 
@@ -175,11 +175,11 @@ def test_events_that_the_buffer_lost_are_found(ready: ReadyGuest, program: Path,
 def test_hits_that_never_came_to_the_buffer_are_found(ready: ReadyGuest, program: Path, calls: Calls) -> None:
     """Somebody switches the buffer off: the kernel's own count of hits goes on."""
     with attached(ready, program) as attachment:
-        attachment.handle("record")
+        attachment.set_handler("record")
         called = calls.call(ready.guest, 100, caller=None, time_limit=LIMIT)
         ready.guest.put(b"0", f"{INSTANCE}/tracing_on")
         calls.call(ready.guest, 50, caller=None, time_limit=LIMIT)
-        attachment.handle("noop")
+        attachment.set_handler("noop")
         with pytest.raises(
             EvidenceError, match=r"^the kernel has counted 150 hits of the uprobe, and the buffer has 100"
         ):

@@ -50,11 +50,11 @@ from orchestrator.results.stored_profile import CellProfile, FunctionName, Symbo
 from orchestrator.run.boot import (
     BenchmarkKind,
     BootArtifacts,
-    Obtain,
+    ArtifactSource,
     Prepared,
     ReadyGuest,
     Session,
-    attended,
+    measure_in_one_guest,
     changed,
     ready_guest,
 )
@@ -113,7 +113,7 @@ def executed_here(ready: ReadyGuest, workload: Calls, time_limit: float) -> Exec
 
 def executed_by(
     context: BuildContext,
-    obtain: Obtain,
+    obtain: ArtifactSource,
     artifacts: BootArtifacts,
     workload: Calls,
     time_limit: float,
@@ -264,7 +264,7 @@ def found_points(executed: Executed) -> Iterator[FoundPoint]:
         yield FoundPoint(Point(one.name, found_by=EXECUTED), hits, refusal)
 
 
-def _executed_in_guest(context: BuildContext, kernel: Kernel, cell: CallCell, obtain: Obtain) -> Executed | None:
+def _executed_in_guest(context: BuildContext, kernel: Kernel, cell: CallCell, obtain: ArtifactSource) -> Executed | None:
     if (calls_unsupported_reason(kernel, cell) or missing_module_reason(kernel, cell.kernel_modules)) is not None:
         return None
     boot = Boot("calls", *machine_key(cell), (cell,))
@@ -372,7 +372,7 @@ class CallsKind(BenchmarkKind):
     def cells(self, name: str | None, table: CallsTable) -> Iterator[CallCell]:
         return call_cells(name, table)
 
-    def find(self, context: BuildContext, table: CallsTable, obtain: Obtain) -> CallsTable:
+    def find(self, context: BuildContext, table: CallsTable, obtain: ArtifactSource) -> CallsTable:
         """The table with the points that ``executed`` and ``SYMBOL+*`` stand for, by kernel and machine.
 
         Points are left out where ``obtain`` does not make them, or a kernel does not support the calls. Raises
@@ -424,7 +424,7 @@ class CallsKind(BenchmarkKind):
                 cache.keep_not_entered(cell, why)
                 raise why from None
 
-        return attended(session, cells, measured)
+        return measure_in_one_guest(session, cells, measured)
 
     def compare(self, cell: CallCell, record: CellRecord, others: Sequence[CellRecord]) -> CellRecord:
         """The record with its overhead on the exact clock; on the wall clock each sample has its own baseline."""

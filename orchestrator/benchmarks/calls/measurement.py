@@ -212,7 +212,7 @@ def count_hits(
             f"{workload.counted} calls were made{each} and the probe's handler ran {hits} times",
             hint=hint if hits and hits % workload.counted == 0 else "",
         )
-    attachment.handle(work.cell.handler)
+    attachment.set_handler(work.cell.handler)
     int3 = counted.int3
     if int3 is not None:
         check_traps(kind, counted.hits, counted.others or 0, int3)
@@ -242,11 +242,11 @@ def _pass(work: _Work, attachment: Attachment, calls: int, events: Path | None) 
     ring: Ring = 3 if work.kind.site == "program" else 0
     # Under KVM the host's CPU executes the guest, and QEMU sees no traps.
     is_counted = ready.artifacts.machine.timing != "kvm"
-    with attachment.one_caller() as caller:
-        attachment.handle("record" if recording else "count")
+    with attachment.separate_caller() as caller:
+        attachment.set_handler("record" if recording else "count")
         with ready.guest.counted_interrupts(ring) if is_counted else nullcontext() as traps:
             called = work.workload.call(ready.guest, calls, caller=caller, time_limit=work.deadline.left())
-        attachment.handle("noop")
+        attachment.set_handler("noop")
     int3 = None if traps is None else traps[INT3]
     if recording and events is not None:
         events.parent.mkdir(exist_ok=True)
@@ -270,7 +270,7 @@ def remove_extras(attachment: Attachment) -> Sequence[Extra]:
     """Disable all extras for good, and return them. Raises EvidenceError where one stays."""
     removed = attachment.extras()
     for extra in removed:
-        attachment.take_off(extra)
+        attachment.disable(extra)
     return removed
 
 
@@ -285,7 +285,7 @@ def extra_sizes(
     """
     sizes: dict[Extra, float] = {}
     for extra in attachment.extras():
-        attachment.take_off(extra)
+        attachment.disable(extra)
         samples = timed()
         rest = samples[0]
         if set(samples) != {rest} or rest > value:
@@ -494,7 +494,7 @@ def _armed(work: _Work) -> Iterator[_Armed]:
     ready, left = work.ready, work.deadline.left
     with attached(ready.guest, work.kind, work.setup.means, work.point, ready.symbols, left) as attachment:
         if work.cell.handler != "noop":
-            attachment.handle(work.cell.handler)
+            attachment.set_handler(work.cell.handler)
         removed = remove_extras(attachment) if work.kind.extras == "removed" else ()
         seen = attachment.wait_until_armed()
         yield _Armed(work.kind, attachment, seen, attachment.detour(seen), removed)

@@ -21,7 +21,7 @@ from orchestrator.artifacts.module_files import loaded_code
 from orchestrator.artifacts.module_source import ModuleSource, Scalar, Value, check_parameters, render, render_own
 from orchestrator.artifacts.modules import Module
 from orchestrator.artifacts.program_code import SharedLibrary, find_in_library, find_in_program, obtain_library
-from orchestrator.artifacts.sources import OwnSource, own_file
+from orchestrator.artifacts.sources import UserSource, user_source
 from orchestrator.benchmarks.calls.benchmarks import ENTRIES, benchmarks, capability_list
 from orchestrator.benchmarks.calls.call_programs import (
     OWN_PROGRAM,
@@ -39,7 +39,7 @@ from orchestrator.catalog.words import system_calls
 from orchestrator.errors import BuildError, UnsupportedError
 from orchestrator.files import sha256_of
 from orchestrator.probes.place import UserPoint
-from orchestrator.probes.placement import ProbePlace, means_of, places_of, refusal_of
+from orchestrator.probes.placement import ProbePlace, technique_of, places_of, refusal_of
 from orchestrator.probes.point import Point
 from orchestrator.run.boot import (
     Prepared,
@@ -48,7 +48,7 @@ from orchestrator.run.boot import (
     compiler_note,
     failed,
     module_outcomes,
-    own_sources,
+    user_sources,
     parameters_note,
     smp_note,
     with_parameters,
@@ -192,7 +192,7 @@ def _reasons_in_program(kind: ProbeKind, point: Point) -> Iterator[str]:
 def place_refusal(kernel: Kernel, cell: CallCell, places: Places) -> str | None:
     """Why no kernel accepts the cell's kind of probe at its named point; None where one may, or the code is missing."""
     kind, point = cell.task.kind, cell.point
-    if point is None or point.file is not None or means_of(kind) is None:
+    if point is None or point.file is not None or technique_of(kind) is None:
         return None
     symbol, offset = probed_place(kernel, cell)
     if symbol not in places:
@@ -322,7 +322,7 @@ def prepare_calls(
             attaches = tool()
         made = _prepared(kernel, cell, setups[cell.id], modules.get(cell.id), program, attaches)
         if isinstance(made, Ready):
-            given = own_sources(probe, sources.get(cell.id), cell.image)
+            given = user_sources(probe, sources.get(cell.id), cell.image)
             made = replace(made, sources={**given, **made.sources})
         prepared[cell.id] = made
     return prepared
@@ -338,7 +338,7 @@ def _outcome(compile_it: Callable[[], _Made]) -> _Made | Refused:
 @dataclass(frozen=True)
 class _Program:
     file: Path
-    source: OwnSource
+    source: UserSource
     libraries: tuple[SharedLibrary, ...]
 
 
@@ -388,16 +388,16 @@ def _prepared(
 
 def _own_files(
     cell: CallCell, program: _Program | None, tool: Path | BpfObject | None
-) -> tuple[Mapping[str, Path], Mapping[str, OwnSource]]:
+) -> tuple[Mapping[str, Path], Mapping[str, UserSource]]:
     files: dict[str, Path] = {}
-    sources: dict[str, OwnSource] = {}
+    sources: dict[str, UserSource] = {}
     if program is not None:
         files = {"workload": program.file, **{one.name: one.file for one in program.libraries}}
         sources = {f"library {one.name}": one.source for one in program.libraries if one.source is not None}
         sources["workload"] = program.source
     elif cell.task.file is not None:
         files["workload"] = Path(cell.task.file)
-        sources["workload"] = own_file(Path(cell.task.file))
+        sources["workload"] = user_source(Path(cell.task.file))
     if isinstance(tool, BpfObject):
         files |= {"bpfprobe": tool.tool, "bpfload": tool.loader, "bpf_object": tool.file}
         sources["probe"] = tool.source

@@ -35,7 +35,7 @@ from orchestrator.run.boot import (
     Prepared,
     ReadyGuest,
     Session,
-    attended,
+    measure_in_one_guest,
     changed,
     identity,
     template_outcome,
@@ -411,7 +411,7 @@ class MarkersKind(BenchmarkKind):
             prepared = session.setup(cell)
             return measure_marker(ready, cell, prepared.setup, prepared.notes, session.profile_file(cell))
 
-        return attended(session, cells, measured)
+        return measure_in_one_guest(session, cells, measured)
 
     def compare(self, cell: MarkerCell, record: CellRecord, others: Sequence[CellRecord]) -> CellRecord:
         """The record with its overhead over the empty loop."""

@@ -40,7 +40,7 @@ from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.fields import Entries, one_of, whole
 from orchestrator.experiment.problems import Problem, mismatch
 from orchestrator.experiment.table import BenchmarkChoice, BenchmarkEntry, Listing, RowsTable
-from orchestrator.guest.guest import at_rest
+from orchestrator.guest.guest import paused
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, Symbols
 from orchestrator.profile.profiled import Counter, stored
 from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence, valid_result
@@ -368,7 +368,7 @@ class ScalingKind(BenchmarkKind):
             profiles = {}
             if guest.machine.counter is not None:
                 counts = Counter.after_work(guest, module)
-                with at_rest(guest):
+                with paused(guest):
                     for one in cells:
                         file, steps = session.profile_file(one), figures.marked.get(one.task.name)
                         if file is not None and steps is not None:

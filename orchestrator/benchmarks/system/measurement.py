@@ -26,7 +26,7 @@ from orchestrator.benchmarks.system.work import (
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import BASELINE, RecorderKind, probe_kind, recorder_kinds
 from orchestrator.errors import EvidenceError, UnsupportedError
-from orchestrator.guest.guest import Guest, at_rest
+from orchestrator.guest.guest import Guest, paused
 from orchestrator.probes import recorder
 from orchestrator.probes.loading import insmod_word
 from orchestrator.probes.recorder import RecorderReport, Site, parse_report
@@ -46,7 +46,7 @@ from orchestrator.run.boot import (
     compiler_note,
     identity,
     module_outcomes,
-    own_sources,
+    user_sources,
     parameters_note,
     smp_note,
     with_parameters,
@@ -241,8 +241,8 @@ def _profiled_runs(
             what = f"a run took {run.real:.0f} ns by one clock, and {run.ticks} ticks of the TSC around it"
             raise EvidenceError(what)
     # 80,000 instructions a run take the host as long as some runs take the guest.
-    with step("profile the runs"), at_rest(guest):
-        warm = counts.regions[1:]  # the first is the cold run
+    with step("profile the runs"), paused(guest):
+        warm = counts.regions[1:]  # the first is the cold run's
         work = counts.work(warm, [run.ticks for run in figures.warm])
         markers = () if kernel.code is None else marker_code(kernel.code)
         own = Instrumentation(counts.places(), markers, counts.module_memory, sites)
@@ -275,7 +275,7 @@ def prepare_cell(context: BuildContext, kernel: Kernel, cell: SystemCell) -> Pre
         *parameters_note(own.parameters),
         *passed_notes(kernel, cell),
     )
-    setup, sources = SystemSetup(inputs, _beside(cell, module)), own_sources(own, source, cell.task.image)
+    setup, sources = SystemSetup(inputs, _beside(cell, module)), user_sources(own, source, cell.task.image)
     return Ready(setup, () if module is None else (module,), notes, inputs.keys, sources)
 
 

@@ -15,7 +15,7 @@ from host_toolchain import HOST_TOOLCHAIN
 from orchestrator.artifacts import compiler, sources
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.compiler import compiled_workload, shared_library
-from orchestrator.artifacts.sources import files_read, own_file
+from orchestrator.artifacts.sources import files_read, user_source
 from orchestrator.errors import ConfigError
 from orchestrator.paths import data_dir
 
@@ -80,7 +80,7 @@ def test_another_header_makes_another_program(main: Path, tmp_path: Path, name: 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read") as caught:
-        own_file(tmp_path / "gone.c")
+        user_source(tmp_path / "gone.c")
     assert caught.value.where == str(tmp_path / "gone.c")
 
 
@@ -96,11 +96,11 @@ def test_a_header_of_the_name_of_one_of_the_lab_s_is_known_beside_that(tmp_path:
     own.parent.mkdir(exist_ok=True)
     own.write_text("/* mine */\n")
     read = [own, data_dir("images") / "guest" / own.name]
-    first = own_file(main, read)
+    first = user_source(main, read)
     assert first.texts[name] == "/* mine */\n"
     assert len(first.digests) == 3
     own.write_text("/* changed */\n")
-    assert own_file(main, read).key != first.key
+    assert user_source(main, read).key != first.key
 
 
 @pytest.mark.parametrize("folder", ["x/usr/lib/mine", "usr/lib/gcc/x86_64-linux-gnu/12/include"])
@@ -109,13 +109,13 @@ def test_a_header_of_the_user_s_is_known_in_a_folder_named_as_the_compiler_s(tmp
     main.touch()
     own.parent.mkdir(parents=True)
     own.write_text("/* mine */")
-    assert own_file(main, [own]).texts[f"{folder}/own.h"] == "/* mine */"
+    assert user_source(main, [own]).texts[f"{folder}/own.h"] == "/* mine */"
 
 
 @pytest.mark.parametrize("folder", ["/usr/lib/gcc/x86_64-linux-gnu/12/include", "/usr/lib/llvm-14/lib/clang/14.0.6"])
 def test_a_header_of_the_compiler_s_is_left_out(tmp_path: Path, folder: str) -> None:
     (tmp_path / "mine.c").touch()
-    assert {*own_file(tmp_path / "mine.c", [Path(folder, "stddef.h")]).digests} == {"mine.c"}
+    assert {*user_source(tmp_path / "mine.c", [Path(folder, "stddef.h")]).digests} == {"mine.c"}
 
 
 def test_a_header_of_a_compiler_in_the_cache_is_left_out(main: Path, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_what_an_administrator_installs_is_the_user_s(tmp_path: Path, monkeypatc
     header = tmp_path / "usr/include/their.h"
     header.touch()
     monkeypatch.setattr(sources, "_SYSTEM", [tmp_path / one.relative_to("/") for one in sources._SYSTEM])
-    source = own_file(main, [own, header])
+    source = user_source(main, [own, header])
     assert {*source.digests} == {"mine.c", "usr/local/include/own.h", str(header)}
     assert {*source.texts} == {"mine.c", "usr/local/include/own.h"}
 
@@ -159,7 +159,7 @@ def test_a_folder_behind_a_link_is_left_out(tmp_path: Path) -> None:
     (types / "vmlinux.h").touch()
     (tmp_path / "mine.bpf.c").touch()
     link.symlink_to("disk")
-    source = own_file(tmp_path / "mine.bpf.c", [link / "types/vmlinux.h"], link / "types")
+    source = user_source(tmp_path / "mine.bpf.c", [link / "types/vmlinux.h"], link / "types")
     assert {*source.digests} == {"mine.bpf.c"}
 
 
@@ -168,7 +168,7 @@ def test_a_large_file_is_known_without_a_copy_in_memory(tmp_path: Path) -> None:
     with (tmp_path / "disk.img").open("wb") as file:
         file.truncate(size)
     tracemalloc.start()
-    source = own_file(tmp_path / "disk.img")
+    source = user_source(tmp_path / "disk.img")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert source.digests == {"disk.img": hashlib.sha256(bytes(size)).hexdigest()}
@@ -179,4 +179,4 @@ def test_a_large_file_is_known_without_a_copy_in_memory(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("size", "kept"), [(1 << 20, True), ((1 << 20) + 1, False)])
 def test_a_text_is_kept_up_to_a_size(tmp_path: Path, size: int, kept: bool) -> None:
     (tmp_path / "mine.c").write_text("x" * size)
-    assert ("mine.c" in own_file(tmp_path / "mine.c").texts) is kept
+    assert ("mine.c" in user_source(tmp_path / "mine.c").texts) is kept

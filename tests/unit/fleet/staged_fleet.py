@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A fleet whose workers are played: a link to nobody, and what comes from it in an order that a test chooses.
 
-Nothing here waits. Whatever the crew asks for is under way until the crew wants to hear something; then one thing more
+Nothing here waits. Whatever the executor asks for is under way until the executor wants to hear something; then one thing more
 happens, of those that can.
 """
 
@@ -24,9 +24,9 @@ from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import BuildError, LabError
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.plan import Plan, plan
-from orchestrator.fleet.crew import FleetCrew
-from orchestrator.fleet.link import Ended, Heard, Joined, Left, Link, T, Told
-from orchestrator.fleet.parcel import Parcel, unpacked
+from orchestrator.fleet.executor import FleetExecutor
+from orchestrator.fleet.link import Ended, Notice, Joined, Left, Link, T, Message
+from orchestrator.fleet.transfer import Bundle, unbundled
 from orchestrator.fleet.trust import OVERHEAD_MIB, Counts, counts
 from orchestrator.fleet.worker import BEGINS, Answer, Body, FileMessage, Versions, sent
 from orchestrator.guest.guest import Guest
@@ -42,7 +42,7 @@ from orchestrator.run.boot import (
     Ready,
     identity,
 )
-from orchestrator.run.crew import CrewEvent, Job, JobEnded
+from orchestrator.run.executor import ExecutorEvent, Job, JobEnded
 from orchestrator.run.runner import TimeLeft
 
 HERE = Versions(project="0.9", code="0123456789abcdef", python="3.11", qemu="7.2.15")
@@ -88,25 +88,25 @@ class Boot:
     worker: Worker
     task: BootTask
     memory_mib: int
-    script: Iterator[Heard] = field(default_factory=lambda: iter(()))
+    script: Iterator[Notice] = field(default_factory=lambda: iter(()))
 
     @property
     def is_calibration(self) -> bool:
         return self.task.directory.name == "calibration"
 
-    def tell(self, body: Body) -> Told:
+    def tell(self, body: Body) -> Message:
         """The next message."""
-        return Told(sent(self.attempt, body))
+        return Message(sent(self.attempt, body))
 
     def end(self, error: BaseException | None = None) -> Ended:
         """How it ended."""
         return Ended(self.attempt, error)
 
 
-Script = Callable[[Boot], Iterator[Heard]]
+Script = Callable[[Boot], Iterator[Notice]]
 
 
-def honest(boot: Boot) -> Iterator[Heard]:
+def honest(boot: Boot) -> Iterator[Notice]:
     """What a boot says that goes well."""
     yield boot.tell(Progress(BEGINS))
     yield boot.tell(GuestBooted(f"guest{boot.task.guests + 1}-{boot.task.boot.cpu}", ("qemu",)))
@@ -133,7 +133,7 @@ class Worker:
 
 
 class _Heard(queue.SimpleQueue[Any]):
-    """The crew's queue: where nothing is in it, something happens."""
+    """The executor's queue: where nothing is in it, something happens."""
 
     def __init__(self, stage: Stage) -> None:
         super().__init__()
@@ -150,20 +150,20 @@ class _Heard(queue.SimpleQueue[Any]):
 
 
 class Stage(Link):
-    """The link of a crew to workers that are played. ``choose`` picks one of so many things that can happen next."""
+    """The link of an executor to workers that are played. ``choose`` picks one of so many things that can happen next."""
 
     def __init__(self, choose: Callable[[int], int] = lambda number: 0) -> None:
-        self.heard = _Heard(self)
+        self.inbox = _Heard(self)
         self.choose = choose
         self.is_broken = False
         self.workers: dict[str, Worker] = {}
         self.boots: dict[str, Boot] = {}
         self.started: list[Boot] = []
         self.cancelled: list[str] = []
-        self.past: list[Heard] = []
+        self.past: list[Notice] = []
         self.steps = 0
         self.silences = 0
-        """How often the crew waited while nothing could happen any more."""
+        """How often the executor waited while nothing could happen any more."""
         self.before_step: Callable[[], None] = lambda: None
         self._pending: list[Callable[[], None]] = []
 
@@ -173,7 +173,7 @@ class Stage(Link):
         """A worker comes; by an address that nobody had."""
         worker = Worker(name, f"tls://127.0.0.1:{40_000 + len(self.workers)}", **what)
         self.workers[worker.address] = worker
-        self.heard.put(Joined(worker.address))
+        self.inbox.put(Joined(worker.address))
         return worker
 
     def kill(self, worker: Worker) -> None:
@@ -181,7 +181,7 @@ class Stage(Link):
         worker.is_alive = False
         for boot in [one for one in self.boots.values() if one.worker is worker]:
             del self.boots[boot.attempt]
-        self.heard.put(Left(worker.address))
+        self.inbox.put(Left(worker.address))
 
     def step(self) -> bool:
         """Something happens, where anything can."""
@@ -190,7 +190,7 @@ class Stage(Link):
         self.before_step()
         can: list[Callable[[], None] | Boot] = [*self._pending, *self.boots.values()]
         if not can:
-            return self.heard.qsize() > 0
+            return self.inbox.qsize() > 0
         chosen = can[self.choose(len(can))]
         if isinstance(chosen, Boot):
             self.say_next(chosen)
@@ -208,9 +208,9 @@ class Stage(Link):
         if isinstance(item, Ended):
             self.boots.pop(boot.attempt, None)
         self.past.append(item)
-        self.heard.put(item)
+        self.inbox.put(item)
 
-    # --- what the crew does -------------------------------------------------------------------------------------------
+    # --- what the executor does -------------------------------------------------------------------------------------------
 
     @property
     def is_lost(self) -> bool:
@@ -222,14 +222,14 @@ class Stage(Link):
             return Answer(problem="lost")
         return Answer(name=one.name, versions=one.versions, guests=one.guests, memory_mib=one.memory_mib)
 
-    def start(self, attempt: str, address: str, parcel: Parcel) -> None:
+    def start(self, attempt: str, address: str, bundle: Bundle) -> None:
         worker = self.workers[address]
-        task, artifacts = unpacked(parcel.data, Path)
+        task, artifacts = unbundled(bundle.data, Path)
         boot = Boot(attempt, worker, task, artifacts.machine.memory_mib + OVERHEAD_MIB)
         assert set(artifacts.cells) == {cell.id for cell in task.cells}
         self.started.append(boot)
         if not worker.is_alive:
-            self._pending.append(lambda: self.heard.put(Ended(attempt, LabError("its files could not be sent"))))
+            self._pending.append(lambda: self.inbox.put(Ended(attempt, LabError("its files could not be sent"))))
             return
         boot.script = worker.script(boot)
         self.boots[attempt] = boot
@@ -245,12 +245,12 @@ class Stage(Link):
         def play() -> None:
             with ThreadPoolExecutor(1) as pool:
                 done = pool.submit(work)
-            self.heard.put(lambda: then(done.result()))
+            self.inbox.put(lambda: then(done.result()))
 
         self._pending.append(play)
 
     def close(self) -> None:
-        raise AssertionError("a crew does not close its link")
+        raise AssertionError("an executor does not close its link")
 
 
 class Ledger:
@@ -259,9 +259,9 @@ class Ledger:
     def __init__(self) -> None:
         self.records: dict[str, CellRecord] = {}
         self.ended: list[str] = []
-        self.events: list[tuple[str, CrewEvent]] = []
+        self.events: list[tuple[str, ExecutorEvent]] = []
 
-    def take(self, job: Job, event: CrewEvent) -> None:
+    def take(self, job: Job, event: ExecutorEvent) -> None:
         """Write an event down."""
         self.events.append((job.name, event))
         cells = {cell.id for cell in job.task.cells}
@@ -280,7 +280,7 @@ class Ledger:
         last = dict(self.events)
         assert all(isinstance(last[job.name], JobEnded) for job in jobs)
 
-    def of(self, job: str) -> list[CrewEvent]:
+    def of(self, job: str) -> list[ExecutorEvent]:
         """A job's events."""
         return [event for name, event in self.events if name == job]
 
@@ -333,23 +333,23 @@ PLAYED: dict[str, object] = {
     "orchestrator.fleet.trust.calibration_job": _calibration_job,
     "orchestrator.fleet.trust.calibrated_here": _measured_here,
     "orchestrator.fleet.trust.measured_here": _measured_here,
-    "orchestrator.fleet.parcel.counting_plugin": _no_plugin,
+    "orchestrator.fleet.transfer.counting_plugin": _no_plugin,
     "orchestrator.fleet.worker.Versions.here": lambda: HERE,
 }
 
 
 class Play:
-    """A crew on a stage, with the jobs that were submitted."""
+    """An executor on a stage, with the jobs that were submitted."""
 
     def __init__(self, folder: Path, jobs: Sequence[Job], stage: Stage) -> None:
         self.jobs, self.stage, self.lines, self.ledger = jobs, stage, Lines(), Ledger()
-        self.crew = FleetCrew(stage, kinds(), BuildContext(Cache(folder / "cache")), self.lines)
+        self.executor = FleetExecutor(stage, kinds(), BuildContext(Cache(folder / "cache")), self.lines)
         for job in jobs:
-            self.crew.submit(job)
+            self.executor.submit(job)
 
     def read(self) -> Ledger:
         """All events, written down."""
-        for job, event in self.crew.events():
+        for job, event in self.executor.events():
             self.ledger.take(job, event)
         return self.ledger
 

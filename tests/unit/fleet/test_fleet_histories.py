@@ -24,7 +24,7 @@ pytest.importorskip("distributed", reason="the extra fleet is not installed")
 
 from staged_fleet import PLAYED, Boot, Play, Stage, Worker, honest, jobs_of, record_of
 
-from orchestrator.fleet.link import Ended, Heard, Joined, Told
+from orchestrator.fleet.link import Ended, Notice, Joined, Message
 from orchestrator.fleet.worker import FileMessage, received, sent
 
 ANCHOR = "anchor"
@@ -61,10 +61,10 @@ class History:
         if boots:
             do(self._draw.choice(boots))
 
-    def say_last(self, what: Callable[[Boot], Heard]) -> None:
+    def say_last(self, what: Callable[[Boot], Notice]) -> None:
         """A worker says this of a boot, and then that it has ended."""
 
-        def script(boot: Boot) -> Iterator[Heard]:
+        def script(boot: Boot) -> Iterator[Notice]:
             yield what(boot)
             yield boot.end()
 
@@ -87,7 +87,7 @@ class History:
         self._liars += 1
         surplus = float(self._liars)
 
-        def script(boot: Boot) -> Iterator[Heard]:
+        def script(boot: Boot) -> Iterator[Notice]:
             if not any(other.worker is worker for other in self.stage.boots.values()):
                 worker.surplus = surplus
             return honest(boot)
@@ -98,19 +98,19 @@ class History:
         """What was heard of boots that have ended comes late."""
         late = [one for one in self.stage.past if attempt_of(one) not in self.stage.boots]
         for item in self._draw.sample(late, min(5, len(late))):
-            self.stage.heard.put(item)
+            self.stage.inbox.put(item)
 
     def noise(self) -> None:
         """Things that are of no boot."""
-        for item in (Told(None), Told(sent("nobody-1", Progress("x"))), Ended("nobody-1")):
-            self.stage.heard.put(item)
+        for item in (Message(None), Message(sent("nobody-1", Progress("x"))), Ended("nobody-1")):
+            self.stage.inbox.put(item)
 
 
-def attempt_of(item: Heard) -> str:
+def attempt_of(item: Notice) -> str:
     match item:
         case Ended(attempt):
             return attempt
-        case Told(message):
+        case Message(message):
             return received(message)[0]
     return ""
 
@@ -127,7 +127,7 @@ def fail_host(boot: Boot) -> None:
     boot.script = iter([boot.end(HostError("there is no room left"))])
 
 
-def of_another_cell(boot: Boot) -> Told:
+def of_another_cell(boot: Boot) -> Message:
     """An outcome that nobody has asked for."""
     return boot.tell(Outcome(record_of(replace(boot.task.cells[0], id="nobody"))))
 
@@ -141,7 +141,7 @@ FAULTS: dict[str, Callable[[History], None]] = {
     "a host fails": lambda history: history.to_a_boot(fail_host),
     "old messages come again": History.say_again,
     "a member joins twice": lambda history: history.to_a_worker(
-        lambda worker: history.stage.heard.put(Joined(worker.address))
+        lambda worker: history.stage.inbox.put(Joined(worker.address))
     ),
     "a task is cancelled": lambda history: history.say_last(lambda boot: boot.end(CancelledError())),
     "a boot fails": lambda history: history.say_last(lambda boot: boot.end(LabError("no such file"))),
@@ -163,7 +163,7 @@ def _no_guests() -> object:
         for name, played in PLAYED.items():
             patch.setattr(name, played)
         # A fleet without workers has none for ever here: nothing waits.
-        patch.setattr("orchestrator.fleet.crew._PATIENCE", -1.0)
+        patch.setattr("orchestrator.fleet.executor._PATIENCE", -1.0)
         yield
 
 

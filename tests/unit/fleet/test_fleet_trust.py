@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from record_builders import cell, cells, failed, whole_system
 
-from orchestrator.fleet.trust import Member, Roster, Standing, checkable, choose, counts, difference
+from orchestrator.fleet.trust import Member, Roster, Standing, exact_records, choose, counts, difference
 from orchestrator.results.contract import CellRecord
 
 KPROBE = cell("kprobe")
@@ -52,9 +52,9 @@ def test_equal_counts_are_no_difference(records: list[CellRecord]) -> None:
 def test_a_worker_is_checked_by_exact_cells_failures_first() -> None:
     timed = cell("djprobe", id="timed", clock="wall", unit="ns")
     system = whole_system("lab-i386-up", real=1.0, base=1.0)
-    found = checkable([failed("jprobe", "an oops"), KPROBE, timed, system, cell("djprobe"), cell("none")])
+    found = exact_records([failed("jprobe", "an oops"), KPROBE, timed, system, cell("djprobe"), cell("none")])
     assert [record.probe for record in found] == ["jprobe", "kprobe", "djprobe", "none"]
-    assert checkable([timed]) == []
+    assert exact_records([timed]) == []
 
 
 ADDRESSES = [f"tls://127.0.0.1:{port}" for port in range(4)]

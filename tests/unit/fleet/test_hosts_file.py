@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.errors import ConfigError
 from orchestrator.fleet.hosts import load_hosts, ssh_parts
-from orchestrator.fleet.state import WorkerOrder
+from orchestrator.fleet.state import WorkerConfig
 
 
 def written(folder: Path, text: str) -> Path:
@@ -18,7 +18,7 @@ def written(folder: Path, text: str) -> Path:
     return file
 
 
-def test_hosts_become_orders(tmp_path: Path) -> None:
+def test_hosts_become_worker_configs(tmp_path: Path) -> None:
     file = written(
         tmp_path,
         "hosts:\n"
@@ -26,11 +26,11 @@ def test_hosts_become_orders(tmp_path: Path) -> None:
         "  - {ssh: 'two:2222', lab: /opt/lab, name: big, guests: 16, memory: 32G}\n"
         "  - {ssh: 'root@[2001:db8::1]:22', lab: lab}\n",
     )
-    found = [WorkerOrder.model_validate(one.model_dump()) for one in load_hosts(file)]
+    found = [WorkerConfig.model_validate(one.model_dump()) for one in load_hosts(file)]
     assert found == [
-        WorkerOrder(name="one.example", ssh="me@one.example", lab="probe-lab/lab"),
-        WorkerOrder(name="big", guests=16, memory="32G", ssh="two:2222", lab="/opt/lab"),
-        WorkerOrder(name="2001-db8--1", ssh="root@[2001:db8::1]:22", lab="lab"),
+        WorkerConfig(name="one.example", ssh="me@one.example", lab="probe-lab/lab"),
+        WorkerConfig(name="big", guests=16, memory="32G", ssh="two:2222", lab="/opt/lab"),
+        WorkerConfig(name="2001-db8--1", ssh="root@[2001:db8::1]:22", lab="lab"),
     ]
 
 

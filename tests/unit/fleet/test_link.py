@@ -20,7 +20,7 @@ pytest.importorskip("distributed", reason="the extra fleet is not installed")
 from distributed import Client
 
 from orchestrator.fleet.link import Ended, Joined, Left, Link
-from orchestrator.fleet.parcel import Parcel, Reference
+from orchestrator.fleet.transfer import Bundle, Reference
 from orchestrator.fleet.worker import do_boot, missing, receive
 
 LIMIT = 600.0
@@ -79,7 +79,7 @@ def link(client: PlayedClient) -> Iterator[Link]:
 
 
 def start(link: Link, attempt: str) -> None:
-    link.start(attempt, ADDRESS, Parcel(b"", {CONTENT: Path(__file__)}))
+    link.start(attempt, ADDRESS, Bundle(b"", {CONTENT: Path(__file__)}))
 
 
 def test_a_boot_that_is_cancelled_while_its_files_travel_is_not_begun(client: PlayedClient, link: Link) -> None:
@@ -107,7 +107,7 @@ def test_a_worker_without_room_for_files_says_that_its_host_fails(client: Played
 
     client.receive = receive
     start(link, "boot1-1")
-    assert link.heard.get(timeout=LIMIT) == Ended("boot1-1", full)
+    assert link.inbox.get(timeout=LIMIT) == Ended("boot1-1", full)
     assert client.submitted == []
 
 
@@ -117,7 +117,7 @@ def test_another_error_of_the_way_is_one_of_the_attempt(client: PlayedClient, li
 
     client.receive = damaged
     start(link, "boot1-1")
-    ended = link.heard.get(timeout=LIMIT)
+    ended = link.inbox.get(timeout=LIMIT)
     assert isinstance(ended, Ended)
     assert str(ended.error) == "its files could not be sent: a/b is not what was sent"
 
@@ -125,16 +125,16 @@ def test_another_error_of_the_way_is_one_of_the_attempt(client: PlayedClient, li
 def test_a_boot_that_dask_does_not_take_has_ended(client: PlayedClient, link: Link) -> None:
     client.submit_error = ValueError("cannot be serialized")
     start(link, "boot1-1")
-    ended = link.heard.get(timeout=LIMIT)
+    ended = link.inbox.get(timeout=LIMIT)
     assert isinstance(ended, Ended)
     assert "cannot be serialized" in str(ended.error)
 
 
 def test_who_comes_and_goes_is_told_until_the_scheduler_does_not_answer(client: PlayedClient, link: Link) -> None:
     client.members = {"a": 1, "b": 1}
-    assert {link.heard.get(timeout=LIMIT), link.heard.get(timeout=LIMIT)} == {Joined("a"), Joined("b")}
+    assert {link.inbox.get(timeout=LIMIT), link.inbox.get(timeout=LIMIT)} == {Joined("a"), Joined("b")}
     client.members = {"b": 1, "c": 1}
-    assert [link.heard.get(timeout=LIMIT), link.heard.get(timeout=LIMIT)] == [Left("a"), Joined("c")]
+    assert [link.inbox.get(timeout=LIMIT), link.inbox.get(timeout=LIMIT)] == [Left("a"), Joined("c")]
     assert not link.is_lost
     client.members = cast(Any, None)
     deadline = time.monotonic() + LIMIT

@@ -18,8 +18,8 @@ from distributed import Client
 from distributed.security import Security
 
 from orchestrator.errors import HostError
-from orchestrator.fleet.link import Ended, Joined, Link, Told, connected
-from orchestrator.fleet.parcel import Parcel
+from orchestrator.fleet.link import Ended, Joined, Link, Message, connected
+from orchestrator.fleet.transfer import Bundle
 from orchestrator.fleet.scheduler import FleetScheduler, started_scheduler
 from orchestrator.fleet.target import RUN_TOPIC, made_key, read_key, security_of, set_up_dask
 from orchestrator.fleet.worker import BEGINS, BootPlugin, Boots, FleetWorker, Send, received, sent
@@ -104,8 +104,8 @@ class FullPlugin(BootPlugin):
 def test_an_error_of_a_worker_arrives_as_it_was_behind_what_it_sent(key: str, tmp_path: Path) -> None:
     def heard(scheduler: str, worker: str) -> list[object]:
         with closing(Link(connected(scheduler, key))) as link:
-            link.start("boot1-1", worker, Parcel(b"", {}))
-            return [link.heard.get(timeout=LIMIT) for _ in range(3)]
+            link.start("boot1-1", worker, Bundle(b"", {}))
+            return [link.inbox.get(timeout=LIMIT) for _ in range(3)]
 
     async def do(scheduler: FleetScheduler) -> None:
         async with FleetWorker(
@@ -119,7 +119,7 @@ def test_an_error_of_a_worker_arrives_as_it_was_behind_what_it_sent(key: str, tm
             items = await asyncio.to_thread(heard, scheduler.address, worker.address)
         assert Joined(worker.address) in items
         told, ended = (one for one in items if not isinstance(one, Joined))
-        assert isinstance(told, Told)
+        assert isinstance(told, Message)
         assert received(told.message) == ("boot1-1", Progress(BEGINS))
         assert isinstance(ended, Ended)
         assert isinstance(ended.error, HostError)

@@ -21,7 +21,7 @@ from staged_fleet import ROWS, jobs_of, record_of
 from orchestrator import __version__
 from orchestrator.errors import LabError
 from orchestrator.files import write_whole
-from orchestrator.fleet.parcel import packed
+from orchestrator.fleet.transfer import bundled
 from orchestrator.fleet.worker import (
     LARGEST_FILE,
     LARGEST_MESSAGE,
@@ -35,7 +35,7 @@ from orchestrator.fleet.worker import (
     sent,
 )
 from orchestrator.run.boot import PROFILES_FOLDER, CellBegan, Event, GuestBooted, Outcome, Progress, Session
-from orchestrator.run.crew import Stopped
+from orchestrator.run.executor import Stopped
 
 pytest.importorskip("distributed", reason="the extra fleet is not installed")
 
@@ -48,7 +48,7 @@ def test_a_boot_that_was_ended_before_it_began_does_not_begin(tmp_path: Path) ->
         boots.do("boot1-1", b"", told.append)
     assert told == []
     with pytest.raises(zlib.error):  # others do
-        boots.do("boot1-2", b"no parcel", told.append)
+        boots.do("boot1-2", b"no bundle", told.append)
     assert len(told) == 1
 
 
@@ -87,7 +87,7 @@ def test_what_is_too_much_of_a_boot_is_left_out_and_told(
     (job,) = jobs_of(tmp_path, 1)
     task = replace(job.task, directory=Path("boot1"))
     told: list[dict[str, object]] = []
-    Boots(tmp_path / "cache").do("boot1-1", packed((task, job.artifacts), tmp_path).data, told.append)
+    Boots(tmp_path / "cache").do("boot1-1", bundled((task, job.artifacts), tmp_path).data, told.append)
     bodies = [received(message)[1] for message in told]
     sent = [body for body in bodies if isinstance(body, FileMessage)]
     assert len(sent) <= 5

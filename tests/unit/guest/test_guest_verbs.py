@@ -24,7 +24,7 @@ from orchestrator.errors import (
 )
 from orchestrator.guest.channel import CommandResult, Listener
 from orchestrator.guest.framed import FramedChannel
-from orchestrator.guest.guest import Guest, State, at_rest
+from orchestrator.guest.guest import Guest, State, paused
 from orchestrator.guest.machine import Machine
 from orchestrator.steps import step_echo
 
@@ -170,7 +170,7 @@ class Observed:
 )
 def test_a_guest_is_paused_unless_its_clock_would_go_on(timing: str, done: list[str]) -> None:
     guest = Observed(timing)
-    with at_rest(cast(Guest, guest)):
+    with paused(cast(Guest, guest)):
         guest.done.append("work")
     assert guest.done == done
 
@@ -182,6 +182,6 @@ def test_a_guest_is_paused_unless_its_clock_would_go_on(timing: str, done: list[
 )
 def test_a_guest_goes_on_after_a_failed_proof_and_not_after_its_own_failure(error: LabError, done: list[str]) -> None:
     guest = Observed("instructions")
-    with pytest.raises(type(error)), at_rest(cast(Guest, guest)):
+    with pytest.raises(type(error)), paused(cast(Guest, guest)):
         raise error
     assert guest.done == done

@@ -20,7 +20,7 @@ from orchestrator.guest.console import (
     KnownReport,
     Trouble,
     excerpt,
-    guilty_function,
+    culprit_of,
     known_reports,
     reports_in,
 )
@@ -44,7 +44,7 @@ def text_of(name: str) -> str:
 
 def meaning(reports: list[KernelReport]) -> list[tuple[str, str | None]]:
     """What must not depend on how a log came."""
-    return [(report.trouble, guilty_function(report.lines)) for report in reports]
+    return [(report.trouble, culprit_of(report.lines)) for report in reports]
 
 
 def expected_meaning(name: str) -> list[tuple[str, str | None]]:
@@ -78,7 +78,7 @@ def test_the_panic_of_a_log(name: str) -> None:
     if panic is None or expected is None:
         return
     assert panic.sentence.startswith(expected.sentence)
-    assert panic.guilty == expected.guilty
+    assert panic.culprit == expected.guilty
     assert expected.first in panic.lines[0]
     assert expected.last in panic.lines[-1]
 
@@ -192,7 +192,7 @@ def test_what_an_init_function_returns_is_its_own_fault() -> None:
         " do_init_module.cold+0x1f/0x40",
     ]
     (report,) = reports_in(f"[    1.000000] {line}" for line in lines)
-    assert (report.trouble, guilty_function(report.lines)) == (Trouble.WARNING, "init [lab_probe]")
+    assert (report.trouble, culprit_of(report.lines)) == (Trouble.WARNING, "init [lab_probe]")
     assert len(report.lines) == len(lines)
 
 
@@ -211,7 +211,7 @@ def test_a_call_trace_long_after_a_report_is_no_part_of_it() -> None:
 @pytest.mark.parametrize("name", ["mem_cgroup_charge", "__mem_cgroup_charge", "memblock_free", "strp_recv"])
 def test_a_function_of_the_kernels_that_begins_like_one_of_c_is_to_blame(name: str) -> None:
     frames = [f" {frame}+0x1/0x2" for frame in ("__memcpy", "memset", "strncpy_from_user", "strcmp", name, "caller")]
-    assert guilty_function(["Call Trace:", *frames]) == name
+    assert culprit_of(["Call Trace:", *frames]) == name
 
 
 def test_an_excerpt_prefers_the_call_trace_to_registers() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.guest.console import Console
 from orchestrator.guest.monitor import Monitor
-from orchestrator.guest.qemu import OwnStop, QemuWatch, drained
+from orchestrator.guest.qemu import StopBeforeWork, QemuWatch, drained
 from orchestrator.process import Spawned
 
 
@@ -34,7 +34,7 @@ class Qemu:
 @pytest.mark.parametrize("status", ["running", "paused", "guest-panicked"])
 def test_only_its_own_stop_is_ended_by_the_host(status: str) -> None:
     qemu = Qemu()
-    stop = OwnStop(cast("Monitor", qemu), lambda: qemu.said.append("read"), is_expected=True)
+    stop = StopBeforeWork(cast("Monitor", qemu), lambda: qemu.said.append("read"), is_expected=True)
     qemu.status = status
     stop.check()
     stop.check()
@@ -47,7 +47,7 @@ def test_only_its_own_stop_is_ended_by_the_host(status: str) -> None:
 def test_a_guest_without_the_device_is_not_asked() -> None:
     qemu = Qemu()
     qemu.status = "guest-panicked"
-    OwnStop(cast("Monitor", qemu), lambda: None, is_expected=False).check()
+    StopBeforeWork(cast("Monitor", qemu), lambda: None, is_expected=False).check()
     assert qemu.said == []
 
 
@@ -58,7 +58,7 @@ def test_it_is_not_let_go_on_where_it_cannot_be_read() -> None:
     def unreadable() -> None:
         raise LookupError
 
-    stop = OwnStop(cast("Monitor", qemu), unreadable, is_expected=True)
+    stop = StopBeforeWork(cast("Monitor", qemu), unreadable, is_expected=True)
     with pytest.raises(LookupError):
         stop.check()
     assert (qemu.said, stop.is_expected) == ([], True)

@@ -96,5 +96,5 @@ def test_a_module_that_does_not_record_is_unsupported(handler: Handler, reason: 
     kind = probes()["djprobe"].model_copy(update={"name": "dj.c"})
     attachment = ModuleAttachment(cast(Guest, Refusing(reason)), kind, module, POINT)
     with pytest.raises(raised) as refused:
-        attachment.handle(handler)
+        attachment.set_handler(handler)
     assert (str(refused.value) == "dj.c has no recording handler") is (raised is UnsupportedError)

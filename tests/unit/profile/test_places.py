@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.probes.symbols import ModuleCode, ModuleMemory, Symbols, code_at
 from orchestrator.profile.counts import Code, Counts
-from orchestrator.profile.places import Function, OwnModule, Places, listed_code, made_at, places_of
+from orchestrator.profile.places import Function, UnlistedModule, Places, listed_code, made_at, places_of
 
 LISTING = b"""c1000000 T _stext
 c1000000 T startup
@@ -53,7 +53,7 @@ def test_the_owner_of_an_instruction(address: int, name: str, place: str) -> Non
 
 
 def test_what_is_right_behind_a_module_s_code_is_not_the_module_s() -> None:
-    own = OwnModule("mine", 0xD0000000, ModuleCode({"mine_exit": 0xD0000010}, 0xD0000040))
+    own = UnlistedModule("mine", 0xD0000000, ModuleCode({"mine_exit": 0xD0000010}, 0xD0000040))
     found = places_of(Symbols(LISTING), [ModuleMemory(0xD0000000, 0xD0003000)], own, "callbench")
     owners = [found.owner(address) for address in (0xD000003F, 0xD0000040, 0xC1000200)]
     assert [(owner.function.name, owner.place) for owner in owners] == [

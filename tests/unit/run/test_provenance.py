@@ -13,7 +13,7 @@ from host_toolchain import HOST_TOOLCHAIN
 
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module
-from orchestrator.artifacts.sources import own_file, own_line
+from orchestrator.artifacts.sources import user_source, line_source
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import UsageError
@@ -118,9 +118,9 @@ def mine(tmp_path: Path) -> Path:
 def with_sources(artifacts: BootArtifacts, mine: Path, cell: str = "a") -> BootArtifacts:
     """Artifacts of a cell with a workload and its header, a program and a line."""
     sources = {
-        "workload": own_file(mine, [mine.with_name("shared.h"), Path("/usr/include/linux/fcntl.h")]),
-        "library x.so": own_file(mine.with_name("prog")),
-        "probe": own_line("bpftrace: kprobe:vfs_read { @ = count(); }"),
+        "workload": user_source(mine, [mine.with_name("shared.h"), Path("/usr/include/linux/fcntl.h")]),
+        "library x.so": user_source(mine.with_name("prog")),
+        "probe": line_source("bpftrace: kprobe:vfs_read { @ = count(); }"),
     }
     return replace(artifacts, cells={cell: Ready(None, sources=sources)})
 
@@ -147,7 +147,7 @@ def test_what_is_the_user_s_is_recorded_and_kept_as_text(tmp_path: Path, artifac
 def test_the_folder_of_a_source_has_a_name_that_file_systems_take(
     tmp_path: Path, artifacts: BootArtifacts, name: str
 ) -> None:
-    source = replace(own_line("kprobe:vfs_read { @ = 8 / 2; }"), name=name)
+    source = replace(line_source("kprobe:vfs_read { @ = 8 / 2; }"), name=name)
     begin(tmp_path / "run", replace(artifacts, cells={"a": Ready(None, sources={"probe": source})}))
     (folder,) = (tmp_path / "run/sources").iterdir()
     assert folder.name.endswith(f"-{source.key[:8]}")
@@ -172,7 +172,7 @@ def test_a_changed_file_of_the_lab_s_is_not_said_to_be_in_the_user_s_folder(
     tmp_path: Path, artifacts: BootArtifacts, mine: Path
 ) -> None:
     def ready(digest: str) -> BootArtifacts:
-        source = replace(own_file(mine), digests={"lab:guest/results.h": digest})
+        source = replace(user_source(mine), digests={"lab:guest/results.h": digest})
         return replace(artifacts, cells={"a": Ready(None, sources={"workload": source})})
 
     begin(tmp_path / "run", ready("before"))

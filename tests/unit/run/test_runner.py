@@ -22,24 +22,24 @@ from orchestrator.results.contract import CellRecord
 from orchestrator.results.run_files import Durations
 from orchestrator.results.store import RunEntry, Store
 from orchestrator.run.boot import BootArtifacts, BootTask, CellBegan, Outcome, Progress
-from orchestrator.run.crew import CrewEvent, Job
+from orchestrator.run.executor import ExecutorEvent, Job
 from orchestrator.run.provenance import Provenance
 from orchestrator.run.runner import RunJournal, Runner, TimeLeft, check_same_cells, rounded
 
 
 class Refusing:
-    """A crew that takes no job: the run's times were measured elsewhere."""
+    """An executor that takes no job: the run's times were measured elsewhere."""
 
     jobs = 1
 
     def submit(self, job: Job) -> None:
         raise UsageError("times of this run were measured elsewhere")
 
-    def events(self) -> Generator[tuple[Job, CrewEvent], None, None]:
+    def events(self) -> Generator[tuple[Job, ExecutorEvent], None, None]:
         raise AssertionError("it has no job")
 
 
-def test_a_run_whose_boots_no_crew_takes_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_whose_boots_no_executor_takes_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.run.runner.prepare", lambda *given: SimpleNamespace(cells={}))
     monkeypatch.setattr("orchestrator.run.runner.host_facts", lambda context: {})
     monkeypatch.setattr("orchestrator.run.provenance._TOOLS", ())
@@ -52,7 +52,7 @@ def test_a_run_whose_boots_no_crew_takes_has_ended(tmp_path: Path, monkeypatch: 
             store,
             RecordingListener(),
             kinds(),
-            crew=lambda context, listener: nullcontext(Refusing()),
+            executor=lambda context, listener: nullcontext(Refusing()),
         )
         with pytest.raises(UsageError, match="measured elsewhere"):
             runner.resume(entry, experiment, planned)

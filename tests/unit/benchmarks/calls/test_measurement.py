@@ -142,7 +142,7 @@ class Registered:
     def extras(self) -> Sequence[Extra]:
         return list(self._left)
 
-    def take_off(self, extra: Extra) -> None:
+    def disable(self, extra: Extra) -> None:
         self._left.remove(extra)
 
 

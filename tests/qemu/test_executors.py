@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Do all crews keep one contract: the numbers of one guest at a time, Ctrl-C at any cell, and going on behind it?"""
+"""Do all executors keep one contract: the numbers of one guest at a time, Ctrl-C at any cell, and resuming afterwards?"""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def test_an_interrupted_run_on_a_fleet_goes_on_to_the_same_numbers(
 
 
 def check_interrupted(
-    lab: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path, crew: tuple[str, str]
+    lab: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path, executor: tuple[str, str]
 ) -> None:
-    with going_on(lab, tmp_path, *crew) as run:
+    with going_on(lab, tmp_path, *executor) as run:
         run.reach("[2/8]")
         run.process.send_signal(signal.SIGINT)
         assert run.end() == 128 + signal.SIGINT, run.said.read_text()
@@ -73,7 +73,7 @@ def check_interrupted(
     assert lab.qemus_after() == []
     before = samples(lab)
     assert 2 <= len(before) < CELLS
-    with going_on(lab, tmp_path, *crew, "--resume") as run:
+    with going_on(lab, tmp_path, *executor, "--resume") as run:
         assert run.end() == 0, run.said.read_text()
     assert samples(lab) == expected
     # Who has measured what: in each record, and of each guest in the run's provenance.
@@ -88,8 +88,8 @@ def test_each_boot_has_its_steps_in_the_run_s_log(
     lab: CommandLine, lab_with_fleet: CommandLine, tmp_path: Path
 ) -> None:
     logs = []
-    for command, crew in ((lab, THREADS), (lab_with_fleet, FLEET)):
-        with going_on(command, tmp_path, *crew) as run:
+    for command, executor in ((lab, THREADS), (lab_with_fleet, FLEET)):
+        with going_on(command, tmp_path, *executor) as run:
             assert run.end() == 0, run.said.read_text()
         logs.append(steps_of((directory_of(command) / "lab.log").read_text()))
     threads, fleet = logs

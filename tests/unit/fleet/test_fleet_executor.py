@@ -19,15 +19,15 @@ from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.experiment.cell import Cell
 from orchestrator.guest.guest import Guest
 from orchestrator.run.boot import CellBegan, GuestBooted, Outcome, Progress, Session, without_number
-from orchestrator.run.crew import CrewEvent, Job, JobEnded, Stopped
+from orchestrator.run.executor import ExecutorEvent, Job, JobEnded, Stopped
 from orchestrator.steps import step_echo
 
 pytest.importorskip("distributed", reason="the extra fleet is not installed")
 
 from staged_fleet import HERE, PLAYED, Boot, Play, Stage, honest, jobs_of, record_of
 
-from orchestrator.fleet.crew import _PATIENCE
-from orchestrator.fleet.link import Ended, Heard, Joined, Left, Told
+from orchestrator.fleet.executor import _PATIENCE
+from orchestrator.fleet.link import Ended, Notice, Joined, Left, Message
 from orchestrator.fleet.trust import Counts, Member, Roster, calibrated_here, counts, measured_here
 from orchestrator.fleet.worker import BEGINS, FileMessage, StepLine, received, sent
 
@@ -57,11 +57,11 @@ def cells_of(job: Job) -> dict[str, str]:
     return {cell.row: cell.id for cell in job.task.cells}
 
 
-def attempt_of(item: Told | Ended) -> str:
+def attempt_of(item: Message | Ended) -> str:
     return item.attempt if isinstance(item, Ended) else received(item.message)[0]
 
 
-def once(broken: Iterator[Heard], boot: Boot) -> Iterator[Heard]:
+def once(broken: Iterator[Notice], boot: Boot) -> Iterator[Notice]:
     """This is what a worker says of its boot; of all that follow it says what it should."""
     boot.worker.script = honest
     return broken
@@ -81,7 +81,7 @@ def test_a_fleet_measures_all(tmp_path: Path, stage: Stage) -> None:
     )
     for job in play.jobs:
         assert (job.task.directory / "guest1.console").read_bytes() == b"Linux"
-    assert play.crew.jobs == 2
+    assert play.executor.jobs == 2
     assert stage.silences == 0  # a fleet that has work to do does not wait
 
 
@@ -99,7 +99,7 @@ def test_boots_are_given_in_the_plans_order(tmp_path: Path, stage: Stage) -> Non
     assert Play(tmp_path, jobs_of(tmp_path, 5), stage).run().ended == [f"boot{number}" for number in range(1, 6)]
 
 
-def test_a_crew_without_jobs_needs_no_worker(tmp_path: Path, stage: Stage) -> None:
+def test_an_executor_without_jobs_needs_no_worker(tmp_path: Path, stage: Stage) -> None:
     assert Play(tmp_path, [], stage).run().events == []
 
 
@@ -149,7 +149,7 @@ def test_boots_that_wait_for_the_same_worker_are_asked_for_once(
 
 
 def test_what_a_dead_worker_has_not_measured_another_one_measures(tmp_path: Path, stage: Stage) -> None:
-    def dies(boot: Boot) -> Iterator[Heard]:
+    def dies(boot: Boot) -> Iterator[Notice]:
         if boot.is_calibration:
             yield from honest(boot)
             return
@@ -184,7 +184,7 @@ def test_guests_of_an_earlier_session_keep_their_logs(tmp_path: Path, stage: Sta
 
 
 def test_a_boot_that_loses_three_workers_fails_with_what_each_reported(tmp_path: Path, stage: Stage) -> None:
-    def dies(boot: Boot) -> Iterator[Heard]:
+    def dies(boot: Boot) -> Iterator[Notice]:
         if boot.task.directory.name != "boot1":
             yield from honest(boot)
             return
@@ -208,7 +208,7 @@ def test_a_boot_that_loses_three_workers_fails_with_what_each_reported(tmp_path:
 
 
 def test_what_each_of_three_workers_reported_has_room(tmp_path: Path, stage: Stage) -> None:
-    def stumbles(boot: Boot) -> Iterator[Heard]:
+    def stumbles(boot: Boot) -> Iterator[Notice]:
         if boot.is_calibration:
             return honest(boot)
         progress = boot.tell(Progress("\x1b" * 3000))
@@ -225,7 +225,7 @@ def test_what_each_of_three_workers_reported_has_room(tmp_path: Path, stage: Sta
 def test_a_worker_whose_task_ends_oddly_has_lost_the_boot(tmp_path: Path, stage: Stage) -> None:
     ends = {"a": CancelledError("boot1-1"), "b": RuntimeError("a fault\nof the worker's"), "c": KeyError("x")}
 
-    def ends_oddly(boot: Boot) -> Iterator[Heard]:
+    def ends_oddly(boot: Boot) -> Iterator[Notice]:
         if boot.is_calibration:
             return honest(boot)
         return iter([boot.tell(Progress(BEGINS)), boot.end(ends[boot.worker.name])])
@@ -241,7 +241,7 @@ def test_a_worker_whose_task_ends_oddly_has_lost_the_boot(tmp_path: Path, stage:
 
 
 def test_a_boot_that_ends_without_all_of_its_outcomes_is_lost(tmp_path: Path, stage: Stage) -> None:
-    def lazy(boot: Boot) -> Iterator[Heard]:
+    def lazy(boot: Boot) -> Iterator[Notice]:
         if boot.is_calibration:
             return honest(boot)
         return once(iter([boot.tell(Progress(BEGINS)), boot.end()]), boot)
@@ -263,8 +263,8 @@ def test_late_messages_are_dropped(tmp_path: Path, stage: Stage) -> None:
     def again() -> None:
         under_way = {boot.attempt for boot in stage.boots.values()}
         for item in stage.past[-40:]:
-            if isinstance(item, Told | Ended) and attempt_of(item) not in under_way:
-                stage.heard.put(item)
+            if isinstance(item, Message | Ended) and attempt_of(item) not in under_way:
+                stage.inbox.put(item)
 
     stage.before_step = again
     ledger = play.run()
@@ -273,7 +273,7 @@ def test_late_messages_are_dropped(tmp_path: Path, stage: Stage) -> None:
 
 
 def test_a_cell_of_which_the_outcome_is_missing_is_measured_again(tmp_path: Path, stage: Stage) -> None:
-    def forgets(boot: Boot) -> Iterator[Heard]:
+    def forgets(boot: Boot) -> Iterator[Notice]:
         if boot.is_calibration:
             return honest(boot)
         said = list(honest(boot))
@@ -287,7 +287,7 @@ def test_a_cell_of_which_the_outcome_is_missing_is_measured_again(tmp_path: Path
 
 
 def test_the_steps_of_a_worker_are_those_of_its_boot(tmp_path: Path, stage: Stage) -> None:
-    def logs(boot: Boot) -> Iterator[Heard]:
+    def logs(boot: Boot) -> Iterator[Notice]:
         yield boot.tell(Progress(BEGINS))
         yield boot.tell(StepLine("boot ..."))
         for cell in boot.task.cells:
@@ -311,10 +311,10 @@ def test_what_is_no_message_is_told_and_harms_nothing(tmp_path: Path, stage: Sta
 
     def noise() -> None:
         for junk in (None, b"\xff", {"attempt": "boot1"}, sent("nobody-1", Progress("x")), {1: 2}):
-            stage.heard.put(Told(junk))
+            stage.inbox.put(Message(junk))
 
-    stage.heard.put(Ended("nobody-1"))
-    stage.heard.put(Joined(min(stage.workers)))
+    stage.inbox.put(Ended("nobody-1"))
+    stage.inbox.put(Joined(min(stage.workers)))
     stage.before_step = noise
     ledger = play.run()
     assert [event for event in ledger.of("boot1") if isinstance(event, Progress)] == [
@@ -329,7 +329,7 @@ def test_what_is_no_message_is_told_and_harms_nothing(tmp_path: Path, stage: Sta
 def test_a_worker_that_sends_another_outcome_than_it_was_asked_for_is_retired(
     tmp_path: Path, stage: Stage, what: str
 ) -> None:
-    def cheats(boot: Boot) -> Iterator[Heard]:
+    def cheats(boot: Boot) -> Iterator[Notice]:
         if boot.is_calibration:
             yield from honest(boot)
             return
@@ -360,7 +360,7 @@ def test_a_worker_that_sends_another_outcome_than_it_was_asked_for_is_retired(
 
 @pytest.mark.parametrize("name", ["../../lab.sqlite", "/etc/passwd", "events"])
 def test_a_worker_that_names_a_file_elsewhere_is_retired(tmp_path: Path, stage: Stage, name: str) -> None:
-    def cheats(boot: Boot) -> Iterator[Heard]:
+    def cheats(boot: Boot) -> Iterator[Notice]:
         if boot.is_calibration:
             return honest(boot)
         return iter([boot.tell(Progress(BEGINS)), boot.tell(FileMessage(name=name, content=b"x"))])
@@ -377,9 +377,9 @@ def test_a_worker_that_names_a_file_elsewhere_is_retired(tmp_path: Path, stage: 
 def test_a_worker_sends_no_more_files_than_a_boot_leaves(
     tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.fleet.crew.MOST_FILES", 3)
+    monkeypatch.setattr("orchestrator.fleet.executor.MOST_FILES", 3)
 
-    def floods(boot: Boot) -> Iterator[Heard]:
+    def floods(boot: Boot) -> Iterator[Notice]:
         if boot.is_calibration:
             yield from honest(boot)
             return
@@ -395,9 +395,9 @@ def test_a_worker_sends_no_more_files_than_a_boot_leaves(
 def test_a_worker_sends_no_more_bytes_than_a_boot_leaves(
     tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.fleet.crew.MOST_BYTES", 3 << 20)
+    monkeypatch.setattr("orchestrator.fleet.executor.MOST_BYTES", 3 << 20)
 
-    def floods(boot: Boot) -> Iterator[Heard]:
+    def floods(boot: Boot) -> Iterator[Notice]:
         if boot.is_calibration:
             yield from honest(boot)
             return
@@ -416,7 +416,7 @@ def test_a_worker_sends_no_more_bytes_than_a_boot_leaves(
 
 
 def test_a_worker_whose_host_fails_gets_no_more_and_is_believed(tmp_path: Path, stage: Stage) -> None:
-    def full(boot: Boot) -> Iterator[Heard]:
+    def full(boot: Boot) -> Iterator[Notice]:
         if boot.is_calibration:
             yield from honest(boot)
             return
@@ -435,7 +435,7 @@ def test_a_worker_whose_host_fails_gets_no_more_and_is_believed(tmp_path: Path, 
 
 
 def test_an_error_of_usage_ends_the_run(tmp_path: Path, stage: Stage) -> None:
-    def refuses(boot: Boot) -> Iterator[Heard]:
+    def refuses(boot: Boot) -> Iterator[Notice]:
         if boot.is_calibration:
             return honest(boot)
         return iter([boot.end(UsageError("the kernel is another one", where="boot1", hint="begin anew", detail=["a"]))])
@@ -459,7 +459,7 @@ def test_a_boot_that_no_worker_has_room_for_fails(tmp_path: Path, stage: Stage) 
 
 
 def test_the_one_worker_with_the_memory_gets_a_boot_again(tmp_path: Path, stage: Stage) -> None:
-    def stumbles(boot: Boot) -> Iterator[Heard]:
+    def stumbles(boot: Boot) -> Iterator[Notice]:
         if boot.is_calibration:
             return honest(boot)
         return once(iter([boot.tell(Progress(BEGINS)), boot.end(LabError("a hiccup"))]), boot)
@@ -508,7 +508,7 @@ def test_times_wait_for_the_next_worker_of_that_name(tmp_path: Path, stage: Stag
 
 
 def test_times_fail_where_their_worker_is_gone(tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.fleet.crew._PATIENCE", -1.0)
+    monkeypatch.setattr("orchestrator.fleet.executor._PATIENCE", -1.0)
     stage.join("z", guests=1)
     stage.join("left", guests=1)
     play = Play(tmp_path, jobs_of(tmp_path, 3, clock="wall"), stage)
@@ -559,7 +559,7 @@ def test_a_worker_that_is_not_like_this_machine_does_not_take_part(tmp_path: Pat
     stage.join("odd", surplus=1.0)
     stage.join("right")
 
-    def cannot(boot: Boot) -> Iterator[Heard]:
+    def cannot(boot: Boot) -> Iterator[Notice]:
         return iter([boot.end(LabError("no /dev/null"))])
 
     stage.join("broken", script=cannot)
@@ -572,7 +572,7 @@ def test_a_worker_that_is_not_like_this_machine_does_not_take_part(tmp_path: Pat
 
 
 def test_a_run_without_workers_ends(tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.fleet.crew._PATIENCE", -1.0)
+    monkeypatch.setattr("orchestrator.fleet.executor._PATIENCE", -1.0)
     with pytest.raises(HostError, match="the fleet has no worker") as caught:
         Play(tmp_path, jobs_of(tmp_path, 1), stage).read()
     assert "--resume" in (caught.value.hint or "")
@@ -581,9 +581,9 @@ def test_a_run_without_workers_ends(tmp_path: Path, stage: Stage, monkeypatch: p
 def test_a_minute_without_workers_begins_when_the_last_one_goes(
     tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long its workers had so much to say before that the crew never waited."""
+    """However long its workers had so much to say before that the executor never waited."""
     seconds = SimpleNamespace(monotonic=lambda: 2.0 * stage.steps)
-    monkeypatch.setattr("orchestrator.fleet.crew.time", seconds)
+    monkeypatch.setattr("orchestrator.fleet.executor.time", seconds)
     worker = stage.join("left", guests=1)
     play = Play(tmp_path, jobs_of(tmp_path, 5), stage)
 
@@ -602,7 +602,7 @@ def test_a_minute_without_workers_begins_when_the_last_one_goes(
 def test_a_run_whose_workers_are_refused_ends_and_says_why(
     tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.fleet.crew._PATIENCE", -1.0)
+    monkeypatch.setattr("orchestrator.fleet.executor._PATIENCE", -1.0)
     stage.join("old", versions=HERE.model_copy(update={"python": "3.9"}))
     stage.kill(stage.join("dead"))
     with pytest.raises(HostError, match="no worker of the fleet is left") as caught:
@@ -639,7 +639,7 @@ def test_what_cannot_be_calibrated_here_ends_the_run(
 def test_a_reader_that_stops_ends_all_boots(tmp_path: Path, stage: Stage) -> None:
     stage.join("left", guests=2)
     play = Play(tmp_path, jobs_of(tmp_path, 3), stage)
-    with closing(play.crew.events()) as events:
+    with closing(play.executor.events()) as events:
         for _, event in events:
             if isinstance(event, Outcome):
                 break
@@ -658,13 +658,13 @@ def cancelled() -> None:
 def test_an_interruption_ends_all_boots(tmp_path: Path, stage: Stage) -> None:
     stage.join("left", guests=2)
     play = Play(tmp_path, jobs_of(tmp_path, 3), stage)
-    reported: list[CrewEvent] = []
+    reported: list[ExecutorEvent] = []
 
     def read() -> None:
-        for _, event in play.crew.events():
+        for _, event in play.executor.events():
             reported.append(event)
             if isinstance(event, Outcome):
-                play.crew._link.heard.put(cancelled)
+                play.executor._link.inbox.put(cancelled)
 
     with pytest.raises(Cancelled):
         read()
@@ -691,7 +691,7 @@ def test_guests_of_the_client_end_with_the_run(tmp_path: Path, stage: Stage, mon
         for cell in session.task.cells:
             session.emit(Outcome(record_of(cell)))
         if session.task.directory.name == "recount":
-            play.crew._link.heard.put(cancelled)
+            play.executor._link.inbox.put(cancelled)
             sessions.append(session)
 
     sessions: list[Session] = []
@@ -755,7 +755,7 @@ def test_what_was_compared_with_a_wrong_count_has_to_be_measured_again_too(tmp_p
 def test_a_worker_that_counts_wrong_is_found_out_though_it_has_gone(tmp_path: Path, stage: Stage) -> None:
     """Another worker of its name counts right."""
 
-    def dies(boot: Boot) -> Iterator[Heard]:
+    def dies(boot: Boot) -> Iterator[Notice]:
         if boot.is_calibration:
             yield from honest(boot)
             return
@@ -785,7 +785,7 @@ def test_an_error_of_ours_in_a_recount_ends_the_run(
 
 def test_no_two_runs_call_their_boots_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker may still be ending a boot of the run before, or be doing one of another client's."""
-    monkeypatch.setattr("orchestrator.fleet.crew.id", lambda one: 1, raising=False)  # objects share addresses, too
+    monkeypatch.setattr("orchestrator.fleet.executor.id", lambda one: 1, raising=False)  # objects share addresses, too
     names = []
     for _ in range(2):
         stage = Stage()
@@ -836,7 +836,7 @@ def test_a_worker_whose_cells_fail_as_here_is_believed(
     def outcome(cell: Cell[Any], *, fails: bool) -> Outcome:
         return Outcome(without_number(cell, "failed", "no hits") if fails else record_of(cell))
 
-    def says(boot: Boot) -> Iterator[Heard]:
+    def says(boot: Boot) -> Iterator[Notice]:
         yield boot.tell(Progress(BEGINS))
         for cell in boot.task.cells:
             yield boot.tell(outcome(cell, fails=boot.worker.name == "right" and not boot.is_calibration))
@@ -856,7 +856,7 @@ def test_a_worker_whose_cells_fail_as_here_is_believed(
 
 
 def test_a_worker_that_was_retired_does_not_come_back(tmp_path: Path, stage: Stage) -> None:
-    def fails(boot: Boot) -> Iterator[Heard]:
+    def fails(boot: Boot) -> Iterator[Notice]:
         return honest(boot) if boot.is_calibration else iter([boot.end(HostError("there is no room left"))])
 
     z = stage.join("z", guests=1, script=fails)
@@ -878,9 +878,9 @@ def test_a_worker_that_only_comes_and_goes_is_refused(
     tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is replaced for ever; the run has another one to wait for only until then."""
-    monkeypatch.setattr("orchestrator.fleet.crew._PATIENCE", -1.0)
+    monkeypatch.setattr("orchestrator.fleet.executor._PATIENCE", -1.0)
 
-    def dies(boot: Boot) -> Iterator[Heard]:
+    def dies(boot: Boot) -> Iterator[Notice]:
         stage.join("z", script=dies)  # the next one
         return iter([Left(boot.worker.address)])
 

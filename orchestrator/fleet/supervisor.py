@@ -28,9 +28,9 @@ from orchestrator.fleet.serve import LOG, log_to
 from orchestrator.fleet.state import (
     WORKER_FOLDER,
     FleetState,
-    Orders,
+    SupervisorConfig,
     Report,
-    WorkerOrder,
+    WorkerConfig,
     known_fleets,
     log_file,
     process_start,
@@ -61,14 +61,14 @@ def main() -> int:
     """Run the fleet described by a line on standard input, and report on standard output."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited by workers: SIGTERM ends a fleet
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    orders = Orders.model_validate_json(sys.stdin.buffer.readline())
+    config = SupervisorConfig.model_validate_json(sys.stdin.buffer.readline())
     with ScratchFolder(WORKER_FOLDER) as folder:
         # The scheduler would make a folder that nobody removes. Dask reads this on import.
         os.environ["DASK_TEMPORARY_DIRECTORY"] = str(folder)
         os.environ["MALLOC_TRIM_THRESHOLD_"] = "65536"  # makes workers return free memory
-        log_to(log_file(orders.name))
+        log_to(log_file(config.name))
         try:
-            asyncio.run(_keep(orders))
+            asyncio.run(_supervise(config))
         except HostError as error:
             _tell(Report(kind="refused", text=error.what, hint=error.hint))
             return 1
@@ -80,57 +80,57 @@ def _tell(report: Report) -> None:
         os.write(1, report.line())
 
 
-async def _keep(orders: Orders) -> None:
+async def _supervise(config: SupervisorConfig) -> None:
     """Run a fleet until SIGTERM. Raises HostError if its scheduler cannot be started."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    scheduler = await _scheduler(orders)
+    scheduler = await _scheduler(config)
     started = process_start(os.getpid())
     assert started is not None
     FleetState(
-        name=orders.name,
+        name=config.name,
         address=scheduler.address,
-        key_file=orders.key_file,
+        key_file=config.key_file,
         keeper=os.getpid(),
         started=started,
-        workers=tuple(order.name for order in orders.workers),
+        workers=tuple(order.name for order in config.workers),
     ).write()
     try:
         _tell(Report(kind="listening", text=f"scheduler: {scheduler.address}"))
-        workers = [asyncio.create_task(Worker(order, scheduler, orders).keep()) for order in orders.workers]
+        workers = [asyncio.create_task(Worker(order, scheduler, config).keep()) for order in config.workers]
         await stop.wait()
         for worker in workers:
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
         await scheduler.close()
     finally:
-        state_file(orders.name).unlink(missing_ok=True)
+        state_file(config.name).unlink(missing_ok=True)
 
 
-async def _scheduler(orders: Orders) -> FleetScheduler:
+async def _scheduler(config: SupervisorConfig) -> FleetScheduler:
     set_up_dask()
     from orchestrator.fleet.scheduler import started_scheduler  # imports distributed, which Dask's settings precede
 
     try:
-        return await started_scheduler(orders.host, orders.port, security_of(orders.key))
+        return await started_scheduler(config.host, config.port, security_of(config.key))
     except (OSError, RuntimeError) as error:
         # Dask raises a RuntimeError whose cause is the telling error.
         cause = error.__cause__ or error
         if not isinstance(cause, OSError):
             raise
-        raise _refusal(orders, cause) from None
+        raise _refusal(config, cause) from None
 
 
-def _refusal(orders: Orders, error: OSError) -> HostError:
+def _refusal(config: SupervisorConfig, error: OSError) -> HostError:
     match error.errno:
         case errno.EADDRINUSE:
-            text = f"port {orders.port} of {orders.host} is taken by another program"
+            text = f"port {config.port} of {config.host} is taken by another program"
             hint = "name another --port, or none: then it is one that is free"
         case errno.EADDRNOTAVAIL:
-            text = f"{orders.host} is no address of this machine"
+            text = f"{config.host} is no address of this machine"
             hint = "--host takes one that `ip address` shows here"
         case _:
-            text = f"the scheduler cannot listen on {orders.host}, port {orders.port}: {error.strerror or error}"
+            text = f"the scheduler cannot listen on {config.host}, port {config.port}: {error.strerror or error}"
             hint = "name another --host or --port"
     return HostError(text, hint=hint)
 
@@ -138,8 +138,8 @@ def _refusal(orders: Orders, error: OSError) -> HostError:
 class Worker:
     """A worker's process, restarted when it ends."""
 
-    def __init__(self, order: WorkerOrder, scheduler: FleetScheduler, orders: Orders) -> None:
-        self._order, self._scheduler, self._orders = order, scheduler, orders
+    def __init__(self, order: WorkerConfig, scheduler: FleetScheduler, config: SupervisorConfig) -> None:
+        self._order, self._scheduler, self._config = order, scheduler, config
         self._said: deque[str] = deque(maxlen=_QUOTED)
         self._has_joined = False
 
@@ -171,7 +171,7 @@ class Worker:
         assert process.stdout is not None
         listening = asyncio.create_task(self._listen(process.stdout))
         joining = asyncio.create_task(self._await_joining())
-        process.stdin.write(self._orders.key.encode())
+        process.stdin.write(self._config.key.encode())
         try:
             await asyncio.shield(listening)
         finally:
@@ -192,7 +192,7 @@ class Worker:
         words = ["fleet", "worker", self._scheduler.address, "--key-from-stdin", "--name", order.name]
         words += [] if order.guests is None else ["--guests", str(order.guests)]
         words += [] if order.memory is None else ["--memory", order.memory]
-        return ssh_command(order, words) if order.ssh else [*_HERE, *words, "--host", self._orders.host]
+        return ssh_command(order, words) if order.ssh else [*_HERE, *words, "--host", self._config.host]
 
     async def _await_joining(self) -> None:
         while self._order.name not in {one.name for one in self._scheduler.workers.values()}:
@@ -226,20 +226,20 @@ _END_LIMIT = 60.0
 class StartedFleet:
     """A supervisor process that was started."""
 
-    def __init__(self, orders: Orders) -> None:
+    def __init__(self, config: SupervisorConfig) -> None:
         """Raises UsageError if a fleet of that name is running."""
-        if orders.name in known_fleets():
-            if stored(orders.name).is_running:
-                shows, ends = f"`{PROGRAM} fleet status {orders.name}`", f"`{PROGRAM} fleet down {orders.name}`"
+        if config.name in known_fleets():
+            if stored(config.name).is_running:
+                shows, ends = f"`{PROGRAM} fleet status {config.name}`", f"`{PROGRAM} fleet down {config.name}`"
                 hint = f"{shows} shows it, {ends} ends it, and --name starts another one beside it"
-                raise UsageError(f"fleet '{orders.name}' runs already", where=str(state_file(orders.name)), hint=hint)
-            state_file(orders.name).unlink(missing_ok=True)
-        self._orders, self._log = orders, log_file(orders.name)
+                raise UsageError(f"fleet '{config.name}' runs already", where=str(state_file(config.name)), hint=hint)
+            state_file(config.name).unlink(missing_ok=True)
+        self._config, self._log = config, log_file(config.name)
         self._log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._log.touch(mode=0o600)
         with self._log.open("wb") as errors:
-            self._keeper = subprocess.Popen(
-                [sys.executable, "-P", "-m", "orchestrator.fleet.keeper"],
+            self._supervisor = subprocess.Popen(
+                [sys.executable, "-P", "-m", "orchestrator.fleet.supervisor"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -248,15 +248,15 @@ class StartedFleet:
                 umask=0o077,
                 start_new_session=True,
             )
-        assert self._keeper.stdin is not None
-        with suppress(BrokenPipeError), self._keeper.stdin as orders_line:  # it may have ended at once
-            orders_line.write(orders.line())
+        assert self._supervisor.stdin is not None
+        with suppress(BrokenPipeError), self._supervisor.stdin as config_line:  # it may have ended at once
+            config_line.write(config.line())
 
     def reports(self) -> Iterator[Report]:
         """Where its scheduler listens, and each worker's progress. Raises HostError if the supervisor ended."""
-        assert self._keeper.stdout is not None
-        unsettled = len(self._orders.workers)
-        for line in self._keeper.stdout:
+        assert self._supervisor.stdout is not None
+        unsettled = len(self._config.workers)
+        for line in self._supervisor.stdout:
             report = Report.model_validate_json(line)
             if report.kind == "refused":
                 raise HostError(report.text, hint=report.hint)
@@ -265,12 +265,12 @@ class StartedFleet:
             if not unsettled:
                 return
         lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
-        raise LabError("the fleet's keeper has ended", where=str(self._log), detail=lines[-_QUOTED:])
+        raise LabError("the fleet's supervisor has ended", where=str(self._log), detail=lines[-_QUOTED:])
 
     def end(self) -> None:
-        self._keeper.terminate()
+        self._supervisor.terminate()
         with suppress(subprocess.TimeoutExpired):
-            self._keeper.wait(_END_LIMIT)
+            self._supervisor.wait(_END_LIMIT)
 
 
 def end_fleet(state: FleetState) -> bool:
@@ -301,7 +301,7 @@ def _end_process(pid: int, started: int) -> bool:
                 return True
     finally:
         os.close(process)
-    raise LabError(f"the fleet's keeper, process {pid}, does not end, though it was killed")
+    raise LabError(f"the fleet's supervisor, process {pid}, does not end, though it was killed")
 
 
 def _environment() -> dict[str, str]:

@@ -23,8 +23,8 @@ from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.experiment.table import KindRegistry
 from orchestrator.files import write_whole
 from orchestrator.fleet import trust
-from orchestrator.fleet.link import Ended, Joined, Left, Link, Told, connected, short
-from orchestrator.fleet.parcel import packed_job
+from orchestrator.fleet.link import Ended, Joined, Left, Link, Message, connected, short
+from orchestrator.fleet.transfer import bundled_job
 from orchestrator.fleet.trust import OVERHEAD_MIB, Attempt, Member, Roster, Standing, Work, choose
 from orchestrator.fleet.worker import (
     BEGINS,
@@ -50,7 +50,7 @@ from orchestrator.run.boot import (
     identity,
     without_number,
 )
-from orchestrator.run.crew import Crew, CrewEvent, Job, JobEnded, signals_in_turn
+from orchestrator.run.executor import Executor, ExecutorEvent, Job, JobEnded, signals_in_turn
 from orchestrator.run.runner import ProgressListener
 from orchestrator.steps import pass_on
 
@@ -71,16 +71,16 @@ _RESUME = "what was measured is stored: --resume goes on with the run, with --fl
 
 
 @contextmanager
-def fleet_crew(
+def fleet_executor(
     address: str, key: str, kinds: KindRegistry[BenchmarkKind], context: BuildContext, listener: ProgressListener
-) -> Iterator[Crew]:
+) -> Iterator[Executor]:
     """The fleet's executor for one run. Raises HostError if no scheduler answers."""
     with closing(Link(connected(address, key))) as link:
-        yield FleetCrew(link, kinds, context, listener)
+        yield FleetExecutor(link, kinds, context, listener)
 
 
-class FleetCrew:
-    """A run's side of a fleet; see ``fleet_crew``."""
+class FleetExecutor:
+    """A run's side of a fleet; see ``fleet_executor``."""
 
     def __init__(
         self, link: Link, kinds: KindRegistry[BenchmarkKind], context: BuildContext, listener: ProgressListener
@@ -102,7 +102,7 @@ class FleetCrew:
         self._token = secrets.token_hex(6)
         self._seen = 0.0
         self._left_at = -math.inf
-        self._out: deque[tuple[Job, CrewEvent]] = deque()
+        self._out: deque[tuple[Job, ExecutorEvent]] = deque()
 
     @property
     def jobs(self) -> int:
@@ -121,11 +121,11 @@ class FleetCrew:
         logs = [path.name[5:].partition("-")[0] for path in job.task.directory.glob("guest*-*.console")]
         self._works.append(Work(job, cells, guests=max(map(int, filter(str.isdecimal, logs)), default=0)))
 
-    def events(self) -> Generator[tuple[Job, CrewEvent], None, None]:
-        """See Crew. Raises LabError at the end if a worker counted differently from this machine."""
+    def events(self) -> Generator[tuple[Job, ExecutorEvent], None, None]:
+        """See Executor. Raises LabError at the end if a worker counted differently from this machine."""
         if not self._works:
             return
-        with signals_in_turn(self._link.heard.put):
+        with signals_in_turn(self._link.inbox.put):
             self._waiting += self._works
             self._versions = Versions.here()
             self._link.do(self._calibrate, self._begin_examinations)
@@ -149,7 +149,7 @@ class FleetCrew:
         if is_staffed:
             self._seen = time.monotonic()
         try:
-            item = self._link.heard.get(timeout=1.0)
+            item = self._link.inbox.get(timeout=1.0)
         except queue.Empty:
             if not is_staffed:
                 self._check_members()
@@ -160,7 +160,7 @@ class FleetCrew:
                     self._link.do(partial(self._link.examined, address), partial(self._offered, address))
             case Left(address):
                 self._left(address)
-            case Told(message):
+            case Message(message):
                 self._told(message)
             case Ended():
                 self._ended(item)
@@ -287,7 +287,7 @@ class FleetCrew:
         if not member.measured:
             self._measurers.append(member)
         member.measured += attempt.outcomes
-        found = trust.checkable(attempt.outcomes.values())
+        found = trust.exact_records(attempt.outcomes.values())
         if found:  # a worker that becomes faulty within a boot shows it in the last cell
             member.example = found[-1], attempt.work.job
 
@@ -393,7 +393,7 @@ class FleetCrew:
         if cells:
             self._link.do(partial(trust.recounted, self._context, cells, self._own_guests.watch), found.extend)
         while len(found) < len(examples):
-            item = self._link.heard.get()
+            item = self._link.inbox.get()
             if callable(item):  # other messages are workers', which have nothing left to do
                 item()
         wrong: list[tuple[Member, str]] = []
@@ -470,13 +470,13 @@ class FleetCrew:
 
     def _start(self, attempt: Attempt, job: Job) -> None:
         self._attempts[attempt.name] = attempt
-        self._link.start(attempt.name, attempt.member.address, packed_job(self._context, job))
+        self._link.start(attempt.name, attempt.member.address, bundled_job(self._context, job))
 
     def _name(self, what: str) -> str:
         self._number += 1
         return f"{what}-{self._number}-{self._token}"  # a fleet has several clients, and a process several runs
 
-    def _emit(self, work: Work, event: CrewEvent) -> None:
+    def _emit(self, work: Work, event: ExecutorEvent) -> None:
         self._out.append((work.job, event))
 
 

@@ -48,10 +48,10 @@ class JobEnded:
     """A boot has ended: its files are in its directory, and no more of its events follow."""
 
 
-CrewEvent = Event | JobEnded
+ExecutorEvent = Event | JobEnded
 
 
-class Crew(Protocol):
+class Executor(Protocol):
     """Does jobs, several at a time, in order of submission if possible."""
 
     @property
@@ -61,7 +61,7 @@ class Crew(Protocol):
     def submit(self, job: Job) -> None:
         """Accept a job; it begins when events are requested."""
 
-    def events(self) -> Generator[tuple[Job, CrewEvent], None, None]:
+    def events(self) -> Generator[tuple[Job, ExecutorEvent], None, None]:
         """What the jobs report, until all have ended. Closing the generator, or an error from it, ends them at once.
 
         Signals that interrupt the process are raised here. Raises the first error that ends a run: HostError,
@@ -111,12 +111,12 @@ class Stopped(BaseException):
 class _Reported:
     """An event in transit: ``taken`` is set when the reader is done with it."""
 
-    def __init__(self, job: Job, event: CrewEvent) -> None:
+    def __init__(self, job: Job, event: ExecutorEvent) -> None:
         self.job, self.event = job, event
         self.taken: Future[None] = Future()
 
 
-class LocalCrew:
+class LocalExecutor:
     """Does boots in threads of this process. ``watch`` gets each guest, in its boot's thread, before it runs."""
 
     def __init__(self, context: BuildContext, jobs: int, watch: Callable[[Guest], None] = unwatched) -> None:
@@ -136,7 +136,7 @@ class LocalCrew:
             )
         self._submitted.append(job)
 
-    def events(self) -> Generator[tuple[Job, CrewEvent], None, None]:
+    def events(self) -> Generator[tuple[Job, ExecutorEvent], None, None]:
         with signals_in_turn(self._queue.put), ThreadPoolExecutor(self.jobs, thread_name_prefix="boot") as pool:
             futures: list[Future[None]] = []
             try:
@@ -167,7 +167,7 @@ class LocalCrew:
             raise Stopped
         self._watched(guest)
 
-    def _reported(self, jobs: int) -> Generator[tuple[Job, CrewEvent], None, None]:
+    def _reported(self, jobs: int) -> Generator[tuple[Job, ExecutorEvent], None, None]:
         """All events until ``jobs`` threads have ended. Raises their first error, and interruptions."""
         ended = 0
         while ended < jobs:

@@ -21,7 +21,7 @@ from orchestrator.experiment.cell import Cell
 from orchestrator.guest.guest import Guest
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.boot import BootTask, CellBegan, Outcome, Progress, Ready, Session
-from orchestrator.run.crew import CrewEvent, Job, JobEnded, LocalCrew, Stopped
+from orchestrator.run.executor import ExecutorEvent, Job, JobEnded, LocalExecutor, Stopped
 
 LIMIT = 600
 """Seconds after which a test that waits for what never comes fails."""
@@ -39,14 +39,14 @@ class RecordingGuest(Guest):
         self.ended.set()
 
 
-def crew_of(folder: Path, jobs: int, *boots: Measure, watch: Callable[[Guest], None] | None = None) -> LocalCrew:
-    """A crew with a job for each of these ways to measure."""
+def executor_of(folder: Path, jobs: int, *boots: Measure, watch: Callable[[Guest], None] | None = None) -> LocalExecutor:
+    """An executor with a job for each of these ways to measure."""
     context = BuildContext(Cache(folder / "cache"))
-    crew = LocalCrew(context, jobs) if watch is None else LocalCrew(context, jobs, watch)
+    executor = LocalExecutor(context, jobs) if watch is None else LocalExecutor(context, jobs, watch)
     artifacts = without_machine({cell.id: Ready(None) for cell in BOOT.cells})
     for number, how in enumerate(boots, start=1):
-        crew.submit(Job(BootTask(Scripted(how), BOOT, BOOT.cells, folder / f"boot{number}"), artifacts))
-    return crew
+        executor.submit(Job(BootTask(Scripted(how), BOOT, BOOT.cells, folder / f"boot{number}"), artifacts))
+    return executor
 
 
 def working(work: Callable[[Session], None]) -> Measure:
@@ -70,7 +70,7 @@ def test_each_boot_reports_all_in_its_order_and_its_end_last(tmp_path: Path, job
     threads: set[threading.Thread] = set()
     boots = [working(lambda session: threads.add(threading.current_thread()))] * 5
     reported: dict[str, list[str]] = {}
-    for job, event in crew_of(tmp_path, jobs, *boots).events():
+    for job, event in executor_of(tmp_path, jobs, *boots).events():
         match event:
             case CellBegan(cell):
                 text = f"{cell} begins"
@@ -85,8 +85,8 @@ def test_each_boot_reports_all_in_its_order_and_its_end_last(tmp_path: Path, job
     assert len(threads) <= jobs
 
 
-def test_a_crew_without_jobs_has_no_events(tmp_path: Path) -> None:
-    assert list(crew_of(tmp_path, 2).events()) == []
+def test_an_executor_without_jobs_has_no_events(tmp_path: Path) -> None:
+    assert list(executor_of(tmp_path, 2).events()) == []
 
 
 def test_a_boot_goes_on_only_when_its_event_was_taken(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_boot_goes_on_only_when_its_event_was_taken(tmp_path: Path) -> None:
             yield record_of(cell)
             assert (session.task.directory.name, cell.id) in taken
 
-    for job, event in crew_of(tmp_path, 2, measure, measure).events():
+    for job, event in executor_of(tmp_path, 2, measure, measure).events():
         if isinstance(event, Progress):
             taken.add((job.name, event.text))
         elif isinstance(event, Outcome):
@@ -125,15 +125,15 @@ def test_no_more_boots_than_jobs_are_under_way(tmp_path: Path) -> None:
         with lock:
             now -= 1
 
-    crew = crew_of(tmp_path, 2, *[working(work)] * 6)
-    ended = [job.name for job, event in crew.events() if isinstance(event, JobEnded)]
+    executor = executor_of(tmp_path, 2, *[working(work)] * 6)
+    ended = [job.name for job, event in executor.events() if isinstance(event, JobEnded)]
     assert sorted(ended) == [f"boot{number}" for number in range(1, 7)]
     assert most == 2
 
 
 def test_boots_begin_in_the_order_in_which_they_were_submitted(tmp_path: Path) -> None:
-    crew = crew_of(tmp_path, 1, *[working(nothing)] * 4)
-    began = list(dict.fromkeys(job.name for job, _ in crew.events()))
+    executor = executor_of(tmp_path, 1, *[working(nothing)] * 4)
+    began = list(dict.fromkeys(job.name for job, _ in executor.events()))
     assert began == ["boot1", "boot2", "boot3", "boot4"]
 
 
@@ -161,9 +161,9 @@ def test_the_first_error_ends_the_others_and_their_guests(tmp_path: Path) -> Non
         session.report("the thread of the one that failed is free")
         went_on.append(session.task.directory.name)
 
-    crew = crew_of(tmp_path, 2, working(fails), working(waits_for_its_guest), working(comes_too_late))
+    executor = executor_of(tmp_path, 2, working(fails), working(waits_for_its_guest), working(comes_too_late))
     with pytest.raises(HostError, match="QEMU is not installed"):
-        list(crew.events())
+        list(executor.events())
     assert asked_again == [Stopped]
     assert went_on == []
 
@@ -179,7 +179,7 @@ def test_an_error_of_the_reader_ends_all(tmp_path: Path, error: BaseException) -
         went_on.append(session.task.directory.name)
 
     def read() -> None:
-        with closing(crew_of(tmp_path, 1, working(work), working(work)).events()) as events:
+        with closing(executor_of(tmp_path, 1, working(work), working(work)).events()) as events:
             for _ in events:
                 raise error
 
@@ -204,7 +204,7 @@ def test_a_guest_that_comes_after_the_end_is_not_started(tmp_path: Path) -> None
 
     def work(session: Session) -> None:
         session.watch(first)
-        crew._queue.put(cancelled)
+        executor._queue.put(cancelled)
         assert first.ended.wait(LIMIT)
         try:
             session.watch(second)
@@ -212,9 +212,9 @@ def test_a_guest_that_comes_after_the_end_is_not_started(tmp_path: Path) -> None
             refused.append(type(stopped))
             raise
 
-    crew = crew_of(tmp_path, 1, working(work), watch=watched.append)
+    executor = executor_of(tmp_path, 1, working(work), watch=watched.append)
     with pytest.raises(Cancelled):
-        list(crew.events())
+        list(executor.events())
     assert watched == [first]
     assert refused == [Stopped]
 
@@ -232,17 +232,17 @@ def test_an_interruption_ends_all_boots(tmp_path: Path, jobs: int) -> None:
         assert guest.ended.wait(LIMIT)
         session.report("not to be read")
 
-    crew = crew_of(tmp_path, jobs, *[working(work)] * (jobs + 2))
+    executor = executor_of(tmp_path, jobs, *[working(work)] * (jobs + 2))
 
     def interrupt() -> None:
         all_there.wait()
-        crew._queue.put(cancelled)
+        executor._queue.put(cancelled)
 
     thread = threading.Thread(target=interrupt)
     thread.start()
-    reported: list[tuple[Job, CrewEvent]] = []
+    reported: list[tuple[Job, ExecutorEvent]] = []
     with pytest.raises(Cancelled):
-        reported.extend(crew.events())
+        reported.extend(executor.events())
     thread.join()
     assert reported == []
     assert all(guest.ended.is_set() for guest in guests)
@@ -250,11 +250,11 @@ def test_an_interruption_ends_all_boots(tmp_path: Path, jobs: int) -> None:
 
 
 def test_what_is_interrupted_before_it_is_read_does_nothing(tmp_path: Path) -> None:
-    crew = crew_of(tmp_path, 1, working(nothing))
-    crew._queue.put(cancelled)
-    reported: list[tuple[Job, CrewEvent]] = []
+    executor = executor_of(tmp_path, 1, working(nothing))
+    executor._queue.put(cancelled)
+    reported: list[tuple[Job, ExecutorEvent]] = []
     with pytest.raises(Cancelled):
-        reported.extend(crew.events())
+        reported.extend(executor.events())
     assert reported == []
 
 
@@ -282,9 +282,9 @@ def test_no_moment_is_a_bad_one_for_an_interruption(tmp_path: Path, delay: float
             time.sleep(0.01 + delay)
             os.kill(os.getpid(), signal.SIGTERM)
 
-        crew = crew_of(folder, 4, *[working(reports)] * 3, working(sends))
+        executor = executor_of(folder, 4, *[working(reports)] * 3, working(sends))
         with pytest.raises(Interrupted):
-            read.update(event.text for _, event in crew.events() if isinstance(event, Progress))
+            read.update(event.text for _, event in executor.events() if isinstance(event, Progress))
         assert set(answered) <= read
 
     before = signal.signal(signal.SIGTERM, interrupt)
@@ -299,11 +299,11 @@ def test_no_moment_is_a_bad_one_for_an_interruption(tmp_path: Path, delay: float
 def test_times_of_a_worker_are_not_gone_on_with_here(tmp_path: Path) -> None:
     task = BootTask(Scripted(working(nothing)), BOOT, BOOT.cells, tmp_path / "boot1")
     artifacts = without_machine({cell.id: Ready(None) for cell in BOOT.cells})
-    crew = crew_of(tmp_path, 1)
+    executor = executor_of(tmp_path, 1)
     with pytest.raises(UsageError, match="were measured on worker left"):
-        crew.submit(Job(task, artifacts, timed_on="left"))
-    crew.submit(Job(task, artifacts, timed_on=""))
-    assert [job.timed_on for job, event in crew.events() if isinstance(event, JobEnded)] == [""]
+        executor.submit(Job(task, artifacts, timed_on="left"))
+    executor.submit(Job(task, artifacts, timed_on=""))
+    assert [job.timed_on for job, event in executor.events() if isinstance(event, JobEnded)] == [""]
 
 
 def test_handlers_of_signals_are_as_they_were(tmp_path: Path) -> None:
@@ -311,12 +311,12 @@ def test_handlers_of_signals_are_as_they_were(tmp_path: Path) -> None:
         raise HostError("no QEMU")
 
     before = [signal.getsignal(number) for number in INTERRUPTIONS]
-    list(crew_of(tmp_path / "a", 1, working(nothing)).events())
+    list(executor_of(tmp_path / "a", 1, working(nothing)).events())
     assert [signal.getsignal(number) for number in INTERRUPTIONS] == before
     with pytest.raises(HostError):
-        list(crew_of(tmp_path / "b", 1, working(fails)).events())
+        list(executor_of(tmp_path / "b", 1, working(fails)).events())
     assert [signal.getsignal(number) for number in INTERRUPTIONS] == before
-    with closing(crew_of(tmp_path / "c", 1, working(nothing)).events()) as events:
+    with closing(executor_of(tmp_path / "c", 1, working(nothing)).events()) as events:
         next(events)
     assert [signal.getsignal(number) for number in INTERRUPTIONS] == before
 
@@ -325,7 +325,7 @@ def test_events_may_be_read_in_a_thread_that_gets_no_signals(tmp_path: Path) -> 
     read: list[str] = []
 
     def work() -> None:
-        read.extend(type(event).__name__ for _, event in crew_of(tmp_path, 2, working(nothing)).events())
+        read.extend(type(event).__name__ for _, event in executor_of(tmp_path, 2, working(nothing)).events())
 
     before = [signal.getsignal(number) for number in INTERRUPTIONS]
     thread = threading.Thread(target=work)

@@ -28,7 +28,7 @@ from orchestrator.errors import HostError, LabError
 from orchestrator.files import ScratchFolder, sha256_of
 from orchestrator.program import PROGRAM
 from orchestrator.results.faults import storage_faults
-from orchestrator.run.crew import Job
+from orchestrator.run.executor import Job
 
 
 class Reference(NamedTuple):
@@ -40,24 +40,24 @@ class Reference(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Parcel:
+class Bundle:
     """Pickled objects, and the files they need, with their local paths."""
 
     data: bytes
     files: dict[Reference, Path]
 
 
-def packed(content: object, cache: Path, besides: Iterable[Path] = ()) -> Parcel:
+def bundled(content: object, cache: Path, besides: Iterable[Path] = ()) -> Bundle:
     """Serialise objects of a process that uses this cache; ``besides`` are further files that they need.
 
     Raises OSError if a file cannot be read, HostError if an artifact has been removed from the cache.
     """
     files = {_reference(path, cache): path for path in besides}
     # 180 of the 184 kB of a boot are its kernel's configuration.
-    return Parcel(zlib.compress(_pickled(content, cache, files), 1), files)
+    return Bundle(zlib.compress(_pickled(content, cache, files), 1), files)
 
 
-def unpacked(data: bytes, place: Callable[[str], Path]) -> Any:
+def unbundled(data: bytes, place: Callable[[str], Path]) -> Any:
     """Deserialise trusted data; ``place`` returns the local path of a reference's place."""
     return _Unpacker(zlib.decompress(data), place).load()
 
@@ -116,7 +116,7 @@ def _place(path: Path, cache: Path, otherwise: str) -> str:
     return str(path.relative_to(cache) if path.is_relative_to(cache) else Path("given", otherwise, path.name))
 
 
-def packed_job(context: BuildContext, job: Job) -> Parcel:
+def bundled_job(context: BuildContext, job: Job) -> Bundle:
     """Serialise a job's task and artifacts. Raises OSError if a file cannot be read, HostError if one was removed."""
     wanted, kernel = {cell.id for cell in job.task.cells}, job.artifacts.kernel
     artifacts = dataclasses.replace(
@@ -126,7 +126,7 @@ def packed_job(context: BuildContext, job: Job) -> Parcel:
     )
     # The image and its symbols are found in the kernel's folder by name.
     code = [(kernel.code_folder or kernel.headers) / name for name in ("vmlinux", "System.map")]
-    return packed((job.task, artifacts), context.cache.root, filter(Path.is_file, code))
+    return bundled((job.task, artifacts), context.cache.root, filter(Path.is_file, code))
 
 
 def _plugin(context: BuildContext) -> Path | None:
@@ -146,7 +146,7 @@ PIECE = 8 << 20
 """Bytes of a file that are sent at once."""
 
 
-class Warehouse:
+class FileStore:
     """The files of one worker: below ``cache``/fleet, and in the cache itself."""
 
     def __init__(self, cache: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What does a fleet's keeper log, bounded and harmless, and why does it say that a worker has not joined?"""
+"""What does a fleet's supervisor log, bounded and harmless, and why does it say that a worker has not joined?"""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.fleet.hosts import ssh_command, ssh_failure
-from orchestrator.fleet.state import Orders, Report, WorkerOrder
+from orchestrator.fleet.state import SupervisorConfig, Report, WorkerConfig
 
 pytest.importorskip("distributed", reason="the extra fleet is not installed")
 
-from orchestrator.fleet import keeper
+from orchestrator.fleet import supervisor
 from orchestrator.fleet.serve import LOG, log_to
 
-THERE = WorkerOrder(name="there", ssh="me@192.0.2.1:2222", lab="a lab/lab", guests=2)
+THERE = WorkerConfig(name="there", ssh="me@192.0.2.1:2222", lab="a lab/lab", guests=2)
 
 
 @pytest.fixture
@@ -36,14 +36,14 @@ def log(tmp_path: Path) -> Iterator[Path]:
 
 
 def kept(program: str, *, joins: bool = False) -> list[Report]:
-    """What a keeper reports of a worker that is this program of Python's; one that joins is ended then."""
+    """What a supervisor reports of a worker that is this program of Python's; one that joins is ended then."""
     reports: list[Report] = []
 
     async def keep() -> None:
         names = {"a": SimpleNamespace(name="here")} if joins else {}
-        orders = Orders(name="x", key="the key", key_file="x.key", host="127.0.0.1", port=0, workers=())
+        config = SupervisorConfig(name="x", key="the key", key_file="x.key", host="127.0.0.1", port=0, workers=())
         scheduler = cast(Any, SimpleNamespace(workers=names, address="tls://127.0.0.1:1"))
-        worker = keeper.Worker(WorkerOrder(name="here"), scheduler, orders)
+        worker = supervisor.Worker(WorkerConfig(name="here"), scheduler, config)
         cast(Any, worker)._command = lambda: [sys.executable, "-c", program]
         keeping = asyncio.create_task(worker.keep())
         while not reports:
@@ -52,7 +52,7 @@ def kept(program: str, *, joins: bool = False) -> list[Report]:
         await asyncio.wait([keeping])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(keeper, "_tell", reports.append)
+        patch.setattr(supervisor, "_tell", reports.append)
         asyncio.run(keep())
     return reports
 
@@ -75,13 +75,13 @@ def test_a_worker_gets_the_key_and_ends_with_its_input(log: Path) -> None:
 
 
 def test_a_worker_that_says_nothing_and_does_not_join_is_ended(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper, "_SILENCE_LIMIT", 0.1)
+    monkeypatch.setattr(supervisor, "_SILENCE_LIMIT", 0.1)
     (report,) = kept("import sys; sys.stdin.read()")
     assert (report.kind, report.text) == ("failed", "worker here: has not joined: no output for 0.1 s")
 
 
 def test_one_that_has_joined_may_say_nothing(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper, "_SILENCE_LIMIT", 0.05)
+    monkeypatch.setattr(supervisor, "_SILENCE_LIMIT", 0.05)
     program = "import time; print('begun', flush=True); time.sleep(1); print('ended')"
     assert [one.kind for one in kept(program, joins=True)] == ["joined"]
     assert "here: ended" in log.read_text()
