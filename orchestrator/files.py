@@ -252,7 +252,7 @@ def _write_record(target: BinaryIO, inode: int, entry: Entry) -> None:
             before = target.tell()
             shutil.copyfileobj(file, target)
         if target.tell() - before != size:
-            raise LabError(f"{content} changed while it was read", hint="try again when nothing writes there")
+            raise LabError(f"{content} changed while it was read", hint="retry when nothing writes there")
     else:
         target.write(content)
     target.write(_padding(size))

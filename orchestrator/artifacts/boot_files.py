@@ -173,8 +173,8 @@ def kernel_modules(context: BuildContext, kernel: Kernel) -> Path:
     folder, files = lists_folder(kernel), module_files(kernel)
     lists = [folder / name for name in ("modules.order", BUILT_IN, f"{BUILT_IN}.modinfo") if (folder / name).is_file()]
     if not files:
-        hint = "leave out --kernel-modules (in a test's mark: kernel_modules), or take a kernel of Debian's"
-        raise UsageError(f"kernel '{kernel.spec.name}' has no modules of its own: what it has is built in", hint=hint)
+        hint = "leave out --kernel-modules (in a test's mark: kernel_modules), or use a Debian kernel"
+        raise UsageError(f"kernel '{kernel.spec.name}' has no modules: everything is built in", hint=hint)
     # The modules in a user's tree may be rebuilt while its kernel stays the same.
     content = {} if kernel.packages else {name: sha256_of(file) for name, file in files.items()}
 
@@ -248,7 +248,7 @@ def unsupported_reason(wanted: GuestDisks, spec: KernelSpec) -> str | None:
     if arch is not None and arch != spec.arch:
         return f"image '{wanted.image}' is for {arch}, and kernel '{spec.name}' is for {spec.arch}"
     if is_user_disk(wanted.image) and wanted.channel == "ssh":
-        return "a disk of your own has keys of its own, so its sshd cannot be identified: take framed or serial"
+        return "the lab does not know the SSH host key of a disk of your own: use framed or serial"
     return None
 
 
@@ -294,11 +294,11 @@ def _named(folders: Sequence[Path]) -> dict[str, Path]:
     for folder in folders:
         name = folder.absolute().name
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
-            what = "a data folder's name, which is its name in the guest, is made of letters, digits, '.', '_' and '-'"
-            hint = f"name it by a link: ln -s {shlex.quote(str(folder.resolve()))} data"
+            what = "a data folder's name, also its name in the guest, may have letters, digits, '.', '_' and '-'"
+            hint = f"use a link: ln -s {shlex.quote(str(folder.resolve()))} data"
             raise UsageError(f"{folder}: {what}", hint=hint)
         if name in named:
-            raise UsageError(f"two data folders are called {name}; in the guest each is /data/{name}")
+            raise UsageError(f"two data folders are called {name}; in the guest both would be /data/{name}")
         named[name] = folder
     return named
 
@@ -311,4 +311,6 @@ def _check_kernel(kernel: Kernel, options: Sequence[str], what: str, hint: str =
     if lacking and not hint and kernel.spec.tree is not None:
         hint = setting_options(kernel.spec.tree, lacking)
     if lacking:
-        raise UsageError(f"kernel '{kernel.spec.name}' cannot have {what}: it lacks {', '.join(lacking)}", hint=hint)
+        raise UsageError(
+            f"kernel '{kernel.spec.name}' does not support {what}: it lacks {', '.join(lacking)}", hint=hint
+        )

@@ -16,7 +16,7 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import Compiled, bpf_tool, build_environment, compiling_in
 from orchestrator.artifacts.diagnostics import compile_error
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.sources import UserSource, files_read, user_source, read_c_source
+from orchestrator.artifacts.sources import UserSource, files_read, read_c_source, user_source
 from orchestrator.catalog.kernels import without_option
 from orchestrator.catalog.probes import BPF_SOURCE
 from orchestrator.catalog.user_files import DAMAGED
@@ -36,10 +36,14 @@ def kernel_types(context: BuildContext, kernel: Kernel) -> Path:
         context.say(f"writing {_NAME} of {kernel.spec.name}")
         image = (kernel.code_folder or kernel.headers) / "vmlinux"
         if not image.is_file():
-            raise BuildError(f"the image of {kernel.spec.name} cannot be uncompressed: its types are not known")
+            raise BuildError(
+                f"the image of {kernel.spec.name} cannot be uncompressed, so its type information is not available"
+            )
         argv = ["/usr/sbin/bpftool", "btf", "dump", "file", str(image), "format", "c"]
         dumped = run(argv, time_limit=_LIMIT, environment=compiling_in(target))
-        (target / _NAME).write_text(dumped.or_raise(BuildError, f"bpftool finds no types in {kernel.spec.name}").stdout)
+        (target / _NAME).write_text(
+            dumped.or_raise(BuildError, f"bpftool finds no type information in {kernel.spec.name}").stdout
+        )
 
     return context.cache.obtain("vmlinux", {"types": kernel.key}, f"types of {kernel.spec.name}", build).path
 
@@ -83,12 +87,12 @@ def _sections(file: Path, content: bytes) -> list[str]:
     except DAMAGED:
         machine, code = None, []
     if machine != "EM_BPF":
-        hint = "clang makes one: clang -g -O2 -target bpf -c"
-        raise BuildError("this is no whole object file of BPF programs", where=str(file), hint=hint)
+        hint = "compile it with: clang -g -O2 -target bpf -c"
+        raise BuildError("not a complete object file of BPF programs", where=str(file), hint=hint)
     sections = [name for name in code if name != ".text"]
     if not sections:
-        hint = 'a program has a section that says where it goes: SEC("fentry/vfs_read")'
-        raise BuildError("this object has no program", where=str(file), hint=hint)
+        hint = 'a program needs a section that says where to attach it: SEC("fentry/vfs_read")'
+        raise BuildError("this object file has no program", where=str(file), hint=hint)
     return sections
 
 

@@ -37,7 +37,7 @@ from orchestrator.errors import HostError, LabError
 from orchestrator.program import PROGRAM
 from orchestrator.steps import step
 
-_ANOTHER_FOLDER = "set ORCHESTRATOR_CACHE to a folder of yours"
+_ANOTHER_FOLDER = "set ORCHESTRATOR_CACHE to a folder that you can write to"
 
 
 @contextlib.contextmanager
@@ -53,7 +53,7 @@ def cache_faults(root: Path) -> Iterator[None]:
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise HostError(f"the cache folder {root} is not writable", hint=_ANOTHER_FOLDER) from error
         if error.errno in (errno.ENOTDIR, errno.EEXIST):
-            what = f"the cache folder {root} cannot be made: {_obstacle(root, error)}"
+            what = f"the cache folder {root} cannot be created: {_obstacle(root, error)}"
             raise HostError(what, hint=_ANOTHER_FOLDER) from error
         raise
 
@@ -71,9 +71,9 @@ def check_folder(root: Path) -> None:
 def _obstacle(root: Path, error: OSError) -> str:
     for place in (root, *root.parents):
         if place.is_symlink() and not place.exists():
-            return f"{place} is a link to nothing"
+            return f"{place} is a broken link"
         if place.exists() and not place.is_dir():
-            return f"{place} is no folder"
+            return f"{place} is not a folder"
     return str(error.strerror)
 
 
@@ -90,7 +90,7 @@ def build_faults(root: Path, unfinished: Path) -> Iterator[None]:
         if lack is not None:
             raise lack from error
         if temporary is None and isinstance(error, FileNotFoundError):
-            hint = "name a folder that can be written: TMPDIR=/some/folder"
+            hint = "set a writable folder: TMPDIR=/some/folder"
             raise HostError(f"there is no folder for temporary files: {error.strerror}", hint=hint) from error
         raise
 
@@ -278,7 +278,7 @@ class Cache:
                 release(artifact.stamp)
                 with claim(artifact.stamp) as unused:
                     if not unused:
-                        hint = "run again when that has ended"
+                        hint = "run again when that process has ended"
                         raise LabError(f"{what}, and another process uses it", where=str(place), hint=hint)
                     if aside.exists():
                         shutil.rmtree(aside)

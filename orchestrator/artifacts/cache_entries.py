@@ -119,7 +119,7 @@ def _artifacts(cache: Cache, kind: Kind) -> Iterator[CacheEntry]:
             yield CacheEntry(kind, artifact.label, place, artifact.used, locks, remove)
         elif not in_use(lock):
             remove = partial(cache.remove_leftover, place)
-            yield CacheEntry(kind, f"{place.name}, not complete", place, 0.0, (lock,), remove)
+            yield CacheEntry(kind, f"{place.name}, incomplete", place, 0.0, (lock,), remove)
 
 
 def _beside(cache: Cache, kind: Kind) -> Iterator[CacheEntry]:
@@ -234,5 +234,5 @@ def _damage(artifact: Artifact, known: Known) -> Damage | None:
     if not artifact.inputs:
         return Damage(artifact.stamp.name, "cannot be read")
     if digest(artifact.inputs) != artifact.key:
-        return Damage(artifact.stamp.name, "has another content")
+        return Damage(artifact.stamp.name, "has different content")
     return digests.changed(artifact.path, known)

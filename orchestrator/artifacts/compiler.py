@@ -17,7 +17,7 @@ from orchestrator.arch import ARCHITECTURES, HOST
 from orchestrator.artifacts.cache import Artifact, BuildContext
 from orchestrator.artifacts.debian import NoSuchPackageError, unpacked_packages
 from orchestrator.artifacts.diagnostics import compile_error
-from orchestrator.artifacts.sources import UserSource, files_read, included, user_source, read_c_source
+from orchestrator.artifacts.sources import UserSource, files_read, included, read_c_source, user_source
 from orchestrator.catalog.images import debian
 from orchestrator.errors import ConfigError, HostError
 from orchestrator.files import sha256_of
@@ -87,7 +87,7 @@ def matching_toolchain(context: BuildContext, release: str | None) -> Toolchain:
             try:
                 toolchain = _debian_toolchain(context)
             except NoSuchPackageError as error:
-                instead = f"compiling with the host's gcc {host.release}, for there is no gcc {release}"
+                instead = f"compiling with the host's gcc {host.release}, as there is no gcc {release}"
                 context.say(f"{instead}: {error.what}")
         _found[place] = toolchain
     return _found[place]
@@ -156,7 +156,9 @@ def _major(release: str) -> str:
 def _debian_toolchain(context: BuildContext) -> Toolchain:
     if ":" in str(context.cache.root):  # a colon separates folders for the loader and for gcc
         hint = "set ORCHESTRATOR_CACHE to another folder"
-        raise HostError(f"a compiler cannot work in {context.cache.root}: it takes no colons in a path", hint=hint)
+        raise HostError(
+            f"a compiler cannot run in {context.cache.root}: it does not accept colons in a path", hint=hint
+        )
     packages = unpacked_packages(
         context,
         f"compiler-{debian().compiler}",
@@ -216,7 +218,7 @@ _LINKED = (
 )
 _COMPILE_LIMIT = 60.0
 _COMPILED = (".c", ".S")
-_IN_A_LIBRARY = "a function that it calls has to be in one of benchmark.libraries, or in runtime.h"
+_IN_A_LIBRARY = "functions that it calls must be in one of benchmark.libraries, or in runtime.h"
 
 
 def build_environment() -> dict[str, str | None]:
@@ -283,7 +285,7 @@ def compiled_workload(context: BuildContext, arch: str, file: Path, libraries: S
     text = '#include "workload.h"\n' + read_c_source(file)
     shared = [other for other in included(text, folders) if other != file]
     if any(other.parent == file.parent and other.name == "workload.h" for other in shared):
-        raise ConfigError("a workload.h of its own stands beside it, which is the lab's name", where=str(file))
+        raise ConfigError("its folder has a workload.h, a name that is reserved for the lab's", where=str(file))
     timed = included('#include "bench.h"\n', folders[1:])
     files = [file, *dict.fromkeys([*shared, *timed])]
     # With -l:, a library without SONAME is recorded by its file name, not by its path on the host.
@@ -340,7 +342,7 @@ def _compile(
     argv = [toolchain.program("gcc"), ARCHITECTURES[arch].gcc_flag, *wanted]
     finished = run(argv, time_limit=_COMPILE_LIMIT, environment=compiling_in(target.parent))
     if finished.status != 0:
-        without = "there is no C library: runtime.h has what there is" if "-static" in flags else _IN_A_LIBRARY
+        without = "there is no C library: use the functions of runtime.h" if "-static" in flags else _IN_A_LIBRARY
         raise compile_error(files[0].name, finished, without if folders else "")
 
 

@@ -58,7 +58,7 @@ def archive_keyring(root: Path = Path("/")) -> Path:
     for keyring in map(Path, debian().keyrings):
         if (root / keyring.relative_to("/")).is_file():
             return keyring
-    raise HostError("the keys of Debian's archive, which packages are verified with, are missing", hint=KEYRING_HINT)
+    raise HostError("the keys of Debian's archive, which verify packages, are missing", hint=KEYRING_HINT)
 
 
 def debian_mirror() -> DebianMirror:
@@ -66,7 +66,7 @@ def debian_mirror() -> DebianMirror:
     named = os.environ.get(MIRROR_VARIABLE, "")
     if named:
         if not re.fullmatch(r"[a-z][a-z+]*:[!-~]+", named):
-            raise UsageError(f"{MIRROR_VARIABLE} is {named!r}, which is no address such as http://HOST/debian")
+            raise UsageError(f"{MIRROR_VARIABLE} is {named!r}; expected an address such as http://HOST/debian")
         return DebianMirror(named, _security_beside(named))
     # apt-get parses both formats of source lists; without release information it needs none of the host's lists.
     wanted = ["--no-release-info", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"]
@@ -83,7 +83,7 @@ def mirror_in(rows: str) -> DebianMirror:
     # Other projects publish for Debian under the same suite names, but only Debian has a release's updates beside it.
     candidates = dict.fromkeys(uri for suite in known for uri, found in pairs if found == suite)
     if not candidates:
-        what = f"guests are made of {debian().title}, and this host's apt sources name no mirror of Debian"
+        what = f"guests are made of {debian().title}, and this host's apt sources name no Debian mirror"
         raise HostError(what, hint=f"{ANOTHER_MIRROR} ({KEYRING_HINT})")
     with_updates = {uri for uri, suite in pairs if (uri, f"{suite}-updates") in pairs}
     # Of equal candidates, max() takes the first.
@@ -214,13 +214,13 @@ class AptRoot:
             raise _without_lists(mirror, self.suites, finished)
         if left_out:
             why = next(line for line in finished.stderr.splitlines() if failed_suites(line, left_out))
-            self.context.say(f"going on without {' and '.join(left_out)}: {why[:300].strip()}")
+            self.context.say(f"continuing without {' and '.join(left_out)}: {why[:300].strip()}")
             self._sources.write_text("".join(line for suite, line in sources.items() if suite not in left_out))
         self._stamp.write_text(digest(sources))
 
     def show(self, name: str, architecture: str) -> Package:
         if not _NAME.fullmatch(name):
-            raise NoSuchPackageError(f"{name!r} is no package name")
+            raise NoSuchPackageError(f"{name!r} is not a package name")
         qualified = name if architecture == "all" else f"{name}:{architecture}"
         finished = self._apt("apt-cache", "show", "--no-all-versions", qualified, time_limit=60)
         if finished.status == 0:
@@ -241,7 +241,7 @@ class AptRoot:
         if finished.status != 0:
             head, errors = finished.complaint()[:1], finished.stderr.splitlines()
             detail = [*head, *finished.stdout.splitlines()[-10:], *errors]
-            raise HostError(f"the suites of {self.suites.title} cannot make a system", detail=detail)
+            raise HostError(f"the suites of {self.suites.title} do not make an installable system", detail=detail)
         found = re.findall(r"^Inst (\S+) \((\S+) ", finished.stdout, re.MULTILINE)
         return [f"{name}={version}" for name, version in found]
 
@@ -331,10 +331,10 @@ def _without_lists(mirror: DebianMirror, suites: Suites, finished: Finished) -> 
     title, printed = suites.title, finished.stdout + finished.stderr
     answers = set(re.findall(r"\b([345]\d\d)  [A-Z]", printed))
     if answers - {"404"}:
-        what = f"the mirror {mirror.shown} gives out no {title}: it answers {', '.join(sorted(answers))}"
+        what = f"the mirror {mirror.shown} refuses {title}: it answers {', '.join(sorted(answers))}"
         hint = f"check the host's proxy and its /etc/apt/auth.conf, or {ANOTHER_MIRROR}"
     elif _NO_KEY.search(printed):
-        what = f"none of the keys of Debian's archive on this host has signed the {title} of {mirror.shown}"
+        what = f"no key of Debian's archive on this host has signed the {title} of {mirror.shown}"
         hint = f"{KEYRING_HINT}, or {ANOTHER_MIRROR}"
     elif answers or re.search(r"does not have a Release file|File not found", printed):
         what, hint = f"the mirror {mirror.shown} has no {title} ({suites.suites[0]})", ANOTHER_MIRROR
@@ -405,7 +405,7 @@ def _found(
         except HostError as error:
             failures.append(error)
             if wanted.places and not isinstance(error, NoSuchPackageError):
-                context.say(f"going on without {suites.title}: {error.what}")
+                context.say(f"continuing without {suites.title}: {error.what}")
         if found and not wanted.is_newest:
             break
     if not found:
@@ -431,7 +431,7 @@ def chosen(pin: Path) -> tuple[Package, ...] | None:
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, RecursionError):
-        raise LabError(f"{pin} is no record of chosen packages", hint=f"remove it: rm '{pin}'") from None
+        raise LabError(f"{pin} is not a record of chosen packages", hint=f"remove it: rm '{pin}'") from None
 
 
 def inputs_of(packages: Sequence[Package]) -> dict[str, object]:

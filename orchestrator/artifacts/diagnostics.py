@@ -143,7 +143,7 @@ def warning_note(module: str, lines: Sequence[str]) -> str:
     """One line on a module's warnings: the first one, and the number of the others."""
     warnings = [line for line in lines if _WARNING.search(line)] or list(lines)
     more = f" (and {len(warnings) - 1} more)" if len(warnings) > 1 else ""
-    return f"the compiler warns of {module}: {warnings[0]}{more}"
+    return f"the compiler warns about {module}: {warnings[0]}{more}"
 
 
 def _is_template(origin: Path | None) -> bool:

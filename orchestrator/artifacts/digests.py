@@ -117,7 +117,7 @@ def _difference(folder: Path, line: _Line, found: os.stat_result, known: Known |
         digest = _digest(folder, line.path)
         if known is not None and found.st_nlink > 1:
             known[key] = digest
-    return None if digest == line.digest else "has another content"
+    return None if digest == line.digest else "has different content"
 
 
 def _files(folder: Path) -> Iterator[str]:

@@ -105,7 +105,7 @@ def _no_folder(tree: str, folder: Path) -> str:
 
 def _other_commit(tree: str, folder: Path, name: str) -> str:
     if ".." in name:
-        return "name one commit, and no range"
+        return "name one commit, not a range"
     if _git(folder, "rev-list", "--max-count=1", "--all").stdout == "":
         return "the repository has no commit yet"
     named = _git(folder, "for-each-ref", "--format=%(refname:short)", f"--count={_MOST_NAMES}").stdout.split()
@@ -137,7 +137,7 @@ def revisions(before: str, after: str) -> tuple[Revision, Revision]:
     """Two commits of one repository, each ``TREE@REV``. Raises UsageError."""
     found = find_revision(before), find_revision(after)
     if found[0].top != found[1].top:
-        raise UsageError(f"{found[0].top} and {found[1].top} are two repositories", hint="name two commits of one")
+        raise UsageError(f"{found[0].top} and {found[1].top} are in two repositories", hint="name two commits of one")
     return found
 
 
@@ -166,7 +166,9 @@ class GitTree:
             raise LabError(what, hint="set ORCHESTRATOR_CACHE to another folder")
         with cache.try_lock(tree_lock(folder)) as is_ours:
             if not is_ours:
-                raise LabError(f"another process works on {top}", where=str(folder), hint="wait until it has ended")
+                raise LabError(
+                    f"another process is working on {top}", where=str(folder), hint="wait until it has ended"
+                )
             tree = cls(top, folder, offline)
             if not (folder / ".git" / _CONFIG).is_file():
                 tree._clone()
@@ -190,11 +192,11 @@ class GitTree:
                 continue
             words = finished.complaint()
             if "promisor remote" in finished.stderr or finished.status in _FETCH_ENDED:
-                see = f"its remote has to answer; see: git -C {shlex.quote(str(self.top))} fetch"
-                what = f"{self.top} is a partial clone, and what {commit[:12]} needs cannot be fetched"
+                see = f"check that its remote answers: git -C {shlex.quote(str(self.top))} fetch"
+                what = f"{self.top} is a partial clone, and the objects of {commit[:12]} cannot be fetched"
                 raise HostError(what, detail=words, hint="leave out --offline" if self.offline else see)
             hint = f"see whether git can: git -C {shlex.quote(str(self.top))} archive {commit[:12]} >/dev/null"
-            hint += f"; if so, have the lab's copy made anew: rm -r {shlex.quote(str(self.folder))}"
+            hint += f"; if so, remove the lab's copy, which is then made again: rm -r {shlex.quote(str(self.folder))}"
             raise LabError(f"git cannot check out {commit[:12]} of {self.top}", detail=words, hint=hint)
 
     def succeed(self, *arguments: str) -> str:

@@ -91,8 +91,8 @@ def _namespace() -> tuple[str, ...]:
     tried = run([*_UNSHARE, "true"], time_limit=30, environment={"LC_ALL": "C"})
     if tried.status == 0:
         return _UNSHARE
-    what = "this host lets no user but root have a user namespace"
-    hint = "sysctl kernel.unprivileged_userns_clone=1 kernel.apparmor_restrict_unprivileged_userns=0 (the one that it "
+    what = "this host allows user namespaces to root only"
+    hint = "sysctl kernel.unprivileged_userns_clone=1 kernel.apparmor_restrict_unprivileged_userns=0 (whichever it "
     hint += "has), or run the command as root"
     if any(word in tried.stderr for word in ("subuid", "subgid", "find")):
         user = getpass.getuser()
@@ -162,7 +162,9 @@ def _work_folder(prefix: tuple[str, ...], room: int) -> Iterator[Path]:
     try:
         _remove_abandoned(prefix, folder.parent)
         if " " in str(folder):
-            raise HostError(f"an image cannot be built in {folder.parent}, since apt takes no spaces", hint=_ELSEWHERE)
+            raise HostError(
+                f"an image cannot be built in {folder.parent}, as apt does not accept spaces", hint=_ELSEWHERE
+            )
         free = shutil.disk_usage(folder).free
         if free < room:
             what = f"building an image needs {room / 1e9:.1f} GB in {folder.parent}, and {free / 1e9:.1f} are free"
@@ -267,8 +269,8 @@ def pack(folder: Path, file: Path, what: str) -> None:
 def data_disk(context: BuildContext, folder: Path) -> Path:
     """A user's folder as a private squashfs; links are not followed. Raises UsageError, HostError, BuildError."""
     if not folder.is_dir():
-        what = "is no folder" if folder.exists() else "is not there"
-        raise UsageError(f"{folder} {what}: a data disk is made of a folder")
+        what = "is not a folder" if folder.exists() else "does not exist"
+        raise UsageError(f"{folder} {what}: a data disk is made from a folder")
     folder = folder.resolve()
     content = _content(folder)
 
@@ -279,7 +281,7 @@ def data_disk(context: BuildContext, folder: Path) -> Path:
         file = place / _FILE
         pack(folder, file, str(folder))
         if _content(folder) != content:
-            raise LabError(f"{folder} changed while it was packed", hint="try again when nothing writes there")
+            raise LabError(f"{folder} changed while it was packed", hint="retry when nothing writes there")
         file.chmod(0o400)
 
     inputs = {"content": content, "options": list(OPTIONS)}

@@ -64,7 +64,7 @@ def kernel_source(
         for place, text in added.items():
             path = folder / "linux" / place
             if path.exists():  # writing through the hard link would change every copy
-                raise BuildError(f"{place} cannot be added to the source: there is such a file")
+                raise BuildError(f"{place} cannot be added to the source: the file exists already")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
 
@@ -90,7 +90,7 @@ def _archive(context: BuildContext, package: str) -> Artifact:
         places = (debian(), *debian().elsewhere)
         return unpacked_packages(context, package, HOST.name, choose, places=places)
     except NoSuchPackageError:
-        raise HostError(f"Debian has no {package} at hand: {'; '.join(at_hand)}", hint=ANOTHER_MIRROR) from None
+        raise HostError(f"Debian has no {package} available: {'; '.join(at_hand)}", hint=ANOTHER_MIRROR) from None
 
 
 def sound_source(
@@ -361,7 +361,7 @@ def _build(
         raise BuildError(what, detail=refused[:20], hint=hint)
     if refused:
         # The fragments suit the catalogue's versions: another version may have renamed or dropped an option.
-        context.warn("\n".join([f"{spec.name} is configured otherwise than its fragments say:", *refused]))
+        context.warn("\n".join([f"{spec.name} is configured differently from its fragments:", *refused]))
     jobs = f"-j{len(os.sched_getaffinity(0))}"
     argv = [*make, jobs, "bzImage", "modules"]
     finished = run(
@@ -433,7 +433,7 @@ class TreeBuild:
     def of(cls, tree: Path, config: Path | None, variables: Sequence[str]) -> Self:
         """From ``config`` or the tree's own. Raises UsageError if either is given for a tree that is not a kernel's."""
         if (config is not None or variables) and not is_kernel_source(tree):
-            what = f"--kconfig and --make are for a kernel's tree, and {tree} is none"
+            what = f"--kconfig and --make are for a kernel's tree, and {tree} is not one"
             raise UsageError(what, hint="leave them out")
         return cls((config or tree / ".config").absolute(), tuple(variables))
 
@@ -442,10 +442,10 @@ class TreeBuild:
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*=[ -~]*", variable):
                 raise UsageError(f"--make: found {variable!r}; expected NAME=VALUE", hint="such as --make CC=gcc-12")
         if not self.config.is_file():
-            hint = "name one with --kconfig, or make one there: make defconfig"
-            raise UsageError("there is no configuration of the kernel", where=str(self.config), hint=hint)
+            hint = "name one with --kconfig, or create one there: make defconfig"
+            raise UsageError("the kernel has no configuration", where=str(self.config), hint=hint)
         if not self._arch:
-            raise UsageError("this is no configuration of a kernel for x86", where=str(self.config))
+            raise UsageError("not a configuration of a kernel for x86", where=str(self.config))
 
     @property
     def _arch(self) -> str:

@@ -206,7 +206,7 @@ def _user_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
         raise UnusableTreeError(what, where=str(error.filename or "")) from None
     lacking = [option for option in _DRIVERS if config.get(option) != "y"]
     if lacking:
-        what = f"the kernel in {spec.tree} cannot be talked to: {', '.join(lacking)} must be y, not m"
+        what = f"the kernel in {spec.tree} cannot communicate with the lab: {', '.join(lacking)} must be y, not m"
         hint = "scripts/config -e VIRTIO_MENU -e VIRTIO_PCI -e VIRTIO_CONSOLE, and build it again"
         raise UnusableTreeError(what, hint=hint)
     key = digest({"image": image, "config": config})
@@ -234,7 +234,7 @@ def _lab_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
         config = read_config(build / ".config")
     except OSError as error:
         hint = f"remove it and run again: rm -r '{artifact.path}'"
-        raise LabError(f"the build tree of {spec.name} is not whole ({error})", hint=hint) from None
+        raise LabError(f"the build tree of {spec.name} is incomplete ({error})", hint=hint) from None
     return Kernel(
         spec=spec,
         release=release,
@@ -265,7 +265,7 @@ def _debian_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
         compressed = next(p for p in (root / f"boot/vmlinuz-{release}", modules / release / "vmlinuz") if p.exists())
     except (StopIteration, OSError) as error:
         hint = f"remove it and run again: rm -r '{root}'"
-        raise LabError(f"the unpacked packages of {spec.name} are not whole ({error})", hint=hint) from None
+        raise LabError(f"the unpacked packages of {spec.name} are incomplete ({error})", hint=hint) from None
     code_folder = _uncompressed(context, compressed, artifact.key, spec, config)
     image = _startable(context, compressed, code_folder / "vmlinux", spec, config)
     return Kernel(
@@ -324,7 +324,7 @@ def packages_at_hand(context: BuildContext, spec: KernelSpec) -> Artifact:
         places = debian().elsewhere
         return unpacked_packages(context, spec.name, spec.arch, choose, places=places, is_newest=is_newest)
     except NoSuchPackageError:
-        what = f"Debian has no kernel {spec.name} at hand: {'; '.join(at_hand)}{f' ({gone[0]})' if gone else ''}"
+        what = f"Debian has no kernel {spec.name} available: {'; '.join(at_hand)}{f' ({gone[0]})' if gone else ''}"
         raise HostError(what, hint=ANOTHER_MIRROR) from None
 
 

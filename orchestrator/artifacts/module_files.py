@@ -55,7 +55,7 @@ def module_info(path: Path) -> dict[str, str]:
             raise ELFError("it has no .modinfo")
         entries = section.data().decode(errors="replace").split("\0")
     except (OSError, *DAMAGED) as error:
-        raise LabError(f"{path} is no kernel module ({error})") from None
+        raise LabError(f"{path} is not a kernel module ({error})") from None
     return dict(entry.split("=", 1) for entry in entries if "=" in entry)
 
 
@@ -64,7 +64,7 @@ def module_content(path: Path) -> bytes:
     content = path.read_bytes()
     whole = content if path.suffix == ".ko" else unpacked(content, _LARGEST)
     if whole is None:
-        raise LabError(f"{path} is no kernel module: it is damaged, or larger than {_LARGEST >> 20} MiB")
+        raise LabError(f"{path} is not a kernel module: it is damaged, or larger than {_LARGEST >> 20} MiB")
     return whole
 
 
@@ -114,7 +114,7 @@ def missing_module_reason(kernel: Kernel, names: Sequence[str]) -> str | None:
         return None
     found = {module_name(file.name) for file in module_files(kernel).values()}
     if not found:
-        return "it has no modules of its own: what it has is built in"
+        return "it has no modules: everything is built in"
     with contextlib.suppress(OSError):
         built_in = (lists_folder(kernel) / BUILT_IN).read_text(errors="replace")
         found |= {module_name(Path(line).name) for line in built_in.split()}
@@ -131,7 +131,7 @@ def _listed(tree: Path) -> list[str]:
     except OSError:
         return []
     except UnicodeDecodeError:
-        raise LabError(f"{tree / 'modules.order'} is no list of modules", hint="build the kernel again") from None
+        raise LabError(f"{tree / 'modules.order'} is not a list of modules", hint="build the kernel again") from None
     # The list of Linux 6.1 has .ko, that of 6.12 has .o.
     files = (str(Path(name).with_suffix(".ko")) for name in names)
     return [name for name in files if (tree / name).is_file() and ".." not in Path(name).parts]

@@ -165,7 +165,7 @@ def _rendered(file: Path, folders: Sequence[Path], values: Mapping[str, Value]) 
         # Another file's name: the error is in an included template.
         where = f"{error.filename or file}:{error.lineno}"
         problem = (error.message or "").rstrip(".")
-        what = f"this is no template of Jinja's: {problem[:1].lower()}{problem[1:]}"
+        what = f"not a valid Jinja template: {problem[:1].lower()}{problem[1:]}"
         raise ConfigError(what, where=where, hint=_SYNTAX) from None
     except jinja2.TemplateNotFound as error:
         what = f"the template includes {error.name!r}, which is neither beside it nor among the lab's modules"
@@ -210,4 +210,4 @@ def _check(key: str, value: Value) -> None:
             raise UsageError(f"value {name}={one} is out of range")
         if isinstance(one, str) and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]{0,127}", one):
             hint = "a whole number, or letters, digits, '_' and '.'"
-            raise UsageError(f"value {name}={one!r} is no identifier", hint=hint)
+            raise UsageError(f"value {name}={one!r} is not an identifier", hint=hint)

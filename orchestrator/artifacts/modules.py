@@ -78,17 +78,20 @@ def _problems(tree: Path, kernel: Kernel) -> Iterator[tuple[str, str]]:
         linker, packages = (" and ld.lld", f" lld-{major} llvm-{major}") if programs else ("", "")
         again = f"{make} CC=gcc LD=ld olddefconfig bzImage modules"
         install = f"apt-get install clang-{major}{packages}"
-        yield f"{own}{linker} made it, which this host does not have", f"{install}, or build it again by gcc: {again}"
+        yield (
+            f"it was built by {own}{linker}, which this host does not have",
+            f"{install}, or build it again with gcc: {again}",
+        )
     for option in _SIGNED:
         if config.get(option) == "y":
-            yield f"it takes signed modules alone ({option})", _without(tree, option)
+            yield f"it accepts only signed modules ({option})", _without(tree, option)
     if not (tree / "Module.symvers").is_file():
         yield "`make modules` has not run there: it has no Module.symvers", f"{by} modules"
     if not is_clang and any(_PLUGIN.fullmatch(option) and value == "y" for option, value in config.items()):
         if not any((tree / "scripts" / "gcc-plugins").glob("*.so")):
-            yield "the plugins of gcc that it is configured with are not there", f"{by} modules"
+            yield "the gcc plugins in its configuration are not built", f"{by} modules"
         if own != has.compiler:
-            what = f"the plugins of gcc that made it need {own}, which this host does not have"
+            what = f"its gcc plugins need {own}, which this host does not have"
             yield what, f"install that compiler as gcc-{major}, or {_without(tree, 'CONFIG_GCC_PLUGINS')}"
 
 
@@ -321,7 +324,7 @@ def folder_modules(
         modules[name] = Module(name, file, f"{artifact.key}-{digest(file.name)}", None, warnings)
     if not modules:
         hint = "its obj-m is empty: set the variables it depends on (--set NAME=m), or write obj-m := NAME.o"
-        raise ConfigError("makes no module", where=str(folder), hint=hint)
+        raise ConfigError("builds no module", where=str(folder), hint=hint)
     show_warnings(context, kernel, list(modules.values())[:1])
     return modules
 
@@ -337,7 +340,7 @@ def _assignments(variables: Mapping[str, str | int]) -> list[str]:
     for name, value in variables.items():
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", name) or not _VALUE.fullmatch(str(value)):
             hint = "letters, digits and '_' in its name; letters, digits, spaces and _./+=- in its value"
-            raise UsageError(f"found {name}={str(value)!r}; that is no variable for make", hint=hint)
+            raise UsageError(f"found {name}={str(value)!r}; that is not a variable for make", hint=hint)
         # These say what is built, where and by what; a second value would replace the lab's.
         if re.fullmatch(r"M|MO|O|ARCH|CC|CROSS_COMPILE|KBUILD_.*", name):
             hint = "leave it out: a module is built by the kernel's own compiler, in a folder of the lab's"
@@ -394,14 +397,14 @@ def user_modules(
         raise ConfigError(f"found {str(path)!r}; there is no such file or folder", hint=similar_file(path, ("",)))
     file = find_module(str(path))
     if values and not takes_values(path):
-        hint = "values are for templates (.c.j2) and folders, and are no parameters"
+        hint = "values are for templates (.c.j2) and folders; they are not parameters"
         raise UsageError(f"{file.name} takes no value {', '.join(values)}", hint=hint)
     if file.suffix == ".ko":
         return (_named(prebuilt(file, kernel), name),)
     stem = file.name.removesuffix(TEMPLATE).removesuffix(".c").replace("-", "_")
     if not _MODULE_NAME.fullmatch(stem):
         hint = f"rename it: at most {_LONGEST} letters, digits, '_' and '-', and no digit first"
-        raise UsageError(f"{file.name}: {stem!r} is no name of a module", hint=hint)
+        raise UsageError(f"{file.name}: {stem!r} is not a module name", hint=hint)
     source = render_as(stem, file, values)
     if not source.files[f"{stem}_main.c"].strip():
         raise ConfigError('is empty: a module has at least MODULE_LICENSE("GPL");', where=str(file))
@@ -426,7 +429,7 @@ def _of_folder(
     modules = folder_modules(context, kernel, folder, variables)
     if name is None and len(modules) > 1:
         hint = f"name the one to load; what it depends on is loaded too: {folder}:{next(iter(modules))}"
-        raise UsageError(f"{folder} makes {len(modules)} modules: {', '.join(modules)}", hint=hint)
+        raise UsageError(f"{folder} builds {len(modules)} modules: {', '.join(modules)}", hint=hint)
     wanted = next(iter(modules)) if name is None else name.replace("-", "_")  # as the kernel lists it
     if wanted not in modules:
         raise UsageError(unknown("module", wanted, modules), where=str(folder))
@@ -471,5 +474,5 @@ def _parameter_names(file: Path) -> list[str] | None:
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(file)) from None
     except DAMAGED:
-        raise ConfigError("is no kernel module", where=str(file)) from None
+        raise ConfigError("is not a kernel module", where=str(file)) from None
     return sorted(name.removeprefix(_PARAMETER_SYMBOL) for name in names if name.startswith(_PARAMETER_SYMBOL)) or None

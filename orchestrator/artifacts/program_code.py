@@ -141,13 +141,13 @@ def _find(elf: ELFFile, name: str, symbol: str, offset: int) -> ProgramPlace:
         raise _not_found(elf, name, symbol, functions)
     found = functions[symbol]
     if found.is_one_of_several:
-        what = f"{name} has several functions {symbol}: which one is meant is not known"
+        what = f"{name} has several functions {symbol}: the name is ambiguous"
         raise BuildError(what, hint="rename one of them")
     if found.is_chooser:
-        what = "is chosen for the CPU as the library is loaded (IFUNC): calls do not enter its symbol"
+        what = "is selected for the CPU when the library is loaded (IFUNC): calls do not enter its symbol"
         raise BuildError(f"{symbol} of {name} {what}", hint="probe another function")
     if offset >= found.size:
-        raise BuildError(f"{symbol}+{offset:#x} is behind the end of {symbol}, which has {found.size:#x} bytes")
+        raise BuildError(f"{symbol}+{offset:#x} is beyond the end of {symbol}, which has {found.size:#x} bytes")
     # A breakpoint inside an instruction would corrupt it, in a library for all processes of the guest.
     place = _place_at(elf, found.start + offset, symbol)
     code = _place_at(elf, found.start, symbol, found.size).code
@@ -163,10 +163,10 @@ def _find(elf: ELFFile, name: str, symbol: str, offset: int) -> ProgramPlace:
 def _not_found(elf: ELFFile, name: str, symbol: str, functions: Mapping[str, _Function]) -> BuildError:
     others = [entry for table in _tables(elf) for entry in table.iter_symbols() if entry.name.split("@")[0] == symbol]
     if any(entry["st_shndx"] != "SHN_UNDEF" for entry in others):
-        return BuildError(f"{symbol} of {name} is no function: it is not in code that is executed")
+        return BuildError(f"{symbol} of {name} is not a function: it is not in executable code")
     if others:
         return BuildError(
-            f"{name} has no function {symbol} of its own: it calls that of a library",
+            f"{name} has no function {symbol} of its own: it calls a library's",
             hint=f"name the library: LIBRARY:{symbol}",
         )
     alike = difflib.get_close_matches(symbol, functions, n=3, cutoff=0.5)
@@ -261,7 +261,7 @@ def _static_place(elf: ELFFile, file: str, name: str) -> ProgramPlace:
         into = semaphore - segment["p_vaddr"]
         if 0 <= into < segment["p_filesz"]:
             return replace(place, semaphore=segment["p_offset"] + into)
-    raise BuildError(f"the semaphore of {name} is nowhere in the file of {file}")
+    raise BuildError(f"the semaphore of {name} is not in the file of {file}")
 
 
 def _place_at(elf: ELFFile, address: int, name: str, size: int = 16) -> ProgramPlace:
@@ -306,7 +306,7 @@ def _loaded_as(file: Path) -> str:
             own = (texts.get_string(tag["d_val"]) for tag in dynamic.iter_tags("DT_SONAME"))
             name = next(own, "") or name
     if re.fullmatch(LIBRARY_NAME, name) is None:
-        raise BuildError(f"{file.name} calls itself {name[:80]!r}, which is no library's name (SONAME)")
+        raise BuildError(f"{file.name} calls itself {name[:80]!r}, which is not a library's name (SONAME)")
     return name
 
 

@@ -183,10 +183,10 @@ def kept_guest(file: Path, folder: Path) -> Iterator[tuple[Machine, SavedGuest]]
     machine = kept.machine
     needed = [machine.kernel, machine.initramfs, *(disk.file for disk in machine.data)]
     needed += [] if machine.root is None else [machine.root.base]
-    gone = next((f"{part} is gone, which the kept guest needs" for part in needed if not part.is_file()), None)
+    gone = next((f"the kept guest needs {part}, which is gone" for part in needed if not part.is_file()), None)
     if gone or digest(key_inputs(machine)) != kept.key:
         what = gone or "QEMU, the kernel or the image is not what it was when the guest was kept"
-        raise HostError(what, where=str(file), hint="run the test again, which keeps the guest anew")
+        raise HostError(what, where=str(file), hint="run the test again to keep its guest again")
     with contextlib.ExitStack() as ends:
         if machine.lan is not None:
             network = ends.enter_context(contextlib.closing(Hub()))
@@ -199,7 +199,7 @@ def _unpacked(file: Path, folder: Path) -> _Kept:
         with file.open("rb") as opened:
             facts = os.fstat(opened.fileno())
             if facts.st_uid != os.getuid() or facts.st_mode & 0o077:
-                what = "a kept guest has to be the user's own, with mode 0600"
+                what = "a kept guest must be the user's own, with mode 0600"
                 raise UsageError(what, where=str(file), hint=f"if it is yours: chmod 600 {shlex.quote(str(file))}")
             with tarfile.open(fileobj=opened, mode="r:") as archive:
                 kept = _kept.validate_json(_member(archive, _MACHINE).read(1 << 20))
@@ -208,7 +208,7 @@ def _unpacked(file: Path, folder: Path) -> _Kept:
                         with part.open("xb") as target:
                             shutil.copyfileobj(_member(archive, part.name), target)
     except (tarfile.TarError, KeyError, ValidationError):
-        raise UsageError("that is no guest that a test has kept", where=str(file)) from None
+        raise UsageError("not a guest that a test has kept", where=str(file)) from None
     except OSError as error:
         raise UsageError(f"the kept guest cannot be read: {error.strerror}", where=str(file)) from None
     return kept

@@ -40,7 +40,7 @@ def named_modinfo(file: Path) -> Mapping[str, str]:
     if not re.fullmatch(r"[A-Za-z0-9_]{1,55}", info.get("name", "")):
         is_object = header(file, "e_type") == "ET_REL"
         kind = "an object file that does not say a module's name" if is_object else "a program or a library"
-        raise ConfigError(f"is no kernel module: it is {kind}", where=str(file))
+        raise ConfigError(f"is not a kernel module: it is {kind}", where=str(file))
     return info
 
 
@@ -69,13 +69,13 @@ def header(file: Path, field: str) -> str:
 def _no_module(file: Path) -> ConfigError:
     with file.open("rb") as stream:
         begin = stream.read(512)
-    what, hint = "is no kernel module", ""
+    what, hint = "is not a kernel module", ""
     if not begin:
-        what = "is no kernel module: the file is empty"
+        what = "is not a kernel module: the file is empty"
     elif begin.startswith(b"\x7fELF"):
-        what, hint = "is no kernel module: it is damaged, or not whole", "copy or build it again"
+        what, hint = "is not a kernel module: it is damaged, or not whole", "copy or build it again"
     elif packed := next((suffix for magic, suffix in _PACKED.items() if begin.startswith(magic)), ""):
-        what = "is no kernel module, but a packed file"
+        what = "is not a kernel module, but a packed file"
         named = file.with_name(file.name + packed)
         hint = f"unpack it: mv {shlex.quote(str(file))} {shlex.quote(str(named))} && {unpacking(named)}"
     elif begin.isascii() and b"\0" not in begin:

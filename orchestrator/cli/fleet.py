@@ -16,9 +16,18 @@ from orchestrator.cli import options
 from orchestrator.cli.options import expected_failures, print_columns
 from orchestrator.errors import LabError, UsageError
 from orchestrator.fleet.hosts import load_hosts
-from orchestrator.fleet.supervisor import StartedFleet, end_fleet
 from orchestrator.fleet.serve import key_from_input, serve
-from orchestrator.fleet.state import USUAL_NAME, SupervisorConfig, WorkerConfig, check_name, log_file, room, stored, worker_name
+from orchestrator.fleet.state import (
+    USUAL_NAME,
+    SupervisorConfig,
+    WorkerConfig,
+    check_name,
+    log_file,
+    room,
+    stored,
+    worker_name,
+)
+from orchestrator.fleet.supervisor import StartedFleet, end_fleet
 from orchestrator.fleet.target import Target, check_reachable, made_key, need_dask, read_key, target, usual_key_file
 from orchestrator.guest.machine import qemu_version
 from orchestrator.program import PROGRAM

@@ -67,7 +67,7 @@ A killed worker is replaced within ten.
 """
 
 
-_RESUME = "what was measured is stored: --resume goes on with the run, with --fleet or without"
+_RESUME = "the results so far are stored: --resume resumes the run, with --fleet or without"
 
 
 @contextmanager
@@ -112,8 +112,8 @@ class FleetExecutor:
     def submit(self, job: Job) -> None:
         if job.timed_on == "":
             raise UsageError(
-                "times of this run were measured on this machine, and those of another do not go with them",
-                hint="leave out --fleet to go on with it",
+                "times of this run were measured on this machine, and cannot be mixed with another's",
+                hint="leave out --fleet to resume it",
             )
         if job.timed_on is not None:
             self._roster.host_of_times = job.timed_on
@@ -144,7 +144,7 @@ class FleetExecutor:
 
     def _hear(self) -> None:
         if self._link.is_lost:
-            raise LabError("the fleet's scheduler has gone, or does not answer any more", hint=_RESUME)
+            raise LabError("the fleet's scheduler is gone, or does not answer any more", hint=_RESUME)
         is_staffed = bool(self._roster.working()) or self._roster.has_candidates()
         if is_staffed:
             self._seen = time.monotonic()
@@ -225,7 +225,7 @@ class FleetExecutor:
             or any(getattr(record, name) != value for name, value in identity(cell).items())
             or not cell.parameters.items() <= record.parameters.items()  # kinds add facts to them
         ):
-            self._retire(attempt.member, f"it sent an outcome of {record.id}, which it was not asked for like that")
+            self._retire(attempt.member, f"it sent an outcome of {record.id}, which differs from the request")
             return
         attempt.outcomes[record.id] = record
         if attempt.work is not None:
@@ -258,7 +258,7 @@ class FleetExecutor:
             case None if all(cell.id in attempt.outcomes for cell in attempt.task.cells):
                 self._finish(attempt)
             case None:
-                self._lose(attempt, "not all of the boot's messages came")
+                self._lose(attempt, "some of the boot's messages are missing")
             case UsageError() as error:
                 raise error
             case HostError() as error:  # the boot is fine: another machine may do it
@@ -301,7 +301,7 @@ class FleetExecutor:
         elif not attempt.has_begun and not member.works:
             self._waiting.insert(0, attempt.work)  # it had not begun: does not count as a loss
         else:
-            last = f"; the last that was heard: {_cut(attempt.last)}" if attempt.last else ""
+            last = f"; its last report: {_cut(attempt.last)}" if attempt.last else ""
             self._lost(attempt.work, member, _cut(why) + last)
 
     def _lose_all_of(self, member: Member, why: str) -> None:
@@ -354,7 +354,7 @@ class FleetExecutor:
         other = self._versions.difference(answer.versions)
         self._comings[member.name] += 1
         if self._comings[member.name] > MOST_COMINGS:
-            self._refuse(member, f"it has come {MOST_COMINGS} times and done nothing")
+            self._refuse(member, f"it has joined {MOST_COMINGS} times without completing a boot")
         elif member.name in self._retired:
             self._refuse(member, "a worker of this name was retired")
         elif other is not None:
@@ -366,15 +366,15 @@ class FleetExecutor:
         assert self._calibration is not None
         other = trust.difference(self._calibration[1], found)
         if other is not None:
-            self._refuse(member, f"it does not count as this machine does: {other}")
+            self._refuse(member, f"its counts differ from this machine's: {other}")
             return
         member.standing = Standing.ADMITTED
-        self._listener.say(f"{member.name} works: {counted(member.guests, 'guest')}, counts as this machine does")
+        self._listener.say(f"{member.name} works: {counted(member.guests, 'guest')}, its counts equal this machine's")
 
     def _refuse(self, member: Member, why: str) -> None:
         if member.standing is Standing.CANDIDATE:
             member.standing, member.why = Standing.REFUSED, why
-            self._listener.warn(f"warning: {member.name or member.address} does not take part: {why}")
+            self._listener.warn(f"warning: {member.name or member.address} is not used: {why}")
 
     def _retire(self, member: Member, why: str) -> None:
         self._refuse(member, why)
@@ -406,14 +406,14 @@ class FleetExecutor:
             raise self._wrong(wrong)
 
     def _wrong(self, wrong: Sequence[tuple[Member, str]]) -> LabError:
-        """The error that lists the cells to measure again: what these workers measured, and what was compared with it."""
+        """The error that lists the cells to measure again: these workers' own, and those compared with them."""
         doubtful = {id_ for member, _ in wrong for id_ in member.measured}
         cells = [cell for work in self._works for cell in work.job.task.cells]
         again = [cell.id for cell in cells if cell.id in doubtful or doubtful.intersection(cell.compared_with)]
         listed = shown(again, 8, "and {} more")
         names = ", ".join(dict.fromkeys(member.name for member, _ in wrong))
         return LabError(
-            f"{counted(len(again), 'cell')} must be measured again: {names} did not count as this machine does",
+            f"{counted(len(again), 'cell')} must be measured again: the counts of {names} differ from this machine's",
             detail=[*(f"{member.name}: {other}" for member, other in wrong), "measure again:", *listed],
             hint="do not use their numbers; measure them in a new run, without these workers",
         )

@@ -21,8 +21,8 @@ from distributed import Client, Future, KilledWorker
 
 from orchestrator.errors import HostError, LabError
 from orchestrator.fleet import worker as on_worker
+from orchestrator.fleet.target import RUN_TOPIC, Target, no_fleet, quiet_logging, security_of, set_up_dask
 from orchestrator.fleet.transfer import PIECE, Bundle, Reference
-from orchestrator.fleet.target import RUN_TOPIC, Target, no_fleet, security_of, set_up_dask, quiet_logging
 from orchestrator.fleet.worker import Answer
 
 

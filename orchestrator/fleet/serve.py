@@ -144,5 +144,5 @@ def key_from_input() -> str:
         line = sys.stdin.buffer.readline(_LARGEST_KEY)
         text += line
         if not line or len(text) > _LARGEST_KEY:
-            raise UsageError("there is no key of a fleet on standard input", where="--key-from-stdin")
+            raise UsageError("standard input has no key of a fleet", where="--key-from-stdin")
     return text.decode("ascii", errors="replace")

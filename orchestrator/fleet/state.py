@@ -79,7 +79,7 @@ def log_file(name: str) -> Path:
 def check_name(name: str) -> None:
     """Raise UsageError for an invalid fleet name."""
     if not _NAME.fullmatch(name):
-        raise UsageError(f"found {name!r}; a fleet's name has small letters, digits and hyphens", where="--name")
+        raise UsageError(f"found {name!r}; a fleet's name has lower-case letters, digits and hyphens", where="--name")
 
 
 def known_fleets() -> Sequence[str]:
@@ -94,9 +94,9 @@ def stored(name: str) -> FleetState:
         if not known:
             raise UsageError(
                 f"no fleet '{name}' was started here",
-                hint=f"`{PROGRAM} fleet up` starts one; one of another machine is named by its address: tls://HOST:PORT",
+                hint=f"`{PROGRAM} fleet up` starts one; a fleet of another machine is named by its address: tls://HOST:PORT",
             )
-        raise UsageError(unknown("fleet", name, known), hint="one of another machine is named by its address")
+        raise UsageError(unknown("fleet", name, known), hint="a fleet of another machine is named by its address")
     file = state_file(name)
     try:
         return FleetState.model_validate_json(file.read_bytes())

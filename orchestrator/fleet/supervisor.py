@@ -28,8 +28,8 @@ from orchestrator.fleet.serve import LOG, log_to
 from orchestrator.fleet.state import (
     WORKER_FOLDER,
     FleetState,
-    SupervisorConfig,
     Report,
+    SupervisorConfig,
     WorkerConfig,
     known_fleets,
     log_file,
@@ -125,10 +125,10 @@ def _refusal(config: SupervisorConfig, error: OSError) -> HostError:
     match error.errno:
         case errno.EADDRINUSE:
             text = f"port {config.port} of {config.host} is taken by another program"
-            hint = "name another --port, or none: then it is one that is free"
+            hint = "name another --port, or leave it out for a free one"
         case errno.EADDRNOTAVAIL:
-            text = f"{config.host} is no address of this machine"
-            hint = "--host takes one that `ip address` shows here"
+            text = f"{config.host} is not an address of this machine"
+            hint = "name one that `ip address` shows: --host"
         case _:
             text = f"the scheduler cannot listen on {config.host}, port {config.port}: {error.strerror or error}"
             hint = "name another --host or --port"
@@ -232,7 +232,9 @@ class StartedFleet:
             if stored(config.name).is_running:
                 shows, ends = f"`{PROGRAM} fleet status {config.name}`", f"`{PROGRAM} fleet down {config.name}`"
                 hint = f"{shows} shows it, {ends} ends it, and --name starts another one beside it"
-                raise UsageError(f"fleet '{config.name}' runs already", where=str(state_file(config.name)), hint=hint)
+                raise UsageError(
+                    f"fleet '{config.name}' is running already", where=str(state_file(config.name)), hint=hint
+                )
             state_file(config.name).unlink(missing_ok=True)
         self._config, self._log = config, log_file(config.name)
         self._log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -305,7 +307,7 @@ def _end_process(pid: int, started: int) -> bool:
 
 
 def _environment() -> dict[str, str]:
-    """This process's environment, with variables made valid in another folder."""
+    """The environment of this process, with variables made valid in another folder."""
     own = {**os.environ, "ORCHESTRATOR_LAB": str(lab_dir()), "ORCHESTRATOR_CACHE": str(cache_dir())}
     if own.get("PYTHONPATH"):
         own["PYTHONPATH"] = os.pathsep.join(str(Path(one).absolute()) for one in own["PYTHONPATH"].split(os.pathsep))

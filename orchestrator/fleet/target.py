@@ -97,7 +97,7 @@ def host_and_port(address: str) -> tuple[str, int]:
 
 
 def address_towards(address: str) -> str:
-    """This machine's own address on the way to a scheduler's. Nothing is sent. Raises OSError."""
+    """The address of this machine on the way to a scheduler's. Nothing is sent. Raises OSError."""
     host, port = host_and_port(address)
     family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind, protocol) as towards:
@@ -119,17 +119,17 @@ def check_reachable(address: str, key: str) -> None:
             answer = encrypted.recv(1)
     except ssl.SSLError as error:
         if isinstance(error, ssl.SSLCertVerificationError) or "ALERT" in (error.reason or ""):
-            hint = f"copy its own here; `{PROGRAM} fleet keys --help` says where"
+            hint = f"copy that fleet's key here; `{PROGRAM} fleet keys --help` says where"
             raise HostError(f"the fleet at {address} has another key", hint=hint) from None
-        raise no_fleet(address, "what listens there does not speak TLS 1.3") from None
+        raise no_fleet(address, "the server there does not speak TLS 1.3") from None
     except TimeoutError:
-        raise no_fleet(address, f"nothing was heard for {_ANSWER_LIMIT:g} s") from None
+        raise no_fleet(address, f"no answer for {_ANSWER_LIMIT:g} s") from None
     except socket.gaierror:
-        raise UsageError(f"{host} is no machine that this one knows", where=address) from None
+        raise UsageError(f"{host} cannot be resolved to an address", where=address) from None
     except OSError as error:
         raise no_fleet(address, (error.strerror or str(error)).lower()) from None
     if not answer:
-        raise no_fleet(address, "what listens there has nothing to say")
+        raise no_fleet(address, "the server there sends nothing")
 
 
 def no_fleet(address: str, why: str) -> HostError:
@@ -181,8 +181,8 @@ def made_key(file: Path) -> Path:
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
-        hint = "a new one ends the old one's fleet: remove the file first, or name another one: --out FILE"
-        raise UsageError("there is a key already", where=str(file), hint=hint) from None
+        hint = "machines with the old key need the new one: remove the file first, or name another one: --out FILE"
+        raise UsageError("the key exists already", where=str(file), hint=hint) from None
     with os.fdopen(descriptor, "wb") as opened:
         opened.write(_new_key())
     return file
@@ -209,7 +209,7 @@ def read_key(file: Path) -> str:
             hint=f"chmod 600 {file}; if they may have read it, make a new one: it lets code run on your machines",
         )
     if len(text) > _LARGEST or not all(head in text for head in (b"BEGIN CERTIFICATE", b"BEGIN PRIVATE KEY")):
-        raise UsageError("this is no key of a fleet", where=str(file), hint=f"`{PROGRAM} fleet keys` makes one")
+        raise UsageError("not a key of a fleet", where=str(file), hint=f"`{PROGRAM} fleet keys` makes one")
     return text.decode("ascii", errors="replace")
 
 

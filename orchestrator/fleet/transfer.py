@@ -106,8 +106,8 @@ def _check_artifact(path: Path, cache: Path) -> None:
     artifact = Path(*path.relative_to(cache).parts[:2]) if path.is_relative_to(cache) else None
     if artifact is not None and not (cache / artifact).exists():
         raise HostError(
-            f"{artifact} has gone from the cache ({cache}) while the run went on",
-            hint=f"`{PROGRAM} cache prune` removes what no process uses; --resume makes it anew, and goes on",
+            f"{artifact} was removed from the cache ({cache}) during the run",
+            hint=f"`{PROGRAM} cache prune` removes what no process uses; --resume makes it again, and resumes the run",
         )
 
 
@@ -181,7 +181,7 @@ class FileStore:
                 part.unlink(missing_ok=True)
             with part.open("ab") as file:
                 if file.tell() != offset or offset + len(piece) > reference.size:
-                    raise LabError(f"pieces of {reference.place} do not come one after the other")
+                    raise LabError(f"pieces of {reference.place} are out of order")
                 file.write(piece)
             if offset + len(piece) < reference.size:
                 return

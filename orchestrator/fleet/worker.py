@@ -27,9 +27,9 @@ from orchestrator import __version__
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.errors import LabError
 from orchestrator.files import ScratchFolder
-from orchestrator.fleet.transfer import Reference, FileStore, unbundled
 from orchestrator.fleet.state import MOST_GUESTS
 from orchestrator.fleet.target import Unlisted
+from orchestrator.fleet.transfer import FileStore, Reference, unbundled
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import qemu_version
 from orchestrator.paths import cache_dir
@@ -113,7 +113,7 @@ def received(message: object) -> tuple[str, Body]:
             if kind in _EVENTS and len(text) <= LARGEST_MESSAGE:
                 with suppress(ValueError, RecursionError):
                     return attempt, _EVENTS[kind].validate_json(text)
-    raise LabError("a worker sent what is no message")
+    raise LabError("a worker sent an invalid message")
 
 
 Send = Callable[[dict[str, object]], None]
@@ -213,7 +213,7 @@ class _Running:
         if self._left_out:
             count, first = counted(len(self._left_out), "file"), self._left_out[0]
             bounds = f"{MOST_FILES} files, {MOST_BYTES >> 20} MiB in all, and {LARGEST_FILE >> 20} MiB each"
-            self._tell(Progress(f"warning: {count} of the boot left out, {first} for one: a fleet carries {bounds}"))
+            self._tell(Progress(f"warning: {count} of the boot left out, such as {first}: a fleet carries {bounds}"))
 
     def _send_all(self, folder: Path, files: Iterator[Path]) -> None:
         for file in list(files):
@@ -289,7 +289,7 @@ class Answer(BaseModel):
         try:
             return cls.model_validate_json(str(said))
         except ValidationError:
-            return cls(problem="it says what is no answer: its program is of another version")
+            return cls(problem="its answer is invalid: its program is of another version")
 
 
 @lru_cache(maxsize=1)

@@ -106,7 +106,7 @@ def _refusal(device: Path) -> str | None:
         return f"{device}: {error.strerror}"
     if os.access(device, os.R_OK | os.W_OK):
         return None
-    who = "its mode lets in its owner alone"
+    who = "its mode admits its owner only"
     if status.st_mode & 0o060 == 0o060:
         group = str(status.st_gid)
         with contextlib.suppress(KeyError):
@@ -179,11 +179,11 @@ def check_cpu(model: CpuModel, timing: Timing) -> None:
     if name not in qemu_cpu_names():
         guess = nearest(name, qemu_cpu_names())
         like = f"; the nearest is '{guess}'" if guess else ""
-        raise HostError(f"CPU '{model.name}' needs QEMU's model '{name}', which {qemu_version()} has not{like}")
+        raise HostError(f"CPU '{model.name}' needs QEMU's model '{name}', which {qemu_version()} lacks{like}")
     if name != "host" or timing == "kvm":
         return
     if timing == "instructions":
         raise UsageError(f"CPU '{name}' is this host's own, and the exact clock needs an emulated one", hint=_ANOTHER)
     speed = known_kvm_speed()
     why = "emulation was asked for" if speed.usable else speed.reason
-    raise HostError(f"CPU '{name}' is this host's own, which takes KVM: {why}", hint=_ANOTHER)
+    raise HostError(f"CPU '{name}' is this host's own, which needs KVM: {why}", hint=_ANOTHER)

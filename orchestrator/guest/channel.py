@@ -172,7 +172,7 @@ def guest_path(path: str) -> bytes:
     """Encode a path in the guest. Raises GuestError for an invalid one."""
     encoded = os.fsencode(path)
     if not path.startswith("/") or b"\0" in encoded or len(encoded) > _PATH_MAX:
-        raise GuestError(f"{path!r} is no absolute path in the guest")
+        raise GuestError(f"{path!r} is not an absolute path in the guest")
     return encoded
 
 

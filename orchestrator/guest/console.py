@@ -161,7 +161,7 @@ def line_pattern(regex: str) -> re.Pattern[str]:
     try:
         return re.compile(regex, re.MULTILINE)
     except (re.error, TypeError, OverflowError, RecursionError) as error:
-        raise UsageError(f"{regex!r} is no regular expression: {error}") from None
+        raise UsageError(f"{regex!r} is not a regular expression: {error}") from None
 
 
 def report_patterns(regexes: Iterable[str]) -> tuple[re.Pattern[str], ...]:
@@ -374,7 +374,7 @@ class Console:
         folder = self.path.parent
         if is_full(folder):
             what = f"there is no room left for what the guest prints: {room_left(folder)}"
-            raise HostError(what, where=str(self.path), hint="make room, then run again, or go on with --resume")
+            raise HostError(what, where=str(self.path), hint="make room, then run again, or resume with --resume")
 
     def whole_lines(self, after: int) -> tuple[list[str], int]:
         """The complete lines printed since the mark ``after``, and the next mark."""

@@ -28,8 +28,8 @@ from orchestrator.guest.console import (
     Console,
     KernelReport,
     Trouble,
-    excerpt,
     culprit_of,
+    excerpt,
     interrupted_at,
     is_idle,
     sign_in,
@@ -263,7 +263,7 @@ def _hang(error: GuestHang, doing: str, console: Console, process: Spawned | Non
     if process is not None and is_stopped(process.pid):
         place, hint = "; QEMU is stopped (by SIGSTOP or a debugger)", f"kill -CONT {process.pid}"
     elif interruption is not None and interruption.is_idle:
-        place, hint = "; its CPU is idle", error.hint or "what was asked of it waits for something"
+        place, hint = "; its CPU is idle", error.hint or "the command waits for something"
     elif interruption is not None and interruption.culprit is not None:
         place, hint = f"; its CPU is in {interruption.culprit}", error.hint
     if before is not None:
@@ -294,11 +294,11 @@ def _lost(why: str, doing: str, console: Console, messages: Path, process: Spawn
         return GuestConnectionLost(what, where=where, detail=lines)
     hint = "QEMU's messages come first above, then the console's last lines"
     if was_terminated:
-        hint = "another program, or a person, ended it: QEMU's own words come first above"
+        hint = "another program or a person ended it: QEMU's messages come first above"
     elif was_ordered:
         hint = "the guest restarted, or switched itself off: see the console's last lines"
     elif status == 0:
-        hint = "the guest reset itself without a word, as after a triple fault: a broken stack or interrupt table"
+        hint = "the guest reset itself silently, as after a triple fault: a broken stack or interrupt table"
     ended = GuestExit(
         f"QEMU ended ({how_ended(status)}) while {doing}",
         where=where,
@@ -379,12 +379,12 @@ def explain_kill(ended: GuestExit, before: int | None) -> None:
         return
     now = memory_kills()
     if before is None or now is None or now <= before:
-        ended.hint = "another program, or a person, killed it: the system has not done so for want of memory"
+        ended.hint = "another program or a person killed it: the system did not, for lack of memory"
         if now is None:
-            ended.hint = "the system may have killed it for want of memory, which it does not count here; see its log"
+            ended.hint = "the system may have killed it for lack of memory, which it does not count here; see its log"
     else:
         ended.hint = (
-            "the system has killed processes for want of memory meanwhile: free some, run fewer guests side by side"
+            "the system has killed processes for lack of memory meanwhile: free some, run fewer guests in parallel"
             " (--jobs), or give this one less"
         )
 
@@ -428,14 +428,12 @@ class BootStub:
                 return  # a program may have printed these words
         except GuestError:  # QEMU has ended or is stopped; the wait for the agent reports it
             return
-        why = (
-            _reason(lines) if said else "its boot stub has stopped without a word, as it does for a CPU that it refuses"
-        )
+        why = _reason(lines) if said else "its boot stub has stopped silently, as it does for a CPU that it refuses"
         raise UnsupportedError(
             f"the kernel does not boot on CPU '{self._cpu}': {why}",
             where=str(self._console.path) if said else "",
             detail=lines,
-            hint="take another CPU (`cpu:` of a machine in an experiment, --cpu) or another kernel",
+            hint="use another CPU (`cpu:` of a machine in an experiment, --cpu) or another kernel",
         )
 
 

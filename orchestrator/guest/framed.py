@@ -75,7 +75,7 @@ class FramedChannel:
         """Wait for the agent's first frame. Raises GuestHang at the deadline."""
         kind, _, payload = self._frame(deadline)
         if kind != Frame.HELLO or payload != _WORD.pack(PROTOCOL):
-            raise GuestConnectionLost("what answers in the guest is not our agent, or one of another version")
+            raise GuestConnectionLost("what answers in the guest is not the lab's agent, or another version of it")
 
     def ping(self, time_limit: float) -> None:
         self.wait_for_answer(self.send_ping(), time_limit)

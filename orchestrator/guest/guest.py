@@ -62,8 +62,8 @@ from orchestrator.guest.monitor import Monitor, Ring, counted_interrupts
 from orchestrator.guest.qemu import (
     CONSOLE_MAX,
     BootListener,
-    StopBeforeWork,
     RunningQemu,
+    StopBeforeWork,
     mount_data,
     open_channel,
     wait_for_boot,
@@ -267,7 +267,7 @@ class Guest:
 
     def _control(self, before: State, command: str, after: State) -> None:
         if self._qemu.monitor is None or self.state is not before:
-            raise GuestError(f"a guest that is {self.state} does not become {after}")
+            raise GuestError(f"a guest that is {self.state} cannot become {after}")
         with self._explained(f"becoming {after}"):
             self._qemu.monitor.command(command)
         self.state = after
@@ -512,7 +512,7 @@ class Guest:
         Failures are ignored: the guest's file system may be read-only.
         """
         if self._qemu.agent is None:
-            raise GuestError(f"a guest that is {self.state} takes no folder")
+            raise GuestError(f"no folder can be made in a guest that is {self.state}")
         with step("make folder", path), self._explained(f"making {path}"):
             self._qemu.agent.run(["mkdir", "-p", "-m", "1777", path], time_limit=COMMAND_LIMIT)
 
@@ -542,7 +542,7 @@ class Guest:
     def counted_interrupts(self, ring: Ring = 0) -> Iterator[Counter[int]]:
         """Count, from outside, the traps and interrupts that hit code of a ring, by vector."""
         if self._qemu.monitor is None:
-            raise GuestError(f"a guest that is {self.state} takes no interrupts")
+            raise GuestError(f"a guest that is {self.state} has no interrupts")
         try:
             with counted_interrupts(self._qemu.monitor, ring) as counts:
                 yield counts
@@ -636,7 +636,7 @@ class Guest:
     @property
     def _commands(self) -> Channel:
         if self._channel is None or self.state is State.PAUSED:
-            raise GuestError(f"a guest that is {self.state} takes no commands")
+            raise GuestError(f"a guest that is {self.state} accepts no commands")
         return self._channel
 
 

@@ -64,8 +64,8 @@ def check_overlay(overlay: Path, base: Path) -> None:
         file.seek(min(place, 1 << 30))
         name = file.read(min(length, 4096))
     if magic != b"QFI\xfb" or version != 3 or features & _EXTERNAL_DATA or name != str(base.absolute()).encode():
-        what = "what the guest has written to its disk names another file than its image"
-        raise GuestError(what, where=str(overlay), hint="do not use it: the guest may have taken QEMU over")
+        what = "the guest's disk overlay names another file than its image"
+        raise GuestError(what, where=str(overlay), hint="do not use it: the guest may have taken over QEMU")
 
 
 def keep_overlay(root: RootImage, overlay: Path, base: Path, target: Path) -> None:
@@ -125,7 +125,7 @@ def client_key(folder: Path) -> ECDSAKey:
         raise LabError(f"the lab's private key cannot be used: {error.strerror}", where=str(file)) from None
     except (SSHException, ValueError):
         hint = f"remove it; a new one is made: rm '{file}'"
-        raise LabError("this is no private ECDSA key", where=str(file), hint=hint) from None
+        raise LabError("not a private ECDSA key", where=str(file), hint=hint) from None
 
 
 _SEED_BYTES = 64
@@ -440,4 +440,4 @@ def reidentify(agent: FramedChannel, machine: Machine, identity: Mapping[str, by
     now = () if exact else (str(int(time.time())),)
     result = agent.run(["renew-guest", folder, *now], time_limit=_IDENTITY_LIMIT)
     if result.status != 0:
-        raise GuestError(f"the restored guest did not become one of its own: {complaint(result.stderr)}")
+        raise GuestError(f"the restored guest did not get an identity of its own: {complaint(result.stderr)}")

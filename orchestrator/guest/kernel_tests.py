@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 OUTPUT_MAX = 16 << 20
 """Bytes of a run's output that are examined."""
 
-_TOO_MUCH = f"more than {OUTPUT_MAX >> 20} MiB were printed; the rest was not looked at"
+_TOO_MUCH = f"more than {OUTPUT_MAX >> 20} MiB were printed; the rest was ignored"
 
 _KUNIT = "/sys/kernel/debug/kunit"
 _SUITES_MAX = 1000
@@ -46,11 +46,11 @@ def kunit_results(guest: Guest, suites: Sequence[str] = ()) -> TestRun:
     there = found.text.splitlines()[:_SUITES_MAX]
     for name in suites:
         if name not in there:
-            hint = f"there are: {', '.join(there[:_SHOWN_SUITES])}{' ...' if len(there) > _SHOWN_SUITES else ''}"
+            hint = f"the guest has: {', '.join(there[:_SHOWN_SUITES])}{' ...' if len(there) > _SHOWN_SUITES else ''}"
             raise UsageError(f"no suite {name!r} of KUnit has run in the guest", hint=hint)
     run = joined([*_suite_runs(guest, dict.fromkeys(suites or there), must_have_run=set(suites))])
     if len(found.text.splitlines()) > _SUITES_MAX:
-        problem = f"there are more than {_SUITES_MAX} suites; the others were not looked at"
+        problem = f"there are more than {_SUITES_MAX} suites; the others were ignored"
         return replace(run, problems=(*run.problems, problem))
     return run
 
@@ -66,7 +66,7 @@ def _suite_runs(guest: Guest, names: Iterable[str], must_have_run: Container[str
         run = parse_ktap(printed.decode("utf-8", errors="replace"))
         results += len(run.results)
         if results > RESULTS_MAX:
-            yield TestRun((), (f"suite {name}: more than {RESULTS_MAX} results; the rest was not looked at",))
+            yield TestRun((), (f"suite {name}: more than {RESULTS_MAX} results; the rest was ignored",))
             return
         if name in must_have_run and not run.results:
             yield TestRun((), (f"suite {name} has no result: it did not run",))
@@ -102,7 +102,7 @@ def program_results(
         status = guest.run(argv, time_limit=time_limit, listener=keep).status
     except GuestError as error:
         status = None
-        problems.append(f"it did not come to its end: {error}")
+        problems.append(f"it did not finish: {error}")
     run = parse(printed[Stream.STDOUT][:OUTPUT_MAX].decode("utf-8", errors="replace"))
     if len(printed[Stream.STDOUT]) > OUTPUT_MAX:
         problems.append(_TOO_MUCH)

@@ -26,7 +26,7 @@ OLDEST_QEMU = (7, 0)
 _ANSWER_LIMIT = 15.0
 _VERSION = re.compile(r"version (\d+)\.(\d+)")
 _HINT = (
-    f"install QEMU {OLDEST_QEMU[0]}.{OLDEST_QEMU[1]} or newer (Debian: qemu-system-x86); `{PROGRAM} doctor` examines it"
+    f"install QEMU {OLDEST_QEMU[0]}.{OLDEST_QEMU[1]} or newer (Debian: qemu-system-x86); `{PROGRAM} doctor` checks it"
 )
 
 

@@ -107,7 +107,7 @@ def wait_for_boot(
         if not deadline.left():
             raise GuestHang(f"no console output for {time_limit:g} s")
         if not last.left():
-            raise GuestHang(f"it is still at work after {LONGEST_WORK / 3600:g} hours, the most that are allowed")
+            raise GuestHang(f"it is still working after {LONGEST_WORK / 3600:g} hours, the limit")
 
 
 # Watching for a panic without a restart, and for too much output. QEMU is then ended, which callers notice.
@@ -220,12 +220,10 @@ def start_failure(error: GuestError, command_line: Sequence[str], process: Spawn
         return error
     printed = Console(messages).last_lines(QUOTED_LINES)
     hint = (
-        f"the lab needs a QEMU of {'.'.join(map(str, OLDEST_QEMU))} or newer that works: `{PROGRAM} doctor` examines it"
+        f"the lab needs a QEMU of {'.'.join(map(str, OLDEST_QEMU))} or newer that works: `{PROGRAM} doctor` checks it"
     )
     if any(_NO_MEMORY in line for line in printed):
-        hint = (
-            "allow more memory: QEMU wants 1 GiB of addresses for what it translates, besides the guest's (ulimit -v)"
-        )
+        hint = "allow more memory (ulimit -v): QEMU needs 1 GiB of addresses for translated code, besides the guest's"
     if any(_NO_SANDBOX in line for line in printed):
         hint = "build QEMU with --enable-seccomp (libseccomp): the lab confines each guest's QEMU with it"
     return HostError(
@@ -293,7 +291,7 @@ class RunningQemu:
             return None
         file, largest = self._watch.exceeded, self._watch.largest
         what = f"the guest was ended: it had printed more than {largest / (1 << 20):g} MiB"
-        hint = "what prints so much? The file has it all, and may be removed"
+        hint = "the file shows what prints so much; it may be removed"
         return GuestExit(what, where=str(file), detail=Console(file).last_lines(5), hint=hint)
 
     def start(self, machine: Machine, wiring: Wiring, passed: Sequence[int], console_max: int) -> None:

@@ -73,7 +73,7 @@ class SerialLine:
                 rest = rest[os.write(self._open(), rest) :]
             except BlockingIOError:
                 if not self._wait(select.POLLOUT, deadline.pause()) and not deadline.left():
-                    raise GuestHang("the guest's console takes nothing any more") from None
+                    raise GuestHang("the guest's console accepts no more input") from None
             except OSError as error:
                 raise _lost(error) from None
 
@@ -91,7 +91,7 @@ class SerialLine:
                 return before
             length = len(self._received)
             if length > ANSWER_MAX:
-                raise GuestHang(f"the guest's console has {ANSWER_MAX >> 20} MiB in place of an answer")
+                raise GuestHang(f"the guest's console has {ANSWER_MAX >> 20} MiB instead of an answer")
             searched = max(0, length - len(mark) + 1)
             self._receive(min(quiet.pause(), deadline.pause()))
             if len(self._received) > length:
@@ -199,7 +199,7 @@ def log_in(line: SerialLine, user: str, password: str | None, deadline: Deadline
         if sight is _LOGIN:
             attempts += 1
             if attempts > _ATTEMPTS:
-                hint = "has that user a shell there, and may log in?"
+                hint = "check that the user has a shell there, and may log in"
                 raise GuestError(f"the guest's console asks for a login again after {user}", hint=hint)
             answer, named, answered = user, True, False
         elif sight is _CHALLENGE and named:
@@ -217,7 +217,7 @@ def log_in(line: SerialLine, user: str, password: str | None, deadline: Deadline
     raise GuestHang(
         "the guest's console shows neither a login prompt nor a shell",
         detail=plain_lines(screen)[-10:],
-        hint="has the image a login on ttyS0 (a getty)?",
+        hint="check that the image has a login on ttyS0 (a getty)",
     )
 
 
@@ -273,7 +273,7 @@ class SerialChannel:
         reply = self._parsed(self._line.until(self._mark(), max(0.1, deadline.left()), deadline))
         if reply is not None and reply.words[-1][0] == "lacks":
             raise GuestError(
-                f"the guest lacks {', '.join(reply.words[-1][1:])}, which a channel over its console takes"
+                f"the guest lacks {', '.join(reply.words[-1][1:])}, which a channel over its console needs"
             )
         self._line.send(serve, deadline)
         self._upload("pump", lab_script("serial-pump.sh"), deadline)
@@ -354,7 +354,7 @@ class SerialChannel:
         self._ask(f"begin {name}", deadline)
         for index, block in enumerate(blocks(content, _BLOCK)):
             if not self._add(index, block, deadline):
-                raise GuestError("the guest has no room for what a channel over its console keeps there")
+                raise GuestError("the guest has no room for the files of a channel over its console")
 
     def _add(self, index: int, block: bytes, deadline: Deadline) -> bool:
         data = base64.b64encode(block)
@@ -374,7 +374,9 @@ class SerialChannel:
                 continue
             content += piece
             if len(content) > _FILE_MAX:
-                raise GuestConnectionLost("what answers on the guest's console is not our script: a file has no end")
+                raise GuestConnectionLost(
+                    "what answers on the guest's console is not the lab's script: a file has no end"
+                )
             if len(piece) < kib * 1024:
                 return bytes(content)
 

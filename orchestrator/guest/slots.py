@@ -158,7 +158,7 @@ def _wait(folder: Path, succeeds: Callable[[], bool], say: Callable[[str], None]
         check()
         now = time.monotonic()
         if now - begun > _PATIENCE or (now - begun > _PATIENCE_WITH_ANCESTORS and _ancestor_holds_slots(folder)):
-            say("other guests on this host do not end; this one starts all the same")
+            say("other guests on this host do not end; this one starts anyway")
             raise TimeoutError
         if now - said > _SAY_INTERVAL:
             said = now

@@ -203,7 +203,7 @@ def _connected(
     except paramiko.BadHostKeyException as error:
         client.close()
         raise GuestError(
-            f"who answers on port {port} is not the guest: its host key is {error.key.fingerprint}, and the guest's is "
+            f"the server on port {port} is not the guest: its host key is {error.key.fingerprint}, and the guest's is "
             f"{error.expected_key.fingerprint}"
         ) from None
     except paramiko.AuthenticationException as error:
@@ -213,7 +213,7 @@ def _connected(
         client.close()
         if not refused:
             raise
-        raise GuestError(f"the guest's sshd refuses our key for {USER} ({_said(error)})") from None
+        raise GuestError(f"the guest's sshd refuses the lab's key for {USER} ({_said(error)})") from None
     except _FAILURES:
         client.close()
         raise
@@ -385,7 +385,7 @@ class SshChannel:
         if isinstance(error, paramiko.ChannelException):
             return GuestError(f"the guest's sshd opens no session ({_said(error.text).lower()})")
         if isinstance(error, paramiko.SFTPError):
-            return GuestConnectionLost(f"the guest's server of files is not to be understood: {_said(error)}")
+            return GuestConnectionLost(f"the guest's SFTP server sends invalid replies: {_said(error)}")
         if deadline.left():
             self._transport.join(_NOTICING_LIMIT)
         elif self._transport.is_active():

@@ -291,9 +291,9 @@ def attached(
 ) -> AbstractContextManager[attachment.Attachment]:
     """Arm a probe at a ``point`` with its ``artifact``; remove it at the end.
 
-    ``artifact`` is a module, bpfprobe for a BPF program or a one-liner, an object of a user's BPF programs, or None for an
-    event of the kernel's own. ``time_left`` returns the host seconds left. Raises EvidenceError if the kernel refuses
-    it (with the kernel's reason), or if the original bytes are not restored at the end.
+    ``artifact`` is a module, bpfprobe for a BPF program or a one-liner, an object of a user's BPF programs, or None for
+    an event of the kernel's own. ``time_left`` returns the host seconds left. Raises EvidenceError if the kernel
+    refuses it (with the kernel's reason), or if the original bytes are not restored at the end.
     """
     if isinstance(artifact, Module):
         return module_attached(guest, kind, artifact, point, symbols, time_limit=time_left())

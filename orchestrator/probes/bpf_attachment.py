@@ -120,7 +120,7 @@ class BpfAttachment(PlacedAttachment):
         runs, others = self._witness.counts(called)
         hits, odd = divmod(runs, self._facts.runs)
         if odd:
-            raise EvidenceError(f"{runs} runs are of no whole number of hits, which have {self._facts.runs} each")
+            raise EvidenceError(f"{runs} runs are not a whole number of hits, which have {self._facts.runs} each")
         entered = sum(self._entries.get(pid, 0) for pid in called.pids)
         if called.calls and entered > hits:
             raise EvidenceError(f"the kernel missed {entered - hits} of {entered} returns", hint=MISSED_RETURNS)
@@ -280,8 +280,8 @@ class UserBpfAttachment(PlacedAttachment):
         everywhere = [own for own in self._programs if _function_of(own) is None]
         if everywhere and called.calls and 0 < hits < _FEWEST:
             raise EvidenceError(
-                f"{hits} hits are too few to prove the BPF program {everywhere[0].name} ({everywhere[0].section}) by: "
-                "it is at no function, and runs for other processes too",
+                f"{hits} hits are too few to verify the BPF program {everywhere[0].name} ({everywhere[0].section}): "
+                "it is not at a function, so it also runs for other processes",
                 hint=f"make {_FEWEST} calls or more",
             )
         return hits, others
@@ -395,13 +395,13 @@ class _Process:
     def attach(self) -> None:
         """Wait until it has attached everything, and stop it. Raises EvidenceError with its output if it ends."""
         if not self._wait(1, "neither attaches the one-liner nor ends"):
-            raise EvidenceError("bpftrace ends instead of attaching the one-liner", detail=self.words())
+            raise EvidenceError("bpftrace ended instead of attaching the one-liner", detail=self.words())
         self.signal("STOP")
 
     def read(self) -> None:
         """Let it read its programs' output so far. Raises EvidenceError if that never ends, or it has ended."""
         self.signal("CONT")
-        if not self._wait(_LOOKS, "finds no end of what its programs print"):
+        if not self._wait(_LOOKS, "cannot finish reading its programs' output"):
             raise self._ended()
         self.signal("STOP")
 
@@ -466,7 +466,7 @@ def check_all_kept(printed: bytes) -> None:
         raise EvidenceError(f"bpftrace printed more than {_LARGEST_OUTPUT >> 20} MB")
     lost = re.search(r"Lost \d+ events", printed.decode(errors="replace"))
     if lost is not None:
-        raise EvidenceError(f"bpftrace's buffer had no room for what its programs print: {lost[0]}", hint=_FEWER)
+        raise EvidenceError(f"bpftrace's buffer had no room for its programs' output: {lost[0]}", hint=_FEWER)
 
 
 class OneLinerAttachment(UserBpfAttachment):

@@ -108,7 +108,7 @@ class BpfProgram:
     def events(self) -> Sequence[BpfEvent]:
         content = self._guest.succeed([_TOOL, "events", self._folder]).stdout
         if len(content) % _EVENT.size:
-            raise EvidenceError(f"the ring's events have {len(content)} bytes, which are no whole ones")
+            raise EvidenceError(f"the ring's events have {len(content)} bytes, not a whole number of events")
         return [BpfEvent(ns, pid, tuple(args)) for ns, _, pid, *args in _EVENT.iter_unpack(content)]
 
     def full_maps(self) -> Mapping[str, int]:
@@ -159,7 +159,7 @@ def attach(guest: Guest, name: str, program: str, target: Target) -> BpfProgram:
         guest.succeed(["rm", "-r", folder])
         said = str(error)
         raise (EvidenceError if "refuses the program" in said else PlaceRefused)(
-            f"the kernel takes no BPF program at {target.name}", detail=said.splitlines()
+            f"the kernel refuses a BPF program at {target.name}", detail=said.splitlines()
         ) from None
     return BpfProgram(guest, folder)
 
@@ -200,7 +200,7 @@ def compile_programs(guest: Guest, *, on: bool) -> bool:
     if before != wanted:
         guest.run(["sh", "-c", 'echo "$0" > "$1"', wanted, _JIT])
         if kernel_value(guest, _JIT) != wanted:
-            raise EvidenceError(f"the kernel's switch of the BPF compiler stays at {before[:20]!r}")
+            raise EvidenceError(f"the kernel's setting of the BPF compiler stays at {before[:20]!r}")
     return before != "0"
 
 
@@ -208,7 +208,7 @@ def keep_statistics(guest: Guest, *, on: bool) -> None:
     """Switch the kernel's run statistics, which cost instructions. Raises EvidenceError if they stay on."""
     guest.put(b"1" if on else b"0", _STATISTICS)
     if not on and kernel_value(guest, _STATISTICS) != "0":
-        raise EvidenceError("the kernel's switch of the statistics of BPF programs does not stay at 0")
+        raise EvidenceError("the kernel's setting of the BPF statistics does not stay at 0")
 
 
 # The witness: a BPF program of the lab's that counts a place's hits by thread, beside programs under test.

@@ -160,7 +160,9 @@ def event_attached(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Sy
     tracefs.make_instance(guest)
     with cleanup_after(remove):
         event = (
-            tracefs.kernel_event(guest, kind.tracepoint or "") if definition is None else tracefs.define(guest, definition)
+            tracefs.kernel_event(guest, kind.tracepoint or "")
+            if definition is None
+            else tracefs.define(guest, definition)
         )
         event.switch(on=True)
         yield (UserEventAttachment if kind.site == "program" else EventAttachment)(guest, kind, event, place)

@@ -265,7 +265,7 @@ def mechanism_seen(kind: ProbeKind, point: ProbePoint, seen: Observation) -> str
 def check_taint(mask: int) -> None:
     """Raise EvidenceError for any taint except those of loading the lab's own modules."""
     if mask & ~(OUT_OF_TREE | UNSIGNED):
-        raise EvidenceError(f"the guest's kernel is tainted ({mask}), by more than a module of our own")
+        raise EvidenceError(f"the guest's kernel is tainted ({mask}), by more than the lab's modules")
 
 
 def _users(seen: Observation) -> int:

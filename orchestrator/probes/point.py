@@ -126,7 +126,7 @@ def find_place(guest: Guest, symbols: Symbols, symbol: str, offset: int) -> Prob
     """The probe point in a function of a running guest. Raises EvidenceError if unknown or beyond the end."""
     start, size = symbols.address(symbol), symbols.size(symbol)
     if offset >= size:
-        raise EvidenceError(f"{symbol}+{offset:#x} is behind the end of {symbol}, which has {size:#x} bytes")
+        raise EvidenceError(f"{symbol}+{offset:#x} is beyond the end of {symbol}, which has {size:#x} bytes")
     is_entry = offset in entry_places(guest.read_memory(start, SHOWN_BYTES))
     original = guest.read_memory(start + offset, SHOWN_BYTES)
     module = symbols.module(start)
@@ -174,7 +174,7 @@ def wrong_point_reason(code: KernelCode, symbol: str, offset: int | None) -> str
     functions = [one for one in code.named(symbol) if one.type in FUNCTION_TYPES]
     if len(functions) > 1:
         places = ", ".join(f"{one.address:#x}" for one in functions)
-        return f"it has {len(functions)} functions {symbol} ({places}): which one is meant is not known"
+        return f"it has {len(functions)} functions {symbol} ({places}): the name is ambiguous"
     if not functions:
         return _no_function(code, symbol)
     start = functions[0].address
@@ -199,7 +199,7 @@ def _freed_reason(code: KernelCode, symbol: str, start: int) -> str | None:
 def _no_code_reason(code: KernelCode, symbol: str, start: int) -> str | None:
     """Why no code of a function is executed: the compiler names the nops before a function."""
     if not code.is_module and _TEXT in code.sections and not code.is_in(start, _TEXT):
-        return f"{symbol} is no function: it is outside of the kernel's text"
+        return f"{symbol} is not a function: it is outside of the kernel's text"
     behind = code.following(start)
     instructions = [] if behind is None else list(decoded(code.read(start, behind - start), start, code.word))
     if behind is None or not instructions or instructions[-1].end != behind or not all(map(is_padding, instructions)):

@@ -66,9 +66,7 @@ class Symbols:
         if len(found) > 1:
             modules = sorted({self.module(one) or "" for one in found})
             where = f" in modules {' and '.join(modules)}" if len(modules) > 1 else ""
-            raise EvidenceError(
-                f"the guest's kernel has {len(found)} functions {symbol}{where}: which one is meant is not known"
-            )
+            raise EvidenceError(f"the guest's kernel has {len(found)} functions {symbol}{where}: the name is ambiguous")
         return found[0]
 
     def sharing(self, symbol: str) -> Sequence[str]:

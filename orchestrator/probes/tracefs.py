@@ -149,7 +149,7 @@ def kernel_event(guest: Guest, name: str) -> TraceEvent:
 
 
 def event_number(guest: Guest, name: str) -> int:
-    """perf's number of the kernel's own event ``SYSTEM.NAME``. Raises EvidenceError if it does not exist."""
+    """Perf's number of the kernel's own event ``SYSTEM.NAME``. Raises EvidenceError if it does not exist."""
     _check_event(guest, name)
     number = whole_number(kernel_value(guest, f"{TRACEFS}/events/{name.replace('.', '/', 1)}/id"))
     if number is None:
@@ -187,7 +187,7 @@ def traced_event(line: str) -> TracedEvent:
     """
     found = re.fullmatch(r"^.{0,60}-(\d{1,10}) +\[(\d{3,5})\] +\S{1,10} +(\d{1,20}): (.{1,400})$", line)
     if found is None:
-        raise EvidenceError(f"a line of the trace is no event: {line[:200]!r}")
+        raise EvidenceError(f"a line of the trace is not an event: {line[:200]!r}")
     pid, cpu, number, said = found.groups()
     return TracedEvent(int(cpu), int(number), int(pid), said)
 

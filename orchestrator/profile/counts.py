@@ -153,7 +153,7 @@ def _region(heading: str, lines: Iterable[str], file: Path) -> Region:
 
 
 def _damaged(line: str, file: Path) -> EvidenceError:
-    return EvidenceError("QEMU's counts are not what its plugin writes", where=str(file), detail=[line[:200]])
+    return EvidenceError("QEMU's counts are malformed", where=str(file), detail=[line[:200]])
 
 
 # The instructions of one sample, and the proof that the plugin counted what the clock did: a region contains both

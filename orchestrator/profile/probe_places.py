@@ -80,7 +80,10 @@ class Disassembly:
                     "text": text,
                     "step": one.step,
                     "probes": {
-                        technique: {"possible": one.verdicts[technique].is_possible, "reason": one.verdicts[technique].reason}
+                        technique: {
+                            "possible": one.verdicts[technique].is_possible,
+                            "reason": one.verdicts[technique].reason,
+                        }
                         for technique in placement.TECHNIQUES
                     },
                     "kinds": [kind.name for kind in probes().values() if _may_be(kind, one)],

@@ -18,7 +18,7 @@ from orchestrator.guest.channel import kernel_value
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, MODULES, MODULES_MAX, ModuleMemory, Symbols, code_at
 from orchestrator.profile import counts
-from orchestrator.profile.places import UnlistedModule, Places, listed_code, made_at, places_of
+from orchestrator.profile.places import Places, UnlistedModule, listed_code, made_at, places_of
 from orchestrator.results.contract import ProfileEvidence, valid_result
 from orchestrator.results.stored_profile import CellProfile, Unit, write_profile
 

@@ -294,7 +294,7 @@ class GuestFactory:
         kernel = ready_kernel(self._workshop, options.kernel)
         lacking = [option for option in _NEEDED if kernel.config.get(option, "n") not in ("y", "m")]
         if lacking:
-            raise UsageError(f"kernel '{kernel.spec.name}' cannot have a network: it lacks {', '.join(lacking)}")
+            raise UsageError(f"kernel '{kernel.spec.name}' does not support a network: it lacks {', '.join(lacking)}")
         lan = self._hub.next_lan()
         drivers = disk_drivers(self._workshop, kernel)
         machine = replace(options.machine(self._workshop, kernel), lan=lan, disk_drivers=drivers)

@@ -267,7 +267,7 @@ def _counted(guest: Guest, kernel: Kernel, calls: Calls) -> Counted:
     if measured.scatter:
         raise EvidenceError(
             f"a call takes {min(measured.samples):.10g} to {max(measured.samples):.10g} instructions: "
-            "what it finds in the kernel is not always the same, and there is no exact count"
+            "the kernel's state differs between calls, so there is no exact count"
         )
     return Counted(measured.samples[0], lambda: _symbols(guest, calls, measured), _failing(guest, calls, measured))
 
@@ -382,7 +382,7 @@ class InstructionBudget:
         budget = self.file.find(self.test, label, machine)
         if counted.failing:
             text = f"{self.test}: {label} measures a failure, {'; '.join(counted.failing)}"
-            warnings.warn(f"{text}; where that is meant, say so: expect=...", BudgetWarning, stacklevel=3)
+            warnings.warn(f"{text}; if that is intended, set expect=...", BudgetWarning, stacklevel=3)
         if self.updates and (budget is None or not budget.is_limit):
             allowed = percent if budget is None else budget.percent
             self._counted[label, machine] = Budget(count, allowed, counted.symbols())

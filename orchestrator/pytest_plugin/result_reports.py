@@ -96,7 +96,7 @@ def _report_of(test: pytest.TestReport, result: dict[str, Any]) -> pytest.TestRe
         when="call",
     )
     if outcome == "failed":
-        report.longrepr = shown or "it failed, and printed nothing"
+        report.longrepr = shown or "it failed without output"
     elif outcome == "skipped":
         report.longrepr = (path, line or 0, f"Skipped: {name}{': ' if reason else ''}{reason}")
     elif outcome == "xfailed":

@@ -316,7 +316,7 @@ class TestedGuest(_GuestsVerbs):
             del stream  # one terminal shows both
             print(data.decode("utf-8", errors="replace"), end="", file=out, flush=True)
 
-        print(f"\nguest {self.console.path.stem}; its console: {self.console.path}; `exit` goes on", file=out)
+        print(f"\nguest {self.console.path.stem}; its console: {self.console.path}; `exit` continues", file=out)
         while True:
             print("guest# ", end="", file=out, flush=True)
             line = lines.readline()

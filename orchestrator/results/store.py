@@ -373,7 +373,7 @@ class Store:
 
     @contextmanager
     def working_on(self, run: str) -> Iterator[None]:
-        """Own a run, so that it counts as running. Raises ``UsageError`` where another process works on it."""
+        """Own a run, so that it counts as running. Raises ``UsageError`` where another process is working on it."""
         number = self._number(run)
         if not self._ownership.take(number):
             raise UsageError(
@@ -400,7 +400,7 @@ class Store:
                 raise LabError(
                     f"cell {cell.id} of run {run} was not planned, or already has an outcome",
                     where=str(self.path),
-                    hint="If another process works on the same run, let only one go on with it.",
+                    hint="If another process is working on the same run, let only one go on with it.",
                 )
             connection.executemany(
                 "INSERT INTO samples (run, cell, position, value) VALUES (?, ?, ?, ?)",

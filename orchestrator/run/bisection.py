@@ -70,7 +70,7 @@ class Bisection:
         if self.tree.git("merge-base", "--is-ancestor", bad.commit, good.commit).status == 0:
             raise UsageError(
                 f"the bad commit, {bad.name}, is an ancestor of the good one, {good.name}",
-                hint="exchange --good and --bad: --good may be the dearer one",
+                hint="swap --good and --bad: --good may be the more expensive one",
             )
         if self.tree.git("merge-base", good.commit, bad.commit).status != 0:
             is_cut = is_shallow(self.tree.folder)

@@ -23,7 +23,7 @@ from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_files import loaded_files, missing_module_reason
 from orchestrator.artifacts.module_source import ModuleSource, render
 from orchestrator.artifacts.modules import Module, build_modules, check_parameter_names, prebuilt
-from orchestrator.artifacts.sources import UserSource, user_source, line_source
+from orchestrator.artifacts.sources import UserSource, line_source, user_source
 from orchestrator.catalog.images import SUFFIX
 from orchestrator.catalog.probes import PREFIX, ProbeKind, written
 from orchestrator.errors import (
@@ -91,8 +91,8 @@ class BenchmarkKind(TableKind):
     def measure(self, session: Session, cells: Sequence[Cell[Any]]) -> Generator[CellRecord, None, None]:
         """Measure prepared cells in one guest, and yield each record as soon as it is complete.
 
-        Calls ``session.begin`` before each cell's work. A failed record that is not in ``session.guest_still_sound``, or an
-        error raised, ends the guest; cells without a record are measured in another one.
+        Calls ``session.begin`` before each cell's work. A failed record that is not in ``session.guest_still_sound``,
+        or an error raised, ends the guest; cells without a record are measured in another one.
         """
 
     def compare(self, cell: Cell[Any], record: CellRecord, others: Sequence[CellRecord]) -> CellRecord:
@@ -451,9 +451,9 @@ def run_boot(session: Session) -> None:
     """Give every cell of the session's task an outcome, in as many guests as failures make necessary.
 
     This is the failure policy of all kinds of benchmark. A failed cell ends its guest, so that nothing it left behind
-    is measured, unless it is ``guest_still_sound``: proved to have left nothing. The cells after it get a fresh guest. An error
-    fails the cells that had begun, or all if none had: without a guest there is nothing to measure in, and as the exact
-    clock repeats everything, so would a second try. A QEMU that was killed fails one cell only. HostError and
+    is measured, unless it is ``guest_still_sound``: proved to have left nothing. The cells after it get a fresh guest.
+    An error fails the cells that had begun, or all if none had: without a guest there is nothing to measure in, and as
+    the exact clock repeats everything, so would a second try. A QEMU that was killed fails one cell only. HostError and
     UsageError end the run and are raised, as does a full disk whatever failed because of it.
     """
     task = session.task

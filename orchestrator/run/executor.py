@@ -131,8 +131,8 @@ class LocalExecutor:
     def submit(self, job: Job) -> None:
         if job.timed_on:
             raise UsageError(
-                f"times of this run were measured on worker {job.timed_on}, and this machine's do not go with them",
-                hint="go on with it on the same fleet: --fleet",
+                f"times of this run were measured on worker {job.timed_on}, and cannot be mixed with this machine's",
+                hint="resume it on the same fleet: --fleet",
             )
         self._submitted.append(job)
 

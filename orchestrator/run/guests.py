@@ -82,7 +82,7 @@ def _check_identity(text: str, cpu: CpuModel) -> None:
         if says.get(field) != str(value)
     ]
     if wrong:
-        raise EvidenceError(f"the guest does not take its CPU for a {cpu.name}", detail=wrong)
+        raise EvidenceError(f"the guest does not identify its CPU as a {cpu.name}", detail=wrong)
 
 
 def _check_topology(guest: Guest, text: str) -> None:

@@ -50,7 +50,7 @@ def _reason(kernel: Kernel, code: KernelCode, point: Point, modules: Sequence[st
     reasons = {wrong_point_reason(one, symbol, point.offset) for one in found.values()}
     # Every module has an init_module, and none can be probed.
     if len(found) > 1 and (len(reasons) > 1 or None in reasons):
-        return f"modules {', '.join(found)} have a function {symbol} each: which one is meant is not known"
+        return f"modules {', '.join(found)} have a function {symbol} each: the name is ambiguous"
     if not found:
         codes = [code, *map(module_code, loaded_files(kernel, modules).values())]
         names = functions_like(symbol, *codes)

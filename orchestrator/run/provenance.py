@@ -29,7 +29,7 @@ from orchestrator.run.boot import BootArtifacts, GuestBooted, Prepared
 _FILE = "provenance.json"
 _LONGEST_NAME = 100
 """Length of a line in its folder's name; file systems allow 255 bytes."""
-_BEGIN_ANEW = "leave out --resume to begin a new run"
+_BEGIN_ANEW = "leave out --resume to start a new run"
 _PARTS = ("kernel", "image", "work", "kernel_modules")
 """Parts in which boots may differ by name; the same name must mean the same content."""
 _TOOLS = ("orchestrator", "qemu", "compiler")
@@ -161,14 +161,14 @@ class Provenance:
                 changed |= dict.fromkeys(_path_of(place, title) for title in different)
         if changed:
             raise UsageError(
-                "changed since the run was begun: its figures and new ones would be of two texts",
+                "changed since the run was started: its figures would mix two versions",
                 where=next(iter(changed)),
                 detail=list(changed)[1:],
-                hint=f"{self._texts} has what the run was begun with; {_BEGIN_ANEW}",
+                hint=f"{self._texts} has the version that the run was started with; {_BEGIN_ANEW}",
             )
 
     def _damaged(self) -> LabError:
-        return LabError("damaged; the run cannot go on", where=str(self._file), hint=_BEGIN_ANEW)
+        return LabError("damaged: the run cannot be resumed", where=str(self._file), hint=_BEGIN_ANEW)
 
     def _check_same(self, before: Mapping[str, object], now: Mapping[str, object]) -> None:
         changed = [
@@ -178,7 +178,7 @@ class Provenance:
         ]
         if changed:
             raise UsageError(
-                "the run was begun with something else: its numbers and new ones do not go together",
+                "the run was started with something else: its numbers and new ones cannot be mixed",
                 where=str(self._file),
                 detail=changed,
                 hint=_BEGIN_ANEW,

@@ -31,13 +31,13 @@ from orchestrator.results.store import RunEntry, Store
 from orchestrator.run.boot import (
     EVENTS_FOLDER,
     PROFILES_FOLDER,
+    ArtifactSource,
     BenchmarkKind,
     BootArtifacts,
     BootTask,
     CellBegan,
     Event,
     GuestBooted,
-    ArtifactSource,
     Outcome,
     Progress,
     compared,
@@ -230,8 +230,8 @@ one_by_one = local_executor(1)
 class Runner:
     """What a run works with: builder of artifacts, store of results, progress display, and kinds.
 
-    ``executor`` makes the executor of its boots. With ``keep_events``, recorded events are kept as CSV. With ``fresh``, all
-    guests are booted.
+    ``executor`` makes the executor of its boots. With ``keep_events``, recorded events are kept as CSV. With ``fresh``,
+    all guests are booted.
     """
 
     context: BuildContext
@@ -274,7 +274,7 @@ class Runner:
         return self.store.entry(entry.id)
 
     def resume(self, entry: RunEntry, experiment: Experiment, plan: Plan) -> RunEntry:
-        """Resume a run at its first unfinished cell. Raises UsageError if another process works on it."""
+        """Resume a run at its first unfinished cell. Raises UsageError if another process is working on it."""
         with self.executor(self.context, self.listener) as executor, self.store.working_on(entry.id):
             facts = host_facts(self.context)
             unfinished = set(self.store.unfinished_cells(entry.id))
@@ -374,7 +374,7 @@ def check_resumable(entry: RunEntry, experiment: Experiment, kinds: KindRegistry
             digest = load_experiment(own, kinds, (), qemu_cpu_names).digest()
     if digest != experiment.digest():
         raise UsageError(
-            f"run {entry.id} was begun with another experiment file, or other --set values",
+            f"run {entry.id} was started with another experiment file, or other --set values",
             where=str(entry.directory),
             hint=f"its own experiment is {own}; without --resume a new run begins",
         )

@@ -87,14 +87,14 @@ def parse_steps(text: str) -> list[Step]:
 def refuse(lines: Sequence[str], at: int, why: str) -> NoReturn:
     """Raise EvidenceError with the reason why an output is invalid, and the lines around line ``at``."""
     around = [line[:200] for line in lines[max(0, at - _QUOTED_AROUND) : at + _QUOTED_AROUND]]
-    raise EvidenceError(f"the work in the guest did not go as planned: {why}", detail=around)
+    raise EvidenceError(f"the work in the guest printed something unexpected: {why}", detail=around)
 
 
 def of_command(steps: Sequence[Step], command: str, count: int) -> list[Step]:
     """The steps of one command, of which there must be ``count``."""
     found = [step for step in steps if step.command == command]
     if len(found) != count:
-        raise EvidenceError(f"{len(found)} steps '{command}' were taken, not {count}")
+        raise EvidenceError(f"{len(found)} steps '{command}' were made, not {count}")
     return found
 
 
@@ -194,8 +194,8 @@ def unattended_guest(session: Session, work: Work[Any], what: str, time_limit: i
     code = session.artifacts.kernel.code
     if code is None:
         raise UnsupportedError(
-            f"what is left in the text of '{session.artifacts.kernel.spec.name}' cannot be known: "
-            "its vmlinux and System.map are not at hand"
+            f"what remains in the text of '{session.artifacts.kernel.spec.name}' cannot be checked: "
+            "its vmlinux and System.map are not available"
         )
     span = TextLayout.of_kernel(Symbols.of_image(code)).text[0]
     before: list[bytes] = []
@@ -221,7 +221,7 @@ def unattended_guest(session: Session, work: Work[Any], what: str, time_limit: i
             if guest.get(STATUS).decode("ascii", errors="replace").strip() != "0":
                 guest.check_console()
                 detail = output_of(guest).splitlines()[-QUOTED_LINES:]
-                raise EvidenceError("the work in the guest did not end well", detail=detail)
+                raise EvidenceError("the work in the guest failed", detail=detail)
             if not before:
                 raise EvidenceError("the guest did not stop before its work, so what it changed is not known")
             yield FinishedGuest(guest, before[0], span)
@@ -230,7 +230,7 @@ def unattended_guest(session: Session, work: Work[Any], what: str, time_limit: i
     except GuestError as error:
         slow = f"if it was only slow: --set time_limit={2 * time_limit}" if isinstance(error, GuestHang) else ""
         raise GuestError(
-            f"{error.what}; the work had got to: {progress.reached}",
+            f"{error.what}; the work had reached: {progress.reached}",
             where=error.where,
             detail=error.detail,
             hint=error.hint or slow,

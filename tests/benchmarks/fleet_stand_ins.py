@@ -17,8 +17,8 @@ from typing import Any
 from distributed.worker import Worker
 
 from orchestrator.artifacts.cache import BuildContext
-from orchestrator.fleet.transfer import unbundled
 from orchestrator.fleet.target import read_key, security_of, set_up_dask
+from orchestrator.fleet.transfer import unbundled
 from orchestrator.fleet.worker import BEGINS, BootPlugin, Boots, FleetWorker, Send, sent
 from orchestrator.paths import cache_dir
 from orchestrator.results.contract import CellRecord

@@ -20,8 +20,8 @@ from orchestrator.run.boot import (
     Ready,
     ReadyGuest,
     Session,
-    measure_in_one_guest,
     changed,
+    measure_in_one_guest,
     smp_note,
 )
 

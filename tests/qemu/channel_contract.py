@@ -242,7 +242,7 @@ class ChannelContract:
             ("/nonesuch/file", "cannot write /nonesuch/file: no such file or directory"),
             ("/tmp", "cannot write /tmp: is a directory"),
             ("/dev/full", "cannot write /dev/full: no space left on device"),
-            ("relative", "'relative' is no absolute path in the guest"),
+            ("relative", "'relative' is not an absolute path in the guest"),
         ],
     )
     def test_a_file_that_cannot_be_written(self, shared_guest: Guest, target: str, reason: str) -> None:
@@ -261,7 +261,7 @@ class ChannelContract:
         [
             ("/tmp/nonesuch", "cannot read /tmp/nonesuch: no such file or directory"),
             ("/tmp", "cannot read /tmp: is a directory"),
-            ("/tmp/a\0b", r"'/tmp/a\x00b' is no absolute path in the guest"),
+            ("/tmp/a\0b", r"'/tmp/a\x00b' is not an absolute path in the guest"),
         ],
     )
     def test_a_file_that_cannot_be_read(self, shared_guest: Guest, source: str, reason: str) -> None:

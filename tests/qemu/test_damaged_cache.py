@@ -54,7 +54,9 @@ def test_a_damaged_kernel_is_not_booted(copy: Path, tmp_path: Path) -> None:
         image.write(b"????")
     done = CommandLine(tmp_path, {"ORCHESTRATOR_CACHE": str(copy)}).run(*EXEC)
     assert (done.returncode, done.stdout) == (3, "")
-    damage = "kernels lab-i386-up in the cache is damaged (build/arch/x86/boot/bzImage: has another content): set aside"
+    damage = (
+        "kernels lab-i386-up in the cache is damaged (build/arch/x86/boot/bzImage: has different content): set aside"
+    )
     assert damage in done.stderr
     assert "error: lab-i386-up is not in the cache" in done.stderr
     assert "hint: run once without --offline" in done.stderr

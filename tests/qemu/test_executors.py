@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Do all executors keep one contract: the numbers of one guest at a time, Ctrl-C at any cell, and resuming afterwards?"""
+"""Do all executors keep one contract: the numbers of one guest at a time, Ctrl-C at any cell, and resuming?"""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ def test_a_worker_that_counts_wrong_gets_no_boot(
     switch.touch()
     path = f"{folder}:{os.environ['PATH']}"
     with another_worker(fleet, "wrong", PATH=path), going_on(fleet, tmp_path, "--fleet", "local", text=MORE) as run:
-        run.reach("wrong does not take part: it does not count as this machine does")
+        run.reach("wrong is not used: it does not count as this machine does")
         assert run.end() == 0, run.said.read_text()
     assert samples(fleet) == more
     assert "wrong" not in {cell.worker for cell in records(fleet)}

@@ -112,7 +112,7 @@ def test_another_file_is_refused(
         with pytest.raises(HostError, match="is not what it was when the guest was kept"):
             reopened(file, tmp_path / "changed")
     file.write_bytes(file.read_bytes()[:100_000])
-    with pytest.raises(UsageError, match="that is no guest that a test has kept"):
+    with pytest.raises(UsageError, match="not a guest that a test has kept"):
         reopened(file, tmp_path / "short")
     done = CommandLine(tmp_path).refused("shell", "--saved", tmp_path / "nowhere")
     assert "a shell needs a terminal" in done.stderr

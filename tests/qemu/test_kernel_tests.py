@@ -170,7 +170,7 @@ def test_programs_below_the_runner_of_kselftest(guest: TestedGuest, linux: Path,
 def test_a_guest_that_dies_leaves_the_results_until_then(guest: TestedGuest) -> None:
     run = program_results(guest, ["sh", "-c", CRASH], time_limit=60.0)
     assert [result.name for result in run.results] == ["before"]
-    assert run.problems[0].startswith("it did not come to its end: ")
+    assert run.problems[0].startswith("it did not finish: ")
     assert "sysrq triggered crash" in run.problems[0]
     assert run.problems[1] == "the output: 2 tests were planned, and there are 1 results"
 

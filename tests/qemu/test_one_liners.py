@@ -100,8 +100,8 @@ def test_each_of_its_probes_is_proved(ready: ReadyGuest, workshop: BuildContext,
             "the BPF program tracepoint:sys_enter_write (tracepoint/",
         ),
         ("kprobe:vfs_read* { @ = count(); }", ", and the point is vfs_read"),
-        ("--unsafe", "bpftrace ends instead of attaching the one-liner"),
-        ("$(touch /tmp/ran)", "bpftrace ends instead of attaching the one-liner"),
+        ("--unsafe", "bpftrace ended instead of attaching the one-liner"),
+        ("$(touch /tmp/ran)", "bpftrace ended instead of attaching the one-liner"),
     ],
 )
 def test_one_that_is_refused_or_not_hit_has_no_number(

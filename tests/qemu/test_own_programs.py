@@ -88,7 +88,7 @@ def test_few_hits_may_be_runs_for_others(ready: ReadyGuest, workshop: BuildConte
     compile_program(workshop, "x86_64", PROGRAMS / "write_once.c", tmp_path / "once")
     benchmark = {"name": "workload", "file": str(tmp_path / "once"), "repeats": 6}
     with pytest.raises(
-        EvidenceError, match=r"^3 hits are too few to prove the BPF program rare \(tp/syscalls/sys_enter"
+        EvidenceError, match=r"^3 hits are too few to verify the BPF program rare \(tp/syscalls/sys_enter"
     ):
         measured(ready, workshop, "rare.bpf.c", "noop", benchmark, "ksys_write")
     assert ready.guest.succeed(["ls", "/sys/fs/bpf"]).text == ""
@@ -101,7 +101,7 @@ def test_few_hits_may_be_runs_for_others(ready: ReadyGuest, workshop: BuildConte
             "syntax.bpf.c",
             ("syntax.bpf.c:7: syntax.bpf.c does not compile", "error: use of undeclared identifier 'nowhere'"),
         ),
-        pytest.param("no_program.bpf.c", ("this object has no program",), marks=WRONG_ALSO),
+        pytest.param("no_program.bpf.c", ("this object file has no program",), marks=WRONG_ALSO),
     ],
 )
 def test_a_source_that_makes_no_program_fails_before_any_call(

@@ -81,7 +81,7 @@ WRONG = {
     "kernel_modules='dummy'": "kernel_modules: found 'dummy'; expected True or False",
     "channel='telnet'": "unknown channel 'telnet'; allowed: framed, ssh, serial",
     "allow_oops=5": "allow_oops: found 5; expected a regular expression, or a list of them",
-    "allow_oops='('": "allow_oops: '(' is no regular expression: *",
+    "allow_oops='('": "allow_oops: '(' is not a regular expression: *",
     "channel='ssh'": "channel 'ssh' needs an image: *",
     "image='debian-i368'": "unknown image 'debian-i368'; allowed: *; did you mean 'debian-i386'[?]",
     "image=5": "image: found 5; expected an image's name, or a path",
@@ -248,8 +248,8 @@ def test_wrong_expressions_are_bad_usage(pytester: pytest.Pytester) -> None:
     result.stderr.fnmatch_lines(
         [
             "ERROR: *::test_0: mark allow_oops: regular expressions are expected",
-            "ERROR: *::test_1: mark allow_oops: '(' is no regular expression: *",
-            "ERROR: *::test_2: mark allow_oops: 5 is no regular expression: *",
+            "ERROR: *::test_1: mark allow_oops: '(' is not a regular expression: *",
+            "ERROR: *::test_2: mark allow_oops: 5 is not a regular expression: *",
             "ERROR: *::test_3: mark allow_oops: regular expressions are expected",
             "ERROR: *::test_4: mark allow_oops: '' would allow every report",
         ]

@@ -38,7 +38,7 @@ def port_of(guest: Guest) -> int:
 def test_another_host_key_is_refused(shared_guest: Guest) -> None:
     other, client = (read_private_key(new_private_key()) for _ in range(2))
     # An attempt that is made again ends at the deadline, with another error.
-    with pytest.raises(GuestError, match=r"who answers on port .* is not the guest: its host key is SHA") as refused:
+    with pytest.raises(GuestError, match=r"the server on port .* is not the guest: its host key is SHA") as refused:
         SshChannel.connect(port_of(shared_guest), other, client, Deadline(PATIENCE))
     assert other.fingerprint in refused.value.what
 
@@ -47,7 +47,7 @@ def test_a_key_that_the_guest_does_not_know_is_refused(shared_guest: Guest) -> N
     assert shared_guest._files is not None
     assert shared_guest._files.keys is not None
     host_key, stranger = shared_guest._files.keys.host, read_private_key(new_private_key())
-    with pytest.raises(GuestError, match="the guest's sshd refuses our key for root"):
+    with pytest.raises(GuestError, match="the guest's sshd refuses the lab's key for root"):
         SshChannel.connect(port_of(shared_guest), host_key, stranger, Deadline(PATIENCE))
 
 

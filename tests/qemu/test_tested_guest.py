@@ -84,7 +84,7 @@ def test_what_is_wrong_with_a_module_is_a_sentence(
         kmod("modules/greeting", values=GREETING)
     with pytest.raises(UsageError, match=r"unknown module 'greting'.*did you mean 'greeting'"):
         kmod("modules/greeting", name="greting", values=GREETING)
-    with pytest.raises(UsageError, match=r"that is no variable for make"):
+    with pytest.raises(UsageError, match=r"that is not a variable for make"):
         kmod("modules/greeting", values={"CONFIG_GREETING": "$(shell id)"})
     with pytest.raises(UsageError, match=r"unknown parameter 'times of'; .*did you mean 'times'"):
         kmod("modules/greeting", {"times of": 1}, name="greeting", values=GREETING)

@@ -48,14 +48,14 @@ from orchestrator.program import PROGRAM
 from orchestrator.results.contract import CellRecord, Phrase, valid_result
 from orchestrator.results.stored_profile import CellProfile, FunctionName, SymbolProfile
 from orchestrator.run.boot import (
+    ArtifactSource,
     BenchmarkKind,
     BootArtifacts,
-    ArtifactSource,
     Prepared,
     ReadyGuest,
     Session,
-    measure_in_one_guest,
     changed,
+    measure_in_one_guest,
     ready_guest,
 )
 from orchestrator.run.guests import unwatched
@@ -264,7 +264,9 @@ def found_points(executed: Executed) -> Iterator[FoundPoint]:
         yield FoundPoint(Point(one.name, found_by=EXECUTED), hits, refusal)
 
 
-def _executed_in_guest(context: BuildContext, kernel: Kernel, cell: CallCell, obtain: ArtifactSource) -> Executed | None:
+def _executed_in_guest(
+    context: BuildContext, kernel: Kernel, cell: CallCell, obtain: ArtifactSource
+) -> Executed | None:
     if (calls_unsupported_reason(kernel, cell) or missing_module_reason(kernel, cell.kernel_modules)) is not None:
         return None
     boot = Boot("calls", *machine_key(cell), (cell,))

@@ -39,7 +39,7 @@ from orchestrator.catalog.words import system_calls
 from orchestrator.errors import BuildError, UnsupportedError
 from orchestrator.files import sha256_of
 from orchestrator.probes.place import UserPoint
-from orchestrator.probes.placement import ProbePlace, technique_of, places_of, refusal_of
+from orchestrator.probes.placement import ProbePlace, places_of, refusal_of, technique_of
 from orchestrator.probes.point import Point
 from orchestrator.run.boot import (
     Prepared,
@@ -48,9 +48,9 @@ from orchestrator.run.boot import (
     compiler_note,
     failed,
     module_outcomes,
-    user_sources,
     parameters_note,
     smp_note,
+    user_sources,
     with_parameters,
 )
 

@@ -35,9 +35,9 @@ from orchestrator.run.boot import (
     Prepared,
     ReadyGuest,
     Session,
-    measure_in_one_guest,
     changed,
     identity,
+    measure_in_one_guest,
     template_outcome,
 )
 from orchestrator.run.guests import CLOCKSOURCE, CellDeadline, check_clocksource, permitted_taint

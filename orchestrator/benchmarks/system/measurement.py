@@ -46,9 +46,9 @@ from orchestrator.run.boot import (
     compiler_note,
     identity,
     module_outcomes,
-    user_sources,
     parameters_note,
     smp_note,
+    user_sources,
     with_parameters,
 )
 from orchestrator.run.guests import CLOCKSOURCE

@@ -55,7 +55,7 @@ def test_a_section_that_needs_an_option_is_unsupported_without_it(
 
 def test_an_object_without_a_program_is_refused(context: BuildContext, kernel: Kernel, tmp_path: Path) -> None:
     for text in ("int global;\n", PROGRAM.format(section=".text")):
-        with pytest.raises(BuildError, match="this object has no program"):
+        with pytest.raises(BuildError, match="this object file has no program"):
             bpf_object(context, kernel, compiled(tmp_path, text, *CLANG))
 
 
@@ -63,13 +63,13 @@ def test_an_object_without_a_program_is_refused(context: BuildContext, kernel: K
 def test_what_is_no_whole_object_is_refused(context: BuildContext, kernel: Kernel, tmp_path: Path, size: int) -> None:
     file = compiled(tmp_path, PROGRAM.format(section="kprobe/vfs_read"), *CLANG)
     file.write_bytes(file.read_bytes()[:size])
-    with pytest.raises(BuildError, match="this is no whole object file of BPF programs"):
+    with pytest.raises(BuildError, match="not a complete object file of BPF programs"):
         bpf_object(context, kernel, file)
 
 
 def test_the_hosts_own_object_is_refused(context: BuildContext, kernel: Kernel, tmp_path: Path) -> None:
     file = compiled(tmp_path, PROGRAM.format(section="kprobe/vfs_read"), "gcc", "-c")
-    with pytest.raises(BuildError, match="this is no whole object file of BPF programs"):
+    with pytest.raises(BuildError, match="not a complete object file of BPF programs"):
         bpf_object(context, kernel, file)
 
 

@@ -67,12 +67,12 @@ def turn_the_link(file: Path) -> None:
 
 
 DAMAGES: dict[Callable[[Path], None], str] = {
-    change_four_bytes: "boot/image: has another content",
+    change_four_bytes: "boot/image: has different content",
     truncate: "boot/image: has 10 bytes instead of 20",
     empty: "boot/image: has 0 bytes instead of 20",
-    replace_by_another: "boot/image: has another content",
+    replace_by_another: "boot/image: has different content",
     Path.unlink: "boot/image: is gone",
-    turn_the_link: "link: has another content",
+    turn_the_link: "link: has different content",
 }
 
 
@@ -170,7 +170,7 @@ def test_what_another_process_uses_is_not_taken_from_it(tmp_path: Path) -> None:
         truncate(image_of(first))
         with pytest.raises(LabError, match=r"is damaged .* and another process uses it") as caught:
             Cache(tmp_path / "cache").get("kernels", INPUTS)
-        assert caught.value.hint == "run again when that has ended"
+        assert caught.value.hint == "run again when that process has ended"
         assert first.path.is_dir()
     finally:
         user.kill()

@@ -326,8 +326,8 @@ def test_suites_that_cannot_be_read_are_named_and_passed_over(tmp_path: Path, mo
     there = {"trixie-backports": TRIXIE}
     assert "linux-image-7.3.4+deb13-amd64" in names(at_hand("debian-amd64@newest", tmp_path, monkeypatch, there))
     assert [line for line in said if line.startswith("going on without")] == [
-        "going on without Debian 12 with its backports: the mirror has no Debian 12 with its backports",
-        "going on without Debian unstable: the mirror has no Debian unstable",
+        "continuing without Debian 12 with its backports: the mirror has no Debian 12 with its backports",
+        "continuing without Debian unstable: the mirror has no Debian unstable",
     ]
     with pytest.raises(HostError, match=r"^the mirror has no Debian unstable"):
         at_hand("debian-amd64@newest", tmp_path / "other", monkeypatch, {})

@@ -238,7 +238,7 @@ def test_a_partial_clone_whose_remote_is_gone(upstream: Path) -> None:
     away = upstream.rename(upstream.with_name("away"))
     with pytest.raises(HostError, match="is a partial clone") as caught:
         content(mine, "HEAD")
-    assert caught.value.hint == f"its remote has to answer; see: git -C {mine} fetch"
+    assert caught.value.hint == f"check that its remote answers: git -C {mine} fetch"
     away.rename(upstream)
     assert content(mine, "HEAD") == "5"
 

@@ -173,7 +173,7 @@ def test_a_source_without_files_keeps_its_key(context: BuildContext) -> None:
 
 
 def test_a_file_does_not_take_the_place_of_one_of_the_source_s(context: BuildContext) -> None:
-    with pytest.raises(BuildError, match=r"entry\.c cannot be added to the source: there is such a file"):
+    with pytest.raises(BuildError, match=r"entry\.c cannot be added to the source: the file exists already"):
         kernel_source(context, PACKAGE, files={"entry.c": "shared.c"})
     assert (kernel_source(context, PACKAGE).path / "linux/entry.c").read_text() == "int entry(void) { return 1; }\n"
 

@@ -26,7 +26,7 @@ from orchestrator.artifacts.module_files import (
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import LabError
 
-NO_MODULES = "it has no modules of its own: what it has is built in"
+NO_MODULES = "it has no modules: everything is built in"
 
 
 @pytest.fixture

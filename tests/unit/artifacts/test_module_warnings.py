@@ -111,7 +111,7 @@ def test_the_record_notes_the_warnings(context: BuildContext, tmp_path: Path) ->
     (module,) = build_modules(context, kernel, [source])
     assert isinstance(module, Module)
     warning = f"{tmp_path}/mine.c:5:13: warning: unused variable 'unused' [-Wunused-variable]"
-    assert compiler_note(kernel, module)[-1] == f"the compiler warns of lab_tiny: {warning}"
+    assert compiler_note(kernel, module)[-1] == f"the compiler warns about lab_tiny: {warning}"
     assert compiler_note(kernel, None) == ()
 
 

@@ -394,13 +394,13 @@ def own_kernel(folder: Path, config: dict[str, str], *, lacking: str = "", name:
         (
             OTHER_GCC | STACKLEAK,
             "",
-            "the plugins of gcc that made it need gcc 13.3.0",
+            "its gcc plugins need gcc 13.3.0",
             "install that compiler as gcc-13",
         ),
         (
             OTHER_GCC | RANDSTRUCT,
             "",
-            "the plugins of gcc that made it need gcc 13.3.0",
+            "its gcc plugins need gcc 13.3.0",
             "scripts/config -d GCC_PLUGINS",
         ),
         (GCC | STACKLEAK, "scripts/gcc-plugins/stackleak_plugin.so", "are not there", "make -C {tree} modules"),

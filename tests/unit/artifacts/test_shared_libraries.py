@@ -187,4 +187,4 @@ def test_what_no_library_has_is_said(context: BuildContext, tmp_path: Path) -> N
     with pytest.raises(BuildError, match=r"^calling\.c does not compile") as failed:
         compiled_workload(context, "x86_64", calling, [library.file])
     assert any("undefined reference to `inner'" in line for line in failed.value.detail)
-    assert failed.value.hint == "a function that it calls has to be in one of benchmark.libraries, or in runtime.h"
+    assert failed.value.hint == "functions that it calls must be in one of benchmark.libraries, or in runtime.h"

@@ -114,7 +114,7 @@ def test_where_the_release_has_no_compiler_the_host_s_is_taken_and_named(
 ) -> None:
     monkeypatch.setattr(compiler, "unpacked_packages", refusing(NoSuchPackageError("no gcc-12")))
     assert guest_toolchain(context) is NEWER
-    assert printed == ["compiling with the host's gcc 14.2.0, for there is no gcc 12.2.0: no gcc-12"]
+    assert printed == ["compiling with the host's gcc 14.2.0, as there is no gcc 12.2.0: no gcc-12"]
 
 
 def test_what_cannot_be_fetched_just_now_is_no_reason_for_another_compiler(

@@ -23,13 +23,13 @@ def test_variables_become_arguments_of_make_as_they_are() -> None:
 
 @pytest.mark.parametrize("value", ["$(shell id)", "`id`", "a;b", "a\nb", "a'b", "a#b", "x" * 201])
 def test_a_value_that_make_or_a_shell_expands_is_refused(value: str) -> None:
-    with pytest.raises(UsageError, match="that is no variable for make"):
+    with pytest.raises(UsageError, match="that is not a variable for make"):
         _assignments({"A": value})
 
 
 @pytest.mark.parametrize("name", ["-f", "--eval", "1A", "", "A:", "A B"])
 def test_an_option_of_make_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match="that is no variable for make"):
+    with pytest.raises(UsageError, match="that is not a variable for make"):
         _assignments({name: "x"})
 
 
@@ -88,5 +88,5 @@ def test_a_stripped_module_may_have_any(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_module_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "own.ko").write_text("nothing")
-    with pytest.raises(ConfigError, match="is no kernel module"):
+    with pytest.raises(ConfigError, match="is not a kernel module"):
         check_parameter_names(Module("own", tmp_path / "own.ko", "key", None), ["count"])

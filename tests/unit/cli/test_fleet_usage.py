@@ -83,7 +83,7 @@ def test_a_key_is_its_owner_s_only_and_is_made_once(lab: Path, tmp_path: Path) -
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
     before = read_key(lab / "fleet" / "fleet.key")
     status, error = refused("fleet", "keys")
-    assert (status, "there is a key already" in error) == (2, True)
+    assert (status, "the key exists already" in error) == (2, True)
     assert read_key(lab / "fleet" / "fleet.key") == before
 
 
@@ -247,7 +247,7 @@ def test_what_listens_is_no_fleet() -> None:
     made_key(usual_key_file())
     with listening("SSH-2.0-x\r\n") as address:
         status, error = refused("fleet", "status", address)
-    assert (status, "what listens there does not speak TLS 1.3" in error) == (3, True), error
+    assert (status, "the server there does not speak TLS 1.3" in error) == (3, True), error
 
 
 def test_a_fleet_of_another_key_is_told_from_one_that_does_not_answer(tmp_path: Path) -> None:

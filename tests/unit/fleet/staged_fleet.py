@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A fleet whose workers are played: a link to nobody, and what comes from it in an order that a test chooses.
 
-Nothing here waits. Whatever the executor asks for is under way until the executor wants to hear something; then one thing more
+Nothing here waits. Whatever the executor asks for is under way until it wants to hear something; then one thing more
 happens, of those that can.
 """
 
@@ -25,7 +25,7 @@ from orchestrator.errors import BuildError, LabError
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.plan import Plan, plan
 from orchestrator.fleet.executor import FleetExecutor
-from orchestrator.fleet.link import Ended, Notice, Joined, Left, Link, T, Message
+from orchestrator.fleet.link import Ended, Joined, Left, Link, Message, Notice, T
 from orchestrator.fleet.transfer import Bundle, unbundled
 from orchestrator.fleet.trust import OVERHEAD_MIB, Counts, counts
 from orchestrator.fleet.worker import BEGINS, Answer, Body, FileMessage, Versions, sent
@@ -150,7 +150,7 @@ class _Heard(queue.SimpleQueue[Any]):
 
 
 class Stage(Link):
-    """The link of an executor to workers that are played. ``choose`` picks one of so many things that can happen next."""
+    """The link of an executor to workers that are played. ``choose`` picks the next of so many possible things."""
 
     def __init__(self, choose: Callable[[int], int] = lambda number: 0) -> None:
         self.inbox = _Heard(self)
@@ -210,7 +210,7 @@ class Stage(Link):
         self.past.append(item)
         self.inbox.put(item)
 
-    # --- what the executor does -------------------------------------------------------------------------------------------
+    # --- what the executor does ---------------------------------------------------------------------------------------
 
     @property
     def is_lost(self) -> bool:

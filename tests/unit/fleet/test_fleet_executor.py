@@ -27,7 +27,7 @@ pytest.importorskip("distributed", reason="the extra fleet is not installed")
 from staged_fleet import HERE, PLAYED, Boot, Play, Stage, honest, jobs_of, record_of
 
 from orchestrator.fleet.executor import _PATIENCE
-from orchestrator.fleet.link import Ended, Notice, Joined, Left, Message
+from orchestrator.fleet.link import Ended, Joined, Left, Message, Notice
 from orchestrator.fleet.trust import Counts, Member, Roster, calibrated_here, counts, measured_here
 from orchestrator.fleet.worker import BEGINS, FileMessage, StepLine, received, sent
 
@@ -202,7 +202,7 @@ def test_a_boot_that_loses_three_workers_fails_with_what_each_reported(tmp_path:
         dead = [worker.name for worker in stage.workers.values() if not worker.is_alive]
         assert len(dead) == 3
         for name in dead:
-            heard = f"{name}: it has left the fleet; the last that was heard: {name} boots its last guest"
+            heard = f"{name}: it has left the fleet; its last report: {name} boots its last guest"
             assert heard in (record.reason or "")
     assert {ledger.records[id_].status for job in play.jobs[1:] for id_ in cells_of(job).values()} == {"ok"}
 
@@ -219,7 +219,7 @@ def test_what_each_of_three_workers_reported_has_room(tmp_path: Path, stage: Sta
     for record in Play(tmp_path, jobs_of(tmp_path, 1), stage).run().records.values():
         reason = record.reason or ""
         assert all(f"{name}: {name} stumbles x" in reason for name in ("a", "b", "c"))
-        assert reason.count("; the last that was heard: ") == 3
+        assert reason.count("; its last report: ") == 3
 
 
 def test_a_worker_whose_task_ends_oddly_has_lost_the_boot(tmp_path: Path, stage: Stage) -> None:
@@ -250,7 +250,7 @@ def test_a_boot_that_ends_without_all_of_its_outcomes_is_lost(tmp_path: Path, st
     play = Play(tmp_path, jobs_of(tmp_path, 1), stage)
     play.run()
     assert len(started(stage, "boot1")) == 2
-    assert any("not all of the boot's messages came" in line for line in play.lines.said)
+    assert any("some of the boot's messages are missing" in line for line in play.lines.said)
 
 
 # --- messages ---------------------------------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ def test_what_is_no_message_is_told_and_harms_nothing(tmp_path: Path, stage: Sta
     assert [event for event in ledger.of("boot1") if isinstance(event, Progress)] == [
         Progress("boot1, debian-686 on pentium4", "left")
     ]
-    assert "warning: a worker sent what is no message" in play.lines.warnings[0]
+    assert "warning: a worker sent an invalid message" in play.lines.warnings[0]
 
 
 @pytest.mark.parametrize(
@@ -566,9 +566,9 @@ def test_a_worker_that_is_not_like_this_machine_does_not_take_part(tmp_path: Pat
     play = Play(tmp_path, jobs_of(tmp_path, 2), stage)
     assert {record.worker for record in play.run().records.values()} == {"right"}
     told = "\n".join(play.lines.warnings)
-    assert "warning: old does not take part: it has QEMU 5.2, and this machine has 7.2.15" in told
-    assert "warning: odd does not take part: it does not count as this machine does:" in told
-    assert "warning: broken does not take part: its calibration did not end: no /dev/null" in told
+    assert "warning: old is not used: it has QEMU 5.2, and this machine has 7.2.15" in told
+    assert "warning: odd is not used: its counts differ from this machine's:" in told
+    assert "warning: broken is not used: its calibration did not end: no /dev/null" in told
 
 
 def test_a_run_without_workers_ends(tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -870,7 +870,7 @@ def test_a_worker_that_was_retired_does_not_come_back(tmp_path: Path, stage: Sta
 
     stage.before_step = before
     assert {record.worker for record in play.run().records.values()} == {"left"}
-    assert "warning: z does not take part: a worker of this name was retired" in play.lines.warnings
+    assert "warning: z is not used: a worker of this name was retired" in play.lines.warnings
     assert len([line for line in play.lines.warnings if "z is retired" in line]) == 1
 
 

@@ -134,7 +134,7 @@ def test_a_key_is_its_owners_whatever_the_mask(tmp_path: Path) -> None:
 def test_a_key_is_not_made_twice(tmp_path: Path) -> None:
     file = made_key(tmp_path / FILE_NAME)
     before = file.read_bytes()
-    with pytest.raises(UsageError, match="there is a key already") as caught:
+    with pytest.raises(UsageError, match="the key exists already") as caught:
         made_key(file)
     assert caught.value.hint.endswith("remove the file first, or name another one: --out FILE")
     assert file.read_bytes() == before
@@ -142,7 +142,7 @@ def test_a_key_is_not_made_twice(tmp_path: Path) -> None:
 
 def test_a_link_is_not_followed_to_make_a_key(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(UsageError, match="there is a key already"):
+    with pytest.raises(UsageError, match="the key exists already"):
         made_key(tmp_path / FILE_NAME)
     assert not (tmp_path / "elsewhere").exists()
 
@@ -184,7 +184,7 @@ def test_a_damaged_key_is_refused(tmp_path: Path, damage: str) -> None:
             "certificates": text[: text.index(b"-----BEGIN PRIVATE KEY")],
         }[damage]
     )
-    with pytest.raises(UsageError, match="this is no key of a fleet"):
+    with pytest.raises(UsageError, match="not a key of a fleet"):
         read_key(file)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from record_builders import cell, cells, failed, whole_system
 
-from orchestrator.fleet.trust import Member, Roster, Standing, exact_records, choose, counts, difference
+from orchestrator.fleet.trust import Member, Roster, Standing, choose, counts, difference, exact_records
 from orchestrator.results.contract import CellRecord
 
 KPROBE = cell("kprobe")

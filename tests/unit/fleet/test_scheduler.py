@@ -19,9 +19,9 @@ from distributed.security import Security
 
 from orchestrator.errors import HostError
 from orchestrator.fleet.link import Ended, Joined, Link, Message, connected
-from orchestrator.fleet.transfer import Bundle
 from orchestrator.fleet.scheduler import FleetScheduler, started_scheduler
 from orchestrator.fleet.target import RUN_TOPIC, made_key, read_key, security_of, set_up_dask
+from orchestrator.fleet.transfer import Bundle
 from orchestrator.fleet.worker import BEGINS, BootPlugin, Boots, FleetWorker, Send, received, sent
 from orchestrator.run.boot import Progress
 

@@ -23,7 +23,7 @@ from orchestrator.artifacts.compiler import Toolchain
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import HostError, LabError
-from orchestrator.fleet.transfer import Bundle, Reference, FileStore, bundled, unbundled
+from orchestrator.fleet.transfer import Bundle, FileStore, Reference, bundled, unbundled
 
 
 def written(path: Path, content: bytes = b"content") -> Path:
@@ -218,7 +218,7 @@ def test_half_a_file_is_none(tmp_path: Path) -> None:
 def test_pieces_that_do_not_follow_each_other_are_refused(tmp_path: Path, offset: int) -> None:
     store, reference = FileStore(tmp_path), reference_to()
     store.receive(reference, 0, CONTENT[:100])
-    with pytest.raises(LabError, match=f"pieces of {PLACE} do not come one after the other"):
+    with pytest.raises(LabError, match=f"pieces of {PLACE} are out of order"):
         store.receive(reference, offset, CONTENT[offset : offset + 10])
     assert store.missing([reference]) == [reference]
     send(store, reference, [CONTENT])

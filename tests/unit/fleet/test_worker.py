@@ -97,7 +97,7 @@ def test_what_is_too_much_of_a_boot_is_left_out_and_told(
     if left_out:
         count, first = left_out.split(", ")
         (text,) = warnings
-        assert text.startswith(f"warning: {count} of the boot left out, {first} for one: a fleet carries ")
+        assert text.startswith(f"warning: {count} of the boot left out, such as {first}: a fleet carries ")
     else:
         assert (warnings, len(sent)) == ([], 3 + len(files))
 
@@ -285,7 +285,7 @@ def test_a_text_with_another_value_is_refused(body: Event, key: str, value: obje
     ids=lambda wrong: repr(wrong)[:60],
 )
 def test_what_is_no_message_is_refused(wrong: object) -> None:
-    with pytest.raises(LabError, match="a worker sent what is no message"):
+    with pytest.raises(LabError, match="a worker sent an invalid message"):
         received(wrong)
 
 

@@ -178,7 +178,7 @@ def test_a_key_that_others_may_read_or_that_is_none_is_not_used(tmp_path: Path) 
         client_key(tmp_path)
     file.chmod(0o600)
     file.write_text("no key\n")
-    with pytest.raises(LabError, match="this is no private ECDSA key"):
+    with pytest.raises(LabError, match="not a private ECDSA key"):
         client_key(tmp_path)
     assert file.read_text() == "no key\n"
 

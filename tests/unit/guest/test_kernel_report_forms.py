@@ -19,8 +19,8 @@ from orchestrator.guest.console import (
     KernelReport,
     KnownReport,
     Trouble,
-    excerpt,
     culprit_of,
+    excerpt,
     known_reports,
     reports_in,
 )

@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.guest.console import Console
 from orchestrator.guest.monitor import Monitor
-from orchestrator.guest.qemu import StopBeforeWork, QemuWatch, drained
+from orchestrator.guest.qemu import QemuWatch, StopBeforeWork, drained
 from orchestrator.process import Spawned
 
 

@@ -143,7 +143,7 @@ def test_a_wait_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     held = take(1024)
     said: list[str] = []
     in_thread(lambda: take_slots(256, said.append, lambda: None)).release()
-    assert said == ["other guests on this host do not end; this one starts all the same"]
+    assert said == ["other guests on this host do not end; this one starts anyway"]
     held.release()
 
 

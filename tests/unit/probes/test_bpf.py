@@ -56,7 +56,7 @@ def test_hits_of_nobody_or_of_too_many_are_refused(printed: bytes) -> None:
 def test_events_are_whole() -> None:
     content = struct.pack("<QII6Q", 99, 0, 72, 1, 2, 3, 4, 5, 6)
     assert program(content * 2).events() == [BpfEvent(99, 72, (1, 2, 3, 4, 5, 6))] * 2
-    with pytest.raises(EvidenceError, match=r"have 65 bytes, which are no whole ones$"):
+    with pytest.raises(EvidenceError, match=r"have 65 bytes, not a whole number of events$"):
         program(content + b"x").events()
 
 

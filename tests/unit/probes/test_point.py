@@ -75,7 +75,7 @@ def test_nothing_is_wrong(code: KernelCode, symbol: str, offset: int | None) -> 
         ("vfs_raed", 1, "it has no function vfs_raed of its own; did you mean vfs_read or vfs_write?"),
         ("frobnicate", None, "it has no function frobnicate of its own"),
         ("jiffies", None, "jiffies is data, not a function"),
-        ("_etext", None, "_etext is no function: it is outside of the kernel's text"),
+        ("_etext", None, "_etext is not a function: it is outside of the kernel's text"),
         ("late_end", None, "late_end is __exit: the kernel drops it as it boots"),
         ("__pfx_spaced", None, "__pfx_spaced has no instruction: its 0x2 bytes are padding before spaced"),
         ("__pfx_spaced", 1, "__pfx_spaced has no instruction: its 0x2 bytes are padding before spaced"),

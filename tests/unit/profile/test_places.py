@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.probes.symbols import ModuleCode, ModuleMemory, Symbols, code_at
 from orchestrator.profile.counts import Code, Counts
-from orchestrator.profile.places import Function, UnlistedModule, Places, listed_code, made_at, places_of
+from orchestrator.profile.places import Function, Places, UnlistedModule, listed_code, made_at, places_of
 
 LISTING = b"""c1000000 T _stext
 c1000000 T startup

@@ -39,7 +39,9 @@ class RecordingGuest(Guest):
         self.ended.set()
 
 
-def executor_of(folder: Path, jobs: int, *boots: Measure, watch: Callable[[Guest], None] | None = None) -> LocalExecutor:
+def executor_of(
+    folder: Path, jobs: int, *boots: Measure, watch: Callable[[Guest], None] | None = None
+) -> LocalExecutor:
     """An executor with a job for each of these ways to measure."""
     context = BuildContext(Cache(folder / "cache"))
     executor = LocalExecutor(context, jobs) if watch is None else LocalExecutor(context, jobs, watch)

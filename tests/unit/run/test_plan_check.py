@@ -182,7 +182,7 @@ def test_each_instruction_of_a_function_that_one_kernel_lacks(tree: Path, tmp_pa
 @pytest.mark.parametrize(
     ("point", "expected"),
     [
-        ("helper", "modules one, other have a function helper each: which one is meant is not known"),
+        ("helper", "modules one, other have a function helper each: the name is ambiguous"),
         ("early_helper", "early_helper is __init: its memory is freed when the module has been loaded"),
     ],
 )

@@ -13,7 +13,7 @@ from host_toolchain import HOST_TOOLCHAIN
 
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module
-from orchestrator.artifacts.sources import user_source, line_source
+from orchestrator.artifacts.sources import line_source, user_source
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import UsageError

@@ -593,7 +593,7 @@ def test_a_damaged_module_is_refused_at_its_place(load: Loader, tmp_path: Path) 
     (tmp_path / "x.yaml").write_text(HEAD.replace("djprobe", "./cut.ko") + "benchmark: {name: gtodbench}\n")
     with pytest.raises(ConfigError) as refused:
         load_experiment(tmp_path / "x.yaml", kinds())
-    problem = "is no kernel module: it is damaged, or not whole; copy or build it again"
+    problem = "is not a kernel module: it is damaged, or not whole; copy or build it again"
     assert re.search(rf"x\.yaml:4: probes\.0: {re.escape(str(tmp_path))}/cut\.ko: {problem}$", str(refused.value))
 
 
