@@ -49,7 +49,7 @@ from orchestrator.run.provenance import Provenance, host_facts
 from orchestrator.steps import LOG_NAME, step_echo, step_log
 
 
-def with_found(context: BuildContext, experiment: Experiment, kinds: KindRegistry[BenchmarkKind]) -> Experiment:
+def resolve_in_guests(context: BuildContext, experiment: Experiment, kinds: KindRegistry[BenchmarkKind]) -> Experiment:
     """The experiment, completed by what its kinds ask guests for; the answers are cached.
 
     Raises GuestError, EvidenceError, HostError, and UsageError if a guest has no answer.

@@ -52,7 +52,7 @@ class Listener:
     def say(self, text: str) -> None:
         if "goes to another worker" in text:
             self.lost = self.lost or time.monotonic()
-        self.admitted += "counts as this machine does" in text
+        self.admitted += "its counts equal this machine's" in text
 
     def __getattr__(self, name: str) -> Any:
         return lambda *arguments: None

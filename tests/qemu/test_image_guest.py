@@ -184,10 +184,10 @@ def test_what_cannot_be_is_refused_before_anything_is_built(workshop: BuildConte
         (
             GuestDisks(kernel_modules=True),
             "lab-i386-up",
-            "'lab-i386-up' has no modules of its own: what it has is built",
+            "'lab-i386-up' has no modules: everything is built",
         ),
         (GuestDisks(None, "ssh"), "lab-i386-up", "channel 'ssh' needs an image"),
-        (GuestDisks(str(user_disk), "ssh"), "lab-i386-up", "a disk of your own has keys of its own"),
+        (GuestDisks(str(user_disk), "ssh"), "lab-i386-up", "the lab does not know the SSH host key"),
         (GuestDisks(data=(Path("/etc"), Path("/usr/etc"))), "lab-i386-up", "two data folders are called etc"),
     ):
         with pytest.raises(UsageError, match=sentence):

@@ -68,4 +68,4 @@ def test_a_want_of_memory_is_named(tmp_path: Path) -> None:
         _, told = process.communicate()
     assert process.returncode == 1, told
     assert "QEMU ended (signal 9) while running sh" in told
-    assert "hint: the system has killed processes for want of memory meanwhile: free some" in told
+    assert "hint: the system has killed processes for lack of memory meanwhile: free some" in told

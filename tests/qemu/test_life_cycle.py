@@ -252,7 +252,7 @@ def test_for_a_paused_guest_no_time_passes(shared_guest: Guest, guest_kernel: Ke
             misuse()
     shared_guest.resume()
     await_tick(stopped)
-    with pytest.raises(GuestError, match=r"^a guest that is ready does not become ready$"):
+    with pytest.raises(GuestError, match=r"^a guest that is ready cannot become ready$"):
         shared_guest.resume()
 
 
@@ -265,7 +265,7 @@ def cpu_seconds(pid: int) -> float:
 def test_a_guest_that_was_never_booted(shared_guest: Guest, tmp_path: Path) -> None:
     off = Guest(shared_guest.machine, tmp_path)
     assert (off.state, off.pid, off.console.length()) == (State.OFF, None, 0)
-    with pytest.raises(GuestError, match=r"^a guest that is off takes no commands$"):
+    with pytest.raises(GuestError, match=r"^a guest that is off accepts no commands$"):
         off.run(["true"])
 
 

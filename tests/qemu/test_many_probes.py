@@ -192,7 +192,7 @@ def test_a_guest_that_is_killed_is_reported_with_how_far_it_had_got(command: Com
     for cell in cells:
         assert cell.reason is not None
         assert "signal 9" in cell.reason
-        assert "the work had got to: register: " in cell.reason
+        assert "the work had reached: register: " in cell.reason
 
 
 @pytest.mark.kernels("lab-i386-up")

@@ -17,7 +17,7 @@ from module_maker import ModuleMaker
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import KPROBES_LIST
-from orchestrator.probes.placement import MEANS, UNKNOWN, FunctionPlaces, ProbePlace, answered, places_of
+from orchestrator.probes.placement import DECIDED_AT_BOOT, TECHNIQUES, FunctionPlaces, ProbePlace, answered, places_of
 from orchestrator.results.contract import RunRecord
 
 EACH = """\
@@ -63,7 +63,9 @@ def functions(kernel: Kernel) -> Iterator[FunctionPlaces]:
 
 def unsaid(function: FunctionPlaces) -> FunctionPlaces:
     """The function as if its image said nothing, so that the guest alone answers."""
-    return replace(function, places=[replace(one, verdicts=dict.fromkeys(MEANS, UNKNOWN)) for one in function.places])
+    return replace(
+        function, places=[replace(one, verdicts=dict.fromkeys(TECHNIQUES, DECIDED_AT_BOOT)) for one in function.places]
+    )
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -23,7 +23,7 @@ def test_an_older_cpu(shared_guest: Guest, guest_kernel: Kernel, tmp_path: Path)
     words = (
         "This kernel requires an i686 CPU, but only detected an i486 CPU"
         if guest_kernel.drivers_built_in
-        else "its boot stub has stopped without a word"
+        else "its boot stub has stopped silently"
     )
     with pytest.raises(UnsupportedError, match=f"the kernel does not boot on CPU '486': {words}"):
         guest.boot(time_limit=3600.0)

@@ -122,7 +122,7 @@ def test_a_line_that_does_not_come_is_a_hang(shared_guest: TestedGuest) -> None:
     assert shared_guest.wait_for_line("s.con").endswith("second")
     with pytest.raises(GuestHang, match=r"no line with 'first', and nothing printed for 0\.2 s"):
         shared_guest.wait_for_line("first", time_limit=0.2)
-    with pytest.raises(UsageError, match="is no regular expression"):
+    with pytest.raises(UsageError, match="is not a regular expression"):
         shared_guest.wait_for_line("(")
 
 

@@ -84,7 +84,7 @@ def test_files_that_cannot_be_packed_are_refused(tmp_path: Path, context: BuildC
     folder = make(tmp_path / "one")
     with pytest.raises(UsageError, match="none is not there"):
         data_disk(context, tmp_path / "none")
-    with pytest.raises(UsageError, match="file is no folder"):
+    with pytest.raises(UsageError, match="file is not a folder"):
         data_disk(context, folder / "file")
     os.mkfifo(folder / "sub/pipe")
     with pytest.raises(UsageError, match="sub/pipe is neither a file nor a folder nor a link"):

@@ -100,7 +100,7 @@ def test_a_clone_has_each_commit_and_keeps_what_was_built(tree: Path, tmp_path: 
 def test_two_processes_do_not_share_a_clone(tree: Path, tmp_path: Path) -> None:
     with (
         GitTree.open(Cache(tmp_path / "cache"), tree),
-        pytest.raises(LabError, match="another process works on"),
+        pytest.raises(LabError, match="another process is working on"),
         GitTree.open(Cache(tmp_path / "cache"), tree),
     ):
         pass

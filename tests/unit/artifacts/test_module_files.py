@@ -136,10 +136,10 @@ def test_packed_drivers_are_unpacked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("x.ko.xz", b"this was packed by nothing", "no kernel module"),
+        ("x.ko.xz", b"this was packed by nothing", "not a kernel module"),
         ("x.ko.xz", lzma.compress(bytes(1000))[:-20], "it is damaged"),
         ("x.ko.xz", lzma.compress(bytes((64 << 20) + 1)), "larger than 64 MiB"),
-        ("x.ko.zst", b"", "no kernel module"),
+        ("x.ko.zst", b"", "not a kernel module"),
     ],
 )
 def test_what_is_packed_otherwise_is_no_module(tmp_path: Path, name: str, content: bytes, said: str) -> None:
@@ -156,13 +156,13 @@ def test_what_is_built_in_needs_no_file(tmp_path: Path) -> None:
 def test_another_file_is_no_module(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.ko"
     path.write_bytes(content)
-    with pytest.raises(LabError, match="no kernel module") as caught:
+    with pytest.raises(LabError, match="not a kernel module") as caught:
         with_dependencies(tmp_path, ["x"])
     assert str(path) in caught.value.what
 
 
 def test_a_missing_file_is_no_module(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="no kernel module"):
+    with pytest.raises(LabError, match="not a kernel module"):
         module_info(tmp_path / "x.ko")
 
 

@@ -382,13 +382,13 @@ def own_kernel(folder: Path, config: dict[str, str], *, lacking: str = "", name:
     ("config", "lacking", "sentence", "hint"),
     [
         (GCC, "Module.symvers", "`make modules` has not run there", "make -C {tree} modules"),
-        (CLANG, "", "clang 16.0.6 made it, which this host does not", "apt-get install clang-16, or build it again"),
+        (CLANG, "", "built by clang 16.0.6, which this host does not", "apt-get install clang-16, or build it again"),
         (CLANG | {"CONFIG_LD_IS_LLD": "y"}, "", "clang 16.0.6 and ld.lld made it", "clang-16 lld-16 llvm-16, or"),
-        (GCC | {"CONFIG_MODULE_SIG_FORCE": "y"}, "", "it takes signed modules alone", "scripts/config -d MODULE_SIG_F"),
+        (GCC | {"CONFIG_MODULE_SIG_FORCE": "y"}, "", "accepts only signed modules", "scripts/config -d MODULE_SIG_F"),
         (
             GCC | {"CONFIG_LOCK_DOWN_KERNEL_FORCE_INTEGRITY": "y"},
             "",
-            "signed modules alone (CONFIG_LOCK_DOWN_KERNEL_FORCE_INTEGRITY)",
+            "only signed modules (CONFIG_LOCK_DOWN_KERNEL_FORCE_INTEGRITY)",
             "scripts/config -d LOCK_DOWN_KERNEL_FORCE_INTEGRITY, and build it again",
         ),
         (

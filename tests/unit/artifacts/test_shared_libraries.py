@@ -177,7 +177,7 @@ def test_a_library_is_looked_for_by_its_own_name(context: BuildContext, tmp_path
         assert f"Shared library: [{name}]" in needed
     argv = ["gcc", "-shared", "-fPIC", "-nostdlib", "-Wl,-soname,../escaped", "-o", str(built), str(source)]
     subprocess.run(argv, check=True, timeout=600)
-    with pytest.raises(BuildError, match=r"^libmine\.so calls itself '\.\./escaped', which is no library's name"):
+    with pytest.raises(BuildError, match=r"^libmine\.so calls itself '\.\./escaped', which is not a library's name"):
         obtain_library(context, "x86_64", "", find_library(str(built)))
 
 

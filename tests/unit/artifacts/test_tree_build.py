@@ -66,7 +66,7 @@ def test_the_compiler_s_words_are_quoted(tree: Path) -> None:
     ("content", "variables", "sentence"),
     [
         (None, (), "there is no configuration"),
-        ("CONFIG_ARM64=y\n", (), "no configuration of a kernel for x86"),
+        ("CONFIG_ARM64=y\n", (), "not a configuration of a kernel for x86"),
         ("CONFIG_X86_64=y\n", ("-j8",), "expected NAME=VALUE"),
         ("CONFIG_X86_64=y\n", ("CC=a\nb",), "expected NAME=VALUE"),
     ],

@@ -255,6 +255,6 @@ def test_a_kernel_without_a_console_is_refused_with_the_option(tmp_path: Path) -
     assert (good.release, good.drivers_built_in, good.smp) == ("6.1.0-mine", True, False)
     (tmp_path / "good/arch/x86/boot/bzImage").write_bytes(IMAGE + b"another")
     assert ready_kernel(context, good.spec).key != good.key
-    with pytest.raises(HostError, match="cannot be talked to: CONFIG_VIRTIO_CONSOLE must be y") as refused:
+    with pytest.raises(HostError, match="cannot communicate with the lab: CONFIG_VIRTIO_CONSOLE must be y") as refused:
         ready_kernel(context, kernel(str(build_tree(tmp_path / "bad", without="VIRTIO_CONSOLE"))))
     assert "scripts/config" in refused.value.hint

@@ -366,7 +366,7 @@ def test_a_dry_run_says_which_kernels_lack_a_module_of_their_own(tmp_path: Path)
     )
     assert result.exit_code == 0, result.output
     cells = [line for line in result.stdout.splitlines() if line.startswith("  athlon64/")]
-    refused = [line for line in cells if "; unsupported: it has no modules of its own" in line]
+    refused = [line for line in cells if "; unsupported: it has no modules" in line]
     assert refused == [line for line in cells if "/own-bare-" in line]
     assert 0 < len(refused) < len(cells)
 
@@ -558,7 +558,7 @@ def test_a_signal_ends_it_with_a_message(number: signal.Signals, tmp_path: Path)
             "a{99999999999}",
             "error: --allow-oops: 'a{99999999999}' is not a regular expression: the repetition number is",
         ),
-        ("(" * 999 + ")" * 999, "is no regular expression: maximum recursion depth exceeded"),
+        ("(" * 999 + ")" * 999, "is not a regular expression: maximum recursion depth exceeded"),
         ("", "error: --allow-oops: '' would allow every report"),
         ("WARNING|", "error: --allow-oops: 'WARNING|' would allow every report"),
     ],

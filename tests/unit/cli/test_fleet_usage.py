@@ -140,7 +140,7 @@ def test_a_second_fleet_of_one_name_is_refused() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--name", "A b"], "a fleet's name has small letters"),
+        (["--name", "A b"], "a fleet's name has lower-case letters"),
         (["--memory", "much"], "expected a size such as 8G"),
         (["--hosts", "hosts.yaml"], "other hosts cannot reach a fleet on 127.0.0.1"),
         (["--hosts", "none.yaml", "--host", "127.0.0.1"], "none.yaml: no such file"),

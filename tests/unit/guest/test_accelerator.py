@@ -178,8 +178,8 @@ def test_a_model_that_qemu_lacks() -> None:
 def test_the_hosts_own(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="the exact clock needs an emulated one\nhint: name another CPU"):
         check_cpu(cpu("host"), "instructions")
-    with pytest.raises(HostError, match="which takes KVM: 2 million"):
+    with pytest.raises(HostError, match="which needs KVM: 2 million"):
         check_cpu(cpu("host"), "tcg")
     monkeypatch.setattr(accelerator, "known_kvm_speed", lambda: FAST)
-    with pytest.raises(HostError, match="which takes KVM: emulation was asked for"):
+    with pytest.raises(HostError, match="which needs KVM: emulation was asked for"):
         check_cpu(cpu("host"), "tcg")

@@ -135,7 +135,7 @@ def test_a_failed_build_leaves_nothing(machine: Machine, tmp_path: Path) -> None
     (tmp_path / "lab" / "ssh").mkdir(parents=True)
     (tmp_path / "lab" / "ssh" / "client_key").write_text("no key\n")
     (tmp_path / "lab" / "ssh" / "client_key").chmod(0o600)
-    with pytest.raises(LabError, match="this is no private"):
+    with pytest.raises(LabError, match="not a private"):
         make_guest_files(machine, tmp_path, "guest")
     assert not list(tmp_path.glob("guest*"))
 

@@ -20,7 +20,7 @@ from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes import placement
-from orchestrator.probes.placement import FunctionPlaces, Means, ProbePlace, answered, places_of, refusal_of
+from orchestrator.probes.placement import FunctionPlaces, ProbePlace, Technique, answered, places_of, refusal_of
 from orchestrator.profile.probe_places import Disassembly
 from orchestrator.report.text import print_sheets
 
@@ -49,7 +49,7 @@ def at(function: FunctionPlaces, offset: int) -> ProbePlace:
     return next(one for one in function.places if one.offset == offset)
 
 
-def possible(function: FunctionPlaces, means: Means) -> dict[int, bool | None]:
+def possible(function: FunctionPlaces, means: Technique) -> dict[int, bool | None]:
     return {one.offset: one.verdicts[means].is_possible for one in function.places}
 
 

@@ -113,7 +113,7 @@ def test_who_shares_the_name_of_a_function_of_the_kernel_s() -> None:
 
 
 def test_a_name_that_two_modules_share_is_no_function() -> None:
-    with pytest.raises(EvidenceError, match="has 2 functions helper in modules mine and other: which one is meant"):
+    with pytest.raises(EvidenceError, match="has 2 functions helper in modules mine and other: the name is ambiguous"):
         Symbols(MODULES, frozenset({"mine"})).address("helper")
     with pytest.raises(EvidenceError, match="no function helper"):
         Symbols(MODULES, frozenset({"third"})).address("helper")

@@ -111,5 +111,5 @@ def test_misses_are_read_behind_the_instructions_of_their_region(tmp_path: Path)
     assert not second.lookups
     assert not second.misses
     file.write_text("cache l1i 1 1\n")
-    with pytest.raises(EvidenceError, match="not what its plugin writes"):
+    with pytest.raises(EvidenceError, match="counts are malformed"):
         read_regions(file, 0)

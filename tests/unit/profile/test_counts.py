@@ -71,7 +71,7 @@ def test_what_was_written_before_is_passed_over(file: Path) -> None:
 )
 def test_a_file_that_is_not_what_the_plugin_writes_is_refused(file: Path, wrong: str) -> None:
     file.write_text(wrong)
-    with pytest.raises(EvidenceError, match="not what its plugin writes"):
+    with pytest.raises(EvidenceError, match="counts are malformed"):
         read_regions(file, 0)
 
 
@@ -127,7 +127,7 @@ def test_stacks_follow_the_entries_of_their_region(file: Path) -> None:
 
 def test_a_stack_without_a_region_is_refused(file: Path) -> None:
     file.write_text("stack 4 c1000000\n")
-    with pytest.raises(EvidenceError, match="not what its plugin writes"):
+    with pytest.raises(EvidenceError, match="counts are malformed"):
         read_regions(file, 0)
 
 

@@ -112,7 +112,7 @@ def measured_too_early(number: int) -> Measured:
 def test_ends_in_the_wrong_order_are_refused_before_they_are_built(history: tuple[GitTree, list[str]]) -> None:
     with pytest.raises(UsageError, match="end0, is an ancestor of the good one, end8") as caught:
         bisected(history, measured_too_early, (COMMITS - 1, 0))
-    assert caught.value.hint.startswith("exchange --good and --bad")
+    assert caught.value.hint.startswith("swap --good and --bad")
     with pytest.raises(UsageError, match="end3 and end3 are one commit"):
         bisected(history, measured_too_early, (3, 3))
 
@@ -189,5 +189,5 @@ def test_an_end_that_cannot_be_checked_out_is_found_before_the_other_is_measured
         tree.check_out(commits[0])
         git(tmp_path / "mine", "remote", "set-url", "origin", str(tmp_path / "away"))
         ends = (Revision(tmp_path / "mine", commits[number], "") for number in (0, -1))
-        with pytest.raises(HostError, match=f"what {commits[-1][:12]} needs cannot be fetched"):
+        with pytest.raises(HostError, match=f"the objects of {commits[-1][:12]} cannot be fetched"):
             Bisection(tree, measure, lambda text: None).between(*ends)

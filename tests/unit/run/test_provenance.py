@@ -73,7 +73,7 @@ def test_a_run_of_an_earlier_version_goes_on(tmp_path: Path, artifacts: BootArti
 def test_another_version_of_the_kernel_is_refused(tmp_path: Path, artifacts: BootArtifacts) -> None:
     begin(tmp_path / "run", artifacts)
     newer = replace(artifacts.kernel, packages={PACKAGE: "6.1.192-2"})
-    with pytest.raises(UsageError, match="begun with something else") as caught:
+    with pytest.raises(UsageError, match="started with something else") as caught:
         Provenance(tmp_path / "run").boot(BOOTED, "boot2", replace(artifacts, kernel=newer))
     assert caught.value.detail == (f"{PACKAGE}: was {VERSION}, is 6.1.192-2",)
 
@@ -100,7 +100,7 @@ def test_the_kernel_s_own_modules_stay_the_same(tmp_path: Path, artifacts: BootA
     Provenance(tmp_path / "run").boot(BOOTED, "boot2", artifacts)
     Provenance(tmp_path / "run").boot(BOOTED, "boot3", replace(artifacts, kernel_modules={"fat": vfat, "vfat": vfat}))
     vfat.write_bytes(b"built anew")
-    with pytest.raises(UsageError, match="begun with something else") as caught:
+    with pytest.raises(UsageError, match="started with something else") as caught:
         Provenance(tmp_path / "run").boot(BOOTED, "boot4", with_vfat)
     assert caught.value.detail[0].startswith(f"vfat: was {digest}, is ")
 
@@ -162,7 +162,7 @@ def test_a_run_does_not_go_on_with_another_source(
     begin(tmp_path / "run", with_sources(artifacts, mine))
     Provenance(tmp_path / "run").check_sources([with_sources(artifacts, mine, "b")])
     mine.with_name(name).write_text("changed")
-    with pytest.raises(UsageError, match="changed since the run was begun") as caught:
+    with pytest.raises(UsageError, match="changed since the run was started") as caught:
         # Another cell has it, too: a table of two texts.
         Provenance(tmp_path / "run").check_sources([with_sources(artifacts, mine, "b")])
     assert caught.value.where == str(mine.with_name(name))
@@ -176,7 +176,7 @@ def test_a_changed_file_of_the_lab_s_is_not_said_to_be_in_the_user_s_folder(
         return replace(artifacts, cells={"a": Ready(None, sources={"workload": source})})
 
     begin(tmp_path / "run", ready("before"))
-    with pytest.raises(UsageError, match="changed since the run was begun") as caught:
+    with pytest.raises(UsageError, match="changed since the run was started") as caught:
         Provenance(tmp_path / "run").check_sources([ready("after")])
     assert caught.value.where == "lab:guest/results.h"
 
@@ -194,7 +194,7 @@ def test_a_run_does_not_go_on_with_another_source_of_a_module(tmp_path: Path, ar
 
     begin(tmp_path / "run", ready())
     (sources / "ring.c").write_text("another ring")
-    with pytest.raises(UsageError, match="changed since the run was begun") as caught:
+    with pytest.raises(UsageError, match="changed since the run was started") as caught:
         Provenance(tmp_path / "run").check_sources([ready()])
     assert caught.value.where == "a: ring.c"
 

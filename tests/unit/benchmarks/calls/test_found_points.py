@@ -37,7 +37,7 @@ from orchestrator.errors import NotEntered
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.plan import plan
 from orchestrator.experiment.problems import problems_of
-from orchestrator.probes.placement import MEANS, YES, FunctionPlaces, ProbePlace, RefusedPlaces, no
+from orchestrator.probes.placement import POSSIBLE, TECHNIQUES, FunctionPlaces, ProbePlace, RefusedPlaces, impossible
 from orchestrator.probes.point import Point
 from orchestrator.probes.symbols import Symbols
 from orchestrator.results.stored_profile import CellProfile, Instruction, SymbolProfile
@@ -90,13 +90,13 @@ def test_functions_beyond_the_bound_say_that_they_were_left_out() -> None:
 
 
 def place(offset: int, code: str = "90", *, refused: str | None = None) -> ProbePlace:
-    verdict = YES if refused is None else no(refused)
+    verdict = POSSIBLE if refused is None else impossible(refused)
     return ProbePlace(
         offset=offset,
         code=bytes.fromhex(code),
         is_repeated=code == "f3a4",
         is_entry=offset == 0,
-        verdicts=dict.fromkeys(MEANS, verdict),
+        verdicts=dict.fromkeys(TECHNIQUES, verdict),
     )
 
 
@@ -125,7 +125,9 @@ def each_instruction(*points: FoundPoint) -> CallsTable:
 
 
 def test_an_instruction_that_a_kind_cannot_have_is_unsupported_for_that_kind_alone() -> None:
-    where = replace(place(1), verdicts={**dict.fromkeys(MEANS, YES), "djprobe": no("not at the entry")})
+    where = replace(
+        place(1), verdicts={**dict.fromkeys(TECHNIQUES, POSSIBLE), "djprobe": impossible("not at the entry")}
+    )
     table = each_instruction(FoundPoint(Point("read", 1, found_by="read+*"), 3, place=where))
     cells: list[CallCell] = list(call_cells(None, table))
     assert [(one.row, str(one.point), one.task.hits, one.task.refusal) for one in cells] == [

@@ -55,10 +55,10 @@ def test_a_thousand_kprobes_have_their_figures() -> None:
         ("targets=64", "targets=63", "500 of 500 enabled kprobes and 63 of 64"),
         ("int3=500", "int3=400", "400 of 500 kprobes are breakpoints"),
         ("changed=0", "changed=3", "3 places have other bytes than before"),
-        ("enable 50: ", "inable 50: ", "9 steps 'enable' were taken, not 10"),
+        ("enable 50: ", "inable 50: ", "9 steps 'enable' were made, not 10"),
         ("register 100: taken=", "register 100: token=", "step 'register 100' has no number taken"),
-        ("sieve 1: ", "sieve 1 ", "did not go as planned"),
-        ("restored: ", "failed: restored ", "did not go as planned"),
+        ("sieve 1: ", "sieve 1 ", "printed something unexpected"),
+        ("restored: ", "failed: restored ", "printed something unexpected"),
     ],
 )
 def test_what_does_not_fit_is_no_result(old: str, new: str, message: str) -> None:
@@ -146,7 +146,7 @@ def test_events_have_their_figures() -> None:
         ("enabled=100", "enabled=90", "90 kprobes are enabled, of 100 events"),
         ("left=0", "left=1", "1 kprobes were left"),
         ("disable 10: taken", "disable 10: token", "has no number taken"),
-        ("define 20: ", "define 20 ", "did not go as planned: 'define 20 taken"),
+        ("define 20: ", "define 20 ", "printed something unexpected: 'define 20 taken"),
         ("counted=20\n", "counted=2\n", "182 of 200 events were defined"),
     ],
 )
@@ -209,7 +209,7 @@ def test_the_figures_are_those_of_the_loads() -> None:
         ({"live": "look 0: site=c11acb70 bytes=5589e5e878"}, "kprobes are enabled"),
         ({"remove": "remove: left=1"}, "1 kprobes were left"),
         ({"after": "look 0: site=c11acb70 bytes=e82bdde7ff"}, "kprobes were left"),
-        ({"enable3": "enable 10: taken="}, "did not go as planned"),
+        ({"enable3": "enable 10: taken="}, "printed something unexpected"),
         ({"calls_with_first": "load files with first: real=1 tsc=2"}, "not run in the script's order"),
     ],
 )
