@@ -164,7 +164,7 @@ def test_assembly_is_built_too() -> None:
     ],
 )
 def test_text_that_is_no_identifier_is_refused(value: str) -> None:
-    with pytest.raises(UsageError, match="no identifier"):
+    with pytest.raises(UsageError, match="not an identifier"):
         render("kprobe", {**VALUES, "symbol": value})
 
 
@@ -383,7 +383,7 @@ def own_kernel(folder: Path, config: dict[str, str], *, lacking: str = "", name:
     [
         (GCC, "Module.symvers", "`make modules` has not run there", "make -C {tree} modules"),
         (CLANG, "", "built by clang 16.0.6, which this host does not", "apt-get install clang-16, or build it again"),
-        (CLANG | {"CONFIG_LD_IS_LLD": "y"}, "", "clang 16.0.6 and ld.lld made it", "clang-16 lld-16 llvm-16, or"),
+        (CLANG | {"CONFIG_LD_IS_LLD": "y"}, "", "built by clang 16.0.6 and ld.lld", "clang-16 lld-16 llvm-16, or"),
         (GCC | {"CONFIG_MODULE_SIG_FORCE": "y"}, "", "accepts only signed modules", "scripts/config -d MODULE_SIG_F"),
         (
             GCC | {"CONFIG_LOCK_DOWN_KERNEL_FORCE_INTEGRITY": "y"},
@@ -403,7 +403,7 @@ def own_kernel(folder: Path, config: dict[str, str], *, lacking: str = "", name:
             "its gcc plugins need gcc 13.3.0",
             "scripts/config -d GCC_PLUGINS",
         ),
-        (GCC | STACKLEAK, "scripts/gcc-plugins/stackleak_plugin.so", "are not there", "make -C {tree} modules"),
+        (GCC | STACKLEAK, "scripts/gcc-plugins/stackleak_plugin.so", "are not built", "make -C {tree} modules"),
     ],
 )
 def test_a_tree_for_which_no_module_can_be_built(

@@ -236,7 +236,7 @@ def test_functions_as_assemblers_leave_them(tmp_path: Path, width: str) -> None:
     sizes = {"sizeless": 3, "typeless": 2, "usual": 2, "label": 2, "other_name": 2}
     for symbol, size in sizes.items():
         assert find_in_program(program, symbol, size - 1).code.startswith(b"\xc3")
-        with pytest.raises(BuildError, match=rf"is behind the end of {symbol}, which has {size:#x} bytes"):
+        with pytest.raises(BuildError, match=rf"is beyond the end of {symbol}, which has {size:#x} bytes"):
             find_in_program(program, symbol, size)
     assert find_in_program(program, "loop", 0).code.startswith(b"\x90\xc3")
     for symbol in ("last", "apart"):

@@ -133,7 +133,7 @@ def test_a_second_fleet_of_one_name_is_refused() -> None:
     made_key(usual_key_file())
     fleet("local", os.getpid(), own_start())
     status, error = refused("fleet", "up")
-    assert (status, "fleet 'local' runs already" in error) == (2, True)
+    assert (status, "fleet 'local' is running already" in error) == (2, True)
     assert "fleet down local" in error
 
 
@@ -169,7 +169,7 @@ def test_a_worker_s_key_is_one_and_whole() -> None:
     both = refused("fleet", "worker", "tls://127.0.0.1:1", "--key", "x", "--key-from-stdin")
     assert (both[0], "there are two keys" in both[1]) == (2, True)
     half = refused("fleet", "worker", "tls://127.0.0.1:1", "--key-from-stdin", stdin="-----BEGIN CERTIFICATE-----\n")
-    assert (half[0], "no key of a fleet on standard input" in half[1]) == (2, True)
+    assert (half[0], "standard input has no key of a fleet" in half[1]) == (2, True)
 
 
 @pytest.mark.parametrize("address", ["tls://", "tls://host", "tcp://host:1", "host:1", "tls://h:99999", "tls://a b:1"])
