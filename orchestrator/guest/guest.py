@@ -441,7 +441,7 @@ class Guest:
     ) -> CommandResult:
         """Run a program in the guest and wait for it, whatever its status.
 
-        A ``listener`` receives each stream's bytes as they come; the result is then empty. Status 127: no such program;
+        A ``listener`` receives each stream's bytes as they come, and the result has none. Status 127: no such program;
         128 + N: killed by signal N. Raises CommandTimeout if it was killed after ``time_limit``, GuestError if it
         printed more than 256 MiB.
         """
