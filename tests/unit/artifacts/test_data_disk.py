@@ -82,7 +82,7 @@ def test_other_content_is_another_disk(change: str, tmp_path: Path, context: Bui
 
 def test_files_that_cannot_be_packed_are_refused(tmp_path: Path, context: BuildContext) -> None:
     folder = make(tmp_path / "one")
-    with pytest.raises(UsageError, match="none is not there"):
+    with pytest.raises(UsageError, match="none does not exist"):
         data_disk(context, tmp_path / "none")
     with pytest.raises(UsageError, match="file is not a folder"):
         data_disk(context, folder / "file")

@@ -65,7 +65,7 @@ def test_the_compiler_s_words_are_quoted(tree: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "variables", "sentence"),
     [
-        (None, (), "there is no configuration"),
+        (None, (), "the kernel has no configuration"),
         ("CONFIG_ARM64=y\n", (), "not a configuration of a kernel for x86"),
         ("CONFIG_X86_64=y\n", ("-j8",), "expected NAME=VALUE"),
         ("CONFIG_X86_64=y\n", ("CC=a\nb",), "expected NAME=VALUE"),

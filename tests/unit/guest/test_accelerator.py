@@ -126,7 +126,7 @@ def as_ordinary_user(examine: Callable[[], KvmSpeed]) -> KvmSpeed:
     return speed
 
 
-@pytest.mark.parametrize(("mode", "words"), [(0o060, "the group"), (0o000, "owner alone")])
+@pytest.mark.parametrize(("mode", "words"), [(0o060, "the group"), (0o000, "owner only")])
 def test_no_permission(mode: int, words: str) -> None:
     with tempfile.TemporaryDirectory() as folder:  # not tmp_path, which other users cannot enter
         Path(folder).chmod(0o755)

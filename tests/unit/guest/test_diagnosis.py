@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Is what ended a guest told: a panic, a refused CPU, want of memory, trouble that tainted its kernel?"""
+"""Is what ended a guest told: a panic, a refused CPU, lack of memory, trouble that tainted its kernel?"""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_kills_for_want_of_memory_since_the_start_are_named(host: Host) -> None:
     host.has_killed(3)
     assert diagnosis.memory_kills() == 3
     host.has_killed(4)
-    assert "want of memory meanwhile" in hint_of(-signal.SIGKILL, 3)
+    assert "lack of memory meanwhile" in hint_of(-signal.SIGKILL, 3)
     assert "the system did not" in hint_of(-signal.SIGKILL, 4)
     assert hint_of(-signal.SIGSEGV, 3) == hint_of(1, 3) == "as before"
 
