@@ -766,7 +766,7 @@ def test_a_worker_that_counts_wrong_is_found_out_though_it_has_gone(tmp_path: Pa
 
     stage.join("z", guests=1, script=dies)
     play = Play(tmp_path, jobs_of(tmp_path, 2), stage)
-    with pytest.raises(LabError, match="3 cells must be measured again: z did not"):
+    with pytest.raises(LabError, match="3 cells must be measured again: the counts of z"):
         play.read()
     play.ledger.check(play.jobs)
 
