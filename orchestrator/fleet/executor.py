@@ -63,8 +63,7 @@ MOST_COMINGS = 5
 _PATIENCE = 60.0
 """Seconds without any worker until a run ends, or without the worker that a boot needs until the boot fails.
 
-A killed worker is replaced within ten.
-"""
+A killed worker is replaced within ten."""
 
 
 _RESUME = "the results so far are stored: --resume resumes the run, with --fleet or without"

@@ -81,8 +81,7 @@ _DATA = 3 << 30
 """Bytes of private memory besides the guest's.
 
 QEMU 7.2 was seen to take 1.3 GiB, 1 GiB of it for translated code; its maximum of 64 disk threads has stacks of half a
-GiB.
-"""
+GiB."""
 
 _STACK = 8 << 20
 """Bytes of a thread's stack, all of which count as private memory: with ``ulimit -s`` of 1 GiB QEMU had no room for
