@@ -319,7 +319,7 @@ def shared_library(context: BuildContext, arch: str, file: Path) -> Compiled:
 def _source(
     toolchain: Toolchain, arch: str, files: Sequence[Path], folders: Sequence[Path]
 ) -> tuple[UserSource, Mapping[str, object]]:
-    """The source as an ``UserSource``, and the inputs that decide the result besides flags."""
+    """The source as a ``UserSource``, and the inputs that decide the result besides flags."""
     sources = [str(file) for file in files if file.suffix in _COMPILED]
     places = (f"-I{folder}" for folder in folders)
     words = [toolchain.program("gcc"), ARCHITECTURES[arch].gcc_flag, *_CODE, *places, *sources]
