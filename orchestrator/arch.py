@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the lab knows of x86 by name. Hosts are x86_64, and so is QEMU, which runs guests of either word size."""
+"""Facts about x86. The host and QEMU are x86_64; guests are i386 or x86_64."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ Arch = Literal["i386", "x86_64"]
 
 QEMU = "qemu-system-x86_64"
 INT3, CALL, JMP = 0xCC, 0xE8, 0xE9
-"""What the code of probes begins with: a breakpoint, and a call and a jump over a distance of four bytes."""
+"""Opcodes that probes write over code: a breakpoint, and a near call and jump with a 32-bit offset."""
 BPF_TARGET = "-D__TARGET_ARCH_x86"
-"""For the macros of <bpf/bpf_tracing.h>."""
+"""Selects the registers that the macros of <bpf/bpf_tracing.h> read."""
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """A word size of x86: ``word`` is the bytes of a pointer, ``loader`` what starts a program with shared libraries.
+    """One word size of x86.
 
-    ``option`` is set in the configuration of its kernels, ``machine`` in the headers of its ELF files; ``debian`` is
-    its name among Debian's architectures.
+    ``word`` is the size of a pointer in bytes, ``option`` the kernel's configuration option, ``machine`` the ELF
+    machine, ``debian`` Debian's name of the architecture, ``loader`` the path of the dynamic loader.
     """
 
     name: Arch
@@ -42,12 +42,12 @@ class Architecture:
 
     @property
     def triplet(self) -> str:
-        """Debian's name of the folders of its headers and libraries."""
+        """Debian's multiarch name, as in /usr/lib/x86_64-linux-gnu."""
         return f"{self.name}-linux-gnu"
 
     @property
     def library_folders(self) -> tuple[str, ...]:
-        """Where Debian's loader looks, below the root and without links."""
+        """Folders that Debian's dynamic loader searches, relative to the root, without symbolic links."""
         return (f"usr/lib/{self.triplet}", *(("usr/lib64",) if self.word == 8 else ()), "usr/lib")
 
 
@@ -56,4 +56,4 @@ X86_64 = Architecture("x86_64", 8, "CONFIG_X86_64", "EM_X86_64", "amd64", "/lib6
 ARCHITECTURES: Mapping[str, Architecture] = {one.name: one for one in (I386, X86_64)}
 OF_MACHINE: Mapping[str, Arch] = {one.machine: one.name for one in (I386, X86_64)}
 HOST = X86_64
-"""What QEMU, the compilers and the programs of a kernel's build are for."""
+"""The architecture of QEMU, the compilers and the kernel's build tools."""

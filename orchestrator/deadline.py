@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The end of a wait, less the time that the host's processors were not to be had."""
+"""Time limits that do not count the time for which the host gave us no processor."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ import time
 from collections.abc import Mapping
 
 _READ_MAX = 1 << 16
-"""Bytes; the kernel gives whole lines and numbers, a page of them at once: the numbers of some 600 children."""
+"""Bytes. The kernel returns at most a page of whole lines at once, the numbers of some 600 children."""
 
 
 def processor_waits() -> dict[int, float]:
-    """Seconds that each thread of ours and of all our descendants was ready to run and got no processor, by number.
+    """Seconds for which each thread of this process and its descendants was runnable without a processor, by number.
 
-    They are of the thread's whole life, as the kernel's scheduler counts them (proc_pid_schedstat(5)): other processes
-    on the host make them grow, and so do a control group's quota and a lower priority; sleeping does not. Empty where
-    the kernel does not count them (without CONFIG_SCHED_INFO, which Debian's kernels have). A process may be missing
-    that has lost a sibling meanwhile (proc_pid_children(5)).
+    The kernel's scheduler counts them over a thread's whole life (proc_pid_schedstat(5)). Other processes, a control
+    group's quota and a lower priority make them grow; sleeping does not. Empty without CONFIG_SCHED_INFO, which
+    Debian's kernels have. A process whose sibling has just ended may be missing (proc_pid_children(5)).
     """
     waits: dict[int, float] = {}
     processes = [os.getpid()]
     while processes:
-        with contextlib.suppress(OSError):  # it has ended meanwhile
+        with contextlib.suppress(OSError):  # the process has ended
             tasks = f"/proc/{processes.pop()}/task"
             for thread in os.listdir(tasks):  # noqa: PTH208  # with pathlib all of this takes 2.6 times as long
                 with contextlib.suppress(OSError):
@@ -43,7 +42,7 @@ def _content(file: str) -> bytes:
 
 
 class RecentWaits:
-    """Processor waits for all threads that ask, so that many who wait at the same time read them once."""
+    """Processor waits, read once for all threads that wait at the same time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -58,23 +57,23 @@ class RecentWaits:
 
 
 _LOOK_INTERVAL = 0.1
-"""Seconds between two looks at what was waited for, each 0.1 ms of a processor's time for each guest. What a process
-has waited for between the last look and its own end is not seen: with 1 s and an eighth of a processor, 13.4 s of the
-13.9 that forty compilers took after each other counted, with 0.1 s 7.7 of 18.6."""
+"""Seconds between two readings of the waits, each of which costs 0.1 ms of processor time per guest. The wait of a
+process between the last reading and its own end is lost: with 1 s and an eighth of a processor, 13.4 s of the 13.9
+that forty compilers took after each other counted, with 0.1 s 7.7 of 18.6."""
 
-_LOOKS = 8  # A short limit has as many looks
+_LOOKS = 8  # the fewest readings within a short limit
 
-_LONGEST = 60  # limits after which a wait ends in any case: sixty times as slow is not slow any more
+_LONGEST = 60  # a wait ends in any case after so many times its limit
 
 _waits = RecentWaits()
 
 
 class Deadline:
-    """The end of a wait: ``limit`` seconds in which whoever is waited for could work.
+    """A limit of ``limit`` seconds on a wait, not counting time without a processor.
 
-    That is the host's time, without that in which a thread of ours, or of a process that we started, was ready to run
-    and got no processor: a guest that gets an eighth of a processor has eight times as long. For one that sleeps for
-    ever, spins on a processor of its own, or was stopped, it is the host's time. Threads may share one.
+    It is the host's time, less the time for which a thread of this process or of a process started by it was runnable
+    without a processor: a guest that gets an eighth of a processor has eight times as long. For one that sleeps,
+    spins on a processor of its own, or was stopped, nothing is subtracted. Threads may share a deadline.
     """
 
     def __init__(self, limit: float) -> None:
@@ -83,27 +82,27 @@ class Deadline:
         self._end, self._last = self._looked + limit, self._looked + _LONGEST * limit
         self._interval = min(_LOOK_INTERVAL, limit / _LOOKS)
         self._looking = threading.Lock()
-        # Also where nobody asks for long what is left: a cell has commands with limits of their own.
+        # Read now: the next reading may come late, since the commands of a cell have limits of their own.
         self._waits = _waits.since(self._looked - self._interval)
 
     def left(self) -> float:
-        with self._looking:  # two looks at once would add the same time twice
+        with self._looking:  # two readings at once would add the same time twice
             now = time.monotonic()
             if now - self._looked >= self._interval or now >= self._end:
                 self._look(now)
             return max(0.0, min(self._end, self._last) - now)
 
     def pause(self) -> float:
-        """Seconds to wait for something at most before ``left`` is asked again."""
+        """Seconds to wait for something at most before ``left`` is called again."""
         left = self.left()
-        # Of what is left a part may come back with each look: not in ever smaller steps.
+        # A reading may extend the end, so the steps do not shrink with what is left.
         return min(max(left, self._interval / _LOOKS), self._interval) if left else 0.0
 
     def _look(self, now: float) -> None:
-        # What has not ended yet may take a look that is not quite new; the next one makes up for it.
+        # Before the end a slightly older reading will do; the next one makes up for it.
         before, self._waits = self._waits, _waits.since(now if now >= self._end else now - self._interval)
         self._looked = now
         # The longest of them: threads that wait at the same time do not wait one after the other.
         waited = max((wait - before.get(thread, 0.0) for thread, wait in self._waits.items()), default=0.0)
-        # Nobody has waited for longer than we have: a thread that was missing in the last look brings all its life.
+        # Limited to our own wait: a thread that the last reading lacked brings the waits of its whole life.
         self._end = min(self._end + max(0.0, waited), now + self.limit)

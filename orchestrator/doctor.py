@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What this host can do for the lab, what is missing, and how to get it. Nothing is changed or fetched."""
+"""Check what the lab needs on this host, and say how to get what is missing. Changes and fetches nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from orchestrator.program import INSTALL_COMMAND, load_requirements
 
 
 class Status(StrEnum):
-    """How bad it is; only ``missing`` keeps the lab from working."""
+    """Only ``missing`` keeps the lab from working."""
 
     OK = "ok"
     WARNING = "warning"
@@ -39,7 +39,7 @@ STYLES = {Status.OK: "green", Status.WARNING: "yellow", Status.MISSING: "bold re
 
 @dataclass(frozen=True)
 class Finding:
-    """One fact about the host; ``remedy`` is what to do about it, empty where nothing is to be done."""
+    """One fact about the host; ``remedy`` says what to do, or is empty."""
 
     name: str
     status: Status
@@ -65,7 +65,7 @@ def exit_status(findings: Sequence[Finding]) -> int:
 
 TESTED_QEMU = {7: "7.2", 10: "10.0"}  # by major version
 
-# What starts a guest, and the Debian package that brings it: the BIOS, and what it runs to load a kernel.
+# The BIOS and the option ROM that loads a kernel, each with its Debian package.
 FIRMWARE = {"bios-256k.bin": "seabios", "linuxboot_dma.bin": "qemu-system-data"}
 
 # Two Debian kernels with their headers, unpacked, take about 1 GB; the Python environment 0.1 GB.
@@ -99,7 +99,7 @@ def _answer(command: Sequence[str]) -> str:
 
 
 def processor(architecture: str, cores: int) -> Finding:
-    """Judge the host's CPUs: modules are built by an x86-64 compiler and build system."""
+    """Check the host's CPUs: modules are built by an x86-64 compiler and build system."""
     text = f"{architecture}, {cores} usable core{'s' if cores != 1 else ''}"
     if architecture != "x86_64":
         return Finding("processor", Status.MISSING, text, "the lab builds its modules on x86-64 hosts only")
@@ -107,7 +107,7 @@ def processor(architecture: str, cores: int) -> Finding:
 
 
 def programs() -> Iterator[Finding]:
-    """Look for everything on the package list."""
+    """Look for each program of the package list."""
     for requirement in load_requirements():
         if requirement.is_python:
             yield Finding("python", Status.OK, platform.python_version())
@@ -123,7 +123,7 @@ def programs() -> Iterator[Finding]:
 
 
 def qemu() -> Iterator[Finding]:
-    """Examine QEMU: its version, the machine type and the firmware guests start with."""
+    """Check QEMU's version, machine type and firmware."""
     yield qemu_version(_answer([QEMU, "--version"]))
     wanted = machine_facts().type.partition(",")[0]
     machines = [line.split(maxsplit=1)[:1] for line in _answer([QEMU, "-machine", "help"]).splitlines()]
@@ -143,7 +143,7 @@ def qemu() -> Iterator[Finding]:
 
 
 def qemu_version(answer: str) -> Finding:
-    """Judge what ``qemu-system-x86_64 --version`` prints."""
+    """Check the version that ``qemu-system-x86_64 --version`` prints."""
     match = re.search(r"version (\d+)\.(\d+)(?:\.\d+)?", answer)
     if match is None:
         return Finding("QEMU", Status.MISSING, "prints no version", "reinstall qemu-system-x86")
@@ -157,7 +157,7 @@ def qemu_version(answer: str) -> Finding:
 
 
 def guest_packages() -> Finding:
-    """Judge by apt's sources and keys whether this host can fetch the guests' release; no server is contacted."""
+    """Check by apt's sources and keys, without a network, whether this host can fetch the guests' release."""
     name = "guests' packages"
     try:
         mirror, _ = debian_mirror(), archive_keyring()
@@ -167,7 +167,7 @@ def guest_packages() -> Finding:
 
 
 def kvm(speed: KvmSpeed) -> Finding:
-    """Judge KVM. The exact clock does not use it, so its absence is only a warning."""
+    """Check KVM. The exact clock does not use it, so its absence is only a warning."""
     if speed.usable:
         return Finding("KVM", Status.OK, f"fast: {speed.reason}")
     remedy = "guests run under TCG; counted instructions are exact there too"
@@ -175,7 +175,7 @@ def kvm(speed: KvmSpeed) -> Finding:
 
 
 def memory(meminfo: str) -> Finding:
-    """Judge the available memory in /proc/meminfo."""
+    """Check the available memory in /proc/meminfo."""
     match = re.search(r"^MemAvailable:\s+(\d+) kB$", meminfo, re.MULTILINE)
     if match is None:
         return Finding("memory", Status.WARNING, "the kernel does not say how much is available")
@@ -189,7 +189,7 @@ def memory(meminfo: str) -> Finding:
 
 
 def folder(name: str, path: Path, variable: str) -> Finding:
-    """Judge whether ``path`` exists or can be made, can be written to, and has room; ``variable`` moves it."""
+    """Check that ``path`` exists or can be made, is writable, and has room; ``variable`` names another folder."""
     # Not Path.exists: it raises where a folder on the way may not be searched.
     existing = next(parent for parent in (path, *path.parents) if os.access(parent, os.F_OK))
     remedy = f"name another folder: {variable}=/some/folder"

@@ -16,7 +16,7 @@ class LabError(Exception):
     """An expected failure.
 
     ``what`` is one sentence. ``where`` names a place (``file:line``) or is empty. ``hint`` says what to do.
-    ``detail`` holds further lines to quote as they are: a compiler's words, a console's last lines.
+    ``detail`` holds lines to quote: a compiler's messages, a console's last lines.
     """
 
     exit_status = 1
@@ -31,8 +31,7 @@ class LabError(Exception):
     def __str__(self) -> str:
         """The whole message: place and sentence, then the quoted lines, then the hint.
 
-        Any part may quote a guest, a file or a program: nothing in it can move a terminal's cursor, and a quoted line
-        break does not end the quotation.
+        Control characters are escaped, since any part may quote a guest, a file or a program.
         """
         lines = [f"{self.where}: {self.what}" if self.where else self.what]
         lines += [f"    {line}" for quoted in self.detail for line in quoted.split("\n")]
@@ -78,7 +77,7 @@ class GuestPanic(GuestError):
 
 
 class GuestOops(GuestError):
-    """The guest's kernel reported trouble, or was tainted by it, and went on."""
+    """The guest's kernel reported an oops, a warning or a stall, or was tainted, and went on running."""
 
 
 class GuestHang(GuestError):
@@ -104,20 +103,20 @@ class CommandFailed(GuestError):
 
 
 class EvidenceError(LabError):
-    """A proof failed: what was measured is not what was meant. The cell fails with this reason."""
+    """A proof failed: the measurement is not of what the cell asks for. The cell fails with this reason."""
 
 
 class NotEntered(EvidenceError):
-    """Calls never ran into the probe, as is proved from outside the guest. The cell fails; its guest is sound."""
+    """QEMU shows that the calls never ran into the probe. The cell fails; its guest is sound."""
 
 
 class OtherMechanism(EvidenceError):
-    """The kernel hits a kprobe in another way than the cell's kind of probe: nothing is wrong with the guest."""
+    """The kernel runs the kprobe by another mechanism than the cell asks for. The guest is sound."""
 
 
 class PlaceRefused(EvidenceError):
-    """The kernel takes no probe of this kind at the place: nothing is wrong with the guest."""
+    """The kernel refuses a probe of this kind at the place. The guest is sound."""
 
 
 class UnsupportedError(LabError):
-    """A guest, kernel or module cannot do what was asked for, and nothing is wrong with it."""
+    """A guest, kernel or module lacks the requested feature; it is otherwise sound."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Files on the host: temporary folders that do not outlive their process, whole files, room on a disk, cpio."""
+"""Files on the host: temporary folders, atomic writes, free disk space, cpio archives."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def sha256_of(path: Path) -> str:
 
 
 def is_open_file(path: Path, descriptor: int) -> bool:
-    """Whether an open file is still the one of that name."""
+    """Whether ``path`` still names the open file."""
     try:
         return os.path.samestat(path.lstat(), os.fstat(descriptor))
     except OSError:
@@ -37,10 +37,10 @@ def is_open_file(path: Path, descriptor: int) -> bool:
 
 
 class ScratchFolder:
-    """A folder of ours, named ``prefix`` and some letters, in ``parent`` or where the host has such folders.
+    """A temporary folder named ``prefix`` and some letters, in ``parent`` or the host's temporary folder.
 
-    ``path`` is it; so is the value of its context, which removes it. Its process holds a lock on it. Those of this user
-    and prefix that nobody holds were left by processes that were killed: they are removed first. Raises OSError.
+    Its process holds a lock on it and removes it with ``close`` or at the end of the context. This user's folders of
+    the same prefix that no process has locked were left by killed processes; they are removed first. Raises OSError.
     """
 
     def __init__(self, prefix: str, parent: Path | None = None) -> None:
@@ -55,7 +55,7 @@ class ScratchFolder:
                     self._descriptor: int | None = descriptor
                     return
                 os.close(descriptor)
-            # Another process took it for abandoned before it had its lock.
+            # Another process removed it as abandoned before it was locked.
 
     def __enter__(self) -> Path:
         return self.path
@@ -68,13 +68,13 @@ class ScratchFolder:
     def close(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
         descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:  # closed again, it could be another file's
+        if descriptor is not None:  # a second close could hit another file
             os.close(descriptor)
 
 
 def _remove_abandoned(prefix: str, parent: Path) -> None:
     for folder in parent.glob(f"{prefix}*"):
-        # It has just been removed, is not ours to open, is no folder, or is held: BlockingIOError.
+        # It has just been removed, cannot be opened, is no folder, or is locked (BlockingIOError).
         with contextlib.suppress(OSError):
             descriptor = _opened(folder)
             try:
@@ -90,10 +90,10 @@ def _opened(folder: Path) -> int:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file, text as UTF-8, or replace it: a reader finds the old one or the new one. Raises OSError.
+    """Write or replace a file atomically, text as UTF-8. Raises OSError.
 
-    A symbolic link in its place is replaced, not followed: a run's directory may come from elsewhere. Of two writers
-    one waits for the other. What one that was killed has half written is the next one's to overwrite.
+    A symbolic link in its place is replaced, not followed: a run's directory may come from elsewhere. Writers wait for
+    each other. The unfinished file of a killed writer is overwritten.
     """
     unfinished = path.with_name(f".{path.name}.new")
     if unfinished.is_symlink():
@@ -118,21 +118,21 @@ def _alone(unfinished: Path) -> Iterator[BinaryIO]:
             if is_open_file(unfinished, file.fileno()):
                 yield file
                 return
-        # Whoever wrote it meanwhile has given it its name.
+        # Another writer renamed it meanwhile.
 
 
 def _as_it_is(path: str, flags: int) -> int:
-    """Open without following a link, and without emptying what another writer may be at."""
+    """Open without following a link, and without truncating a file that another process may be writing."""
     return os.open(path, flags & ~os.O_TRUNC | os.O_NOFOLLOW, 0o666)
 
 
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})  # the system's errors for a write that finds no room
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 _LEAST = 64 << 10
 """Bytes below which a disk counts as full: a program that failed for lack of room may have removed a file since."""
 
-# What dpkg, tar, gcc, make and apt 2.6 say, in English, at a line's end: a compiler quotes the user's lines as well.
-# GNU ld maps the file that it writes: on a full tmpfs a bus error ends it.
+# English messages of dpkg, tar, gcc, make and apt 2.6, at the end of a line: a compiler quotes the user's lines as
+# well. GNU ld maps the file that it writes, so a full tmpfs ends it with a bus error.
 _WORDS = re.compile(
     r": (No space left on device|Disk quota exceeded|File too large)$"
     r"|have enough free space|terminated with signal 7 \[Bus error\]",
@@ -141,40 +141,40 @@ _WORDS = re.compile(
 
 
 def room_left(folder: Path) -> str:
-    """What the disk of a folder has left, for people: ``0.3 MB are free``. The folder need not exist yet."""
+    """The free space on a folder's disk as text: ``0.3 MB are free``. The folder need not exist yet."""
     facts = _facts(folder)
     if facts.f_files and not facts.f_favail:
-        return "it takes no further file"
+        return "it has no free inode"
     return f"{_free(facts) / 1e6:.1f} MB are free"
 
 
 def found_no_room(error: OSError) -> bool:
-    """Whether the system refused a write, or one of many copies, for lack of room."""
-    if isinstance(error, shutil.Error):  # of copytree(): it has the words of each copy, and no number
+    """Whether a write, or one of several copies, failed for lack of room."""
+    if isinstance(error, shutil.Error):  # of copytree(): it has each copy's message, and no number
         return any(os.strerror(number) in str(error) for number in _NO_ROOM)
     return error.errno in _NO_ROOM
 
 
 def is_full(folder: Path) -> bool:
-    """Whether next to nothing can be written any more on the disk of a folder."""
+    """Whether a folder's disk is full."""
     facts = _facts(folder)
     return _free(facts) < _LEAST or (facts.f_files > 0 and not facts.f_favail)
 
 
 def full_one(folders: Sequence[Path]) -> Path:
-    """Of the folders that something was written to, the first on a full disk, or else the first."""
+    """The first of the folders on a full disk, else the first of all."""
     return next(filter(is_full, folders), folders[0])
 
 
 def is_lack_of_room(error: BaseException, folders: Iterable[Path]) -> bool:
-    """Whether an error comes from a full disk: by its number, by the words of a program, or by one of the folders."""
+    """Whether an error comes from a full disk, by its errno, a program's message, or the state of the folders."""
     if isinstance(error, OSError):
         return found_no_room(error)
     return isinstance(error, LabError) and (_WORDS.search(str(error)) is not None or any(map(is_full, folders)))
 
 
 def temporary_folder() -> Path | None:
-    """The folder of temporary files; None where none can be written, as on a host with one disk, which is full."""
+    """The folder of temporary files; None where none is writable, as on a full disk."""
     try:
         return Path(tempfile.gettempdir())
     except FileNotFoundError:
@@ -187,19 +187,19 @@ def _facts(folder: Path) -> os.statvfs_result:
 
 
 def _free(facts: os.statvfs_result) -> int:
-    # What a file system keeps for root, 5 % of an ext4, root can write.
+    # An ext4 reserves 5 % for root.
     return (facts.f_bfree if os.geteuid() == 0 else facts.f_bavail) * facts.f_frsize
 
 
-# Archives for the kernel's initramfs (cpio "newc"), the same bytes for the same content.
+# Reproducible archives for the kernel's initramfs (cpio "newc").
 #
-# Written here because the tools record times and inode numbers and need root for device nodes. Format:
+# The usual tools record times and inode numbers, and need root for device nodes. Format:
 # Documentation/driver-api/early-userspace/buffer-format.rst.
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A file, folder or device of the archive, its ``mode`` as in stat(2); a host's file is read when it is written."""
+    """A file, folder or device of an archive, ``mode`` as in stat(2). A ``Path`` is read on writing."""
 
     path: str
     mode: int

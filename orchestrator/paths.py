@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where things live on the host: the cache, the results, the data files of the package, what a user names by a path."""
+"""Paths on the host: the cache, the results, the package's data files, and paths that users write."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from orchestrator.errors import ConfigError, HostError
 
 AWKWARD = "a space, a quote, or one of :#$%;&|<>(){}[]*?\\"
-"""What keeps the kernel's build system from working with a path."""
+"""Characters that the kernel's build system cannot have in a path."""
 
 _AWKWARD = re.compile(r"""[\s:#$%;&|<>(){}\[\]*?'"`\\]""")
 
@@ -18,7 +18,7 @@ _AWKWARD = re.compile(r"""[\s:#$%;&|<>(){}\[\]*?'"`\\]""")
 def _folder(own_variable: str, xdg_variable: str, fallback: str) -> Path:
     if own := os.environ.get(own_variable, ""):
         return Path(own).absolute()
-    # The XDG base directory specification says that a relative path is to be ignored.
+    # The XDG base directory specification ignores relative paths.
     if (value := os.environ.get(xdg_variable, "")).startswith("/"):
         return Path(value) / "orchestrator"
     try:
@@ -46,13 +46,13 @@ def data_dir(name: str) -> Path:
 
 
 def user_path(name: str) -> Path:
-    """A path that a user wrote, absolute, with a home folder for ``~``. Raises ConfigError for an unknown user."""
+    """Make a user's path absolute and expand ``~``. Raises ConfigError for an unknown user."""
     try:
         return Path(name).expanduser().absolute()
     except RuntimeError:
-        raise ConfigError(f"found {name!r}; there is no such user") from None
+        raise ConfigError(f"found {name!r}; this user does not exist") from None
 
 
 def kbuild_takes(path: Path) -> bool:
-    """Whether the kernel's build system can work with a path, which make and shells read unquoted: ``AWKWARD``."""
+    """Whether a path has no ``AWKWARD`` character: make and shells of the kernel's build read it unquoted."""
     return not _AWKWARD.search(str(path))

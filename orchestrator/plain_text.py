@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-r"""Text for people: nothing that a terminal would obey, numbers of things in words, sizes of memory.
+r"""Text that is safe to print, shortened texts and lists, and memory sizes.
 
-What is not printable becomes visible, as Python's string literals write it: an escape character ``\x1b``, a
+Unprintable characters are escaped as in Python's string literals: an escape character becomes ``\x1b``, a
 right-to-left override (CVE-2021-42574) ``\u202e``, a byte that is no text ``\udcff``.
 """
 
@@ -16,7 +16,7 @@ _SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]{0,1000}(?:\
 
 
 def plain_text(text: str) -> str:
-    """Lines of text: line feeds and tabs stay, and a carriage return before a line feed goes."""
+    """Escape lines of text. Line feeds and tabs stay; a carriage return before a line feed is dropped."""
     if text.isprintable():  # nearly every line of a console, which may have millions
         return text
     lines = text.replace("\r\n", "\n").split("\n")
@@ -24,12 +24,12 @@ def plain_text(text: str) -> str:
 
 
 def plain_line(text: str) -> str:
-    """One line of text: tabs become spaces, and line breaks are visible."""
+    """Escape one line of text: tabs become spaces, line breaks are escaped."""
     return _visible(text.expandtabs())
 
 
 def without_sequences(text: str) -> str:
-    """Text without a terminal's control sequences, which a guest's programs colour their lines with."""
+    """Remove a terminal's control sequences, such as the colours of a guest's programs."""
     return _SEQUENCE.sub("", text)
 
 
@@ -40,23 +40,23 @@ def _visible(text: str) -> str:
 
 
 def cut(text: str, most: int, end: str = " ...") -> str:
-    """A text of at most so many characters; of a longer one the beginning, and ``end``."""
+    """Shorten a text to ``most`` characters, ``end`` included."""
     return text if len(text) <= most else text[: most - len(end)] + end
 
 
 def counted(count: int, noun: str) -> str:
-    """``1 cell``, ``2 cells``: a noun whose plural ends in s."""
+    """``1 cell``, ``2 cells``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def shown(items: Sequence[str], most: int, rest: str = "... and {} more") -> list[str]:
-    """The first items, and behind them how many more there are."""
+    """The first ``most`` items, and a last one with the number of the others."""
     more = len(items) - most
     return [*items[:most], *([rest.format(more)] if more > 0 else [])]
 
 
 GUEST_SIZES = "expected a size from 64M to 4G, such as 256M or 1G; a number alone is in MiB"
-"""What a guest's memory may be, for whoever has written something else."""
+"""The allowed memory sizes, for error messages."""
 
 
 def size_mib(text: str) -> int | None:
@@ -66,7 +66,7 @@ def size_mib(text: str) -> int | None:
 
 
 def guest_mib(value: object) -> int | None:
-    """The MiB of a guest's memory: a size, or a number of MiB as a number or as text; None for no ``GUEST_SIZES``."""
+    """A guest's memory in MiB, from a size or a number of MiB; None for a value outside ``GUEST_SIZES``."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     text = str(value)

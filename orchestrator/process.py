@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Child processes that die with us, however we die, and that the terminal's Ctrl-C does not reach.
+"""Child processes that die with this one, and that the terminal's Ctrl-C does not reach.
 
-Every child gets a session of its own and the parent-death signal, which util-linux's ``setpriv`` sets: no code of
-ours runs between fork and exec. The kernel sends that signal when the *thread* that started the child ends, so
-children are started from threads that outlive them.
+Each child has its own session and the parent-death signal, set by util-linux's ``setpriv``, so that no Python code
+runs between fork and exec. The kernel sends the signal when the *thread* that started the child ends: start children
+from threads that outlive them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Finished:
     def complaint(self) -> tuple[str, ...]:
         """The command, ready to be pasted, the last lines it printed, and the signal that killed it."""
         printed = (self.stderr.strip() or self.stdout.strip()).splitlines()[-15:]
-        # The shell around a program says so itself of the program, and cannot say it of itself.
+        # The shell around a program reports the signal that killed the program, but not its own.
         killed = (f"(killed by signal {-self.status})",) if self.status < 0 else ()
         return (f"$ {shlex.join(self.argv)}", *printed, *killed)
 
@@ -52,12 +52,12 @@ class Finished:
 
 
 class Spawned:
-    """A program that runs beside us, and dies with us whatever user it becomes. It may be killed from any thread."""
+    """A program that runs beside this process and dies with it, whatever user it becomes. Any thread may kill it."""
 
     def __init__(self, shell: subprocess.Popen[bytes], pid: int) -> None:
         self._shell = shell
         self.pid = pid
-        # A process number may pass to a stranger, a descriptor of a process may not.
+        # The kernel may reuse a process number, but not a pidfd.
         self._process: int | None = None
         with contextlib.suppress(ProcessLookupError):  # it has ended already
             self._process = os.pidfd_open(pid)
@@ -76,7 +76,7 @@ class Spawned:
 
     def close(self) -> None:
         self.kill()
-        self._shell.send_signal(signal.SIGCONT)  # a shell that was stopped with it would not notice its end
+        self._shell.send_signal(signal.SIGCONT)  # a stopped shell would not notice that the program ended
         self._shell.wait()
         with self._lock:
             if self._process is not None:
@@ -92,15 +92,15 @@ def spawn(
     stderr: int | IO[bytes] = subprocess.DEVNULL,
     pass_fds: Sequence[int] = (),
 ) -> Spawned:
-    """Start a program without children in ``/``; ``limits`` are by prlimit's names. Raises HostError."""
+    """Start a program that has no children, in ``/``; ``limits`` are by prlimit's names. Raises HostError."""
     limited = ("prlimit", *(f"--{name}={value}" for name, value in (limits or {}).items())) if limits else ()
     others = {"stderr": stderr, "pass_fds": tuple(pass_fds), "cwd": "/", "umask": 0o077, "env": environment}
     with _start_errors(argv[0]):
         shell = _started([*limited, "sh", str(Path(__file__).with_name("spawned.sh")), *argv], **others)
         try:
             assert shell.stdout is not None
-            with shell.stdout as told:
-                number = told.readline()
+            with shell.stdout as output:
+                number = output.readline()
             if not number:
                 raise HostError(f"cannot start {argv[0]}: prlimit (util-linux) or sh does not run")
             return Spawned(shell, int(number))
@@ -118,12 +118,12 @@ def run(
     pass_fds: Sequence[int] = (),
     listener: Callable[[str], None] | None = None,
 ) -> Finished:
-    """Run a program and all that it starts to its end, within ``time_limit`` seconds; a step of the log.
+    """Run a program to its end within ``time_limit`` seconds (see ``Deadline``), and log it as a step.
 
-    ``environment`` changes ours for it: a variable is set, or with None taken away. A ``listener`` gets each line of
-    the program's standard output as it comes. See ``Deadline`` for what counts of the time.
+    ``environment`` changes this process's: a value of None removes a variable. ``listener`` gets each line of the
+    program's standard output as it comes. Processes that the program leaves behind are killed.
 
-    Raises HostError when the program is not there, LabError when the time is over.
+    Raises HostError when the program is not installed, LabError when the time is over.
     """
     changed = {**os.environ, **(environment or {})}
     with step("$", *argv) as running:
@@ -154,7 +154,7 @@ def exit_status(child: Spawned, time_limit: float) -> int | None:
 
 
 def how_ended(status: int) -> str:
-    """An exit status as a part of a sentence."""
+    """``status 1``, or ``signal 9``."""
     return f"status {status}" if status >= 0 else f"signal {-status}"
 
 
@@ -185,7 +185,7 @@ def _communicate(
 
 
 def _ended(wait: Callable[[float], T], deadline: Deadline) -> T:
-    """What a wait for a child's end gives, tried again until the deadline. Raises subprocess.TimeoutExpired then."""
+    """Repeat a wait for a child's end until the deadline. Raises subprocess.TimeoutExpired then."""
     while True:
         try:
             return wait(deadline.pause())
@@ -197,7 +197,7 @@ def _ended(wait: Callable[[float], T], deadline: Deadline) -> T:
 def kill_group(child: subprocess.Popen[bytes]) -> None:
     """Kill a child's whole process group, if the child was not reaped yet, and reap the child."""
     if child.poll() is None:
-        # The child leads its group and is not reaped, so the number cannot have passed to a stranger.
+        # The child leads its group and is not reaped, so its number is not reused.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()
@@ -206,16 +206,16 @@ def kill_group(child: subprocess.Popen[bytes]) -> None:
             stream.close()
 
 
-def _told_of_parent() -> tuple[str, ...]:
-    """A prefix that ends a child with us; without the check one in forty killed parents left a QEMU behind."""
+def _die_with_parent() -> tuple[str, ...]:
+    """A prefix that ends a child with this process; without the check one of forty killed parents left a QEMU."""
     check = str(Path(__file__).with_name("with-parent.sh"))
     return ("setpriv", "--pdeathsig", "TERM", "sh", check, str(os.getpid()))
 
 
 def _started(argv: Sequence[str], **others: Any) -> subprocess.Popen[bytes]:
-    """A child in a session of its own that is told when we end; ``others`` are further arguments of Popen."""
+    """Start a child in its own session that ends with this process; ``others`` are further arguments of Popen."""
     others |= {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "start_new_session": True}
-    return subprocess.Popen([*_told_of_parent(), *argv], **others)
+    return subprocess.Popen([*_die_with_parent(), *argv], **others)
 
 
 @contextlib.contextmanager
@@ -229,5 +229,4 @@ def _start_errors(program: str) -> Iterator[None]:
 
 
 def not_installed(program: str) -> HostError:
-    """The error of a program that is missing on this host."""
     return HostError(f"{program} is not installed", hint=f"`{PROGRAM} doctor` says what is missing and how to get it")

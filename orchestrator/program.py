@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the user calls this program, and which programs the host must have."""
+"""This program's name as the user called it, and the programs that the host must have."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from orchestrator.errors import HostError
 from orchestrator.paths import data_dir
 
 NAME = "orchestrator"
-"""The program's name where it is installed."""
+"""The name of the installed program."""
 
 CHECKOUT_SCRIPT = "ORCHESTRATOR_CALLED_AS" in os.environ
-"""Whether it was started by a checkout's script ``lab``, which has the command ``test``."""
+"""Whether the script ``lab`` of a checkout, which has the command ``test``, started this process."""
 
 _WORDS = [os.environ.get("ORCHESTRATOR_CALLED_BY"), os.environ.get("ORCHESTRATOR_CALLED_AS") or NAME]
 
 PROGRAM = shlex.join(word for word in _WORDS if word)
-"""As it was called this time, such as ``./lab`` or ``sh lab``: the script ``lab`` says it in the environment."""
+"""The command as the user typed it, such as ``./lab`` or ``sh lab``, which the script passes in the environment."""
 
 
 def command(*words: str) -> str:
@@ -34,7 +34,7 @@ INSTALL_COMMAND = "apt-get install -y --no-install-recommends"
 
 @dataclass(frozen=True)
 class Requirement:
-    """One line of the list: what is needed, the Debian package that brings it, and what the lab does with it."""
+    """One line of a package list: what is needed, its Debian package, and what the lab uses it for."""
 
     need: str
     package: str
@@ -53,7 +53,7 @@ class Requirement:
 
 
 def parse_requirements(text: str, source: str) -> tuple[Requirement, ...]:
-    """Read the list's lines; ``source`` is named in the ``HostError`` that a broken line raises."""
+    """Read a package list. Raises HostError for a malformed line, with ``source`` as its file."""
     requirements = []
     for number, line in enumerate(text.splitlines(), start=1):
         columns = [] if line.startswith("#") else line.split(maxsplit=2)
@@ -65,13 +65,13 @@ def parse_requirements(text: str, source: str) -> tuple[Requirement, ...]:
 
 
 def load_requirements(name: str = "host-packages.txt") -> tuple[Requirement, ...]:
-    """Read a list that travels with the package: the whole lab's, or that of building kernels."""
+    """Read a package list of the data folder ``images``."""
     path = data_dir("images") / name
     return parse_requirements(path.read_text(encoding="utf-8"), str(path))
 
 
 def check_installed(name: str, what: str) -> None:
-    """Raise HostError with the packages to install where something of a list is missing that ``what`` needs."""
+    """Raise HostError with the packages to install unless all of a list that ``what`` needs is installed."""
     packages = " ".join(dict.fromkeys(need.package for need in load_requirements(name) if need.location() is None))
     if packages:
         raise HostError(f"{what} needs {packages}", hint=f"as root: {INSTALL_COMMAND} {packages}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The log of steps: what the lab did, how long it took, what failed; one line for each step, nested.
+"""The log of steps: what the lab did, how long it took, and what failed, in one nested line per step.
 
     # seconds since 2026-11-22T03:48:48+00:00
        0.001  boot guest on pentium4 ...
@@ -8,13 +8,13 @@
        7.001  boot guest on pentium4 (7.000 s)
        7.120  run insmod /tmp/lab_kprobe.ko (0.118 s, status 1)
 
-A step is written when it ends, or FAILED with the first line of its error. One with further steps in it is also written
-when the first of them begins. The first column is the time at which the line was written; a line that begins with ``$``
-is a program of the host. Without an open log a step costs a microsecond.
+A step is written when it ends, or FAILED with the first line of its error; one with nested steps also when the first of
+them begins. The first column is the time of writing. A line that begins with ``$`` is a program of the host. Without an
+open log a step costs a microsecond.
 
-Logs are open for the whole process: a step of any thread is written to all of them. Each thread nests its own steps,
-and its lines carry its name unless it is the main thread, or the name that ``step_source`` gives it. Another process
-has no open logs, forked or not: it opens its own, or sends what ``own_steps`` gives it to be passed on here.
+A step of any thread is written to all open logs of the process. Each thread nests its own steps. A line carries the
+name that ``step_source`` gives its thread, else the name of a thread other than the main one. Another process, forked
+or not, opens its own logs, or sends the lines of ``own_steps`` to ``pass_on`` here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LINE_MAX = 300  # characters of a step's text: a command may have 64 KiB
 
 _current: ContextVar[Step | None] = ContextVar("step", default=None)
 _source: ContextVar[str | None] = ContextVar("source", default=None)
-_innermost: dict[int, Step] = {}  # by thread, the step that it is in; of threads in which logged steps run
+_innermost: dict[int, Step] = {}  # the innermost logged step of each thread
 _lock = threading.Lock()
 _sinks: tuple[_Sink, ...] = ()
 
@@ -56,20 +56,20 @@ def step_log(file: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def step_echo(write: Callable[[str], None]) -> Iterator[None]:
-    """Pass each line of the log to ``write``, without a newline and from any thread, one at a time."""
+    """Pass each line of the log to ``write``, without a newline, one at a time, from any thread."""
     with _open_sink(_Sink(write)):
         yield
 
 
 @contextlib.contextmanager
 def own_steps(source: str, take: Callable[[str], None]) -> Iterator[None]:
-    """Pass each line of one source to ``take``, without its time and its name: for a log that is kept elsewhere."""
+    """Pass each line of one source, without its time and name, to ``take``: for a log in another process."""
     with _open_sink(_Sink(take, source)):
         yield
 
 
 def pass_on(source: str, line: str, ago: float) -> None:
-    """Write a line of another process's, as of ``source``; it was written there so many seconds ago."""
+    """Write a line that another process logged ``ago`` seconds ago, as of ``source``."""
     with _lock:
         for sink in _sinks:
             if sink.source is None:
@@ -90,7 +90,7 @@ def _open_sink(sink: _Sink) -> Iterator[None]:
 
 @contextlib.contextmanager
 def step_source(name: str) -> Iterator[None]:
-    """Put ``name`` before this thread's lines, and nest its steps anew: one boot of several that run side by side."""
+    """Put ``name`` before this thread's lines, and nest its steps anew: for one of several parallel boots."""
     source, current = _source.get(), _current.get()
     _source.set(name)
     _current.set(None)
@@ -102,7 +102,7 @@ def step_source(name: str) -> Iterator[None]:
 
 
 def running_steps() -> list[str]:
-    """The innermost step of each thread that is in one, while a log is open: ``boot1: start QEMU``."""
+    """The innermost step of each thread, while a log is open: ``boot1: start QEMU``."""
     return [running.title for running in list(_innermost.values())]
 
 
@@ -184,13 +184,13 @@ class _Sink:
         self._begun = time.monotonic()
 
     def write(self, line: str, ago: float = 0.0) -> None:
-        # What is logged must not fail because its log does.
+        # A full disk or a closed file must not fail the step.
         with contextlib.suppress(OSError, ValueError):
             self.take(f"{max(0.0, time.monotonic() - self._begun - ago):8.3f}  {line}")
 
 
 def _close_in_child() -> None:
-    """In a forked process: its steps are not its parent's, and the lock may be held by a thread that it has not."""
+    """Close the logs in a forked child, where the lock may be held by a thread that the child lacks."""
     global _sinks, _lock
     _sinks, _lock = (), threading.Lock()
     _innermost.clear()

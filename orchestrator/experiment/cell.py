@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One combination of a table: everything that a number depends on, and its machine."""
+"""A cell of a table: everything that one figure depends on."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Machine(Strict):
 
 
 def kernel_conflicts(kernel: str, machine: Machine, path: KeyPath, other: KeyPath) -> Iterator[Problem]:
-    """Why a kernel cannot run on a machine, as a problem of the key at ``path``."""
+    """Report a kernel that cannot run on a machine as a problem of the key at ``path``."""
     reason = kernel_spec(kernel).unsupported_reason(cpu(machine.cpu))
     if reason:
         yield Problem(path, reason, other=other)
@@ -55,15 +55,15 @@ TaskT = TypeVar("TaskT", covariant=True)
 
 @dataclass(frozen=True)
 class Cell(Generic[TaskT]):
-    """One combination to measure: what every kind of benchmark has, and the kind's own ``task``.
+    """One combination to measure: the fields of every kind of benchmark, and the kind's own ``task``.
 
-    ``row`` is its row or column in the table: a probe, a user's module, or a row of the benchmark's own; it is recorded
-    as ``probe``. ``kernel`` and ``image`` are a catalogue's names or absolute paths, and ``spec`` is the kernel.
-    ``memory_mib`` is in MiB, ``time_limit`` in seconds of the host's time. ``point`` is the one that the experiment
-    names, or asks to find. ``parameters`` further distinguish it from other cells, and are recorded; ``published`` is
-    its published figures. ``compared_with`` is the ids of the cells that its overhead follows from: its baseline first,
-    then the baseline's A/A boots. ``profile`` is what its profile is to have, nothing where none is wanted.
-    ``kernel_modules`` are those of the kernel's own that are loaded first.
+    ``row`` is its row or column in the table, recorded as ``probe``: a probe, a user's module, or a row of the
+    benchmark. ``kernel`` and ``image`` are catalogue names or absolute paths; ``spec`` is the resolved kernel.
+    ``time_limit`` is in seconds of the host's time. ``point`` is named by the experiment or found in a guest.
+    ``parameters`` distinguish the cell from others and are recorded. ``published`` has its published figures.
+    ``compared_with`` has the ids of the cells that its overhead is computed from: the baseline, then the baseline's
+    A/A boots. ``profile`` has the requested parts of its profile. ``kernel_modules`` are modules of the kernel's own,
+    loaded first.
     """
 
     id: str
@@ -92,25 +92,25 @@ class Cell(Generic[TaskT]):
 
     @property
     def is_found(self) -> bool:
-        """Whether a guest has found the point out, and the experiment does not name it."""
+        """Whether the point was found in a guest, not named by the experiment."""
         return self.point is not None and self.point.found_by is not None
 
 
 def machine_id(machine: Machine) -> str:
     """The part of a cell's id that names its machine."""
-    # No CPU's name has a plus in it, so no two machines share an id.
+    # CPU names have no plus, so no two machines share an id.
     count = f"+x{machine.smp}" if machine.smp > 1 else ""
     memory = f"+{machine.memory}" if machine.memory != DEFAULT_MEMORY else ""
     return f"{machine.cpu}{count}{memory}"
 
 
 def module_parameters(kind: ProbeKind) -> dict[str, str]:
-    """What is recorded of a user's module with parameters, among the cell's own; nothing of any other probe."""
+    """The recorded parameters of a user's module; empty for other probes."""
     return {"module_parameters": written(kind.parameters)} if kind.parameters else {}
 
 
 def rows_on(kernels: Iterable[str], rows: Iterable[str], kernel_for: Mapping[str, str]) -> dict[str, list[str]]:
-    """Each kernel's rows, the baseline first: the table's kernels, then the other kernels of single rows."""
+    """Each kernel's rows, the baseline first: the table's kernels, then those of ``kernel_for``."""
     rows = list(rows)
     everywhere = [row for row in rows if row not in (BASELINE, *kernel_for)]
     rows_on = {kernel: [BASELINE, *everywhere] for kernel in kernels}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""An experiment: its heading and its tables; the same on other kernels or with profiles."""
+"""An experiment: its heading and tables, and copies of it on other kernels or with profiles."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from orchestrator.results.budgets import KEY as BUDGETS
 from orchestrator.results.budgets import BudgetError, Budgets
 
 TABLES = "tables"
-"""Several tables by name, each a mapping of keys of a table; at most 100.
+"""Several tables by name, each a mapping of a table's keys; at most 100.
 
-The keys of a table that stand beside ``tables`` are defaults: a table's own value replaces them, and ``benchmark`` and
-``kernel_for`` are merged key by key. Without ``tables`` the file is one table.
+A table's keys beside ``tables`` are defaults: a table's own value replaces them, and ``benchmark`` and ``kernel_for``
+are merged key by key. Without ``tables`` the file is one table.
 """
 
 
@@ -42,28 +42,28 @@ def _budgets(value: object) -> object:
 
 
 class Heading(Strict):
-    """What an experiment has beside its tables."""
+    """The keys of an experiment outside its tables."""
 
     name: Annotated[str, BeforeValidator(fields.name)]
-    """The experiment's name. Runs, histories and baselines are found by it."""
+    """The experiment's name, by which runs, histories and baselines are found."""
     description: Annotated[str | None, BeforeValidator(fields.description)] = None
-    """What the experiment is for. Nothing depends on it."""
+    """What the experiment is for; has no effect."""
     charts: Annotated[bool, BeforeValidator(fields.truth)] = False
     """Draw charts at the end of a run, as PNG and SVG in the run's directory."""
     budgets: Annotated[dict[str, Any], BeforeValidator(_budgets)] = Field(default_factory=dict)
-    """How much its cells may cost, or how much more than in another run, before ``./lab compare`` exits with 1.
+    """Limits of the cells' cost, or of its growth against another run, above which ``./lab compare`` exits with 1.
 
-    ``+N`` is more in the cell's unit, ``+N%`` of the figure before, ``<=N`` a limit in the unit, with up to three
-    decimals. Of several filters that match a cell the last one counts. A cell without a budget may not grow. Budgets
-    are part of no cell: a run that is resumed may have others.
+    ``+N`` is growth in the cell's unit, ``+N%`` growth in per cent, ``<=N`` a limit in the unit, with up to three
+    decimals. The last filter that matches a cell counts. A cell without a budget may not grow. A resumed run may have
+    other budgets.
     """
 
 
 @dataclass(frozen=True)
 class NamedTable:
-    """A table with its kind of benchmark; ``name`` is None where the experiment has but one.
+    """A table with its benchmark kind; ``name`` is None for an experiment's only table.
 
-    ``origin`` is where it was read, None for a table that no file has.
+    ``origin`` is its place in the file, None for a table from elsewhere.
     """
 
     name: str | None
@@ -109,7 +109,7 @@ class Experiment:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes plain values, and texts in quotes that need them."""
+    """Writes plain values, and ``Quoted`` texts in quotes."""
 
 
 _Dumper.add_representer(
@@ -125,10 +125,10 @@ def _yaml(plain: dict[str, Any]) -> str:
 
 
 def on_kernels(experiment: Experiment, names: Sequence[str]) -> Experiment:
-    """The experiment whose tables have all of their cells on each of these kernels, whatever ``kernel_for`` says.
+    """The experiment with all cells of all tables on each of these kernels; ``kernel_for`` is dropped.
 
-    A kernel is a catalogue's name, or the path of a user's. Raises ConfigError for one that is not there or cannot run
-    a table's machines, UsageError where two names are one kernel.
+    A kernel is a catalogue name or a path. Raises ConfigError for one that does not exist or does not run on a table's
+    machines, UsageError where two names are the same kernel.
     """
     kernels = tuple(map(kernel_name, names))
     known: dict[str, str] = {}
@@ -145,20 +145,20 @@ def on_kernels(experiment: Experiment, names: Sequence[str]) -> Experiment:
 
 
 def kernel_name(name: str) -> str:
-    """A kernel's name as tables have it: paths, which are relative to the current folder, are absolute."""
+    """A kernel's name as in tables: a path, relative to the current folder, becomes absolute."""
     return placed(name, lambda path: str(user_path(path))) if is_path(name) else name
 
 
 KEY = "profile"
-"""The key of tables whose kind of benchmark has profiles."""
+"""The key of tables whose benchmark kind has profiles."""
 
 
 def with_profile(experiment: Experiment, parts: Sequence[str]) -> Experiment:
-    """The experiment with these profiles wherever they can be proved. Raises UsageError where they nowhere can."""
+    """The experiment with these profile parts in each table that supports them. Raises UsageError if none does."""
     known = get_args(ProfilePart)
     for part in parts:
         if part not in known:
-            hint = "name each by an option of its own: --profile symbols --profile stacks" if "," in part else ""
+            hint = "repeat the option: --profile symbols --profile stacks" if "," in part else ""
             raise UsageError(f"found '{part}'; {choices_sentence(part, known)}", where="--profile", hint=hint)
     reasons = unprofiled(experiment, parts)
     if len(reasons) == len(experiment.tables):
@@ -170,25 +170,25 @@ def with_profile(experiment: Experiment, parts: Sequence[str]) -> Experiment:
 
 
 def with_symbols(experiment: Experiment) -> Experiment:
-    """The experiment with the instructions of its cells by symbol, wherever they can be proved."""
+    """The experiment with a profile by symbol in each table that supports one."""
     is_possible = len(unprofiled(experiment, ["symbols"])) < len(experiment.tables)
     return with_profile(experiment, ["symbols"]) if is_possible else experiment
 
 
 def only_profiled(experiment: Experiment) -> Experiment:
-    """The experiment without the tables whose cells have no profiles."""
+    """The experiment without the tables that request no profile."""
     return replace(experiment, tables=[one for one in experiment.tables if getattr(one.table, KEY, None)])
 
 
 def unprofiled(experiment: Experiment, parts: Sequence[str]) -> Sequence[str]:
-    """A sentence for each table that can have no profile of these parts."""
+    """One sentence for each table that supports none of these profile parts."""
     found = {one.name: _profiled(one.table, parts) for one in experiment.tables}
     names = {name: f"table {name}" if name else "the table" for name in found}
     return [f"no profile of {names[name]}: {why}" for name, why in found.items() if isinstance(why, str)]
 
 
 def _profiled(table: Table, parts: Sequence[str]) -> Table | str:
-    """The table with what its cells can have of these parts; a sentence where that is nothing."""
+    """The table with those of the parts that it supports; a sentence where it supports none."""
     known, asked = type(table).PROFILE_PARTS, list(dict.fromkeys(parts))
     possible = tuple(part for part in asked if part in known)
     if not possible:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The allowed values of an experiment file's keys, and the messages for others."""
+"""Validators of an experiment file's values, with their error messages."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ QemuCpuNames = Callable[[], Collection[str]]
 
 MAX_ENTRIES = 1000
 EXECUTED = "executed"
-"""In place of a list of points: the functions that the calls enter."""
+"""The value of ``points`` for all functions that the calls enter."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 _FILE = rf"(?:{PROGRAM}|{LIBRARY_NAME}):"
@@ -55,10 +55,10 @@ ItemT = TypeVar("ItemT", bound=Hashable)
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The names that values are checked against besides the catalogue's; a pydantic validation's context.
+    """Names outside the catalogue that values are checked against; the context of a pydantic validation.
 
-    ``qemu_cpu_names`` is called for QEMU's own CPU models only when the catalogue lacks the one named. ``benchmarks``
-    is the names of all benchmarks, ``rows`` maps the names of benchmarks' own rows to their benchmarks.
+    ``qemu_cpu_names`` is called only for a CPU that the catalogue lacks. ``benchmarks`` has the names of all
+    benchmarks; ``rows`` maps the benchmarks' own rows to their benchmarks.
     """
 
     qemu_cpu_names: QemuCpuNames | None = None
@@ -67,19 +67,19 @@ class Surroundings:
 
 
 class Strict(BaseModel):
-    """A part of an experiment file: read-only, of exactly these keys and types."""
+    """A part of an experiment file: frozen, without type conversion or unknown keys."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
 
 def surroundings(info: ValidationInfo) -> Surroundings:
-    """The context of a validation; an empty one where it has none."""
+    """The context of a validation, by default an empty one."""
     return info.context if isinstance(info.context, Surroundings) else Surroundings()
 
 
 @dataclass(frozen=True)
 class OneOf:
-    """Checks that a value is one of these words."""
+    """Checks that a value is one of the choices."""
 
     choices: Callable[[], Iterable[str]]
 
@@ -92,7 +92,7 @@ class OneOf:
 
 @dataclass(frozen=True)
 class Whole:
-    """Checks that a value is a whole number between these, which are allowed, of a unit if it has one."""
+    """Checks that a value is a whole number from ``low`` to ``high``."""
 
     low: int
     high: int
@@ -106,12 +106,10 @@ class Whole:
 
 
 def one_of(choices: Callable[[], Iterable[str]]) -> BeforeValidator:
-    """One of these words."""
     return BeforeValidator(OneOf(choices))
 
 
 def whole(low: int, high: int, unit: str = "") -> BeforeValidator:
-    """A whole number between these, of this unit if it has one."""
     return BeforeValidator(Whole(low, high, unit))
 
 
@@ -160,9 +158,9 @@ def memory(value: object) -> object:
 
 
 def cpu(value: object, info: ValidationInfo) -> object:
-    """A CPU of ``./lab list cpus``, or any model of QEMU's own; a name that is a number in quotes."""
+    """A CPU of ``./lab list cpus``, or a CPU model of QEMU; put a name that is a number in quotes."""
     if not isinstance(value, str):
-        raise mismatch(value, "expected a CPU's name; put one that is a number in quotes")
+        raise mismatch(value, "expected a CPU's name; put a name that is a number in quotes")
     if value in cpus():
         return value
     ask_qemu = surroundings(info).qemu_cpu_names
@@ -174,7 +172,7 @@ def cpu(value: object, info: ValidationInfo) -> object:
 
 
 def kernel(value: object) -> object:
-    """A kernel of ``./lab list kernels``, or the path, with a slash in it, of one of your own; ``NAME=PATH`` names it.
+    """A kernel of ``./lab list kernels``, or a path with a slash to your own, which ``NAME=PATH`` names.
 
     Paths become absolute.
     """
@@ -192,7 +190,7 @@ def kernel(value: object) -> object:
 
 
 def image(value: object) -> object:
-    """An image of ``./lab build images``, or the path, with a slash in it, of a recipe or a disk of your own."""
+    """An image of ``./lab build images``, or a path with a slash to your own recipe or disk."""
     if not isinstance(value, str) or not value.isprintable():
         raise mismatch(value, "expected an image's name")
     if "/" not in value and value not in images():
@@ -209,14 +207,13 @@ def image(value: object) -> object:
 
 
 def kernel_module(value: object) -> object:
-    """A module of the kernel's own, by its name as the kernel lists it."""
+    """The name of a module of the kernel's own, such as ``vfat``."""
     if not isinstance(value, str) or not _MODULE.fullmatch(value):
         raise mismatch(value, "expected the name of a module of the kernel's own, such as vfat")
     return value.replace("-", "_")  # one spelling, the kernel's
 
 
 def benchmark(value: object, info: ValidationInfo) -> object:
-    """A benchmark's name."""
     known = surroundings(info).benchmarks
     if not isinstance(value, str) or (known and value not in known):
         raise mismatch(value, choices_sentence(str(value), known))
@@ -224,9 +221,9 @@ def benchmark(value: object, info: ValidationInfo) -> object:
 
 
 def probe(value: object, info: ValidationInfo) -> object:
-    """A probe or a row of the benchmark, a bpftrace one-liner, or the path of a module or BPF programs of your own.
+    """A probe, a row of the benchmark, a bpftrace one-liner, or the path of your own module or BPF programs.
 
-    Behind a module's path its parameters may stand. Paths become absolute.
+    A module's parameters may follow its path. Paths become absolute.
     """
     rows = surroundings(info).rows
     if isinstance(value, str) and user_probe.is_one_liner(value):
@@ -245,7 +242,7 @@ def probe(value: object, info: ValidationInfo) -> object:
                 raise mismatch(value, f"a one-liner of bpftrace is '{user_probe.PREFIX} PROBE {{ ACTION }}'")
             name, _, text = value.partition(" ")
             if "=" in text and user_probe.probe_in_catalogue(name) is not None:
-                raise mismatch(value, f"parameters are for modules of your own, and {name} is one of the lab's probes")
+                raise mismatch(value, f"only modules of your own take parameters, and {name} is a probe of the lab")
             alike = [row for row in rows if row.partition(".")[0] == value.partition(".")[0]]
             sentence = choices_sentence(value, [*user_probe.probes(), *alike])
             raise mismatch(value, f"{sentence}; or a path: ./mine.c.j2, a module of your own, or ./mine.bpf.c")
@@ -265,7 +262,7 @@ def _own_probe(value: str) -> user_probe.ProbeKind:
 
 
 def point(value: object) -> object:
-    """A function of the kernel, of the program that calls or of a library, or a place behind its start.
+    """A function of the kernel, the calling program or a library, or an offset into it.
 
     ``SYMBOL``, ``SYMBOL+BYTES``, ``SYMBOL+*``, ``FILE:SYMBOL``, ``FILE:SYMBOL+BYTES``, ``FILE:PROVIDER:NAME``, where
     ``FILE`` is ``program`` or a library's name.
@@ -294,7 +291,7 @@ def points(value: object) -> object:
 
 
 def entries(value: object) -> object:
-    """A list of at least one entry."""
+    """A list of 1 to 1000 entries."""
     if not isinstance(value, list | tuple) or not 1 <= len(value) <= MAX_ENTRIES:
         found = f"{len(value)} entries" if isinstance(value, list | tuple) else shown(value)
         raise wrong(f"found {found}; expected a list of 1 to {MAX_ENTRIES} entries{_as_list(value)}")
@@ -313,7 +310,7 @@ def _distinct(items: tuple[ItemT, ...]) -> tuple[ItemT, ...]:
     first = {item: index for index, item in reversed(list(enumerate(items)))}
     twice = [index for index, item in enumerate(items) if first[item] != index]
     if twice:
-        raise conflict([Problem((index,), "the same entry is here twice") for index in twice])
+        raise conflict([Problem((index,), "a duplicate of an entry above") for index in twice])
     return items
 
 

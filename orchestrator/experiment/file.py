@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How an experiment file is loaded: read, overridden, and checked table by table, with all problems at once."""
+"""Load an experiment file: read it, apply overrides, and check every table, with all problems in one error."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _BENCHMARK = "benchmark"
 
 @dataclass(frozen=True)
 class _TableSource:
-    """A table as it is validated; ``used`` are the paths of all values in the file that it has, defaults too."""
+    """The data of a table before validation; ``used`` has the paths in the file of its values and defaults."""
 
     name: str | None
     kind: TableKind
@@ -55,7 +55,7 @@ def _places(inside: KeyPath, at: KeyPath, value: Data) -> dict[KeyPath, KeyPath]
 def _idle_overrides(defaults: Mapping[str, Data], tables: Sequence[_TableSource], origins: Origins) -> list[Problem]:
     used = {path for table in tables for path in table.used}
     first: dict[str, KeyPath] = {}
-    taken: set[str] = set()  # one override may set several values; it is idle only when all of them are
+    taken: set[str] = set()  # an override of several values is idle only when all of them are
     for path in _leaves(dict(defaults), ()):
         if origins.overridden(path):
             place = origins.where(path)
@@ -66,7 +66,7 @@ def _idle_overrides(defaults: Mapping[str, Data], tables: Sequence[_TableSource]
 
 
 def _unknown_benchmark_keys(defaults: Mapping[str, Data], tables: Sequence[_TableSource]) -> list[Problem]:
-    used = {path for table in tables for path in table.used}  # what a table takes, it also checks
+    used = {path for table in tables for path in table.used}  # a table checks the keys that it uses
     keys = list({key: None for table in tables for key in benchmark_keys(table.kind.table)})
     content = defaults.get(_BENCHMARK)
     unknown = [
@@ -79,10 +79,10 @@ def _unknown_benchmark_keys(defaults: Mapping[str, Data], tables: Sequence[_Tabl
 
 def _idle(path: KeyPath, tables: Sequence[_TableSource]) -> str:
     if not any(_could_take(table, path) for table in tables):
-        return "changes nothing: no table here is of a kind of benchmark that has such a key"
+        return "changes nothing: no benchmark of this file has this key"
     key = ".".join(str(step) for step in path if isinstance(step, str))
     example = f"{TABLES}.{tables[0].name}.{key}=..."
-    return f"changes nothing, because every table has its own; set each table's, as in {example}"
+    return f"changes nothing, because every table has its own value; set each table's, as in {example}"
 
 
 def _could_take(table: _TableSource, path: KeyPath) -> bool:
@@ -103,14 +103,14 @@ def _leaves(data: Data, path: KeyPath) -> Iterator[KeyPath]:
 
 
 Moved = Callable[[str], str]
-"""Where something is that a user named by a path."""
+"""Maps a path that a user wrote to the one to read."""
 
 
 def _make_absolute(data: Data, origins: Origins, folder: Path, benchmark_paths: Collection[str], moved: Moved) -> None:
-    """Make every relative path of a user's file absolute, in place: kernels, images, modules, workloads, libraries.
+    """Make the relative paths of users' files absolute, in place: kernels, images, modules, workloads, libraries.
 
-    Kernels, images and probes are paths where they have a slash in them and are no one-liner, as do entries of lists
-    among the keys ``benchmark_paths`` of a benchmark; their other values always. ``folder`` is the experiment file's.
+    Kernels, images, probes and the entries of lists among a benchmark's keys ``benchmark_paths`` are paths if they have
+    a slash and are no one-liner; other values of these keys always are. ``folder`` is the experiment file's.
     """
     paths = _Paths(origins, folder, moved)
     for path, table in _tables_in(data):
@@ -151,7 +151,7 @@ class _Paths:
         return self.moved(str((Path.cwd() if self.origins.overridden(path) else self.folder) / name))
 
     def of_name(self, name: Data, path: KeyPath) -> Data:
-        """A catalogue's name unchanged, or a path made absolute, with the parameters that may stand behind it."""
+        """A catalogue name unchanged, or a path made absolute, with the parameters that follow it."""
         if not isinstance(name, str) or not is_path(name):
             return name
         file, parameters = split_path(name)
@@ -163,7 +163,7 @@ class _Paths:
         return placed(name, lambda file: str(self.of_file(file, path)))
 
     def of_kernels(self, names: Data, path: KeyPath) -> Data:
-        """A list of kernels; a mapping of names to the user's own, or one in the list, becomes entries of it."""
+        """A list of kernels; a mapping of names to paths becomes entries ``NAME=PATH``, within a list as well."""
         if isinstance(names, dict) and names and all(isinstance(one, str) and "/" in one for one in names.values()):
             return [self.of_kernel(f"{name}={file}", (*path, name)) for name, file in names.items()]
         if not isinstance(names, list):
@@ -198,10 +198,9 @@ def load_experiment(
 ) -> Experiment:
     """Load an experiment file, apply ``KEY=VALUE`` overrides, and check everything.
 
-    ``qemu_cpu_names`` is asked for QEMU's own CPU models only when the catalogue has not the one named. ``moved`` says
-    where to look for what the file names by a path.
+    ``qemu_cpu_names`` is called only for a CPU that the catalogue lacks. ``moved`` maps the paths of the file.
 
-    Raises ConfigError, which lists all that is wrong: place, key, what was found, what is allowed.
+    Raises ConfigError, which lists every problem: place, key, what was found, what is allowed.
     """
     source = read_source(path)
     origins = Origins({key: f"{path}:{line}" for key, line in source.lines.items()})
@@ -228,7 +227,7 @@ class _Loader:
         if data.keys() & WrittenRecipe.model_fields.keys() and not data.keys() & set(every_key):
             one_guest = f"{PROGRAM} exec --image ./mine.yaml -- COMMAND"
             hint = f"name it in an experiment, image: ./mine.yaml; for one guest: {one_guest}"
-            raise ConfigError("this is the recipe of an image, and no experiment", where=self.file, hint=hint)
+            raise ConfigError("this is an image recipe, not an experiment", where=self.file, hint=hint)
         heading_data = {key: value for key, value in data.items() if key in Heading.model_fields}
         rest = {key: value for key, value in data.items() if key not in Heading.model_fields}
         problems: list[Problem] = []
@@ -260,7 +259,7 @@ class _Loader:
         return Experiment(heading, [table for table in named if table is not None])
 
     def _source(self, name: str | None, own: Data, path: KeyPath, defaults: Mapping[str, Data]) -> _TableSource:
-        """The source of a table: ``benchmark`` and other mappings are merged key by key, of keys its kind can have."""
+        """The data of a table: its values over the defaults, mappings merged key by key with the keys of its kind."""
         places: dict[KeyPath, KeyPath] = {(): path}
         if not isinstance(own, dict):
             return self._made(name, self.kinds.first, own, places)
@@ -277,11 +276,11 @@ class _Loader:
         for key, value in own.items():
             default = merged.get(key)
             if key == _BENCHMARK and not isinstance(default, dict | None):
-                continue  # the default is wrong, and said to be
+                continue  # the default is reported as wrong
             places |= _places((key,), (*path, key), value)
             merged[key] = {**default, **value} if isinstance(default, dict) and isinstance(value, dict) else value
         if merged.get(_BENCHMARK, "") is None:
-            del merged[_BENCHMARK]  # without a value it is missing
+            del merged[_BENCHMARK]  # report it as missing
         return self._made(name, kind, merged, places)
 
     def _made(self, name: str | None, kind: TableKind, data: Data, places: Mapping[KeyPath, KeyPath]) -> _TableSource:
@@ -306,14 +305,14 @@ class _Loader:
             benchmark = source.data.get(_BENCHMARK) if isinstance(source.data, dict) else None
             name = benchmark.get("name") if isinstance(benchmark, dict) else None
             if self.kinds.of_benchmark(name) and any(path[1] in benchmark_keys(kind.table) for kind in self.kinds):
-                return f"benchmark '{name}' has no such key; leave it out"
+                return f"benchmark '{name}' does not have this key; leave it out"
             return _unknown(path, tuple(benchmark_keys(source.kind.table)))
         if path[0] == "machines" and len(path) > 1:
             return _unknown(path, tuple(Machine.model_fields))
         return self._unknown(path, tuple(keys) if source.name is not None else (*Heading.model_fields, *keys, TABLES))
 
     def _unknown(self, path: KeyPath, allowed: Sequence[str]) -> str:
-        """What to say of a key that is not among a file's or a table's: those of its benchmark are one level below."""
+        """The message for an unknown key; one of ``benchmark`` belongs one level below."""
         key = str(path[-1])
         if key != "name" and any(key in benchmark_keys(kind.table) for kind in self.kinds):
             return f"it is a key of '{_BENCHMARK}', not beside it; write {_BENCHMARK}: {{name: ..., {key}: ...}}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The cells of an experiment in order, the boots that they share, and those that ``--only`` selects."""
+"""The plan of an experiment: its cells in order, grouped by boot, and the selection of ``--only``."""
 
 from __future__ import annotations
 
@@ -26,10 +26,7 @@ MAX_CELLS = 10_000
 
 @dataclass(frozen=True)
 class Boot:
-    """A guest to boot once, and the cells of one kind of benchmark measured in it, baselines before the others.
-
-    ``kind`` is the kind's name; the rest is as in a cell.
-    """
+    """A guest to boot once, and the cells measured in it, baselines first; all of the benchmark kind named ``kind``."""
 
     kind: str
     cpu: str
@@ -63,12 +60,12 @@ class Plan:
 
 
 def plan(experiment: Experiment) -> Plan:
-    """Return the experiment's tables as a plan; tables of one kind, on the same machine and kernel, share a boot.
+    """Plan an experiment; tables of one benchmark kind on the same machine and kernel share a boot.
 
-    A baseline is added where the file has none: an overhead is measured against one of the same boot.
-    Raises ConfigError for more than MAX_CELLS cells, and for two kernels of one name.
+    Each boot gets a baseline, which overheads are computed from. Raises ConfigError for more than MAX_CELLS cells, and
+    for two cells of one id.
     """
-    # Lazy, because a table of a few lines can have millions of cells.
+    # An iterator, because a table of a few lines can have millions of cells.
     every_cell = ((one.kind, cell) for one in experiment.tables for cell in one.kind.cells(one.name, one.table))
     found = list(islice(every_cell, MAX_CELLS + 1))
     if len(found) > MAX_CELLS:
@@ -84,8 +81,8 @@ def plan(experiment: Experiment) -> Plan:
     twice = next((id_ for id_, number in Counter(cell.id for cell in planned.cells).items() if number > 1), None)
     if twice is not None:
         raise ConfigError(
-            f"experiment '{experiment.name}' has two cells of one name: {twice}",
-            hint="name each build tree once, by its folder or by its image, and give each file of yours its own name",
+            f"experiment '{experiment.name}' has two cells with the id {twice}",
+            hint="name each build tree once, by its folder or its image, and give each of your files its own name",
         )
     return planned
 
@@ -94,7 +91,7 @@ _Machine = tuple[str, int, int, str, Clock, str | None, ChannelKind, tuple[str, 
 
 
 def machine_key(cell: Cell[Any]) -> _Machine:
-    """What a boot has in common with its cells, in the order of Boot's fields behind its kind."""
+    """The fields that a boot shares with its cells, in the order of Boot's fields after ``kind``."""
     machine = (cell.cpu, cell.smp, cell.memory_mib, cell.kernel)
     return *machine, cell.clock, cell.image, cell.channel, cell.kernel_modules
 
@@ -112,11 +109,11 @@ _NAMES: dict[str, Callable[[Cell[Any]], str]] = {
 
 
 def select(plan: Plan, filters: Sequence[str]) -> Plan:
-    """Return the plan's cells that any filter matches, and the cells that these are compared with.
+    """Select the cells that any filter matches, with their baselines; without filters, all cells.
 
-    A filter is ``KEY=PATTERN`` or a bare ``PATTERN`` for any key, or several of these joined by commas, which must
-    all hold; patterns are those of file names (``*``, ``?``, ``[...]``). No filter at all selects everything.
-    Raises ConfigError for an unknown key and for a filter that matches no cell.
+    A filter is ``KEY=PATTERN``, a ``PATTERN`` for any key, or several of these joined by commas, which must all match;
+    patterns are those of file names (``*``, ``?``, ``[...]``). Raises ConfigError for an unknown key and for a filter
+    that matches no cell.
     """
     if not filters:
         return plan
@@ -137,7 +134,7 @@ def select(plan: Plan, filters: Sequence[str]) -> Plan:
 
 
 def names_of(cell: Cell[Any]) -> NameOf:
-    """The names of a cell that filters match."""
+    """A cell's values for the keys of filters."""
     return lambda key: _NAMES[key](cell)
 
 
@@ -167,7 +164,7 @@ def _place(text: str) -> str:
 
 
 def check_budgets(experiment: Experiment, plan: Plan) -> None:
-    """Raise ConfigError for budgets that are for none of the plan's cells: a misspelt one would hold everything."""
+    """Raise ConfigError for budgets that match no cell of the plan, such as a misspelt one."""
     names = [names_of(cell) for cell in plan.cells]
     problems = [
         Problem((KEY, wanted.text), "; ".join(filter(None, ["no cell matches", _meant(wanted, plan.cells)])))

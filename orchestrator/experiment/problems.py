@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The report of all problems of an experiment at once, and the values that ``--set`` has given."""
+"""All problems of an experiment in one error, and the overrides of ``--set``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Origins:
         self._places[path] = place
 
     def where(self, path: KeyPath) -> str:
-        """Return the origin of ``path``, or of the nearest mapping or list that contains it."""
+        """The origin of ``path``, or of the nearest mapping or list that contains it."""
         return next((self._places[path[:end]] for end in range(len(path), -1, -1) if path[:end] in self._places), "")
 
     def overridden(self, path: KeyPath) -> bool:
@@ -43,10 +43,10 @@ class Origins:
 
 
 def apply_overrides(data: Data, overrides: Sequence[str], origins: Origins) -> Data:
-    """Apply each ``KEY=VALUE`` in turn and return the changed data; ``data`` and ``origins`` are changed in place.
+    """Apply each ``KEY=VALUE`` in turn, in place, and return the data.
 
-    KEY is a dotted path, with numbers for list items (``machines.0.cpu``); VALUE is YAML. A mapping on the way
-    that is missing is made. Raises ConfigError that begins with the ``--set`` text.
+    KEY is a dotted path, with numbers for list items (``machines.0.cpu``); VALUE is YAML. Missing mappings are added.
+    Raises ConfigError whose place is the ``--set`` text.
     """
     for text in overrides:
         data = _apply(data, text, origins)
@@ -120,7 +120,7 @@ _SHOWN = 20
 _MISSING = "missing; this key is required"
 _MISSPELT = re.compile(r"unknown key; .*did you mean '([^']+)'\?", re.DOTALL)
 _ALLOWED = re.compile(r"allowed: [^;]{80,}")
-"""A list that is not to be repeated."""
+"""A list of choices long enough to be printed only once."""
 
 _WORDS = {
     "dict_type": "expected a mapping",
@@ -133,12 +133,12 @@ _WORDS = {
     "greater_than_equal": "expected at least {ge:g}",
     "greater_than": "expected more than {gt:g}",
 }
-"""What is expected where pydantic finds such an error."""
+"""What was expected, by pydantic's error type."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem: a sentence about the key at ``path``, which may apply equally to the key at ``other``."""
+    """A sentence about the key at ``path``, which applies equally to the key at ``other``, if any."""
 
     path: KeyPath
     sentence: str
@@ -146,30 +146,30 @@ class Problem:
 
 
 def conflict(problems: Sequence[Problem]) -> PydanticCustomError:
-    """Return the error a validator raises for conflicts between values; paths are relative to its own."""
+    """The error that a validator raises for conflicts between values; paths are relative to the validated value."""
     return PydanticCustomError("conflict", "values that do not go together", {"problems": tuple(problems)})
 
 
 def mismatch(value: object, expected: str, names: Iterable[str] = ()) -> PydanticCustomError:
-    """Return the error a validator raises for one value: what was found, what was expected, which name may be meant."""
+    """The error that a validator raises for a value: what was found, what was expected, the nearest of ``names``."""
     guess = nearest(value, names) if isinstance(value, str) else None
     question = f"; did you mean '{guess}'?" if guess else ""
     return wrong(f"found {shown(value)}; {expected}{question}")
 
 
 def wrong(sentence: str) -> PydanticCustomError:
-    """Return the error a validator raises when it has a whole sentence of its own."""
+    """The error that a validator raises with a sentence of its own."""
     return PydanticCustomError("wrong", "{sentence}", {"sentence": sentence})
 
 
 def refused(error: ConfigError) -> PydanticCustomError:
-    """Return the error a validator raises for a value that other code has refused: its sentence, with its hint."""
+    """The error that a validator raises for a ConfigError of the code that it calls."""
     what = f"{error.where}: {error.what}" if error.where else error.what
     return wrong(f"{what}; {error.hint}" if error.hint else what)
 
 
 def shown(value: object) -> str:
-    """Return a value as an error quotes it: short, and safe to print on a terminal."""
+    """A value as errors quote it: short, and safe to print on a terminal."""
     if value is None:
         return "nothing"
     if isinstance(value, list | tuple):
@@ -182,13 +182,13 @@ def shown(value: object) -> str:
 
 
 def problems_of(error: ValidationError, unknown: Callable[[KeyPath], str]) -> list[Problem]:
-    """Return a pydantic error as problems. ``unknown`` is what to say of a key that the model has not, by its path."""
+    """Turn a pydantic error into problems; ``unknown`` gives the sentence for the path of an unknown key."""
     return [problem for details in error.errors(include_url=False) for problem in _problems(details, unknown)]
 
 
 def _problems(details: ErrorDetails, unknown: Callable[[KeyPath], str]) -> list[Problem]:
     path, kind = details["loc"], details["type"]
-    # Pydantic's mark for a wrong key of a mapping, not a wrong value; a key that is not allowed may be called so.
+    # Pydantic appends "[key]" for a wrong key of a mapping; an unknown key may have this name.
     if path[-1:] == ("[key]",) and kind != "extra_forbidden":
         path = path[:-1]
     if kind == "conflict":
@@ -221,8 +221,8 @@ def _expected(details: ErrorDetails) -> str:
 
 
 def config_error(problems: Sequence[Problem], origins: Origins, name: str) -> ConfigError:
-    """Return the one error that lists all ``problems`` with the origin of each; ``name`` is the file's."""
-    # A key that is missing because it is misspelt is one mistake.
+    """One error that lists all ``problems`` with their origins; ``name`` is the file's."""
+    # A missing key and its misspelling are one mistake.
     meant = {(*one.path[:-1], found[1]) for one in problems if (found := _MISSPELT.match(one.sentence)) is not None}
     each = [one for one in problems if one.sentence != _MISSING or one.path not in meant]
     lines = _each_list_once(_located(problem, origins) for problem in each)
@@ -234,7 +234,7 @@ def config_error(problems: Sequence[Problem], origins: Origins, name: str) -> Co
 
 @dataclass(frozen=True)
 class TableOrigin:
-    """A table's file, the origins of its values in there, and the paths in the file of the table's parts."""
+    """A table's file, the origins of the file's values, and the paths of the table's parts in the file."""
 
     file: str
     origins: Origins
@@ -250,7 +250,7 @@ class TableOrigin:
 
 
 def error_of_tables(problems: Sequence[tuple[TableOrigin | None, Problem]]) -> ConfigError:
-    """The one error that lists problems of an experiment's tables, each once, with its place where that is known."""
+    """One error that lists the problems of an experiment's tables, each once, with its place if known."""
     origin = next((origin for origin, _ in problems if origin is not None), None)
     placed = [problem if one is None else one.placed(problem) for one, problem in problems]
     file, origins = (origin.file, origin.origins) if origin is not None else ("", Origins({}))
@@ -258,7 +258,7 @@ def error_of_tables(problems: Sequence[tuple[TableOrigin | None, Problem]]) -> C
 
 
 def _each_list_once(lines: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Places and sentences, with what is allowed instead of an unknown key or name only where it comes first."""
+    """Places and sentences, with each long list of choices only in the first sentence that has it."""
     said: set[str] = set()
     short = []
     for place, sentence in lines:
@@ -274,7 +274,7 @@ def _each_list_once(lines: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 def _located(problem: Problem, origins: Origins) -> tuple[str, str]:
     path = problem.path
     if problem.other is not None and origins.overridden(problem.other) and not origins.overridden(path):
-        path = problem.other  # of two values in conflict, the one given on the command line
+        path = problem.other  # name the one of the two that the command line has set
     dotted = _dotted(path)
     key = cut(dotted if dotted.isprintable() else ascii(dotted), 120, "...")
     return origins.where(path), f"{key}: {problem.sentence}"

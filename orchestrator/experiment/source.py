@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How an untrusted YAML text becomes plain data, with the line of every part.
+"""Parse untrusted YAML into plain data, with the line of every part.
 
-The data has only text, whole numbers, true/false, null, lists and mappings with text keys: no experiment key takes a
-fraction or a date. Any other scalar (``1.5``, ``yes``, ``0x10``) stays text, so that the schema can quote it as it was
-written; so does ``+5``, since a budget of that is another than ``5``. It is ``Unquoted``, so that the schema can refuse
-it where only a text in quotes is meant as one. Nodes are built from PyYAML's events: the nodes of its composer do not
-show whether a tag was written or where an alias is, and the composer recurses without a bound.
+The data has text, whole numbers, true/false, null, lists, and mappings with text keys. Any other scalar (``1.5``,
+``yes``, ``0x10``, ``+5``) stays text, so that errors quote it as written; it is ``Unquoted``, so that the schema can
+require quotes. Nodes are built from PyYAML's events: its composer's nodes do not show tags and aliases, and the
+composer recurses without a bound.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from orchestrator.results.faults import storage_faults
 
 
 class Mistake(Fact):
-    """What the parser's ``problem`` begins or ends with, what that means, and what to do."""
+    """How the parser's ``problem`` begins or ends, what it means, and what to do."""
 
     problem: str
     what: str
@@ -41,7 +40,7 @@ def _mistakes() -> Sequence[Mistake]:
 
 
 def explained(error: yaml.MarkedYAMLError) -> tuple[str, int | None, str]:
-    """A sentence, the line that it is about, and a hint; the parser's own words where they are not known."""
+    """A sentence, its line, and a hint; for an unknown error the parser's own words."""
     problem = error.problem or ""
     mark = error.problem_mark or error.context_mark
     found = next((one for one in _mistakes() if problem.startswith(one.problem) or problem.endswith(one.problem)), None)
@@ -74,13 +73,13 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Unquoted(str):
-    """A text that stands in the file without quotes, and is not in a block of text."""
+    """Text that the file has neither in quotes nor in a block."""
 
     __slots__ = ()
 
 
 class Quoted(str):
-    """A text that is to be written in quotes, since it would be taken for something else without them."""
+    """Text to write in quotes, because without them it would be parsed as something else."""
 
     __slots__ = ()
 
@@ -102,7 +101,7 @@ class _Node:
 
 
 def read_source(path: Path) -> Source:
-    """Read and parse a YAML file. Raises ConfigError, with file and line, for one that cannot be, or is too large."""
+    """Read and parse a YAML file. Raises ConfigError, with file and line, for an unreadable or malformed one."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
@@ -110,7 +109,7 @@ def read_source(path: Path) -> Source:
         raise ConfigError("no such file", where=str(path), hint=_similar_file(path)) from None
     except IsADirectoryError:
         hint = next((f"name a file in it, such as '{file}'" for file in _files_in(path)), "name a file")
-        raise ConfigError("a folder, and no file", where=str(path), hint=hint) from None
+        raise ConfigError("is a folder; expected a file", where=str(path), hint=hint) from None
     except OSError as error:
         raise ConfigError(f"cannot be read: {(error.strerror or str(error)).lower()}", where=str(path)) from None
     except ValueError as error:  # a path with a NUL in it
@@ -126,12 +125,12 @@ def read_source(path: Path) -> Source:
         return parse(text, lambda line: f"{path}:{line}")
     except ConfigError:
         if path.suffix in _C_SUFFIXES or _C_TEXT.search(text):
-            raise ConfigError("this is C, and no YAML", where=str(path), hint=_USE_OF_C) from None
+            raise ConfigError("this is C, not YAML", where=str(path), hint=_USE_OF_C) from None
         raise
 
 
 def parse(text: str, place: Callable[[int], str]) -> Source:
-    """Parse one YAML document; ``place`` turns a line number into the ``where`` of an error.
+    """Parse one YAML document; ``place`` gives an error's ``where`` for a line number.
 
     Raises ConfigError for malformed YAML, a tag, a duplicate key, a recursive or unknown alias, more than
     MAX_NODES nodes after expanding aliases, or nesting deeper than MAX_DEPTH.
@@ -185,7 +184,7 @@ class _Builder:
             what = f"a character that YAML does not allow: U+{error.character:04X}"
             raise self._error(what, line, "is it a text file?") from None
         except (yaml.YAMLError, ValueError, OverflowError) as error:
-            # PyYAML hands an escape beyond Unicode or an endless version number straight to chr() and int().
+            # PyYAML passes an escape beyond Unicode or an endless version number to chr() and int().
             raise self._error(f"malformed YAML: {error}", self._line) from None
         lines: dict[KeyPath, int] = {(): root.line}
         return Source(_plain(root, (), lines), lines)
@@ -194,7 +193,7 @@ class _Builder:
         return ConfigError(what, where=self._place(line), hint=hint)
 
     def _events(self) -> Iterator[yaml.Event]:
-        # Not libyaml's parser: its messages differ, and an error must be the same on every host.
+        # Not libyaml's parser, whose messages differ.
         for event in yaml.parse(self._text, yaml.SafeLoader):
             if event.start_mark is not None:
                 self._line = event.start_mark.line + 1
@@ -210,7 +209,7 @@ class _Builder:
         return root or _Node(1, None)
 
     def _node(self, event: yaml.Event, events: Iterator[yaml.Event], depth: int) -> _Node:
-        """Build the node that ``event`` begins. Recursion ends at MAX_DEPTH."""
+        """Build the node that ``event`` begins; recurses to MAX_DEPTH at most."""
         line = self._line
         if isinstance(event, yaml.AliasEvent):
             return self._aliased(str(event.anchor), line, depth)
@@ -249,13 +248,13 @@ class _Builder:
             if key == "<<" and event.implicit[0]:
                 raise self._error("merge keys (<<) are not allowed", line, "write the values out")
             if key in entries:
-                raise self._error(f"key {key!r} is here twice; first in line {entries[key][0]}", line)
+                raise self._error(f"duplicate key {key!r}, first in line {entries[key][0]}", line)
             entries[key] = (line, self._grow(node, self._node(next(events), events, depth + 1)))
         return entries
 
     def _checked(self, value: Scalar, line: int) -> Scalar:
         if isinstance(value, str) and _SURROGATE.search(value):
-            raise self._error("half a surrogate pair is no text", line)
+            raise self._error("half of a surrogate pair is not text", line)
         return value
 
     def _aliased(self, anchor: str, line: int, depth: int) -> _Node:
@@ -282,7 +281,7 @@ class _Builder:
 
 
 def _plain(node: _Node, path: KeyPath, lines: dict[KeyPath, int]) -> Data:
-    """Return the node's data, a separate copy for every alias, and store the line of each part in ``lines``."""
+    """The node's data, with a separate copy for every alias; stores the line of each part in ``lines``."""
     if isinstance(node.content, list):
         items: list[Data] = []
         for index, item in enumerate(node.content):
@@ -298,17 +297,17 @@ def _plain(node: _Node, path: KeyPath, lines: dict[KeyPath, int]) -> Data:
     return node.content
 
 
-# The budgets of a run, as its own experiment has them. Nothing else of the experiment is read.
+# The budgets of a stored run. Nothing else of its experiment is read.
 
 _FILE = "experiment.yaml"
 _LARGEST_FILE = 16 << 20
-"""With every default written out 100 tables of three machines take 66 KB, which no experiment of a user's may have."""
+"""A resolved experiment may be larger than MAX_BYTES: 100 tables of three machines take 66 KB."""
 _BLOCK = re.compile(rf"^{KEY}:.*\n?(?:[ \t].*\n?|\n)*", re.MULTILINE)
-"""The key with all that is indented below it, as ``Experiment.resolved_yaml`` writes it."""
+"""The key with the lines indented below it, as ``Experiment.resolved_yaml`` writes them."""
 
 
 def stored_budgets(directory: Path) -> Budgets:
-    """The budgets of the run in ``directory``, if any. Raises ConfigError for a file that somebody has damaged."""
+    """The budgets of the run in ``directory``, if any. Raises ConfigError for a damaged file."""
     path = directory / _FILE
     if not path.exists():
         return Budgets()

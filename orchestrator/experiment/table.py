@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A table of an experiment: the keys common to every kind of benchmark, and a kind's interface to it."""
+"""A table of an experiment: the keys of every benchmark kind, and the interface of a kind to its tables."""
 
 from __future__ import annotations
 
@@ -29,18 +29,17 @@ from orchestrator.results.contract import Clock
 from orchestrator.results.parameters import CHANNEL, IMAGE
 
 DEFAULT_REPEATS: dict[Clock, int] = {"instructions": 4, "wall": 12}
-"""Default numbers of samples: exact ones are equal, scattered ones need an interval.
+"""Default numbers of samples.
 
-The 95 % interval of the median of twelve leaves out two on either side: one disturbance of the host between two
+The 95 % interval of the median of twelve leaves out two on either side, and a disturbance of the host between two
 samples spoils at most both.
 """
 FEWEST_WALL_REPEATS = 6
-"""With fewer samples no interval covers the median with 95 %."""
+"""No interval of fewer samples covers the median with 95 %."""
 
 Kernel = Annotated[str, BeforeValidator(fields.kernel)]
 Row = Annotated[str, BeforeValidator(fields.probe)]
 Points = Annotated[tuple[str, ...] | Literal["executed"], BeforeValidator(fields.points)]
-"""Places by their names, or every function that the calls enter."""
 
 
 def mapping_of_kernels(value: object) -> object:
@@ -51,7 +50,6 @@ def mapping_of_kernels(value: object) -> object:
 
 
 def _no_modelled_clock(value: object) -> object:
-    """Times are modelled when they are reported: a table says what is measured."""
     if value == "modelled":
         what = "a report computes modelled time; set clock: instructions and profile: [symbols]"
         raise mismatch(value, f"{what}, then {PROGRAM} report --clock modelled")
@@ -60,7 +58,7 @@ def _no_modelled_clock(value: object) -> object:
 
 @dataclass(frozen=True)
 class Place:
-    """A machine and a kernel, on which cells of the table with this ``name`` are compared with each other."""
+    """A machine and a kernel whose cells, in the table ``name``, are compared with each other."""
 
     name: str | None
     machine: Machine
@@ -76,10 +74,10 @@ class Place:
 
 
 class BenchmarkChoice(Strict):
-    """What each cell of a table runs. The ``name`` decides the table's kind of benchmark."""
+    """What each cell of a table runs; ``name`` decides the table's benchmark kind."""
 
     name: Annotated[str, BeforeValidator(fields.benchmark)]
-    """The benchmark, of ``./lab list benchmarks``. It decides the table's kind, and which other keys there are."""
+    """A benchmark of ``./lab list benchmarks``. It decides which other keys the table has."""
 
     def conflicts(self) -> Iterator[Problem]:
         yield from ()
@@ -95,7 +93,7 @@ class BenchmarkChoice(Strict):
 class Table(Strict):
     """Machines, kernels and probes, of which every combination is a cell.
 
-    ``PROFILE_PARTS`` is what its cells' profiles may have, in kinds that have the key ``profile``.
+    ``PROFILE_PARTS`` are the parts of a profile that the kind supports, if it has the key ``profile``.
     """
 
     PROFILE_PARTS: ClassVar[tuple[ProfilePart, ...]] = ()
@@ -108,20 +106,20 @@ class Table(Strict):
     benchmark: BenchmarkChoice
     """What each cell runs."""
     reference: str | None = None
-    """A published table to print beside the measured one."""
+    """A published table to print with the measured one."""
     image: Annotated[str, BeforeValidator(fields.image)] | None = None
-    """The system that the guest's programs come from; without it the initramfs has what there is.
+    """The system that the guest's programs come from; by default the lab's initramfs.
 
-    Whole systems have by default the image that their work needs. Tables of scaling have none.
+    Whole systems use by default the image that their work needs. Tables of scaling have none.
     """
     kernels: Entries[Kernel]
-    """The kernels that are measured; ``{NAME: PATH}`` gives names to those of your own."""
+    """The kernels to measure; ``{NAME: PATH}`` names your own."""
     machines: Entries[Machine]
-    """The machines that are measured."""
+    """The machines to measure."""
     probes: Entries[Row]
-    """The probes, or the benchmark's own rows. ``none`` is the baseline: each overhead is the difference to it."""
+    """The probes, or the benchmark's own rows. ``none`` is the baseline, which each overhead is the difference to."""
     kernel_for: Annotated[dict[Row, Kernel], BeforeValidator(mapping_of_kernels)] = Field(default_factory=dict)
-    """Another kernel for single probes, which gets a baseline too. The others are measured on ``kernels``."""
+    """Another kernel for single probes, with its own baseline. The other probes are measured on ``kernels``."""
 
     @property
     def profile_parts(self) -> tuple[ProfilePart, ...]:
@@ -133,20 +131,17 @@ class Table(Strict):
 
     @property
     def unknown(self) -> str | None:
-        """What of its cells is not known until it was found out in a guest; None where all are known."""
+        """What only a guest can find out about the cells; None if nothing."""
         return None
 
     def places(self, name: str | None) -> Iterator[tuple[Place, Sequence[str]]]:
-        """Each machine and kernel of the table ``name`` with the rows that are measured there, the baseline first."""
+        """Each machine and kernel of the table ``name``, with the rows measured there, the baseline first."""
         by_kernel = rows_on(self.kernels, self.probes, self.kernel_for)
         for machine in self.machines:
             yield from ((Place(name, machine, kernel), rows) for kernel, rows in by_kernel.items())
 
     def cell(self, place: Place, parts: Sequence[str], **own: Any) -> Cell[Any]:
-        """A cell at a place: what the table says of it, and ``own`` fields, which take precedence.
-
-        ``parts`` end its id.
-        """
+        """A cell at a place: the table's fields, overridden by ``own``; ``parts`` end its id."""
         machine = place.machine
         fields: dict[str, Any] = {
             "handler": "noop",
@@ -184,7 +179,7 @@ class Table(Strict):
             yield Problem(("profile",), f"found caches; {why}")
 
     def foreign_rows(self, rows: Mapping[str, str]) -> Iterator[Problem]:
-        """What is wrong with rows of other benchmarks among the probes; ``rows`` are all benchmarks by their rows."""
+        """Report rows of other benchmarks among the probes; ``rows`` maps rows to their benchmarks."""
         del rows
         yield from ()
 
@@ -197,7 +192,7 @@ class Table(Strict):
 
 
 class ProbedTable(Table):
-    """A table whose guests are used over a channel, with probes at ``points`` that have ``handlers``."""
+    """A table whose guests take commands over a channel, with probes at ``points`` that run ``handlers``."""
 
     reference: Annotated[str, one_of(reference_tables)] | None = None
     channel: Annotated[ChannelKind, one_of(lambda: get_args(ChannelKind))] = "framed"
@@ -206,10 +201,10 @@ class ProbedTable(Table):
     ``ssh`` and ``serial`` need an ``image``.
     """
     points: Points | None = None
-    """Where the probes are put. Without it, the function that the benchmark's calls enter.
+    """Where the probes are placed; by default at the function that the benchmark's calls enter.
 
     ``SYMBOL`` and ``SYMBOL+BYTES`` are in the kernel. ``SYMBOL+*`` stands for each instruction of the function,
-    ``executed`` for every function that the calls enter: a guest finds those out before there are cells.
+    ``executed`` for every function that the calls enter: a guest finds these points before the run is planned.
 
     ``program:SYMBOL``, ``program:SYMBOL+BYTES`` and ``program:PROVIDER:NAME``, a static point, are in the workload;
     with a library's name, as in ``libc.so.6:malloc``, in that library.
@@ -222,11 +217,11 @@ class ProbedTable(Table):
     Tables of markers and of scaling have their own handlers.
     """
     time_limit: Annotated[int, whole(1, 86_400, "seconds")] = 120
-    """Seconds of the host, in which a processor could be had, for one cell; in tables of scaling, without progress."""
+    """Seconds of the host, without those spent waiting for a processor, for one cell; of scaling, without progress."""
 
     @property
     def guest_parameters(self) -> dict[str, str | int]:
-        """What distinguishes its guests among a cell's parameters: the image, and the channel if it is not usual."""
+        """A cell's parameters that tell its guests apart: the image, and a channel other than the default."""
         found: dict[str, str | int] = {} if self.image is None else {IMAGE: probe_name(Path(self.image))}
         return found if self.channel == "framed" else {**found, CHANNEL: self.channel}
 
@@ -249,7 +244,7 @@ class ProbedTable(Table):
 
 
 class RowsTable(ProbedTable):
-    """A table of a benchmark that has its own rows in place of probes: points, handlers and clock are fixed."""
+    """A table of a benchmark with rows of its own in place of probes, and fixed points, handlers and clock."""
 
     def row_prefix(self) -> str:
         return f"{self.benchmark.name}."
@@ -279,38 +274,38 @@ class BenchmarkEntry:
 
 @dataclass(frozen=True)
 class Listing:
-    """A list that ``orchestrator list`` can print: column names, and rows of as many values."""
+    """A list for ``orchestrator list``: column names, and rows of as many values."""
 
     columns: Sequence[str]
     rows: Callable[[], Iterable[Sequence[object]]]
 
 
 class TableKind(ABC):
-    """What a kind of benchmark's tables contain. It has no state: a boot's task carries it to another process."""
+    """The tables of a benchmark kind. It has no state: a boot's task carries it to another process."""
 
     name: ClassVar[str]
     table: ClassVar[type[Table]]
     paths: ClassVar[Collection[str]] = ()
-    """Keys of ``benchmark`` that are paths of users' files."""
+    """The keys of ``benchmark`` that are paths of users' files."""
 
     @abstractmethod
     def benchmarks(self) -> Mapping[str, BenchmarkEntry]:
-        """The benchmarks of this kind by name; no two kinds share a name."""
+        """The benchmarks of this kind by name, which no other kind may share."""
 
     def rows(self) -> Mapping[str, str]:
-        """The names allowed among ``probes`` besides the probes: each row's name, and its benchmark."""
+        """The kind's own rows among ``probes``, with their benchmarks."""
         return {}
 
     def lists(self) -> Mapping[str, Listing]:
-        """The lists of this kind that ``orchestrator list`` can print, by name."""
+        """The lists of this kind for ``orchestrator list``, by name."""
         return {}
 
     @abstractmethod
     def cells(self, name: str | None, table: Any) -> Iterable[Cell[Any]]:
-        """The cells of a table, in order; ``name`` is the table's, None where the experiment has but one."""
+        """The cells of a table, in order; ``name`` is the table's, None for an experiment's only table."""
 
     def boot_key(self, cell: Cell[Any]) -> Hashable:
-        """Cells of one machine with equal keys share a boot."""
+        """Cells of one machine share a boot if their keys are equal."""
         del cell
         return ()
 
@@ -323,7 +318,7 @@ KindT = TypeVar("KindT", bound=TableKind, covariant=True)
 
 
 class KindRegistry(Generic[KindT]):
-    """The kinds of benchmark by the names of their benchmarks. The first is the default of tables that name none."""
+    """The benchmark kinds, by the names of their benchmarks. Tables that name no benchmark are of the first."""
 
     def __init__(self, kinds: Iterable[KindT]) -> None:
         self._kinds = tuple(kinds)

@@ -188,7 +188,7 @@ def test_a_disk_that_is_full_from_the_start(tmp_path: Path) -> None:
     root.mkdir()
     mount = ("tmpfs", "size=4k,nr_inodes=2", "tmpfs", root)
     complaint = call_with_mount(mount, "test_cache:obtain_in", root, tmp_path)
-    assert f"HostError: {root}: the disk of the cache folder is full: it takes no further file" in complaint
+    assert f"HostError: {root}: the disk of the cache folder is full: it has no free inode" in complaint
 
 
 @OWN_MOUNTS
